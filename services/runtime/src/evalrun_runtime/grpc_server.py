@@ -1,0 +1,100 @@
+"""A gRPC server and channel as every service wants them: health, reflection, a token, sizes and connection ages."""
+
+import hmac
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from evalrun_runtime.settings import ServiceSettings
+
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+"""A contest problem's tests reach tens of MB; gRPC's own default of 4 MB would refuse them."""
+
+CONNECTION_AGE_SECONDS = 60
+"""Streams reopen after this long, so that new pods get their share (a gRPC stream sticks to one pod)."""
+
+OPEN_METHODS = ("/grpc.health.v1.Health/", "/grpc.reflection.")
+
+
+class GrpcServer:
+    """A grpc.aio server with health and reflection. `stop` reports NOT_SERVING first, then drains."""
+
+    def __init__(self, settings: ServiceSettings, service_names: Sequence[str]) -> None:
+        interceptors = [] if settings.token is None else [TokenCheck(settings.token.get_secret_value())]
+        self._settings = settings
+        self._names = [*service_names, health.SERVICE_NAME]
+        self._health = health.aio.HealthServicer()
+        self.server = grpc.aio.server(
+            interceptors=interceptors,
+            options=[
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_connection_age_ms", CONNECTION_AGE_SECONDS * 1000),
+                ("grpc.max_connection_age_grace_ms", int(settings.drain_seconds * 1000)),
+                ("grpc.so_reuseport", 0),  # two services asked for one port: the second must fail, not share it
+            ],
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
+        reflection.enable_server_reflection([*self._names, reflection.SERVICE_NAME], self.server)
+
+    async def start(self) -> str:
+        """Bind and serve; gives the address as `grpc://host:port`. Raises OSError where the port is taken."""
+        try:
+            port = self.server.add_insecure_port(f"{self._settings.host}:{self._settings.port}")
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
+        await self.server.start()
+        for name in self._names:
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return f"grpc://{self._settings.host}:{port}"
+
+    async def stop(self, grace: float) -> None:
+        """Refuse new calls and let those in flight end within `grace` seconds."""
+        await self._health.enter_graceful_shutdown()
+        await self.server.stop(grace)
+
+
+class TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Refuses calls without the run's token (UNAUTHENTICATED), health and reflection excepted."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}"
+
+        def refuse(_request: object, context: grpc.ServicerContext) -> Any:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "send the run's token as 'authorization: Bearer ...'")
+
+        self._refusal = grpc.unary_unary_rpc_method_handler(refuse)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        """Let the call through where it may pass."""
+        given = dict(handler_call_details.invocation_metadata or ()).get("authorization", "")
+        open_method = handler_call_details.method.startswith(OPEN_METHODS)
+        if open_method or hmac.compare_digest(str(given).encode(), self._expected.encode()):
+            return await continuation(handler_call_details)
+        return self._refusal
+
+
+def token_metadata(token: str | None) -> tuple[tuple[str, str], ...]:
+    """Give the call metadata that carries the token."""
+    return () if token is None else (("authorization", f"Bearer {token}"),)
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """Open a channel to `grpc://host:port`, `dns:///name:port` or `host:port`, balanced over what the name gives."""
+    return grpc.aio.insecure_channel(
+        address.removeprefix("grpc://"),
+        options=[
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.lb_policy_name", "round_robin"),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 2000),
+        ],
+    )

@@ -1,0 +1,85 @@
+"""The life of a service process: start, say that it is ready, wait for SIGTERM, drain, end."""
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import re
+import signal
+from collections.abc import Callable
+from typing import Protocol
+
+from prometheus_client import start_http_server
+
+from evalrun_runtime.exits import ExitCode
+from evalrun_runtime.logs import configure_logging
+from evalrun_runtime.settings import ServiceSettings
+
+logger = logging.getLogger(__name__)
+
+PR_SET_PDEATHSIG = 1
+
+
+class Service(Protocol):
+    """What `run_service` runs."""
+
+    async def start(self) -> str:
+        """Serve, and give the address as a URL, e.g. `http://127.0.0.1:8080` or `grpc://127.0.0.1:50051`."""
+        ...
+
+    async def stop(self, grace: float) -> None:
+        """Take no more requests, let those in flight end within `grace` seconds, free everything."""
+        ...
+
+
+def ready_line(name: str, address: str) -> str:
+    """Give the line that a service prints on stdout once it can serve."""
+    return f"evalrun {name} ready on {address}"
+
+
+def address_of(line: str) -> str | None:
+    """Give the address that a ready line names; None where the line is another one."""
+    found = re.fullmatch(r"evalrun \S+ ready on (\S+)", line.strip())
+    return found.group(1) if found else None
+
+
+def run_service(name: str, settings: ServiceSettings, build: Callable[[], Service]) -> ExitCode:
+    """Run a service until SIGTERM or SIGINT.
+
+    Args:
+        name: as printed in the ready line.
+        settings: the service's own settings.
+        build: makes the service; called inside the running loop.
+    """
+    configure_logging(settings.log_format, settings.log_level)
+    if settings.exit_with_parent:
+        die_with_parent()
+    return asyncio.run(_serve(name, settings, build))
+
+
+async def _serve(name: str, settings: ServiceSettings, build: Callable[[], Service]) -> ExitCode:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    service = build()
+    address = await service.start()
+    if settings.metrics_port is not None:
+        start_http_server(settings.metrics_port, addr=settings.host)
+    gc.freeze()
+    print(ready_line(name, address), flush=True)  # noqa: T201 - the line that callers wait for
+    await stop.wait()
+    logger.info("draining")
+    await service.stop(settings.drain_seconds)
+    return ExitCode.SUCCEEDED
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the one that started it ends, even by SIGKILL."""
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:  # it ended before the request was made
+        raise SystemExit(ExitCode.FAILED)

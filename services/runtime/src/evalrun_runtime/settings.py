@@ -1,0 +1,121 @@
+"""Settings of a service: one frozen object, read once at start.
+
+A flag wins over the environment (`EVALRUN_<SERVICE>_<FIELD>`), which wins over the file given by `--config`
+(YAML or JSON), which wins over the default.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+import yaml
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from evalrun_runtime.exits import BadInputError
+
+
+class ServiceSettings(BaseSettings):
+    """What every service can be told. Subclasses set `env_prefix` and add their own fields."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="EVALRUN_", cli_kebab_case=True, cli_hide_none_type=True,
+        cli_avoid_json=True, cli_implicit_flags=True,
+    )  # fmt: skip
+
+    host: str = Field("127.0.0.1", description="Address to listen on. Any but loopback needs a token.")
+    port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0 picks a free one, named when ready.")
+    metrics_port: int | None = Field(None, ge=0, le=65535, description="Port for Prometheus metrics; none by default.")
+    token: SecretStr | None = Field(
+        None, description="Bearer token that callers must send. Give it by environment, not by flag: flags show in ps."
+    )
+    drain_seconds: float = Field(
+        60.0, ge=0, description="Seconds that requests in flight get to end after SIGTERM before they are cut off."
+    )
+    exit_with_parent: bool = Field(False, description="Be killed when the process that started this one ends.")
+    log_format: Literal["text", "json"] = Field("text", description="How log lines are written to stderr.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+
+    @model_validator(mode="after")
+    def _token_beyond_loopback(self) -> Self:
+        if self.token is None and not is_loopback(self.host):
+            raise ValueError(f"host {self.host} is not loopback: set a token (environment variable ..._TOKEN)")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Leave only code and the environment; `load_settings` adds the flags above and the file below them."""
+        del settings_cls, dotenv_settings, file_secret_settings
+        return init_settings, env_settings
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+
+
+def load_settings(settings_type: type[SettingsT], arguments: Sequence[str], *, program: str) -> SettingsT:
+    """Read the settings from flags, environment and file.
+
+    Raises:
+        BadInputError: a flag, variable or file that cannot be used; the message names it.
+        SystemExit: `--help`, or an unknown flag (argparse's own message and code 2).
+    """
+    arguments, file_values = _split_config(list(arguments))
+
+    class Configured(settings_type):  # type: ignore[valid-type,misc]
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *args: Any, **kwargs: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            flags = CliSettingsSource[Any](settings_cls, cli_prog_name=program, cli_parse_args=arguments)
+            _, environment = super().settings_customise_sources(settings_cls, *args, **kwargs)
+            return flags, environment, InitSettingsSource(settings_cls, init_kwargs=file_values)
+
+    Configured.__doc__ = settings_type.__doc__
+    try:
+        configured = Configured()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-") if first["loc"] else "settings"
+        raise BadInputError(f"{program}: {where}: {first['msg']}") from error
+    return settings_type.model_construct(**{name: getattr(configured, name) for name in settings_type.model_fields})
+
+
+def _split_config(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Take `--config FILE` out of the arguments and read it."""
+    for index, argument in enumerate(arguments):
+        if argument != "--config" and not argument.startswith("--config="):
+            continue
+        taken = 1 if "=" in argument else 2
+        path = argument.partition("=")[2] if taken == 1 else "".join(arguments[index + 1 : index + 2])
+        try:
+            values = yaml.safe_load(Path(path).read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise BadInputError(f"--config {path}: {error}".replace("\n", " ")) from error
+        if not isinstance(values, dict):
+            raise BadInputError(f"--config {path}: write a mapping of setting names to values")
+        return arguments[:index] + arguments[index + taken :], values
+    return arguments, {}
