@@ -19,7 +19,8 @@ def wanted() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     base = project["project"]["dependencies"]
     locks = {"base": base, "dev": base + project["dependency-groups"]["dev"] + project["build-system"]["requires"]}
-    return locks | project["project"]["optional-dependencies"]
+    extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
+    return locks | extras
 
 
 def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:

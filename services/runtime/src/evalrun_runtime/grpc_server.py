@@ -1,5 +1,7 @@
 """A gRPC server and channel as every service wants them: health, reflection, a token, sizes and connection ages."""
 
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -57,22 +59,22 @@ class GrpcServer:
         await self.server.stop(grace)
 
 
-class TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+class TokenCheck(grpc.aio.ServerInterceptor):
     """Refuses calls without the run's token (UNAUTHENTICATED), health and reflection excepted."""
 
     def __init__(self, token: str) -> None:
         self._expected = f"Bearer {token}"
 
-        def refuse(_request: object, context: grpc.ServicerContext) -> Any:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "send the run's token as 'authorization: Bearer ...'")
+        async def refuse(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "send the run's token as 'authorization: Bearer ...'")
 
-        self._refusal = grpc.unary_unary_rpc_method_handler(refuse)
+        self._refusal: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(refuse)
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler:
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Let the call through where it may pass."""
         given = dict(handler_call_details.invocation_metadata or ()).get("authorization", "")
         open_method = handler_call_details.method.startswith(OPEN_METHODS)

@@ -7,7 +7,7 @@ A flag wins over the environment (`EVALRUN_<SERVICE>_<FIELD>`), which wins over 
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
 import yaml
 from pydantic import Field, SecretStr, ValidationError, model_validator
@@ -39,7 +39,7 @@ class ServiceSettings(BaseSettings):
     drain_seconds: float = Field(
         60.0, ge=0, description="Seconds that requests in flight get to end after SIGTERM before they are cut off."
     )
-    exit_with_parent: bool = Field(False, description="Be killed when the process that started this one ends.")
+    exit_with_parent: bool = Field(default=False, description="Be killed when the process that started this one ends.")
     log_format: Literal["text", "json"] = Field("text", description="How log lines are written to stderr.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
 
@@ -83,25 +83,30 @@ def load_settings(settings_type: type[SettingsT], arguments: Sequence[str], *, p
         BadInputError: a flag, variable or file that cannot be used; the message names it.
         SystemExit: `--help`, or an unknown flag (argparse's own message and code 2).
     """
-    arguments, file_values = _split_config(list(arguments))
+    remaining, file_values = _split_config(list(arguments))
 
     class Configured(settings_type):  # type: ignore[valid-type,misc]
         @classmethod
         def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *args: Any, **kwargs: Any
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            flags = CliSettingsSource[Any](settings_cls, cli_prog_name=program, cli_parse_args=arguments)
-            _, environment = super().settings_customise_sources(settings_cls, *args, **kwargs)
-            return flags, environment, InitSettingsSource(settings_cls, init_kwargs=file_values)
+            del init_settings, dotenv_settings, file_secret_settings
+            flags = CliSettingsSource[Any](settings_cls, cli_prog_name=program, cli_parse_args=remaining)
+            return flags, env_settings, InitSettingsSource(settings_cls, init_kwargs=file_values)
 
     Configured.__doc__ = settings_type.__doc__
     try:
         configured = Configured()
     except ValidationError as error:
         first = error.errors()[0]
-        where = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-") if first["loc"] else "settings"
-        raise BadInputError(f"{program}: {where}: {first['msg']}") from error
-    return settings_type.model_construct(**{name: getattr(configured, name) for name in settings_type.model_fields})
+        where = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-") + ": " if first["loc"] else ""
+        raise BadInputError(f"{program}: {where}{first['msg'].removeprefix('Value error, ')}") from error
+    return cast(SettingsT, configured)
 
 
 def _split_config(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:

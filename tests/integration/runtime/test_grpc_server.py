@@ -1,0 +1,55 @@
+"""A gRPC server of the runtime: health, reflection and the token, over a real connection."""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from evalrun_runtime.grpc_server import GrpcServer, open_channel, token_metadata
+from evalrun_runtime.settings import ServiceSettings
+
+NAME = "evalrun.example.Echo"
+
+
+async def echo(request: bytes, context: object) -> bytes:
+    del context
+    return request
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    server = GrpcServer(ServiceSettings(token="s3cret"), [])
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {"Say": grpc.unary_unary_rpc_method_handler(echo)}
+    server.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, handlers),))
+    yield await server.start()
+    await server.stop(0)
+
+
+async def test_a_call_with_the_token_passes_and_one_without_does_not(address: str) -> None:
+    async with open_channel(address) as channel:
+        say: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{NAME}/Say")
+        assert await say(b"hello", metadata=token_metadata("s3cret")) == b"hello"
+        for metadata in ((), token_metadata("other")):
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await say(b"hello", metadata=metadata)
+            assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_health_needs_no_token(address: str) -> None:
+    async with open_channel(address) as channel:
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        answer = await check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_a_taken_port_is_an_error_that_names_it(address: str) -> None:
+    port = int(address.rpartition(":")[2])
+    with pytest.raises(OSError, match=str(port)):
+        await GrpcServer(ServiceSettings(port=port), []).start()

@@ -1,0 +1,71 @@
+"""Where a service's settings come from, and what a wrong one says."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.settings import ServiceSettings, load_settings
+
+
+class ExampleSettings(ServiceSettings):
+    """Run the example."""
+
+    model_config = SettingsConfigDict(env_prefix="EVALRUN_EXAMPLE_")
+
+    slots: int = Field(2, ge=1, description="Slots.")
+    endpoint: list[str] = Field(default_factory=list, description="Endpoints.")
+
+
+def load(*arguments: str) -> ExampleSettings:
+    return load_settings(ExampleSettings, arguments, program="evalrun serve example")
+
+
+def test_flag_wins_over_environment_which_wins_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("slots: 3\nport: 3\nmetrics_port: 3\n")
+    monkeypatch.setenv("EVALRUN_EXAMPLE_SLOTS", "4")
+    monkeypatch.setenv("EVALRUN_EXAMPLE_PORT", "4")
+    settings = load("--config", str(file), "--slots", "5")
+    assert (settings.slots, settings.port, settings.metrics_port) == (5, 4, 3)
+
+
+def test_a_list_is_given_by_repeating_the_flag() -> None:
+    assert load("--endpoint", "http://a", "--endpoint", "http://b").endpoint == ["http://a", "http://b"]
+
+
+def test_settings_are_frozen() -> None:
+    settings = load()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.slots = 7  # type: ignore[misc]  # the very mistake under test
+
+
+def test_another_address_than_loopback_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInputError, match="not loopback: set a token"):
+        load("--host", "0.0.0.0")
+    monkeypatch.setenv("EVALRUN_EXAMPLE_TOKEN", "s3cret")
+    settings = load("--host", "0.0.0.0")
+    assert settings.token is not None
+    assert "s3cret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--slots", "0"), r"evalrun serve example: --slots: .*greater than or equal to 1"),
+        (("--port", "x"), r"evalrun serve example: --port: .*integer"),
+        (("--config", "/nowhere/x.yaml"), r"--config /nowhere/x.yaml: .*No such file"),
+    ],
+)
+def test_a_wrong_value_is_named(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        load(*arguments)
+
+
+def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("slot: 3\n")
+    with pytest.raises(BadInputError, match="--slot: Extra inputs"):
+        load("--config", str(file))
