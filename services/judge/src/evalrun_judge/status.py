@@ -1,0 +1,18 @@
+"""How one test ended: the names that verdicts, function tests and records share."""
+
+from enum import StrEnum
+
+
+class TestStatus(StrEnum):
+    """A test's verdict; `api_error` is none: the judge could not tell."""
+
+    __test__ = False  # pytest collects classes called Test*
+
+    SUCCESS = "success"
+    WRONG_ANSWER = "wrong_answer"
+    RUNTIME_ERROR = "runtime_error"
+    TIMEOUT = "timeout"
+    MEMORY_LIMIT = "memory_limit"
+    COMPILE_ERROR = "compile_error"
+    COMPILE_TIMEOUT = "compile_timeout"
+    API_ERROR = "api_error"
