@@ -1,6 +1,6 @@
 """Lock every deployable's dependencies with hashes into `requirements/<name>.txt`.
 
-`base` and `dev` install the whole distribution; an extra is locked by itself, without the base, because its image
+`build` is what installs the rest, `base` and `dev` install the whole distribution; an extra is locked by itself, without the base, because its image
 holds nothing that it does not import. Addresses of a package index are never written.
 """
 
@@ -18,7 +18,9 @@ def wanted() -> dict[str, list[str]]:
     """Give the requirements of each lock file by its name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     base = project["project"]["dependencies"]
-    locks = {"base": base, "dev": base + project["dependency-groups"]["dev"] + project["build-system"]["requires"]}
+    groups: dict[str, list[str]] = project["dependency-groups"]
+    build = project["build-system"]["requires"] + groups["build"]
+    locks = {"build": build, "base": base, "dev": build + base + groups["dev"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
     return locks | extras
 
@@ -31,7 +33,7 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
         source.flush()
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
         command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command", "make lock"]
-        if name != "base":
+        if name not in ("build", "base"):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
         if upgrade:
             command.append("--upgrade")

@@ -1,0 +1,62 @@
+# What a person types. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
+DEMO_OUTPUT ?=
+PYTEST_LEVELS ?= tests/unit tests/contract tests/chart tests/integration tests/cluster tests/e2e
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo generate lock check unit test bench clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.base ## install evalrun into .venv; the command is .venv/bin/evalrun
+
+demo: setup ## evaluate the demo set end to end on this machine: no cluster, GPU, Docker or network
+	$(BIN)/evalrun run k8s/samples/demo.yaml --local --endpoint builtin:demo $(if $(DEMO_OUTPUT),--output $(DEMO_OUTPUT))
+
+generate: $(VENV)/.dev ## write again what is generated: stubs from the protos, CRDs from the models
+	$(BIN)/python tools/generate_stubs.py
+	$(BIN)/python tools/generate_crd.py
+
+lock: $(VENV)/.dev ## write requirements/*.txt again from pyproject.toml
+	$(BIN)/python tools/lock.py
+
+check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/python tools/check_generated.py
+
+unit: $(VENV)/.dev ## the tests that need nothing but this checkout, in seconds
+	$(BIN)/pytest tests/unit tests/contract
+
+test: check ## set up, check, and pass every test that this machine can run
+	$(BIN)/pytest $(wildcard $(PYTEST_LEVELS))
+
+bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
+	$(BIN)/python benchmarks/run_all.py
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "evalrun needs Python 3.11 or newer: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.build: $(BIN)/python requirements/build.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt
+	@touch $@
+
+$(VENV)/.base: $(VENV)/.build requirements/base.txt pyproject.toml
+	$(UV) pip install --quiet --require-hashes -r requirements/base.txt
+	$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base requirements/dev.txt
+	$(UV) pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,27 @@
+"""`evalrun`: parses the command line; what a command needs is imported only when it runs, so that help is quick."""
+
+import sys
+
+import click
+
+from evalrun_cli.commands import evalrun
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+
+def main() -> None:
+    """Run the command; end with its exit code, or with one line that says what was wrong."""
+    try:
+        code = evalrun.main(standalone_mode=False)
+    except BadInputError as error:
+        click.echo(f"evalrun: {error}", err=True)
+        code = ExitCode.BAD_INPUT
+    except click.ClickException as error:
+        error.show()
+        code = ExitCode.BAD_INPUT
+    except (click.Abort, KeyboardInterrupt):
+        code = ExitCode.STOPPED
+    sys.exit(int(code) if isinstance(code, int) else ExitCode.SUCCEEDED)
+
+
+if __name__ == "__main__":
+    main()

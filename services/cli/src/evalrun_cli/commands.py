@@ -1,0 +1,199 @@
+"""Every subcommand: its flags and its help. Imports of what it runs stand inside, to keep `evalrun --help` fast."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from evalrun_runtime.exits import ExitCode
+
+EXIT_CODES = """\b
+Exit codes:
+  0 succeeded   1 failed   2 bad input   3 degraded: some problems could not be judged
+  4 gate failed   5 gate inconclusive   130 stopped, can be resumed"""
+
+EXISTING_FILE = click.Path(path_type=Path)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="evalrun", message="evalrun %(version)s")
+def evalrun() -> None:
+    """Evaluate coding models with verdicts that can be trusted.
+
+    \b
+    Try it:            evalrun run k8s/samples/demo.yaml --local --endpoint builtin:demo
+    Your own answers:  evalrun judge --problems HumanEval.jsonl.gz --responses answers.jsonl --output out/
+
+    Programs are judged in a sandbox that is probed when it starts; where this machine cannot contain them, nothing
+    runs. A judge that could not tell is never counted against the model.
+    """
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("file", type=EXISTING_FILE)
+@click.option("--local", is_flag=True, help="Run here, with child processes on loopback: no cluster needed.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="The folder of the results. Default: outputs/<run>_<time>."
+)
+@click.option(
+    "--endpoint",
+    "endpoints",
+    multiple=True,
+    metavar="URL",
+    help="An OpenAI-compatible server to generate with; may be repeated. `builtin:demo` starts the recorded answers "
+    "of the demo set. Its key, if it wants one, is read from EVALRUN_GENERATOR_API_KEY.",
+)
+@click.option("--resume", type=click.Path(path_type=Path), help="Go on with the run in this folder.")
+@click.option("--slots", type=click.IntRange(min=1), help="Programs judged at once. Default: one a CPU.")
+@click.option(
+    "--allow-uncontained",
+    is_flag=True,
+    help="Judge even where this machine cannot contain programs. Trusted code only.",
+)
+def run(
+    file: Path,
+    local: bool,
+    output: Path | None,
+    endpoints: Sequence[str],
+    resume: Path | None,
+    slots: int | None,
+    allow_uncontained: bool,
+) -> ExitCode:
+    """Run the EvalRun of FILE and show its results.
+
+    FILE is the very YAML that a cluster takes. With --local the same services run on this machine; a spec that asks
+    for `rollout` needs --endpoint then. Ctrl-C stops cleanly; --resume goes on where it stopped, also after a crash.
+    """
+    from evalrun_cli.local_run import LocalOptions, run_file
+
+    if not local:
+        raise click.UsageError("only --local runs are supported so far: add --local, or apply the file with kubectl")
+    options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
+    return run_file(file, output=output, endpoints=endpoints, resume=resume, options=options)
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.option(
+    "--problems",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="Problem records (JSONL, Parquet), HumanEval.jsonl.gz or mbpp.jsonl as published, or verl Parquet; "
+    "may be repeated.",
+)
+@click.option(
+    "--responses",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="JSONL or Parquet rows: problem_id (or task_id), response (or completion); optional dataset, sample, mode, "
+    "language; may be repeated.",
+)
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="The folder of the results.")
+@click.option("--comparator", help="What decides for stdin/stdout tests. Default: standard, or the problem's own.")
+@click.option("--time-limit", type=click.FloatRange(min=0.1), help="CPU seconds a test, where the problem sets none.")
+@click.option("--resume", is_flag=True, help="Go on in a folder that holds a part of this very judgement.")
+@click.option("--slots", type=click.IntRange(min=1), help="Programs judged at once. Default: one a CPU.")
+@click.option(
+    "--allow-uncontained",
+    is_flag=True,
+    help="Judge even where this machine cannot contain programs. Trusted code only.",
+)
+def judge(
+    problems: Sequence[str],
+    responses: Sequence[str],
+    output: Path,
+    comparator: str | None,
+    time_limit: float | None,
+    resume: bool,
+    slots: int | None,
+    allow_uncontained: bool,
+) -> ExitCode:
+    """Judge answers that were made elsewhere. Nothing is generated.
+
+    Writes the same outputs as a run: summary.json, results.jsonl, results.parquet, QA logs. Problems without a
+    response are left out, and their number is shown.
+    """
+    from evalrun_cli.local_run import LocalOptions, judge_files
+
+    options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
+    return judge_files(
+        problems,
+        responses,
+        output=output,
+        comparator=comparator,
+        time_limit=time_limit,
+        resume=resume,
+        options=options,
+    )
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="The folder of the new results. Default: DIRECTORY_rejudged."
+)
+@click.option("--slots", type=click.IntRange(min=1), help="Programs judged at once. Default: one a CPU.")
+@click.option(
+    "--allow-uncontained",
+    is_flag=True,
+    help="Judge even where this machine cannot contain programs. Trusted code only.",
+)
+def rejudge(directory: Path, output: Path | None, slots: int | None, allow_uncontained: bool) -> ExitCode:
+    """Judge the completions of the run in DIRECTORY again. Nothing is generated, no GPU is needed.
+
+    The run's own folder stays as it is; the new verdicts go to a folder of their own.
+    """
+    from evalrun_cli.local_run import LocalOptions, rejudge_directory
+
+    options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
+    return rejudge_directory(directory, output=output, options=options)
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("file", type=EXISTING_FILE)
+def validate(file: Path) -> ExitCode:
+    """Check the EvalRun of FILE by the rules that the cluster's API server applies.
+
+    Every problem is listed, with what to write instead.
+    """
+    from evalrun_operator.api.manifest import load_manifest
+
+    manifest = load_manifest(file)
+    click.echo(f"{file}: EvalRun {manifest.metadata.name} is valid")
+    return ExitCode.SUCCEEDED
+
+
+SERVICES = {
+    "sandbox": "runs programs, contained (HTTP)",
+    "judge": "the gateway: a submission and its tests in, a verdict out (gRPC)",
+    "aggregator": "a run's ledger, metrics and outputs (gRPC)",
+    "recorded": "recorded completions behind an OpenAI-compatible API (HTTP)",
+}
+
+
+@evalrun.group()
+def serve() -> None:
+    """Serve one part by itself.
+
+    Settings come from flags, from the environment (EVALRUN_<SERVICE>_<FLAG>) and from --config FILE, in this order.
+    A service binds loopback unless told otherwise, prints `evalrun <service> ready on <address>` when it can serve,
+    and drains on SIGTERM. `evalrun serve <service> --help` lists every setting.
+    """
+
+
+def _add_service(name: str, summary: str) -> None:
+    passes_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+    @serve.command(name=name, context_settings=passes_on, short_help=summary[0].upper() + summary[1:] + ".")
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def service(arguments: Sequence[str]) -> int:
+        from importlib import import_module
+
+        module = "evalrun_generator.recorded.__main__" if name == "recorded" else f"evalrun_{name}.__main__"
+        code: int = import_module(module).main(arguments)
+        return code
+
+
+for _name, _summary in SERVICES.items():
+    _add_service(_name, _summary)

@@ -1,0 +1,33 @@
+"""Fail where something generated differs from what its source makes now."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATORS = ("generate_stubs.py", "generate_crd.py")
+
+
+def snapshot() -> dict[Path, bytes]:
+    """Give every file that a generator may write."""
+    folders = [ROOT / "proto" / "gen", ROOT / "k8s", ROOT / "charts"]
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {path: path.read_bytes() for path in files}
+
+
+def main() -> int:
+    """Run the generators and name what they changed."""
+    before = snapshot()
+    for generator in GENERATORS:
+        subprocess.run([sys.executable, str(ROOT / "tools" / generator)], check=True)
+    after = snapshot()
+    changed = sorted(
+        str(path.relative_to(ROOT)) for path in before.keys() | after if before.get(path) != after.get(path)
+    )
+    for path in changed:
+        print(f"{path} was not what its source makes: commit what `make generate` writes", file=sys.stderr)
+    return 1 if changed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
