@@ -1,7 +1,8 @@
 """Lock every deployable's dependencies with hashes into `requirements/<name>.txt`.
 
-`build` is what installs the rest, `base` and `dev` install the whole distribution; an extra is locked by itself, without the base, because its image
-holds nothing that it does not import. Addresses of a package index are never written.
+`build` is what installs the rest; `base` and `dev` install the whole distribution. An extra is locked by itself,
+without the base, because its image holds nothing that it does not import. Addresses of a package index are never
+written.
 """
 
 import argparse
