@@ -1,0 +1,60 @@
+"""The folder of a run: made once, never overwritten, found again."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalrun_cli.workspace import create, default_directory, read_work_order, reopen
+from evalrun_runtime.exits import BadInputError
+
+ORDER = {"run": "demo", "created": "2026-01-01T00:00:00Z", "spec": {"a": 1}}
+
+
+def spec_of(order: Mapping[str, Any]) -> object:
+    return order["spec"]
+
+
+def test_the_default_name_holds_the_run_and_the_time() -> None:
+    assert default_directory("demo", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) == Path("outputs/demo_20260102_030405")
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(BadInputError, match="not empty: name another folder"):
+        create(tmp_path, ORDER)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_folder_with_a_run_in_it_is_refused_with_the_way_on(tmp_path: Path) -> None:
+    create(tmp_path, ORDER)
+    with pytest.raises(BadInputError, match=f"add --resume {tmp_path}"):
+        create(tmp_path, ORDER)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInputError, match=r"file/out"):
+        create(tmp_path / "file" / "out", ORDER)
+
+
+def test_a_run_is_found_again(tmp_path: Path) -> None:
+    create(tmp_path / "out", ORDER)
+    workspace = reopen(tmp_path / "out", {**ORDER, "created": "later"}, spec_of)
+    assert read_work_order(workspace.directory) == ORDER
+
+
+def test_another_spec_is_another_run(tmp_path: Path) -> None:
+    create(tmp_path / "out", ORDER)
+    with pytest.raises(BadInputError, match="started with another spec"):
+        reopen(tmp_path / "out", {**ORDER, "spec": {"a": 2}}, spec_of)
+
+
+@pytest.mark.parametrize("content", [None, "{"], ids=["absent", "cut off"])
+def test_a_folder_without_a_run_is_named(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "work_order.json").write_text(content)
+    with pytest.raises(BadInputError, match=r"work_order\.json"):
+        read_work_order(tmp_path)
