@@ -1,0 +1,60 @@
+"""The work order: what the process is told to do, as a JSON or YAML file.
+
+The operator writes it into a ConfigMap, the command line into the run's folder; both hold the spec as resolved.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from evalrun_operator.api.v1alpha1 import EvalRunSpec
+from evalrun_runtime.exits import BadInputError
+
+
+class WorkOrder(BaseModel):
+    """One run of one spec."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    run: str = Field(min_length=1, max_length=253, description="The run's name: a label of every metric.")
+    namespace: str = Field("default", max_length=253, description="The namespace: a label of every metric.")
+    created: AwareDatetime = Field(description="When it was asked for, with its time zone (UTC).")
+    spec: EvalRunSpec
+    responses: list[str] | None = Field(
+        None, description="Files of answers made elsewhere, which are judged; nothing is generated then."
+    )
+    rejudge: str | None = Field(
+        None,
+        min_length=1,
+        description="A name for judging everything anew. At the first start with a name that the ledger does not know "
+        "the verdicts are set aside; a later start with the same name continues.",
+    )
+    base_dir: Path = Field(Path(), description="What relative sources and responses are relative to.")
+    output_dir: str = Field(description="Folder of the outputs: a path or an fsspec URL.")
+
+
+def read_work_order(path: Path) -> WorkOrder:
+    """Read a work order.
+
+    Raises:
+        BadInputError: the file cannot be read, or what it says cannot be used; the message names the field.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInputError(f"work order {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise BadInputError(f"work order {path}: write a mapping with schema, run, created, spec and output_dir")
+    version = content.get("schema", 1)
+    if isinstance(version, int) and version > 1:
+        raise BadInputError(f"work order {path}: schema {version} is of a newer evalrun; this one knows 1")
+    try:
+        order = WorkOrder.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadInputError(f"work order {path}: {where}: {first['msg']}") from error
+    return order
