@@ -1,0 +1,30 @@
+"""`python -m evalrun_generator`: generate what a run's ledger lacks, then end."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from evalrun_generator.app import generate
+from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_generator.settings import GeneratorSettings
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.logs import configure_logging
+from evalrun_runtime.settings import load_settings
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the generator; gives the exit code. Says in its last line on stderr why it is not 0."""
+    try:
+        settings = load_settings(GeneratorSettings, argv, program="evalrun-generator")
+        configure_logging(settings.log_format, settings.log_level)
+        return asyncio.run(generate(settings))
+    except BadInputError as error:
+        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
+        return ExitCode.BAD_INPUT
+    except GenerationStoppedError as error:
+        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
+        return ExitCode.FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""Wires the generator and runs it to its end: the run, a signal, or trouble."""
+
+import asyncio
+import gc
+import logging
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import start_http_server
+
+from evalrun_generator.admission import Admission
+from evalrun_generator.balancer import Limits
+from evalrun_generator.endpoints import Endpoint, HttpEndpoint, open_session
+from evalrun_generator.fleet import Fleet
+from evalrun_generator.ledger_client import GrpcLedger, Ledger
+from evalrun_generator.reporting import replicas, report_for_ever
+from evalrun_generator.retry import Backoff
+from evalrun_generator.settings import GeneratorSettings
+from evalrun_generator.work_loop import Plan, WorkLoop
+from evalrun_runtime.exits import ExitCode
+from evalrun_runtime.grpc_server import open_channel
+from evalrun_runtime.process import die_with_parent
+
+logger = logging.getLogger(__name__)
+
+LAST_REPORT_SECONDS = 2.0
+
+
+class Signals:
+    """SIGTERM and SIGINT: the first asks to end in order, the second to end now."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.urgent = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._arrived)
+
+    def _arrived(self) -> None:
+        (self.urgent if self.asked.is_set() else self.asked).set()
+
+
+@asynccontextmanager
+async def connections(settings: GeneratorSettings, rng: random.Random) -> AsyncIterator[tuple[Ledger, list[Endpoint]]]:
+    """Open the channel to the ledger and the session to the endpoints."""
+    key = settings.api_key.get_secret_value() if settings.api_key else None
+    async with open_session(key) as session, open_channel(settings.ledger) as channel:
+        ledger_client = GrpcLedger(
+            channel,
+            address=settings.ledger,
+            worker_id=settings.worker_id,
+            token=settings.ledger_token.get_secret_value() if settings.ledger_token else None,
+            start_seconds=settings.start_seconds,
+            away_seconds=settings.ledger_seconds,
+            rng=rng,
+        )
+        yield ledger_client, [HttpEndpoint(session, url, settings.model) for url in settings.endpoint]
+
+
+async def generate(settings: GeneratorSettings) -> ExitCode:
+    """Generate until the ledger has every completion.
+
+    Raises:
+        BadInputError: the user must change something.
+        GenerationStoppedError: the run cannot go on now and can be resumed.
+    """
+    if settings.exit_with_parent:
+        die_with_parent()
+    signals = Signals()
+    if settings.metrics_port is not None:
+        start_http_server(settings.metrics_port, addr=settings.host)
+    rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
+    async with connections(settings, rng) as (ledger_client, endpoints):
+        fleet = Fleet(Limits(), rng)
+        admission = Admission(
+            fleet, endpoints, model=settings.model, slots=settings.concurrency, verify=settings.verify_model, rng=rng
+        )
+        work = WorkLoop(ledger_client, fleet, plan_of(settings), rng)
+        gc.freeze()
+        return await _supervise(settings, ledger_client, admission, fleet, work, signals)
+
+
+def plan_of(settings: GeneratorSettings) -> Plan:
+    """Give what the settings say about asking for items."""
+    return Plan(
+        model=settings.model,
+        attempts=settings.attempts,
+        backoff=Backoff(settings.backoff_seconds, settings.longest_backoff_seconds),
+        deadline_for=settings.deadline_for,
+        outage_seconds=settings.outage_seconds,
+        batch_size=settings.batch_size,
+        batch_delay_seconds=settings.batch_delay_seconds,
+    )
+
+
+async def _supervise(
+    settings: GeneratorSettings,
+    ledger_client: Ledger,
+    admission: Admission,
+    fleet: Fleet,
+    work: WorkLoop,
+    signals: Signals,
+) -> ExitCode:
+    """Run admission, reports and work side by side until the work ends, one of them fails, or a signal comes."""
+    started = time.monotonic()
+    admitting = asyncio.create_task(admission.run(settings.start_seconds))
+    working = asyncio.create_task(_work(ledger_client, admission, fleet, work, settings.report_seconds))
+    asked = asyncio.create_task(signals.asked.wait())
+    try:
+        running: set[asyncio.Task[object]] = {admitting, working, asked}
+        while not working.done() and not signals.asked.is_set():
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            if admitting in done:
+                admitting.result()
+        if not working.done():
+            logger.info("stopping: requests in flight get %.0f s to end", settings.drain_seconds)
+            draining = asyncio.create_task(work.drain(settings.drain_seconds))
+            urgent = asyncio.create_task(signals.urgent.wait())
+            await asyncio.wait({draining, urgent, working}, return_when=asyncio.FIRST_COMPLETED)
+            await _cancel(draining, urgent)
+            return ExitCode.STOPPED
+        working.result()
+        seconds = time.monotonic() - started
+        logger.info("%d completions, %d output tokens in %.1f s", work.answered, work.output_tokens, seconds)
+        return ExitCode.SUCCEEDED
+    finally:
+        await _cancel(working, admitting, asked)
+
+
+async def _work(
+    ledger_client: Ledger, admission: Admission, fleet: Fleet, work: WorkLoop, report_seconds: float
+) -> None:
+    reporting: asyncio.Task[None] | None = None
+    try:
+        await admission.first()
+        reporting = asyncio.create_task(report_for_ever(ledger_client, admission, fleet, report_seconds))
+        await work.run()
+    finally:
+        if reporting is not None:
+            await _cancel(reporting)
+            last = ledger_client.report(replicas(admission, fleet))
+            await asyncio.wait([asyncio.ensure_future(last)], timeout=LAST_REPORT_SECONDS)
+
+
+async def _cancel(*tasks: asyncio.Task[object]) -> None:
+    """Cancel tasks and wait for their ends; their results are somebody else's to look at."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

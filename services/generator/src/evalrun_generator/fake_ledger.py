@@ -1,0 +1,108 @@
+"""A ledger in memory, for tests and load: what the aggregator's does, without a disk or a judge.
+
+`FakeLedger` is a `Ledger` by itself; `FakeLedgerService` puts it behind the gRPC contract.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import grpc
+
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
+from evalrun_generator.ledger_client import UnknownKeyError
+from evalrun_generator.work_loop import Key, key_of
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class FakeLedger:
+    """Leases without an end, until the worker says that it begins afresh."""
+
+    def __init__(self, items: Sequence[ledger.WorkItem], *, most_items: int = 1024) -> None:
+        """`most_items`: most that one call leases."""
+        self.items = {key_of(item.key): item for item in items}
+        self.completions: dict[Key, ledger.Completion] = {}
+        self.leases: dict[Key, str] = {}
+        self.reports: list[list[ledger.Replica]] = []
+        self.work_calls: list[int] = []
+        """`max_items` of each call."""
+        self.batches: list[int] = []
+        """Size of each stored batch."""
+        self.duplicates = 0
+        self._most_items = most_items
+
+    @property
+    def remaining(self) -> int:
+        """Items without a completion."""
+        return len(self.items) - len(self.completions)
+
+    async def get_work(self, max_items: int, *, fresh: bool, worker_id: str = "worker") -> ledger.GetWorkResponse:
+        """Lease what nobody holds."""
+        self.work_calls.append(max_items)
+        if fresh:
+            self.leases = {key: holder for key, holder in self.leases.items() if holder != worker_id}
+        free = [key for key in self.items if key not in self.completions and key not in self.leases]
+        taken = free[: min(max_items, self._most_items)]
+        self.leases.update((key, worker_id) for key in taken)
+        return ledger.GetWorkResponse(
+            items=[self.items[key] for key in taken], remaining=self.remaining, retry_after_ms=0 if taken else 20
+        )
+
+    async def submit(self, completions: Sequence[ledger.Completion]) -> int:
+        """Store completions; the first one of a key stays."""
+        for completion in completions:
+            if key_of(completion.key) not in self.items:
+                raise UnknownKeyError(f"no item {key_of(completion.key)}")
+        before = len(self.completions)
+        for completion in completions:
+            self.completions.setdefault(key_of(completion.key), completion)
+            self.leases.pop(key_of(completion.key), None)
+        stored = len(self.completions) - before
+        self.duplicates += len(completions) - stored
+        self.batches.append(len(completions))
+        return stored
+
+    async def report(self, replicas: Sequence[ledger.Replica]) -> None:
+        """Keep the report."""
+        self.reports.append(list(replicas))
+
+
+class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
+    """The generator's half of the ledger contract, over a `FakeLedger`."""
+
+    def __init__(self, fake: FakeLedger) -> None:
+        self.fake = fake
+
+    async def GetWork(  # noqa: N802 - the contract's name
+        self,
+        request: ledger.GetWorkRequest,
+        context: grpc.aio.ServicerContext[ledger.GetWorkRequest, ledger.GetWorkResponse],
+    ) -> ledger.GetWorkResponse:
+        """Lease work."""
+        if not request.worker_id:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "worker_id is empty")
+        return await self.fake.get_work(request.max_items, fresh=request.fresh, worker_id=request.worker_id)
+
+    async def SubmitCompletions(  # noqa: N802 - the contract's name
+        self,
+        request: ledger.SubmitCompletionsRequest,
+        context: grpc.aio.ServicerContext[ledger.SubmitCompletionsRequest, ledger.SubmitCompletionsResponse],
+    ) -> ledger.SubmitCompletionsResponse:
+        """Store completions."""
+        try:
+            stored = await self.fake.submit(request.completions)
+        except UnknownKeyError as error:
+            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        return ledger.SubmitCompletionsResponse(stored=stored)
+
+    async def ReportReplicas(  # noqa: N802 - the contract's name
+        self,
+        request: ledger.ReportReplicasRequest,
+        context: grpc.aio.ServicerContext[ledger.ReportReplicasRequest, ledger.ReportReplicasResponse],
+    ) -> ledger.ReportReplicasResponse:
+        """Keep the report."""
+        del context
+        await self.fake.report(request.replicas)
+        return ledger.ReportReplicasResponse()

@@ -1,0 +1,49 @@
+"""Says how the endpoints are: to the ledger, now and then, and to Prometheus, where it was asked for."""
+
+import asyncio
+from collections.abc import Sequence
+
+from prometheus_client import Gauge
+
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.admission import Admission
+from evalrun_generator.fleet import Fleet
+from evalrun_generator.ledger_client import Ledger
+
+IN_FLIGHT = Gauge("evalrun_generator_inflight", "Requests in flight.", ["endpoint"])
+UP = Gauge("evalrun_generator_endpoint_up", "1 where the endpoint answers.", ["endpoint"])
+
+
+def replicas(admission: Admission, fleet: Fleet) -> list[ledger.Replica]:
+    """Give the state of every endpoint, admitted or not, in the order in which they were given."""
+    states = {state.name: state for state in fleet.states}
+    reported = []
+    for name in admission.names:
+        state = states.get(name)
+        reported.append(
+            ledger.Replica(
+                name=name,
+                address=name,
+                up=state is not None and state.failing_since is None,
+                in_flight=state.in_flight if state else 0,
+                models=admission.models.get(name, []),
+                error=state.last_error if state else admission.errors.get(name, ""),
+            )
+        )
+    return reported
+
+
+async def report_for_ever(ledger_client: Ledger, admission: Admission, fleet: Fleet, seconds: float) -> None:
+    """Report at once and then every `seconds`, until cancelled."""
+    while True:
+        current = replicas(admission, fleet)
+        export(current)
+        await ledger_client.report(current)
+        await asyncio.sleep(seconds)
+
+
+def export(current: Sequence[ledger.Replica]) -> None:
+    """Set the gauges."""
+    for replica in current:
+        IN_FLIGHT.labels(replica.name).set(replica.in_flight)
+        UP.labels(replica.name).set(float(replica.up))
