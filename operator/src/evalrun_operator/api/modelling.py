@@ -53,7 +53,9 @@ class Rule:
 class ApiModel(BaseModel):
     """A frozen object of the API: snake_case in Python, camelCase on the wire, no unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
     """What the object as a whole must satisfy."""

@@ -73,12 +73,8 @@ class Rollout(ApiModel):
     gpu_memory_utilization: PositiveFractionText = Field(
         "0.8", description='Share of a GPU\'s memory that the engine takes, in quotes, e.g. "0.8".'
     )
-    enforce_eager: bool = Field(
-        default=False, description="Do without CUDA graphs: starts sooner, generates at half speed."
-    )
-    enable_prefix_caching: bool = Field(
-        default=True, description="Keep the keys and values of shared prompt beginnings."
-    )
+    enforce_eager: bool = Field(default=False, description="Do without CUDA graphs: starts sooner, is half as fast.")
+    enable_prefix_caching: bool = Field(default=True, description="Keep keys and values of shared prompt beginnings.")
     enable_chunked_prefill: bool = Field(default=True, description="Mix parts of long prompts with decoding.")
     max_num_seqs: int = Field(256, ge=1, le=8192, description="Answers in progress at once in a replica.")
     max_num_batched_tokens: int = Field(8192, ge=1, le=1_048_576, description="Tokens of one step of the engine.")

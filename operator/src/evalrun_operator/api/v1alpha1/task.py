@@ -195,7 +195,7 @@ class Protocol(ApiModel):
     seed: int = Field(0, ge=0, le=2_000_000_000, description="Seed; sample i of a problem is asked for with seed + i.")
     deterministic: bool = Field(
         default=False,
-        description="Ask the engine for batch-invariant kernels: the same answers at any load, but slower.",
+        description="Batch-invariant kernels: the same answers at any load, but slower.",
     )
     noise_floor_repeats: int = Field(
         0, ge=0, le=20, description="Repeat a greedy run so many times to measure how often verdicts flip by chance."
