@@ -89,6 +89,6 @@ class Admission:
                 await self._one.wait()
         except TimeoutError as error:
             causes = "; ".join(f"{name} unreachable: {self.errors.get(name, 'no answer')}" for name in self.names)
-            raise BadInputError(f"endpoint {causes} (waited {seconds:.0f} s)") from error
+            raise BadInputError(f"endpoint {causes} (waited {seconds:g} s)") from error
         for name, error_line in self.errors.items():
             logger.warning("the run begins without endpoint %s: %s", name, error_line)

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -152,8 +153,12 @@ class HttpEndpoint:
 
 def _cause(error: BaseException) -> str:
     """Say what went wrong with a connection, without the URL, which the caller names."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"certificate: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror or str(error.os_error) or str(error)
+        # asyncio's own text is "Connect call failed ('127.0.0.1', 9)"; the errno says why.
+        number = error.os_error.errno
+        return os.strerror(number) if number and number > 0 else error.os_error.strerror or str(error.os_error)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"no connection within {CONNECT_SECONDS:.0f} s"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -3,8 +3,8 @@
 `FakeLedger` is a `Ledger` by itself; `FakeLedgerService` puts it behind the gRPC contract.
 """
 
+import asyncio
 from collections.abc import Sequence
-from typing import TypeVar
 
 import grpc
 
@@ -12,9 +12,6 @@ from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.ledger_client import UnknownKeyError
 from evalrun_generator.work_loop import Key, key_of
-
-RequestT = TypeVar("RequestT")
-ResponseT = TypeVar("ResponseT")
 
 
 class FakeLedger:
@@ -31,6 +28,8 @@ class FakeLedger:
         self.batches: list[int] = []
         """Size of each stored batch."""
         self.duplicates = 0
+        self.changed = asyncio.Event()
+        """Set by every call; a watcher clears it."""
         self._most_items = most_items
 
     @property
@@ -46,6 +45,7 @@ class FakeLedger:
         free = [key for key in self.items if key not in self.completions and key not in self.leases]
         taken = free[: min(max_items, self._most_items)]
         self.leases.update((key, worker_id) for key in taken)
+        self.changed.set()
         return ledger.GetWorkResponse(
             items=[self.items[key] for key in taken], remaining=self.remaining, retry_after_ms=0 if taken else 20
         )
@@ -62,11 +62,13 @@ class FakeLedger:
         stored = len(self.completions) - before
         self.duplicates += len(completions) - stored
         self.batches.append(len(completions))
+        self.changed.set()
         return stored
 
     async def report(self, replicas: Sequence[ledger.Replica]) -> None:
         """Keep the report."""
         self.reports.append(list(replicas))
+        self.changed.set()
 
 
 class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
@@ -106,3 +108,13 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
         del context
         await self.fake.report(request.replicas)
         return ledger.ReportReplicasResponse()
+
+    async def GetStatus(  # noqa: N802 - the contract's name
+        self,
+        request: ledger.GetStatusRequest,
+        context: grpc.aio.ServicerContext[ledger.GetStatusRequest, ledger.GetStatusResponse],
+    ) -> ledger.GetStatusResponse:
+        """Say whether completions are missing."""
+        del request, context
+        state = ledger.RUN_STATE_GENERATING if self.fake.remaining else ledger.RUN_STATE_SUCCEEDED
+        return ledger.GetStatusResponse(run="fake", state=state)

@@ -29,7 +29,7 @@ class GeneratorSettings(ServiceSettings):
     model: str = Field(min_length=1, description="Model to ask for; each endpoint must list it in /v1/models.")
     verify_model: bool = Field(
         default=True,
-        description="Refuse endpoints whose /v1/models lacks the model; no where a server has no such list.",
+        description="Refuse endpoints whose /v1/models lacks the model. Only off for servers without it.",
     )
     api_key: SecretStr | None = Field(
         None, description="Key of the endpoints. Give it by environment, not by flag: flags show in ps."

@@ -1,0 +1,151 @@
+"""The HTTP server: routes, latency, faults."""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from itertools import count
+
+from aiohttp import web
+
+from evalrun_generator.recorded import wire
+from evalrun_generator.recorded.faults import Fault, Faults
+from evalrun_generator.recorded.recording import Echo, PromptUnknownError, RecordedAnswer, Recording
+from evalrun_generator.recorded.settings import RecordedSettings
+from evalrun_generator.recorded.wire import Asked, Reply, RequestError
+
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class RecordedServer:
+    """A `evalrun_runtime.process.Service`."""
+
+    def __init__(self, settings: RecordedSettings, source: Recording | Echo) -> None:
+        self._settings = settings
+        self._source = source
+        self._faults = Faults(settings.fault_rate, settings.fault_kinds, settings.fault_seed)
+        self._slots: AbstractAsyncContextManager[object] = (
+            asyncio.Semaphore(settings.max_concurrency) if settings.max_concurrency else nullcontext()
+        )
+        self._ids = count(1)
+        self._created = int(time.time())
+        self._stopping = asyncio.Event()
+        app = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[self._guard])
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/completions", self._completion)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=settings.drain_seconds)
+
+    async def start(self) -> str:
+        """Serve; gives the address. Raises OSError where the port is taken."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._settings.host, self._settings.port)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        return f"http://{self._settings.host}:{port}"
+
+    async def stop(self, grace: float) -> None:
+        """Let requests end within `grace` seconds; those that hang by order end at once."""
+        self._stopping.set()
+        async with asyncio.timeout(grace + 1.0):  # aiohttp has its own limit, the settings' drain_seconds
+            await self._runner.cleanup()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check the key; shape every error as OpenAI does."""
+        token = self._settings.token
+        if token is not None and request.path != "/health":
+            given = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(given.encode(), f"Bearer {token.get_secret_value()}".encode()):
+                return _error(401, "Incorrect API key provided.", "invalid_api_key")
+        try:
+            return await handler(request)
+        except RequestError as error:
+            return _error(error.status, str(error), error.code, error.param)
+        except web.HTTPException as error:
+            return _error(error.status, f"{request.method} {request.path}: {error.reason}", None)
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _models(self, _request: web.Request) -> web.Response:
+        return _json(200, wire.models(self._settings.model, self._created))
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, chat=True)
+
+    async def _completion(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, chat=False)
+
+    async def _answer(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
+        fault = self._faults.draw()
+        asked = wire.read_request(await request.read(), chat=chat, served_model=self._settings.model)
+        if fault is Fault.ERROR:
+            return _error(500, "a fault, as ordered by --fault-rate", "internal_error")
+        if fault is Fault.BUSY:
+            wait = {"Retry-After": f"{self._settings.retry_after_seconds:g}"}
+            return _error(429, "too many requests, as ordered by --fault-rate", "rate_limit_exceeded", headers=wait)
+        if fault is Fault.HANG:
+            await self._stopping.wait()
+        if fault is not None and not asked.stream:
+            return _broken_off(request)
+        answers = self._find(asked)
+        reply = Reply(f"{'chatcmpl' if chat else 'cmpl'}-{next(self._ids)}", int(time.time()))
+        async with self._slots:
+            if asked.stream:
+                return await self._stream(request, asked, answers, reply, break_off=fault is not None)
+            await self._sleep(1.0, asked, answers, constant=True)
+            return _json(200, wire.whole(asked, answers, reply))
+
+    def _find(self, asked: Asked) -> list[RecordedAnswer]:
+        try:
+            return [self._source.find(asked.prompt, asked.seed, choice) for choice in range(asked.choices)]
+        except PromptUnknownError as error:
+            raise RequestError(
+                404, str(error), "prompt_not_recorded", "messages" if asked.chat else "prompt"
+            ) from error
+
+    async def _stream(
+        self, request: web.Request, asked: Asked, answers: list[RecordedAnswer], reply: Reply, *, break_off: bool
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+        await self._sleep(0.0, asked, answers, constant=True)
+        await response.prepare(request)
+        events = list(wire.pieces(asked, answers, reply))
+        for event in events[: len(events) // 2] if break_off else events:
+            await self._sleep(1 / len(events), asked, answers, constant=False)
+            await response.write(event)
+        if break_off:
+            return _broken_off(request)
+        await response.write_eof()
+        return response
+
+    async def _sleep(self, share: float, asked: Asked, answers: list[RecordedAnswer], *, constant: bool) -> None:
+        """Take as long as the constant part and `share` of the part by tokens; no turn of the loop where that is 0."""
+        seconds = self._settings.latency_seconds if constant else 0.0
+        if self._settings.latency_seconds_per_token:
+            seconds += share * self._settings.latency_seconds_per_token * wire.output_tokens(asked, answers)
+        if seconds:
+            await asyncio.sleep(seconds)
+
+
+def _broken_off(request: web.Request) -> web.Response:
+    """Break the connection; the response goes nowhere."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+def _json(status: int, body: bytes, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def _error(
+    status: int, message: str, code: str | None, param: str | None = None, headers: dict[str, str] | None = None
+) -> web.Response:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return _json(status, wire.error(message, kind, code, param), headers)

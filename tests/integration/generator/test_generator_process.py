@@ -1,0 +1,161 @@
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from builders.generator import Processes, ledger_server, processes, work_item, work_items
+
+
+@pytest.fixture
+async def started(tmp_path: Path) -> AsyncIterator[Processes]:
+    async with processes(tmp_path) as running:
+        yield running
+
+
+async def test_every_item_is_answered_and_the_generator_ends(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "7")
+    items = [*work_items(5), work_item("completion", chat=False)]
+    async with ledger_server(items) as server:
+        generator = await started.generator(server, [f"{endpoint.address}/v1/"])
+        assert await generator.wait() == 0, generator.errors
+        assert set(server.fake.completions) == set(server.fake.items)
+        done = next(iter(server.fake.completions.values()))
+        assert done.output_tokens == 7
+        assert done.finish_reason == "stop"
+        assert done.model == "recorded"
+        assert done.replica == endpoint.address
+        assert done.attempts == 1
+        assert server.fake.reports[0][0].up
+        assert list(server.fake.reports[0][0].models) == ["recorded"]
+
+
+async def test_two_endpoints_one_killed_midway(started: Processes) -> None:
+    endpoints = [await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.02") for _ in range(2)]
+    async with ledger_server(work_items(600)) as server:
+        addresses = [endpoint.address for endpoint in endpoints]
+        generator = await started.generator(server, addresses, "--concurrency", "16")
+        await server.until_stored(100)
+        await endpoints[0].kill()
+        assert await generator.wait() == 0, generator.errors
+        assert set(server.fake.completions) == set(server.fake.items)
+        assert server.fake.duplicates == 0
+        by_replica = [done.replica for done in server.fake.completions.values()]
+        assert min(by_replica.count(address) for address in addresses) > 10
+        assert any(done.attempts > 1 for done in server.fake.completions.values())
+
+
+async def test_nearly_a_third_of_the_requests_fails(started: Processes) -> None:
+    endpoints = [
+        await started.recorded("--echo-tokens", "3", "--fault-rate", "0.3", "--fault-seed", str(seed))
+        for seed in (1, 2)
+    ]
+    async with ledger_server(work_items(300)) as server:
+        addresses = [endpoint.address for endpoint in endpoints]
+        generator = await started.generator(server, addresses, "--concurrency", "32", "--backoff-seconds", "0.01")
+        assert await generator.wait() == 0, generator.errors
+        assert set(server.fake.completions) == set(server.fake.items)
+        assert sum(done.attempts for done in server.fake.completions.values()) > 330
+
+
+async def test_the_ledger_is_away_for_a_while(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.02")
+    async with ledger_server(work_items(300)) as server:
+        generator = await started.generator(server, [endpoint.address], "--concurrency", "8")
+        await server.until_stored(50)
+        await server.stop()
+        server.fake.leases.clear()  # an aggregator that was started again knows of no lease
+        await generator.until_logged("is away")
+        await server.start()
+        assert await generator.wait() == 0, generator.errors
+        assert set(server.fake.completions) == set(server.fake.items)
+
+
+async def test_killed_and_started_again(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.02")
+    async with ledger_server(work_items(300)) as server:
+        for stored in (40, 120):
+            generator = await started.generator(server, [endpoint.address], "--concurrency", "8")
+            await server.until_stored(stored)
+            await generator.kill()
+        kept = dict(server.fake.completions)
+        generator = await started.generator(server, [endpoint.address], "--concurrency", "8")
+        assert await generator.wait() == 0, generator.errors
+        assert set(server.fake.completions) == set(server.fake.items)
+        assert all(server.fake.completions[key] is done for key, done in kept.items())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_lets_requests_in_flight_end(started: Processes, number: signal.Signals) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.3")
+    async with ledger_server(work_items(100)) as server:
+        generator = await started.generator(server, [endpoint.address], "--concurrency", "10")
+        await server.until_stored(10)  # the second ten are in flight
+        generator.process.send_signal(number)
+        assert await generator.wait() == 130, generator.errors
+        assert len(server.fake.completions) >= 20
+        assert server.fake.remaining > 0
+
+
+async def test_a_second_signal_ends_at_once(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "50")
+    async with ledger_server(work_items(3)) as server:
+        generator = await started.generator(server, [endpoint.address], "--report-seconds", "0.05")
+        await server.until_in_flight(3)
+        generator.process.send_signal(signal.SIGTERM)
+        await generator.until_logged("stopping")
+        generator.process.send_signal(signal.SIGTERM)
+        assert await generator.wait(5) == 130
+
+
+async def test_nobody_at_the_endpoint(started: Processes) -> None:
+    async with ledger_server(work_items(3)) as server:
+        generator = await started.generator(server, ["http://127.0.0.1:9"], "--start-seconds", "0.5")
+        assert await generator.wait() == 2
+        last = generator.errors.splitlines()[-1]
+        assert last.startswith("evalrun: endpoint http://127.0.0.1:9 unreachable: ")
+        assert "refused" in last
+
+
+async def test_another_model_is_served(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3", "--model", "something/else")
+    async with ledger_server(work_items(3)) as server:
+        generator = await started.generator(server, [endpoint.address])
+        assert await generator.wait() == 2
+        assert "does not serve model 'recorded'; it serves: something/else" in generator.errors.splitlines()[-1]
+        assert not server.fake.completions
+
+
+async def test_the_key_is_checked_and_never_logged(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3", environment={"EVALRUN_RECORDED_TOKEN": "right-key"})
+    async with ledger_server(work_items(3)) as server:
+        wrong = await started.generator(
+            server, [endpoint.address], environment={"EVALRUN_GENERATOR_API_KEY": "wrong-key"}
+        )
+        assert await wrong.wait() == 2
+        assert "HTTP 401: Incorrect API key provided." in wrong.errors.splitlines()[-1]
+        assert "wrong-key" not in wrong.errors
+        right = await started.generator(
+            server, [endpoint.address], environment={"EVALRUN_GENERATOR_API_KEY": "right-key"}
+        )
+        assert await right.wait() == 0, right.errors
+
+
+async def test_the_ledger_is_not_there(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3")
+    async with ledger_server([]) as server:
+        await server.stop()
+        generator = await started.generator(server, [endpoint.address], "--start-seconds", "0.5")
+        assert await generator.wait() == 2
+        assert f"ledger {server.address} unreachable" in generator.errors.splitlines()[-1]
+
+
+async def test_all_endpoints_gone_is_a_resumable_stop(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.02")
+    async with ledger_server(work_items(300)) as server:
+        generator = await started.generator(server, [endpoint.address], "--concurrency", "8", "--outage-seconds", "0.5")
+        await server.until_stored(50)
+        await endpoint.kill()
+        assert await generator.wait() == 1
+        last = generator.errors.splitlines()[-1]
+        assert "no endpoint has answered for" in last
+        assert endpoint.address in last
