@@ -1,9 +1,7 @@
 """The folder of a run: made once, never overwritten, found again."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,10 +9,6 @@ from evalrun_cli.workspace import create, default_directory, read_work_order, re
 from evalrun_runtime.exits import BadInputError
 
 ORDER = {"run": "demo", "created": "2026-01-01T00:00:00Z", "spec": {"a": 1}}
-
-
-def spec_of(order: Mapping[str, Any]) -> object:
-    return order["spec"]
 
 
 def test_the_default_name_holds_the_run_and_the_time() -> None:
@@ -42,14 +36,14 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_a_run_is_found_again(tmp_path: Path) -> None:
     create(tmp_path / "out", ORDER)
-    workspace = reopen(tmp_path / "out", {**ORDER, "created": "later"}, spec_of)
+    workspace = reopen(tmp_path / "out", {**ORDER, "created": "later"})
     assert read_work_order(workspace.directory) == ORDER
 
 
 def test_another_spec_is_another_run(tmp_path: Path) -> None:
     create(tmp_path / "out", ORDER)
     with pytest.raises(BadInputError, match="started with another spec"):
-        reopen(tmp_path / "out", {**ORDER, "spec": {"a": 2}}, spec_of)
+        reopen(tmp_path / "out", {**ORDER, "spec": {"a": 2}})
 
 
 @pytest.mark.parametrize("content", [None, "{"], ids=["absent", "cut off"])

@@ -64,7 +64,8 @@ def run(
     FILE is the very YAML that a cluster takes. With --local the same services run on this machine; a spec that asks
     for `rollout` needs --endpoint then. Ctrl-C stops cleanly; --resume goes on where it stopped, also after a crash.
     """
-    from evalrun_cli.local_run import LocalOptions, run_file
+    from evalrun_cli.local_run import LocalOptions
+    from evalrun_cli.runs import run_file
 
     if not local:
         raise click.UsageError("only --local runs are supported so far: add --local, or apply the file with kubectl")
@@ -114,7 +115,8 @@ def judge(
     Writes the same outputs as a run: summary.json, results.jsonl, results.parquet, QA logs. Problems without a
     response are left out, and their number is shown.
     """
-    from evalrun_cli.local_run import LocalOptions, judge_files
+    from evalrun_cli.local_run import LocalOptions
+    from evalrun_cli.runs import judge_files
 
     options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
     return judge_files(
@@ -144,7 +146,8 @@ def rejudge(directory: Path, output: Path | None, slots: int | None, allow_uncon
 
     The run's own folder stays as it is; the new verdicts go to a folder of their own.
     """
-    from evalrun_cli.local_run import LocalOptions, rejudge_directory
+    from evalrun_cli.local_run import LocalOptions
+    from evalrun_cli.runs import rejudge_directory
 
     options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
     return rejudge_directory(directory, output=output, options=options)
@@ -152,14 +155,17 @@ def rejudge(directory: Path, output: Path | None, slots: int | None, allow_uncon
 
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("file", type=EXISTING_FILE)
-def validate(file: Path) -> ExitCode:
-    """Check the EvalRun of FILE by the rules that the cluster's API server applies.
+@click.option(
+    "--local", "machine", is_flag=True, help="As `run --local` takes it: paths are fine, no output is needed."
+)
+def validate(file: Path, machine: bool) -> ExitCode:
+    """Check the EvalRun of FILE.
 
-    Every problem is listed, with what to write instead.
+    The rules are those that the cluster's API server applies. Every problem is listed, with what to write instead.
     """
     from evalrun_operator.api.manifest import load_manifest
 
-    manifest = load_manifest(file)
+    manifest = load_manifest(file, place="machine" if machine else "cluster")
     click.echo(f"{file}: EvalRun {manifest.metadata.name} is valid")
     return ExitCode.SUCCEEDED
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,9 +170,3 @@ def run_to_end(
     else:
         console.print(f"nothing is lost; go on with: {resume_with}", markup=False, highlight=False, soft_wrap=True)
     return code
-
-
-def comparable(work_order: Mapping[str, Any]) -> object:
-    """Give what must not change between a run and its resumption: all but where and when it was started."""
-    left_out = {"created", "output_dir", "base_dir"}
-    return {name: value for name, value in work_order.items() if name not in left_out}

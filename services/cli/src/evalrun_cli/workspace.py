@@ -1,7 +1,7 @@
 """The folder of a run on one machine: its work order, ledger, logs and results."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +10,9 @@ from typing import Any
 from evalrun_runtime.exits import BadInputError
 
 WORK_ORDER = "work_order.json"
+
+COMPARED = ("run", "spec", "responses", "rejudge")
+"""What of a work order must be the same when its run is resumed; where and when it was started may differ."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +67,8 @@ def create(directory: Path, work_order: Mapping[str, Any]) -> Workspace:
     return workspace
 
 
-def reopen(
-    directory: Path, work_order: Mapping[str, Any], comparable: Callable[[Mapping[str, Any]], object]
-) -> Workspace:
+def reopen(directory: Path, work_order: Mapping[str, Any]) -> Workspace:
     """Open the folder of a run that was stopped.
-
-    Args:
-        directory: as given by the user.
-        work_order: what the command would start now.
-        comparable: what of a work order must be the same as it was.
 
     Raises:
         BadInputError: no run lies there, or it is another one.
