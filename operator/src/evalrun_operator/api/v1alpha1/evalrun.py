@@ -44,10 +44,12 @@ class EvalRun(ApiModel):
         Rule(
             "size(self.metadata.name) <= 30",
             "metadata.name is too long for the names of the run's objects: write at most 30 characters",
+            ".metadata.name",
         ),
         Rule(
             "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
             "metadata.name becomes part of host names: write a-z, 0-9 and '-', a letter first, no dots",
+            ".metadata.name",
         ),
     )
 

@@ -1,0 +1,54 @@
+"""Once the run has started its spec stands, but for three fields."""
+
+import pytest
+from builders.evalruns import CHANGES_AT_ANY_TIME, CHANGES_ONCE_STARTED, change, evalrun_manifest
+
+from evalrun_operator.api.cel_rules import holds
+from evalrun_operator.api.checks import Value, with_defaults
+from evalrun_operator.api.modelling import VALIDATIONS
+from evalrun_operator.api.v1alpha1 import MUTABLE_FIELDS, EvalRunSpec
+from evalrun_operator.crd import evalrun_crd
+
+SCHEMA = evalrun_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+TRANSITIONS = [rule for rule in SCHEMA[VALIDATIONS] if "oldSelf" in rule["rule"]]
+STARTED = {"startTime": "2026-01-31T12:00:00Z", "attempts": 0}
+
+
+def refused_fields(before: Value, after: Value) -> list[str]:
+    before, after = with_defaults(SCHEMA, before), with_defaults(SCHEMA, after)
+    return [rule["fieldPath"] for rule in TRANSITIONS if not holds(rule["rule"], after, before)]
+
+
+@pytest.mark.parametrize(("field", "path", "value"), CHANGES_ONCE_STARTED)
+def test_a_started_run_keeps_its_spec(field: str, path: str, value: object) -> None:
+    before = {**evalrun_manifest(), "status": STARTED}
+    after = {**evalrun_manifest(), "status": STARTED}
+    change(after, path, value)
+    assert refused_fields(before, after) == [f".spec.{field}"]
+    assert refused_fields(after, before) == [f".spec.{field}"]
+
+
+@pytest.mark.parametrize("status", [None, {"phase": "Pending"}])
+def test_a_run_that_has_not_started_may_change(status: Value) -> None:
+    before = evalrun_manifest({} if status is None else {"status": status})
+    after = evalrun_manifest({"spec.model.path": "another/model", "spec.gate": {"baseline": "b", "dataset": "d"}})
+    assert refused_fields(before, after) == []
+
+
+@pytest.mark.parametrize(("path", "value"), CHANGES_AT_ANY_TIME)
+def test_what_may_change_at_any_time(path: str, value: object) -> None:
+    before = {**evalrun_manifest(), "status": STARTED}
+    after = {**evalrun_manifest(), "status": STARTED}
+    change(after, path, value)
+    assert refused_fields(before, after) == []
+
+
+def test_no_field_of_the_spec_is_forgotten() -> None:
+    fields = {str(field.alias) for field in EvalRunSpec.model_fields.values()}
+    assert {rule["fieldPath"].removeprefix(".spec.") for rule in TRANSITIONS} == fields - MUTABLE_FIELDS
+
+
+def test_swapping_rollout_and_endpoints_is_two_changes() -> None:
+    before = {**evalrun_manifest(), "status": STARTED}
+    after = {**evalrun_manifest(rollout=True), "status": STARTED}
+    assert refused_fields(before, after) == [".spec.rollout", ".spec.endpoints"]

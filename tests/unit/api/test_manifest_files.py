@@ -1,0 +1,146 @@
+"""Manifests as files: what is read, and what a person is told about what cannot be."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from builders.evalruns import evalrun_manifest
+
+from evalrun_operator.api.manifest import load_manifest
+from evalrun_operator.api.manifest_yaml import read_documents
+from evalrun_runtime.exits import BadInputError
+
+SAMPLES = sorted((Path(__file__).parents[3] / "k8s" / "samples").glob("*.yaml"))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(BadInputError) as caught:
+        load_manifest(path, place="cluster")
+    return str(caught.value)
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "run.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_every_sample_is_valid_in_a_cluster_and_on_one_machine(sample: Path) -> None:
+    in_cluster = load_manifest(sample, place="cluster")
+    assert load_manifest(sample, place="machine") == in_cluster
+
+
+def test_the_samples_are_all_there() -> None:
+    assert {sample.name for sample in SAMPLES} >= {
+        "evalrun-phase0.yaml", "simple-mode.yaml", "demo.yaml", "pass-at-k.yaml", "gate.yaml",
+    }  # fmt: skip
+
+
+def test_phase_0_is_what_the_protocol_says() -> None:
+    spec = load_manifest(next(sample for sample in SAMPLES if "phase0" in sample.name), place="cluster").spec
+    assert spec.model.path == "Qwen/Qwen2.5-Coder-7B-Instruct"
+    assert [dataset.name for dataset in spec.datasets] == [
+        "humaneval", "mbpp_reg", "codecontests_valid", "codecontests_test",
+    ]  # fmt: skip
+    protocol = spec.protocol
+    assert (protocol.name, protocol.greedy, protocol.samples, protocol.max_new_tokens) == ("EVAL@1", True, 1, 2048)
+    assert spec.rollout is not None
+    assert (spec.rollout.gpus_per_replica, spec.rollout.initial_replicas, spec.rollout.worker_pods(4)) == (2, 4, 1)
+
+
+def test_defaults_are_applied(tmp_path: Path) -> None:
+    run = load_manifest(written(tmp_path, yaml.safe_dump(evalrun_manifest())), place="cluster")
+    assert run.metadata.name == "run"
+    assert run.spec.protocol.temperature_value == 0.0
+    assert run.spec.datasets[0].tests == ["public", "private", "generated"]
+    assert run.spec.datasets[0].stop_after_timeouts == 3
+    assert run.spec.own_judge is not None
+    assert run.spec.own_judge.sandbox.backend == "Evalrun"
+
+
+def test_one_line_a_problem_with_file_and_field(tmp_path: Path) -> None:
+    file = written(tmp_path, yaml.safe_dump(evalrun_manifest({"spec.protocol.samples": 4, "spec.output": {}})))
+    output, samples = refusal(file).splitlines()
+    assert output.startswith(f"{file}: spec.output: the results would be lost: write output.url (s3://..., gs://...")
+    assert samples.startswith(f"{file}: spec.protocol.samples: EVAL@1 is one greedy answer: write samples: 1, or name")
+
+
+def test_other_objects_of_the_file_are_passed_over(tmp_path: Path) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}}
+    file = written(tmp_path, yaml.safe_dump_all([secret, None, evalrun_manifest()]))
+    assert load_manifest(file, place="cluster").metadata.name == "run"
+
+
+def test_a_status_in_the_file_is_passed_over(tmp_path: Path) -> None:
+    file = written(tmp_path, yaml.safe_dump({**evalrun_manifest(), "status": {"whatever": 1}}))
+    assert load_manifest(file, place="cluster").status is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "holds no EvalRun: write kind: EvalRun"),
+        ("kind: Secret\nmetadata: {name: key}", "holds no EvalRun, but Secret key"),
+        ("- 1", "a document is not an object"),
+        (
+            "kind: EvalRun\napiVersion: evalrun.dev/v9",
+            "apiVersion: 'evalrun.dev/v9' is not known: write evalrun.dev/v1",
+        ),
+        ("a: 1\nb: [1", ":3: did not find"),
+        ("a: 1\nb: 2\na: 3", ":3: the key 'a' is written twice"),
+        ("spec:\n  y: 1", ":2: the key True is not text: write it in quotes"),
+    ],
+)
+def test_files_that_hold_no_evalrun(tmp_path: Path, text: str, says: str) -> None:
+    file = written(tmp_path, text)
+    told = refusal(file)
+    assert told.startswith(str(file))
+    assert says in told
+    assert "\n" not in told
+
+
+def test_several_runs_in_a_file_are_named(tmp_path: Path) -> None:
+    second = evalrun_manifest({"metadata.name": "other"})
+    file = written(tmp_path, yaml.safe_dump_all([evalrun_manifest(), second]))
+    assert refusal(file) == f"{file}: holds several EvalRuns (EvalRun run, EvalRun other): keep one a file"
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "absent.yaml") == f"{tmp_path / 'absent.yaml'}: No such file or directory"
+    assert refusal(tmp_path).startswith(f"{tmp_path}: Is a directory")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"a: \xff")
+    assert refusal(binary) == f"{binary}: byte 3 is not UTF-8: save the file as UTF-8"
+
+
+def test_a_name_is_needed(tmp_path: Path) -> None:
+    file = written(tmp_path, yaml.safe_dump(evalrun_manifest({"metadata": {"labels": {"team": "a"}}})))
+    assert refusal(file) == f"{file}: metadata.name: is missing: write what the run is to be called"
+
+
+def test_labels_are_text(tmp_path: Path) -> None:
+    file = written(tmp_path, yaml.safe_dump(evalrun_manifest({"metadata.labels": {"step": 12}})))
+    assert refusal(file).startswith(f"{file}: metadata.labels.step: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-6", 1e-6),  # PyYAML alone: text
+        ("1.5", 1.5),
+        ("2026-01-31", "2026-01-31"),  # PyYAML alone: a date
+        ("1:30", "1:30"),  # PyYAML alone: 90
+        ("0x10", 16),
+        ("010", 8),
+        ("on", True),
+        ("y", True),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("v1.2.3", "v1.2.3"),
+        ('"0.8"', "0.8"),
+    ],
+)
+def test_scalars_are_read_as_kubectl_reads_them(text: str, value: object) -> None:
+    assert read_documents(f"key: {text}") == [{"key": value}]
