@@ -1,0 +1,113 @@
+from dataclasses import replace
+
+import pytest
+
+from evalrun_generator import balancer
+from evalrun_generator.balancer import EndpointState, Limits, new_endpoint
+from evalrun_generator.retry import Action, Blame, Failure
+
+LIMITS = Limits(suspect_failures=3, first_ejection_seconds=1.0, longest_ejection_seconds=8.0)
+
+
+def state(name: str, in_flight: int = 0, slots: int = 4, **changes: object) -> EndpointState:
+    return replace(new_endpoint(name, slots), in_flight=in_flight, **changes)  # type: ignore[arg-type]  # a test's table
+
+
+def failure(blame: Blame, retry_after: float | None = None) -> Failure:
+    return Failure(Action.RETRY, blame, counted=True, reason="it failed", retry_after=retry_after)
+
+
+def fail(before: EndpointState, blame: Blame, now: float = 0.0, retry_after: float | None = None) -> EndpointState:
+    sent = balancer.after_sending(before)
+    return balancer.after_failure(sent, failure(blame, retry_after), sent.epoch, now, LIMITS, jitter=1.0)
+
+
+@pytest.mark.parametrize(
+    ("states", "avoid", "chosen"),
+    [
+        ([state("a", 2), state("b", 1)], None, "b"),
+        ([state("a", 2, slots=8), state("b", 2, slots=4)], None, "a"),  # by share, not by number
+        ([state("a", sent=5), state("b", sent=4)], None, "b"),  # equals take turns
+        ([state("a", 4), state("b", 3)], None, "b"),
+        ([state("a", 4), state("b", 4)], None, None),
+        ([state("a"), state("b", 3)], "a", "b"),
+        ([state("a"), state("b", 4)], "a", None),  # b is full: wait for it
+        ([state("a"), state("b", closed_until=50.0)], "a", "a"),  # b is down: there is no elsewhere
+        ([state("a")], "a", "a"),
+        ([state("a", closed_until=50.0)], None, None),
+        ([state("a", closed_until=10.0)], None, "a"),
+        ([], None, None),
+    ],
+)
+def test_choose(states: list[EndpointState], avoid: str | None, chosen: str | None) -> None:
+    found = balancer.choose(states, now=10.0, avoid=avoid)
+    assert (found.name if found else None) == chosen
+
+
+def test_a_refused_connection_ejects_at_once_and_the_return_is_gradual() -> None:
+    down = fail(state("a", slots=64), Blame.DOWN, now=5.0)
+    assert not down.open_at(5.9)
+    assert down.open_at(6.0)
+    assert down.free_at(6.0) == 1
+    back = down
+    for expected in (2, 3, 4):
+        back = balancer.after_success(balancer.after_sending(back))
+        assert back.free_at(6.0) == expected
+    assert back.failing_since is None
+
+
+def test_ejections_in_a_row_double_and_a_success_starts_anew() -> None:
+    current, waits, now = state("a"), [], 0.0
+    for _ in range(6):
+        current = fail(current, Blame.DOWN, now)
+        waits.append(current.closed_until - now)
+        now = current.closed_until
+    assert waits == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    assert current.failing_since == 0.0
+    current = balancer.after_success(balancer.after_sending(current))
+    assert fail(current, Blame.DOWN, now).closed_until == now + 1.0
+
+
+def test_single_errors_do_not_eject_and_several_in_a_row_do() -> None:
+    current = state("a", slots=8)
+    for _ in range(10):
+        current = fail(fail(current, Blame.SUSPECT), Blame.SUSPECT)
+        current = balancer.after_success(balancer.after_sending(current))
+    assert current.free_at(0.0) == 8
+    current = fail(fail(fail(current, Blame.SUSPECT), Blame.SUSPECT), Blame.SUSPECT)
+    assert not current.open_at(0.0)
+    assert current.allowance == 4
+
+
+def test_requests_that_break_off_together_are_one_outage() -> None:
+    current = state("a", slots=64)
+    for _ in range(64):
+        current = balancer.after_sending(current)
+    for _ in range(64):
+        current = balancer.after_failure(current, failure(Blame.DOWN), 0, 0.0, LIMITS, jitter=1.0)
+    assert (current.in_flight, current.ejections, current.closed_until) == (0, 1, 1.0)
+
+
+def test_a_busy_endpoint_is_left_alone_for_as_long_as_it_says() -> None:
+    busy = fail(state("a", slots=8), Blame.BUSY, now=10.0, retry_after=30.0)
+    assert not busy.open_at(39.9)
+    assert busy.free_at(40.0) == 4
+    assert balancer.outage_seconds([busy], now=45.0) == 5.0  # its own wait is no outage
+
+
+def test_what_says_nothing_about_the_endpoint_changes_nothing() -> None:
+    assert fail(state("a"), Blame.NONE) == state("a", sent=1)
+
+
+def test_an_outage_needs_every_endpoint() -> None:
+    down, late = fail(state("a"), Blame.DOWN, now=1.0), fail(state("b"), Blame.DOWN, now=3.0)
+    assert balancer.outage_seconds([down, state("b")], now=100.0) == 0.0
+    assert balancer.outage_seconds([down, late], now=100.0) == 97.0
+    assert balancer.outage_seconds([], now=100.0) == 0.0
+
+
+def test_capacity_and_the_next_opening() -> None:
+    states = [state("a", slots=4), state("b", in_flight=6, slots=8, allowance=2), state("c", closed_until=9.0)]
+    assert balancer.capacity(states, now=0.0) == 10
+    assert balancer.next_opening(states, now=0.0) == 9.0
+    assert balancer.next_opening(states, now=9.0) is None

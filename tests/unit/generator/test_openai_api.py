@@ -1,0 +1,126 @@
+import json
+
+import pytest
+from builders.generator import completion_body, work_item
+
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.openai_api import MalformedAnswerError, model_ids, read_answer, request_for
+
+
+def test_a_chat_request() -> None:
+    request = request_for(work_item(prompt="héllo", seed=7, max_tokens=2048, temperature=0.5), "org/model")
+    assert request.path == "/v1/chat/completions"
+    assert json.loads(request.body) == {
+        "model": "org/model",
+        "messages": [{"role": "user", "content": "héllo"}],
+        "temperature": 0.5,
+        "top_p": 1.0,
+        "max_tokens": 2048,
+        "n": 1,
+        "stream": False,
+        "seed": 7,
+    }
+
+
+def test_a_completion_request_without_a_seed() -> None:
+    request = request_for(work_item(prompt="def f():", chat=False), "m")
+    assert request.path == "/v1/completions"
+    body = json.loads(request.body)
+    assert body["prompt"] == "def f():"
+    assert "messages" not in body
+    assert "seed" not in body
+
+
+def test_seed_zero_is_a_seed() -> None:
+    assert json.loads(request_for(work_item(seed=0), "m").body)["seed"] == 0
+
+
+def test_items_that_no_request_fits() -> None:
+    no_format = work_item()
+    no_format.format = ledger.PROMPT_FORMAT_UNSPECIFIED
+    with pytest.raises(ValueError, match="unknown prompt format"):
+        request_for(no_format, "m")
+    two_messages = work_item(chat=False)
+    two_messages.messages.append(two_messages.messages[0])
+    with pytest.raises(ValueError, match="one message, this item has 2"):
+        request_for(two_messages, "m")
+
+
+def test_an_answer() -> None:
+    answer = read_answer(completion_body("code", model="served"), "asked")
+    assert (answer.text, answer.finish_reason, answer.prompt_tokens, answer.output_tokens, answer.model) == (
+        "code", "stop", 7, 3, "served",
+    )  # fmt: skip
+
+
+def chat(message: object, finish_reason: str | None = "stop") -> list[object]:
+    return [{"index": 0, "message": message, "finish_reason": finish_reason}]
+
+
+@pytest.mark.parametrize(
+    ("choices", "text"),
+    [
+        ([{"text": "def f", "finish_reason": "stop"}], "def f"),
+        (chat({"content": ""}), ""),
+        (chat({"content": "  as it was\r\n "}), "  as it was\r\n "),
+        (chat({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}), "ab"),
+        (chat({"content": "answer", "reasoning_content": "thoughts"}), "answer"),
+        (chat({"content": None, "reasoning_content": "thoughts"}, "length"), ""),
+        (chat({"content": "half \ud83d"}), "half \ufffd"),
+    ],
+)
+def test_texts(choices: list[object], text: str) -> None:
+    assert read_answer(completion_body(choices=choices), "m").text == text
+
+
+@pytest.mark.parametrize(("said", "kept"), [("length", "length"), ("content_filter", "content_filter"), (None, "")])
+def test_finish_reasons(said: str | None, kept: str) -> None:
+    assert read_answer(completion_body(choices=chat({"content": "x"}, said)), "m").finish_reason == kept
+
+
+@pytest.mark.parametrize(
+    ("usage", "prompt", "output"),
+    [
+        (None, None, None),
+        ({}, None, None),
+        ({"prompt_tokens": 5, "completion_tokens": 9}, 5, 9),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, None, None),
+        ({"prompt_tokens": "5", "completion_tokens": -1}, None, None),
+        ({"prompt_tokens": True, "completion_tokens": 2**40}, None, None),
+        ("many", None, None),
+    ],
+)
+def test_token_counts_come_from_usage_or_nowhere(usage: object, prompt: int | None, output: int | None) -> None:
+    answer = read_answer(completion_body("some words here", usage=usage), "m")
+    assert (answer.prompt_tokens, answer.output_tokens) == (prompt, output)
+
+
+def test_an_empty_answer_of_no_tokens() -> None:
+    assert read_answer(completion_body("", usage={"prompt_tokens": 4, "completion_tokens": 0}), "m").output_tokens == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"choices": []}',
+        b'{"choices": [null]}',
+        b'{"choices": [{"finish_reason": "stop"}]}',
+        b'{"choices": [{"message": {"content": 5}}]}',
+        b'{"error": {"message": "upstream is gone"}}',
+        completion_body(choices=chat({"content": "half"}, "abort")),
+    ],
+)
+def test_malformed_answers(body: bytes) -> None:
+    with pytest.raises(MalformedAnswerError):
+        read_answer(body, "m")
+
+
+def test_model_ids() -> None:
+    assert model_ids(b'{"object":"list","data":[{"id":"a"},{"id":"b"}]}') == ["a", "b"]
+    for body in (b"", b"{}", b"[]", b'{"data":[{}]}', b'{"data":null}'):
+        with pytest.raises(MalformedAnswerError):
+            model_ids(body)

@@ -1,0 +1,211 @@
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+from builders.generator import work_item, work_items
+
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.balancer import Limits
+from evalrun_generator.endpoints import Timed
+from evalrun_generator.fake_endpoint import FakeEndpoint, answer
+from evalrun_generator.fake_ledger import FakeLedger
+from evalrun_generator.fleet import Fleet
+from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_generator.retry import Action, Backoff, Blame, Failure, broken_off, unreachable
+from evalrun_generator.work_loop import Plan, WorkLoop
+from evalrun_runtime.exits import BadInputError
+
+
+def loop_over(
+    fake: FakeLedger,
+    endpoints: Sequence[FakeEndpoint],
+    *,
+    slots: int = 4,
+    attempts: int = 3,
+    outage_seconds: float = 30.0,
+) -> WorkLoop:
+    rng = random.Random(0)
+    fleet = Fleet(Limits(first_ejection_seconds=0.001, longest_ejection_seconds=0.01), rng)
+    for endpoint in endpoints:
+        fleet.join(endpoint, slots)
+    plan = Plan(
+        model="model",
+        attempts=attempts,
+        backoff=Backoff(0.0001, 0.001),
+        deadline_for=float,
+        outage_seconds=outage_seconds,
+        batch_size=8,
+        batch_delay_seconds=0.001,
+    )
+    return WorkLoop(fake, fleet, plan, rng)
+
+
+def prompt_of(body: dict[str, object]) -> str:
+    messages = body["messages"]
+    return str(messages[0]["content"]) if isinstance(messages, list) else ""
+
+
+async def slowly(outcome: Timed | Failure) -> Timed | Failure:
+    await asyncio.sleep(0.001)
+    return outcome
+
+
+async def test_everything_is_answered_and_endpoints_are_full_but_not_over_full() -> None:
+    endpoints = [FakeEndpoint(name, lambda _count, _body: slowly(answer())) for name in "ab"]
+    fake = FakeLedger(work_items(60))
+    await loop_over(fake, endpoints, slots=5).run()
+    assert set(fake.completions) == set(fake.items)
+    assert [endpoint.most_in_flight for endpoint in endpoints] == [5, 5]
+    assert max(fake.work_calls) <= 11  # ten in flight, one ahead
+    assert fake.duplicates == 0
+
+
+async def test_an_empty_ledger_ends_at_once() -> None:
+    await loop_over(FakeLedger([]), [FakeEndpoint("a")]).run()
+
+
+async def test_what_is_stored() -> None:
+    endpoint = FakeEndpoint("a", lambda _count, _body: answer("text", finish_reason="length", model="served"))
+    fake = FakeLedger([work_item("p", sample=3)])
+    await loop_over(fake, [endpoint]).run()
+    done = fake.completions["ds", "p", 3, 0, 0]
+    assert (done.text, done.finish_reason, done.model, done.replica, done.attempts) == (
+        "text",
+        "length",
+        "served",
+        "a",
+        1,
+    )
+    assert (done.prompt_tokens, done.output_tokens) == (3, 5)
+
+
+async def test_a_server_that_does_not_count_leaves_the_counts_unset() -> None:
+    uncounted = Timed(answer().answer.__class__("x", "stop", None, None, "m"), 0.0, 0.0)
+    fake = FakeLedger([work_item()])
+    await loop_over(fake, [FakeEndpoint("a", lambda _count, _body: uncounted)]).run()
+    done = next(iter(fake.completions.values()))
+    assert not done.HasField("prompt_tokens")
+    assert not done.HasField("output_tokens")
+
+
+async def test_a_failed_item_is_asked_for_elsewhere_with_the_same_bytes() -> None:
+    bad = FakeEndpoint("bad", lambda _count, _body: broken_off("dropped"))
+    good = FakeEndpoint("good")
+    fake = FakeLedger([work_item(f"p/{index}", seed=index) for index in range(20)])
+    await loop_over(fake, [bad, good]).run()
+    assert {done.replica for done in fake.completions.values()} == {"good"}
+    assert bad.requests
+    assert all(request in good.requests for request in bad.requests)
+
+
+async def test_an_item_that_the_server_refuses_stops_nothing_else() -> None:
+    refusal = Failure(Action.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
+    endpoint = FakeEndpoint("a", lambda _count, body: refusal if prompt_of(body) == "solve p/7" else answer())
+    fake = FakeLedger(work_items(20))
+    with pytest.raises(GenerationStoppedError, match=r"ds p/7 sample 0: a: HTTP 400: the prompt is too long") as raised:
+        await loop_over(fake, [endpoint]).run()
+    assert "run again to resume" in str(raised.value)
+    assert fake.remaining == 1
+    assert sum(prompt_of(request) == "solve p/7" for request in endpoint.requests) == 1
+
+
+async def test_an_item_that_always_fails_is_given_up_while_others_are_answered() -> None:
+    poison = "solve p/3"
+    endpoints = [
+        FakeEndpoint(name, lambda _count, body: slowly(broken_off("died") if prompt_of(body) == poison else answer()))
+        for name in "ab"
+    ]
+    fake = FakeLedger(work_items(200))
+    with pytest.raises(GenerationStoppedError, match=r"ds p/3 sample 0: 3 attempts failed, the last at .: died"):
+        await loop_over(fake, endpoints).run()
+    assert fake.remaining == 1
+    assert sum(prompt_of(request) == poison for endpoint in endpoints for request in endpoint.requests) == 3
+
+
+async def test_an_outage_fails_no_item_and_is_waited_out() -> None:
+    def script(count: int, _body: dict[str, object]) -> Timed | Failure:
+        return broken_off("HTTP 500: engine is dead") if 10 <= count < 60 else answer()
+
+    fake = FakeLedger(work_items(40))
+    await loop_over(fake, [FakeEndpoint("a", script)]).run()
+    assert fake.remaining == 0
+
+
+async def test_an_outage_that_lasts_is_a_resumable_stop() -> None:
+    endpoint = FakeEndpoint("a", lambda count, _body: answer() if count < 10 else unreachable("Connection refused"))
+    fake = FakeLedger(work_items(40))
+    with pytest.raises(GenerationStoppedError, match=r"no endpoint has answered for .* a: Connection refused"):
+        await loop_over(fake, [endpoint], outage_seconds=0.05).run()
+    assert len(fake.completions) == 10
+
+
+async def test_what_no_item_survives_ends_the_run_at_once_and_keeps_the_answers() -> None:
+    wrong_key = Failure(Action.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
+    endpoint = FakeEndpoint("a", lambda count, _body: answer() if count < 6 else wrong_key)
+    fake = FakeLedger(work_items(40))
+    with pytest.raises(BadInputError, match="endpoint a: HTTP 401: wrong key"):
+        await loop_over(fake, [endpoint]).run()
+    assert len(fake.completions) == 6
+
+
+async def test_drain_lets_requests_in_flight_end_and_leases_no_more() -> None:
+    gate, full = asyncio.Event(), asyncio.Event()
+
+    async def script(count: int) -> Timed | Failure:
+        if count == 3:
+            full.set()
+        await gate.wait()
+        return answer()
+
+    endpoint = FakeEndpoint("a", lambda count, _body: script(count))
+    fake = FakeLedger(work_items(20))
+    work = loop_over(fake, [endpoint])
+    running = asyncio.create_task(work.run())
+    await full.wait()
+    draining = asyncio.create_task(work.drain(5))
+    await asyncio.sleep(0)
+    gate.set()
+    await draining
+    assert len(fake.completions) == 4
+    assert len(endpoint.requests) == 4
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_leases_lost_on_the_way_are_taken_again() -> None:
+    class Forgetful(FakeLedger):
+        async def get_work(self, max_items: int, *, fresh: bool, worker_id: str = "worker") -> ledger.GetWorkResponse:
+            response = await super().get_work(max_items, fresh=fresh, worker_id=worker_id)
+            if len(self.work_calls) == 2:
+                del response.items[:]  # leased, and never heard of
+            return response
+
+    fake = Forgetful(work_items(30), most_items=8)
+    await loop_over(fake, [FakeEndpoint("a")]).run()
+    assert fake.remaining == 0
+
+
+async def test_items_handed_out_twice_are_asked_for_once() -> None:
+    class Restarted(FakeLedger):
+        async def get_work(self, max_items: int, *, fresh: bool, worker_id: str = "worker") -> ledger.GetWorkResponse:
+            self.leases.clear()
+            return await super().get_work(max_items, fresh=fresh, worker_id=worker_id)
+
+    endpoint = FakeEndpoint("a", lambda _count, _body: slowly(answer()))
+    fake = Restarted(work_items(40))
+    await loop_over(fake, [endpoint]).run()
+    assert len(endpoint.requests) == 40
+
+
+async def test_a_key_that_the_ledger_does_not_know_spoils_no_batch() -> None:
+    class OtherRun(FakeLedger):
+        async def get_work(self, max_items: int, *, fresh: bool, worker_id: str = "worker") -> ledger.GetWorkResponse:
+            response = await super().get_work(max_items, fresh=fresh, worker_id=worker_id)
+            if len(self.work_calls) == 1:
+                response.items.append(work_item("of another run"))
+            return response
+
+    fake = OtherRun(work_items(3))
+    await loop_over(fake, [FakeEndpoint("a")]).run()
+    assert fake.remaining == 0
