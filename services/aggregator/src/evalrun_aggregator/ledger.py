@@ -73,7 +73,7 @@ class Ledger:
         self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
         self._broken: LedgerBrokenError | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="ledger-write")
+        self._thread = threading.Thread(target=self._work, name="ledger-write", daemon=True)
         self._thread.start()
 
     async def __aenter__(self) -> Self:

@@ -1,0 +1,28 @@
+"""`python -m evalrun_aggregator`: read the settings, serve, drain."""
+
+import sys
+from collections.abc import Sequence
+
+from evalrun_aggregator.app import Aggregator
+from evalrun_aggregator.ledger_errors import LedgerError
+from evalrun_aggregator.settings import AggregatorSettings
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.process import run_service
+from evalrun_runtime.settings import load_settings
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the aggregator until SIGTERM; gives the exit code."""
+    try:
+        settings = load_settings(AggregatorSettings, argv, program="evalrun serve aggregator")
+        return run_service("aggregator", settings, lambda: Aggregator(settings))
+    except BadInputError as error:
+        sys.stderr.write(f"evalrun: {error}\n")
+        return ExitCode.BAD_INPUT
+    except (LedgerError, OSError) as error:
+        sys.stderr.write(f"evalrun: {error}\n")
+        return ExitCode.FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

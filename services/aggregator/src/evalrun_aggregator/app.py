@@ -1,0 +1,187 @@
+"""Wires the aggregator: settings in, a service out; decides nothing."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from evalrun.ledger.v1 import ledger_pb2_grpc
+from evalrun_aggregator.board import Board
+from evalrun_aggregator.dispatch import RetryPolicy
+from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
+from evalrun_aggregator.facts import identity_of
+from evalrun_aggregator.finishing import Finisher, OutputWriter, write_run_outputs
+from evalrun_aggregator.judge_client import GrpcJudge, Judge
+from evalrun_aggregator.leases import Leases
+from evalrun_aggregator.ledger import Ledger
+from evalrun_aggregator.opening import OpenedRun, open_run
+from evalrun_aggregator.problems import RunProblems, check_supported, load_datasets
+from evalrun_aggregator.replicas import ReplicaBook
+from evalrun_aggregator.responses import GivenResponses, read_responses
+from evalrun_aggregator.run import Clocks, Run
+from evalrun_aggregator.service import LedgerService
+from evalrun_aggregator.settings import AggregatorSettings
+from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
+from evalrun_aggregator.work_order import WorkOrder, read_work_order
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.grpc_server import GrpcServer
+
+logger = logging.getLogger(__name__)
+
+SERVICE_NAME = "evalrun.ledger.v1.LedgerService"
+PAGES_A_MIB = 256
+SYSTEM_CLOCKS = Clocks(time.time, time.monotonic)
+
+
+class Aggregator:
+    """The aggregator's process: opens the ledger, serves, judges, writes the outputs, stays for questions.
+
+    Args:
+        settings: the process's settings.
+        open_judge: (address, token) -> a judge.
+        write: writes the outputs.
+        registry: where the metrics go.
+        clocks: where time comes from.
+    """
+
+    def __init__(
+        self,
+        settings: AggregatorSettings,
+        *,
+        open_judge: Callable[[str, str | None], Judge] = GrpcJudge,
+        write: OutputWriter = write_run_outputs,
+        registry: CollectorRegistry = REGISTRY,
+        clocks: Clocks = SYSTEM_CLOCKS,
+    ) -> None:
+        self._settings = settings
+        self._open_judge = open_judge
+        self._write = write
+        self._registry = registry
+        self._clocks = clocks
+        self._server = GrpcServer(settings, [SERVICE_NAME])
+        self._ledger: Ledger | None = None
+        self._judges: list[Judge] = []
+        self._run: Run | None = None
+
+    async def start(self) -> str:
+        """Open the run and serve.
+
+        Raises:
+            BadInputError: work order, data or ledger cannot be used.
+            LedgerError: the disk failed or is full.
+            OSError: the port is taken.
+        """
+        settings = self._settings
+        order = read_work_order(settings.work_order)
+        problems, responses = await asyncio.to_thread(load_problems_of, order)
+        max_pages = None if settings.ledger_max_mib is None else settings.ledger_max_mib * PAGES_A_MIB
+        self._ledger = ledger = Ledger(settings.ledger, max_pages=max_pages)
+        try:
+            opened = await open_run(
+                ledger,
+                problems.items,
+                identity_of(order, problems.datasets, () if responses is None else responses.sha256),
+                rejudge=order.rejudge,
+                retry_not_judged=settings.retry_not_judged,
+                responses=None if responses is None else responses.completions,
+                now=self._clocks.now(),
+            )
+            token = None if settings.judge_token is None else settings.judge_token.get_secret_value()
+            self._judges = [self._open_judge(address, token) for address in settings.judge]
+            self._run = run = self._wire(order, problems, ledger, opened)
+            ledger_pb2_grpc.add_LedgerServiceServicer_to_server(
+                LedgerService(run, problems.work_item), self._server.server
+            )
+            address = await self._server.start()
+        except BaseException:
+            await ledger.close()
+            raise
+        run.start()
+        return address
+
+    async def stop(self, grace: float) -> None:
+        """Take no more requests, store what is on its way, close the ledger."""
+        await self._server.stop(grace)
+        if self._run is not None:
+            await self._run.stop()
+        for judge in self._judges:
+            await judge.close()
+        if self._ledger is not None:
+            await self._ledger.close()
+
+    def _wire(self, order: WorkOrder, problems: RunProblems, ledger: Ledger, opened: OpenedRun) -> Run:
+        settings, clocks, board = self._settings, self._clocks, opened.board
+        telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now())
+        output_tokens = restore_tallies(telemetry, ledger, board)
+        book = ReplicaBook(ledger.reader.gpu_seconds())
+        dispatcher = Dispatcher(
+            board,
+            ledger,
+            self._judges,
+            problems.request,
+            dispatch_settings(settings),
+            now=clocks.now,
+            clock=clocks.monotonic,
+            chance=random.Random(),  # noqa: S311 - jitter of delays
+        )
+        finisher = Finisher(order, problems, ledger, board, book, self._judges, opened.started_at, clocks, self._write)
+        run = Run(
+            name=order.run,
+            board=board,
+            ledger=ledger,
+            leases=Leases(board, settings.lease_seconds),
+            replicas=book,
+            dispatcher=dispatcher,
+            finish=finisher.finish,
+            output_tokens=output_tokens,
+            started_at=opened.started_at,
+            ended=opened.ended,
+            events=telemetry,
+            clocks=clocks,
+        )
+
+        def gauges() -> list[ReplicaGauge]:
+            return [ReplicaGauge(up=replica.up, in_flight=replica.in_flight) for replica in run.known_replicas()]
+
+        telemetry.observe(board, gauges, lambda: book.gpu_seconds)
+        return run
+
+
+def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | None]:
+    """Load what a work order names. Blocking. Raises BadInputError."""
+    check_supported(order.spec)
+    datasets = load_datasets(order.spec, order.base_dir)
+    if order.responses is None:
+        samples = order.spec.protocol.samples
+        return RunProblems(order.run, datasets, order.spec.protocol, samples=samples), None
+    return read_responses(order, datasets)
+
+
+def restore_tallies(telemetry: Telemetry, ledger: Ledger, board: Board) -> int:
+    """Let counters go on from the ledger's; gives the output tokens so far."""
+    tokens = 0
+    for tally in ledger.reader.tallies():
+        if tally.problem >= board.items.problems:
+            raise BadInputError(f"ledger {ledger.path}: it holds completions of problems that it does not name")
+        telemetry.restore(board.items.datasets[board.items.dataset_at(tally.problem)].name, tally)
+        tokens += tally.output_tokens
+    return tokens
+
+
+def dispatch_settings(settings: AggregatorSettings) -> DispatchSettings:
+    """Give the dispatcher's bounds."""
+    return DispatchSettings(
+        in_flight=settings.judge_in_flight,
+        streams=min(settings.judge_streams, settings.judge_in_flight),
+        stream_age=settings.judge_stream_seconds,
+        answer_timeout=settings.judge_answer_seconds,
+        retries=RetryPolicy(attempts=settings.judge_attempts, patience=settings.judge_patience_seconds),
+    )
+
+
+def judge_addresses(judges: Sequence[Judge]) -> list[str]:
+    """Give the addresses, for run_info."""
+    return [judge.address for judge in judges]

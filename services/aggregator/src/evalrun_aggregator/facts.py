@@ -1,0 +1,103 @@
+"""What the ledger says about the run itself: whose it is, when it started, how it ended. Pure.
+
+A ledger is taken up again only for the run that it belongs to. What decides is the digest of what its completions
+depend on, and of what its verdicts depend on; judging anew may change the latter.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evalrun_aggregator.problems import RunDataset
+from evalrun_aggregator.run import Ended, Figure
+from evalrun_aggregator.work_order import WorkOrder
+from evalrun_runtime.exits import BadInputError
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a ledger belongs to."""
+
+    run: str
+    generation: str
+    """Digest of model, protocol, prompts and answers made elsewhere."""
+    judging: str
+    """Digest of tests, limits and comparators."""
+
+    def facts(self) -> dict[str, str]:
+        """Give it as facts of the ledger."""
+        return {"run": self.run, "generation": self.generation, "judging": self.judging}
+
+
+def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha256: Sequence[str]) -> Identity:
+    """Give what a ledger of this work order belongs to."""
+    spec = order.spec
+    generation = {
+        "model": spec.model.to_wire(),
+        "protocol": spec.protocol.to_wire(),
+        "prompts": [[d.spec.name, d.spec.prompt_format, d.prompts_sha256] for d in datasets],
+        "responses": None if order.responses is None else list(responses_sha256),
+    }
+    judging = [
+        [
+            d.spec.name,
+            d.spec.judge_mode,
+            d.spec.stop_after_timeouts,
+            None if d.spec.limits is None else d.spec.limits.to_wire(),
+            None if d.spec.comparator is None else d.spec.comparator.to_wire(),
+            d.records_sha256,
+        ]
+        for d in datasets
+    ]
+    return Identity(order.run, _digest(generation), _digest(judging))
+
+
+def check_identity(facts: Mapping[str, str], identity: Identity, ledger: str, *, judging_anew: bool) -> None:
+    """Refuse a ledger of another run.
+
+    Args:
+        facts: of the ledger.
+        identity: of the work order.
+        ledger: its path, for the message.
+        judging_anew: the verdicts are about to be set aside, so what they depended on may have changed.
+
+    Raises:
+        BadInputError: says what differs.
+    """
+    elsewhere = "name another ledger, or give this one the work order that it was made with"
+    if facts.get("run") != identity.run:
+        raise BadInputError(f"ledger {ledger}: of run {facts.get('run')!r}, not {identity.run!r}: {elsewhere}")
+    if facts.get("generation") != identity.generation:
+        raise BadInputError(
+            f"ledger {ledger}: its completions were made with another model, protocol, prompts or answers: {elsewhere}"
+        )
+    if facts.get("judging") != identity.judging and not judging_anew:
+        raise BadInputError(
+            f"ledger {ledger}: its verdicts were reached with other tests, limits or comparators: {elsewhere}, "
+            "or judge everything anew (evalrun rejudge)"
+        )
+
+
+def ended_facts(ended: Ended) -> dict[str, str]:
+    """Give a run's end as facts of the ledger."""
+    figures = {name: [figure.value, figure.low, figure.high] for name, figure in ended.accepted_at_1.items()}
+    content = {"finished_at": ended.finished_at, "output_url": ended.output_url, "accepted_at_1": figures}
+    return {"ended": json.dumps(content)}
+
+
+NOT_ENDED = {"ended": ""}
+
+
+def ended_of(facts: Mapping[str, str]) -> Ended | None:
+    """Give a run's end from the facts of its ledger; None where it has not ended."""
+    text = facts.get("ended", "")
+    if not text:
+        return None
+    content = json.loads(text)
+    figures = {name: Figure(*numbers) for name, numbers in content["accepted_at_1"].items()}
+    return Ended(content["finished_at"], content["output_url"], figures)
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,114 @@
+"""The end of a run: outputs written from the ledger, then the end recorded in it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.board import Board, ItemState
+from evalrun_aggregator.facts import ended_facts
+from evalrun_aggregator.judge_client import Judge, JudgeError
+from evalrun_aggregator.ledger import Ledger
+from evalrun_aggregator.problems import RunProblems
+from evalrun_aggregator.replicas import ReplicaBook
+from evalrun_aggregator.results import SampleResult
+from evalrun_aggregator.run import Clocks, Ended, Figure, OutputError
+from evalrun_aggregator.run_info import run_info
+from evalrun_aggregator.sample_stream import sample_results
+from evalrun_aggregator.work_order import WorkOrder
+
+logger = logging.getLogger(__name__)
+
+DESCRIBE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class OutputJob:
+    """What the writer of the outputs gets. Its samples can be read as often as it likes."""
+
+    order: WorkOrder
+    samples: Callable[[], Iterable[SampleResult]]
+    run_info: dict[str, object]
+    degraded: bool
+    gpu_seconds: float
+    problems: RunProblems
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written."""
+
+    output_url: str
+    accepted_at_1: dict[str, Figure]
+
+
+OutputWriter = Callable[[OutputJob], Written]
+"""Blocking; raises OSError where the outputs cannot be written. What it leaves is whole or not there."""
+
+
+class Finisher:
+    """Ends a run."""
+
+    def __init__(
+        self,
+        order: WorkOrder,
+        problems: RunProblems,
+        ledger: Ledger,
+        board: Board,
+        replicas: ReplicaBook,
+        judges: Sequence[Judge],
+        started_at: float,
+        clocks: Clocks,
+        write: OutputWriter,
+    ) -> None:
+        self._order = order
+        self._problems = problems
+        self._ledger = ledger
+        self._board = board
+        self._replicas = replicas
+        self._judges = judges
+        self._started_at = started_at
+        self._clocks = clocks
+        self._write = write
+
+    async def finish(self) -> Ended:
+        """Write the outputs, then record the end.
+
+        Raises:
+            OutputError: they could not be written; starting again writes them.
+            LedgerError: the disk failed or is full.
+        """
+        finished_at = self._clocks.now()
+        info = run_info(
+            self._order,
+            self._problems,
+            judges={judge.address: await describe(judge) for judge in self._judges},
+            replicas=self._ledger.reader.replicas(),
+            gpu_seconds=self._replicas.gpu_seconds,
+            started_at=self._started_at,
+            ended_at=finished_at,
+        )
+        job = OutputJob(
+            order=self._order,
+            samples=lambda: sample_results(self._ledger.samples(), self._problems),
+            run_info=info,
+            degraded=self._board.count(ItemState.NOT_JUDGED) > 0,
+            gpu_seconds=self._replicas.gpu_seconds,
+            problems=self._problems,
+        )
+        try:
+            written = await asyncio.to_thread(self._write, job)
+        except OSError as error:
+            raise OutputError(f"the outputs could not be written to {self._order.output_dir}: {error}") from error
+        ended = Ended(finished_at, written.output_url, written.accepted_at_1)
+        await self._ledger.finish(ended_facts(ended))
+        return ended
+
+
+async def describe(judge: Judge) -> judge_pb2.DescribeResponse | str:
+    """Ask a judge what it is; its error's text where it does not answer."""
+    try:
+        return await judge.describe(DESCRIBE_SECONDS)
+    except JudgeError as error:
+        return str(error)

@@ -1,0 +1,86 @@
+"""Opens a run's ledger: founds it at the first start, takes up what is there at any other."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalrun_aggregator.board import Board, ItemState
+from evalrun_aggregator.facts import NOT_ENDED, Identity, check_identity, ended_of
+from evalrun_aggregator.items import RunItems
+from evalrun_aggregator.ledger import Ledger
+from evalrun_aggregator.rows import StoredCompletion
+from evalrun_aggregator.run import Ended
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+IMPORT_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """What the ledger held."""
+
+    board: Board
+    started_at: float
+    """First start; Unix seconds."""
+    ended: Ended | None
+
+
+async def open_run(
+    ledger: Ledger,
+    items: RunItems,
+    identity: Identity,
+    *,
+    rejudge: str | None,
+    retry_not_judged: bool,
+    responses: Sequence[StoredCompletion] | None,
+    now: float,
+) -> OpenedRun:
+    """Take up the run, or found it.
+
+    Args:
+        ledger: open.
+        items: the work order's.
+        identity: the work order's.
+        rejudge: name of a rejudging; at its first start the verdicts are set aside.
+        retry_not_judged: open a run that has ended again, for what was not judged.
+        responses: answers made elsewhere, by row; what has none is left out of the run. None: answers are generated.
+        now: Unix seconds.
+
+    Raises:
+        BadInputError: the ledger is another run's, or there is nothing to judge anew.
+        LedgerError: the disk failed or is full.
+    """
+    facts = ledger.reader.facts()
+    if not facts:
+        if rejudge is not None:
+            raise BadInputError(f"ledger {ledger.path}: it is empty: there is nothing to judge anew")
+        facts = {**identity.facts(), **NOT_ENDED, "started_at": repr(now)}
+        await ledger.found(list(items.names()), facts)
+    judging_anew = rejudge is not None and facts.get("rejudge") != rejudge
+    check_identity(facts, identity, str(ledger.path), judging_anew=judging_anew)
+    if list(ledger.reader.problems()) != list(items.names()):
+        raise BadInputError(f"ledger {ledger.path}: its problems are not those of the work order")
+    if judging_anew:
+        await ledger.start_rejudging({**identity.facts(), **NOT_ENDED, "rejudge": str(rejudge)})
+    if responses is not None:
+        for start in range(0, len(responses), IMPORT_BATCH):
+            await ledger.add_completions(responses[start : start + IMPORT_BATCH])
+    board = Board(items)
+    facts = ledger.reader.facts()
+    ended = ended_of(facts)
+    keep = ended is not None and not retry_not_judged
+    board.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=keep)
+    if responses is not None:
+        board.leave_out_pending()
+    if ended is not None and (board.unjudged or board.remaining):
+        logger.info("the run had ended; %d samples are judged again", board.unjudged)
+        await ledger.set_facts(**NOT_ENDED)
+        ended = None
+    return OpenedRun(board, float(facts["started_at"]), ended)
+
+
+def generated_count(board: Board) -> int:
+    """Give how many items have a completion."""
+    return board.items.count - board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT)

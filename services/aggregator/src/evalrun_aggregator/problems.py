@@ -1,0 +1,128 @@
+"""The problems of a run: loaded, cut to what the spec uses, numbered, and turned into prompts and judge requests."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from evalrun_data.prompts import render
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.rows import StoredCompletion
+from evalrun_aggregator.submission import judge_request
+from evalrun_data.readers import iter_problems
+from evalrun_data.records import TEST_GROUPS, Problem
+from evalrun_operator.api.v1alpha1 import Dataset, EvalRunSpec, Protocol
+from evalrun_runtime.exits import BadInputError
+
+FORMATS = {"Chat": ledger_pb2.PROMPT_FORMAT_CHAT, "Completion": ledger_pb2.PROMPT_FORMAT_COMPLETION}
+
+
+@dataclass(frozen=True)
+class RunDataset:
+    """A dataset's spec with its problems, cut to what the run uses."""
+
+    spec: Dataset
+    problems: Sequence[Problem]
+
+    @cached_property
+    def prompts_sha256(self) -> str:
+        """Digest of what the model sees: a resumed run must see the same."""
+        return _digest([problem.problem_id, problem.prompt] for problem in self.problems)
+
+    @cached_property
+    def records_sha256(self) -> str:
+        """Digest of the records, tests included: the dataset's manifest hash of run_info."""
+        return _digest(dataclasses.asdict(problem) for problem in self.problems)
+
+
+class RunProblems:
+    """The problems of every dataset of a run."""
+
+    def __init__(self, run: str, datasets: Sequence[RunDataset], protocol: Protocol, *, samples: int) -> None:
+        """Number the problems.
+
+        Args:
+            run: the run's name, which the judge shares its queue by.
+            datasets: in the spec's order.
+            protocol: how answers are drawn.
+            samples: answers a problem.
+        """
+        self.datasets = datasets
+        self._run = run
+        self._protocol = protocol
+        self._problems = [(dataset, problem) for dataset in datasets for problem in dataset.problems]
+        self.items = RunItems(
+            [DatasetItems(d.spec.name, [problem.problem_id for problem in d.problems]) for d in datasets],
+            samples,
+            protocol.noise_floor_repeats,
+        )
+
+    def problem_at(self, position: int) -> tuple[RunDataset, Problem]:
+        """Give the problem at a position."""
+        return self._problems[position]
+
+    def work_item(self, index: int) -> ledger_pb2.WorkItem:
+        """Give what a worker gets of an item: never a test or an expected output."""
+        key = self.items.key_of(index)
+        dataset, problem = self._problems[self.items.position_of(index)]
+        protocol = self._protocol
+        return ledger_pb2.WorkItem(
+            key=ledger_pb2.WorkKey(
+                dataset=key.dataset, problem_id=key.problem_id, sample=key.sample, turn=key.turn, repeat=key.repeat
+            ),
+            messages=[
+                ledger_pb2.ChatMessage(role=message.role, content=message.content)
+                for message in render(problem, dataset.spec.prompt_format)
+            ],
+            format=FORMATS[dataset.spec.prompt_format],
+            sampling=ledger_pb2.Sampling(
+                temperature=protocol.temperature_value,
+                top_p=protocol.top_p_value,
+                max_tokens=protocol.max_new_tokens,
+                seed=protocol.seed + key.sample,
+            ),
+        )
+
+    def request(self, index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
+        """Give what the judge is asked about an item."""
+        dataset, problem = self._problems[self.items.position_of(index)]
+        return judge_request(self._run, dataset.spec, problem, completion)
+
+
+def check_supported(spec: EvalRunSpec) -> None:
+    """Refuse what is not built yet, clearly. Raises BadInputError."""
+    if spec.protocol.name == "EVAL@budget":
+        raise BadInputError("spec.protocol.name: EVAL@budget is not supported yet: write EVAL@1 or EVAL@k")
+    for index, dataset in enumerate(spec.datasets):
+        if dataset.judge_mode == "Submit":
+            raise BadInputError(
+                f"spec.datasets[{index}].judgeMode: Submit is not supported yet: write RunCode ({dataset.name})"
+            )
+    if not spec.datasets:
+        raise BadInputError("spec.datasets: nothing to evaluate: list at least one dataset")
+
+
+def load_datasets(spec: EvalRunSpec, base_dir: Path) -> list[RunDataset]:
+    """Load every dataset of a spec, cut to the problems and tests that it uses. Raises BadInputError."""
+    datasets = []
+    for dataset in spec.datasets:
+        # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
+        tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
+        problems = iter_problems(dataset.source, dataset.name, base_dir, tests=tests)
+        datasets.append(RunDataset(dataset, list(islice(problems, dataset.max_problems))))
+    return datasets
+
+
+def _digest(records: Iterable[object]) -> str:
+    digest = hashlib.sha256()
+    for record in records:
+        digest.update(json.dumps(record, sort_keys=True).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,39 @@
+"""In which state a run is. Pure."""
+
+from dataclasses import dataclass
+
+from evalrun.ledger.v1 import ledger_pb2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the state follows from."""
+
+    started: bool
+    """A worker has asked for work, or there are completions."""
+    remaining: int
+    """Items without a completion."""
+    unjudged: int
+    """Items with a completion whose verdict is still to be reached."""
+    not_judged: int
+    """Items that the judge gave up."""
+    outputs_written: bool
+    failure: str | None = None
+    """Why the run cannot go on without help."""
+
+
+def run_state(progress: Progress) -> "ledger_pb2.RunState.ValueType":
+    """Give the state. A run has ended only once its outputs are written."""
+    if progress.failure is not None:
+        return ledger_pb2.RUN_STATE_FAILED
+    if progress.remaining:
+        return ledger_pb2.RUN_STATE_GENERATING if progress.started else ledger_pb2.RUN_STATE_PREPARING
+    if progress.unjudged or not progress.outputs_written:
+        return ledger_pb2.RUN_STATE_JUDGING
+    return ledger_pb2.RUN_STATE_DEGRADED if progress.not_judged else ledger_pb2.RUN_STATE_SUCCEEDED
+
+
+def may_write_outputs(progress: Progress) -> bool:
+    """Say whether everything is decided and only the outputs are missing."""
+    decided = not progress.remaining and not progress.unjudged
+    return decided and not progress.outputs_written and progress.failure is None

@@ -1,0 +1,55 @@
+"""What workers say of their replicas. Pure: time comes in."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from evalrun.ledger.v1 import ledger_pb2
+
+SILENT_SECONDS = 60.0
+"""A worker that says nothing for so long is taken for gone; generators report every few seconds."""
+
+
+@dataclass(frozen=True)
+class KnownReplica:
+    """A replica as its worker last reported it."""
+
+    replica: ledger_pb2.Replica
+    reported_at: float
+    """Seconds of the clock that `ReplicaBook`'s callers use."""
+
+
+class ReplicaBook:
+    """The replicas of every worker, numbered in the order in which they were first seen."""
+
+    def __init__(self, gpu_seconds: Mapping[str, float] | None = None) -> None:
+        self._known: dict[tuple[str, str], KnownReplica] = {}
+        self._gpu_seconds = dict(gpu_seconds or {})
+
+    def report(self, worker: str, replicas: Iterable[ledger_pb2.Replica], gpu_seconds: float, now: float) -> None:
+        """Take a worker's report; replicas that it no longer names are down."""
+        named = {replica.name: replica for replica in replicas}
+        for (owner, name), known in self._known.items():
+            if owner == worker and name not in named:
+                gone = ledger_pb2.Replica()
+                gone.CopyFrom(known.replica)
+                gone.up, gone.in_flight = False, 0
+                self._known[owner, name] = KnownReplica(gone, now)
+        for name, replica in named.items():
+            self._known[worker, name] = KnownReplica(replica, now)
+        self._gpu_seconds[worker] = max(gpu_seconds, self._gpu_seconds.get(worker, 0.0))
+
+    @property
+    def gpu_seconds(self) -> float:
+        """GPU seconds of every worker together."""
+        return sum(self._gpu_seconds.values())
+
+    def all(self, now: float) -> list[ledger_pb2.Replica]:
+        """Give the replicas in order of number; those of a silent worker are down."""
+        found = []
+        for known in self._known.values():
+            replica = ledger_pb2.Replica()
+            replica.CopyFrom(known.replica)
+            if now - known.reported_at > SILENT_SECONDS:
+                replica.up, replica.in_flight = False, 0
+            found.append(replica)
+        return found

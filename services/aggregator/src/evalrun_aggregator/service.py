@@ -1,0 +1,123 @@
+"""LedgerService: RPC <-> domain, nothing else."""
+
+from collections.abc import Callable
+
+import grpc
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
+from evalrun_aggregator.items import ItemKey
+from evalrun_aggregator.ledger_errors import LedgerBrokenError, LedgerFullError
+from evalrun_aggregator.results import FINAL_STATUS_NAMES
+from evalrun_aggregator.rows import StoredCompletion
+from evalrun_aggregator.run import Run, UnknownItemError
+
+RETRY_MILLISECONDS = 500
+"""When to ask again where others hold the rest: an expired lease or a lost worker shows within this."""
+
+Context = grpc.aio.ServicerContext[object, object]
+WorkItems = Callable[[int], ledger_pb2.WorkItem]
+
+
+class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
+    """The ledger over gRPC.
+
+    Args:
+        run: the run.
+        work_item: an item -> what a worker gets of it.
+    """
+
+    def __init__(self, run: Run, work_item: WorkItems) -> None:
+        self._run = run
+        self._work_item = work_item
+
+    async def GetWork(self, request: ledger_pb2.GetWorkRequest, context: Context) -> ledger_pb2.GetWorkResponse:  # noqa: N802 - gRPC's name
+        """Lease pending work."""
+        if not request.worker_id:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "worker_id: name the worker")
+        taken = self._run.take_work(request.worker_id, request.max_items, fresh=request.fresh)
+        remaining = self._run.board.remaining
+        return ledger_pb2.GetWorkResponse(
+            items=[self._work_item(index) for index in taken],
+            remaining=remaining,
+            retry_after_ms=RETRY_MILLISECONDS if remaining and not taken else 0,
+        )
+
+    async def SubmitCompletions(  # noqa: N802 - gRPC's name
+        self, request: ledger_pb2.SubmitCompletionsRequest, context: Context
+    ) -> ledger_pb2.SubmitCompletionsResponse:
+        """Store completions."""
+        run = self._run
+        try:
+            completions = [self._completion(completion) for completion in request.completions]
+        except UnknownItemError as error:
+            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        try:
+            stored = await run.submit(completions)
+        except LedgerFullError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except LedgerBrokenError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return ledger_pb2.SubmitCompletionsResponse(stored=stored)
+
+    async def ReportReplicas(  # noqa: N802 - gRPC's name
+        self, request: ledger_pb2.ReportReplicasRequest, context: Context
+    ) -> ledger_pb2.ReportReplicasResponse:
+        """Keep what a worker says of its replicas."""
+        try:
+            await self._run.report_replicas(request.worker_id, request.replicas, request.gpu_seconds)
+        except LedgerFullError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except LedgerBrokenError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return ledger_pb2.ReportReplicasResponse()
+
+    async def GetStatus(self, request: ledger_pb2.GetStatusRequest, context: Context) -> ledger_pb2.GetStatusResponse:  # noqa: N802 - gRPC's name
+        """Say how the run stands."""
+        del request, context
+        return status_of(self._run)
+
+    def _completion(self, completion: ledger_pb2.Completion) -> tuple[int, StoredCompletion]:
+        key = completion.key
+        index = self._run.index_of(ItemKey(key.dataset, key.problem_id, key.sample, key.turn, key.repeat))
+        return index, StoredCompletion(
+            row=self._run.board.items.row_of(index),
+            text=completion.text,
+            finish_reason=completion.finish_reason,
+            prompt_tokens=completion.prompt_tokens if completion.HasField("prompt_tokens") else None,
+            output_tokens=completion.output_tokens if completion.HasField("output_tokens") else None,
+            generation_seconds=completion.generation_seconds,
+            started_at=completion.started_at,
+            replica=completion.replica,
+            model=completion.model,
+            attempts=completion.attempts,
+        )
+
+
+def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
+    """Give the run's status as the contract has it."""
+    ended = run.ended
+    response = ledger_pb2.GetStatusResponse(
+        run=run.name,
+        state=run.state,
+        output_tokens=run.output_tokens,
+        elapsed_seconds=run.elapsed_seconds(),
+        judge_in_flight=run.judge_in_flight,
+        output_url=ended.output_url if ended else "",
+        message=run.message,
+        replicas=run.known_replicas(),
+    )
+    for counts in run.board.datasets:
+        dataset = response.datasets.add(
+            name=counts.name,
+            total=counts.total,
+            generated=counts.generated,
+            judged=counts.judged,
+            accepted=counts.accepted,
+            not_judged=counts.not_judged,
+        )
+        for number, count in counts.final_status.items():
+            dataset.final_status[FINAL_STATUS_NAMES.get(judge_pb2.FinalStatus.ValueType(number), "unspecified")] = count
+        if ended is not None and (figure := ended.accepted_at_1.get(counts.name)) is not None:
+            dataset.accepted_at_1.CopyFrom(ledger_pb2.Interval(value=figure.value, low=figure.low, high=figure.high))
+    return response
