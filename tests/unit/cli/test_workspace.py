@@ -42,7 +42,7 @@ def test_a_run_is_found_again(tmp_path: Path) -> None:
 
 def test_another_spec_is_another_run(tmp_path: Path) -> None:
     create(tmp_path / "out", ORDER)
-    with pytest.raises(BadInputError, match="started with another spec"):
+    with pytest.raises(BadInputError, match="has another spec"):
         reopen(tmp_path / "out", {**ORDER, "spec": {"a": 2}})
 
 

@@ -75,10 +75,9 @@ def reopen(directory: Path, work_order: Mapping[str, Any]) -> Workspace:
     """
     workspace = Workspace(directory)
     stored = read_work_order(directory)
-    if comparable(stored) != comparable(work_order):
-        raise BadInputError(
-            f"--resume {directory}: the run there was started with another spec: {workspace.work_order}"
-        )
+    changed = [name for name in COMPARED if stored.get(name) != work_order.get(name)]
+    if changed:
+        raise BadInputError(f"--resume {directory}: the run there has another {changed[0]}: see {workspace.work_order}")
     workspace.logs.mkdir(exist_ok=True)
     return workspace
 
