@@ -1,0 +1,143 @@
+"""Reads problems: `load_problems` for a list, `iter_problems` for a stream. A row's fields tell its format.
+
+Nothing is dropped in silence: a row that cannot be used ends the reading with a BadInputError naming file and line.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from evalrun_data import demo
+from evalrun_data.formats.codecontests import parse_codecontests, parse_statement_and_tests
+from evalrun_data.formats.humaneval import parse_humaneval
+from evalrun_data.formats.mbpp import REGRESSION_IDS, parse_mbpp, task_number
+from evalrun_data.formats.record import parse_record
+from evalrun_data.formats.verl import parse_verl
+from evalrun_data.records import TEST_GROUPS, Problem, StdioTests
+from evalrun_data.rows import Row
+from evalrun_data.sources import BUILTIN_SCHEME, read_rows
+from evalrun_runtime.exits import BadInputError
+
+Parser = Callable[[Row, str | None], Problem]
+
+_PUBLISHED_NAME: Final = re.compile(r"(?:^|[/\\])(humaneval|mbpp)\.jsonl(?:\.gz)?$", re.IGNORECASE)
+
+
+def load_problems(
+    source: str, dataset: str | None = None, base_dir: Path = Path(), *, tests: Collection[str] = ()
+) -> list[Problem]:
+    """The problems of one source, in its order.
+
+    Args:
+        source: a path (relative to `base_dir`), `file://`, any fsspec URL, or `builtin:demo`.
+        dataset: take this dataset's problems; None takes all.
+        base_dir: where relative paths start: the folder of the file that names the source.
+        tests: groups of contest tests to keep (public, private, generated); empty keeps all.
+
+    Raises:
+        BadInputError: one line naming what is wrong and where: a missing, empty or broken file, a malformed line, a
+            missing field, a problem without tests, a repeated problem, a dataset that the source does not hold.
+    """
+    return list(iter_problems(source, dataset, base_dir, tests=tests))
+
+
+def load_problem_files(sources: Sequence[str], base_dir: Path = Path()) -> list[Problem]:
+    """The problems of several sources, each with all its datasets. A problem in two of them is an error."""
+    return list(_unique(chain.from_iterable(_all_rows(source, None, base_dir) for source in sources)))
+
+
+def iter_problems(
+    source: str, dataset: str | None = None, base_dir: Path = Path(), *, tests: Collection[str] = ()
+) -> Iterator[Problem]:
+    """As `load_problems`, one problem at a time: a training split does not fit into memory."""
+    unknown = sorted(set(tests) - set(TEST_GROUPS))
+    if unknown:
+        raise BadInputError(f"{source}: unknown group of tests '{unknown[0]}' (known: {', '.join(TEST_GROUPS)})")
+    present: dict[str, None] = {}
+    found = False
+    for problem in _unique(_all_rows(source, dataset, base_dir)):
+        present[problem.dataset] = None
+        if dataset is None or problem.dataset == dataset:
+            found = True
+            yield _with_groups(problem, tests, source) if tests else problem
+    if not found:
+        raise BadInputError(f"{source}: no dataset '{dataset}' there (it holds: {', '.join(present) or 'none'})")
+
+
+def _all_rows(source: str, dataset: str | None, base_dir: Path) -> Iterator[tuple[Problem, str]]:
+    """Each problem with where it stands."""
+    if source.startswith(BUILTIN_SCHEME):
+        demo.check_name(source)
+        yield from ((problem, source) for problem in demo.problems())
+        return
+    published = _PUBLISHED_NAME.search(source)
+    fixed = published.group(1).lower() if published else None
+    name = fixed or dataset
+    parser: Parser | None = None
+    for row in read_rows(source, base_dir):
+        if parser is None:
+            parser = _format_of(row, fixed)
+            if parser is parse_verl and dataset is not None:
+                name = _verl_dataset(source, dataset, base_dir)
+        if parser is parse_mbpp and dataset == "mbpp_reg":
+            if task_number(row) in REGRESSION_IDS:
+                yield parser(row, dataset), row.where
+            continue
+        yield parser(row, name), row.where
+
+
+def _verl_dataset(source: str, dataset: str, base_dir: Path) -> str | None:
+    """What verl rows are to be called: the dataset asked for, unless that is one of the file's data sources."""
+    sources = {row.values.get("data_source") for row in read_rows(source, base_dir, columns=("data_source",))}
+    return None if dataset in sources else dataset
+
+
+def _format_of(row: Row, published: str | None) -> Parser:
+    """Which format the first row has; the others must have it too."""
+    if published:
+        return parse_mbpp if published == "mbpp" else parse_humaneval
+    has = row.has
+    if has("reward_model") or (has("data_source") and has("prompt") and not has("problem_id")):
+        return parse_verl
+    if has("problem_id") or has("ground_truth"):
+        return parse_record
+    if has("public_tests") or has("private_tests") or has("generated_tests"):
+        return parse_codecontests
+    if has("statement"):
+        return parse_statement_and_tests
+    if has("test_list") or (has("text") and has("code")):
+        return parse_mbpp
+    if has("task_id"):
+        return parse_humaneval
+    fields = ", ".join(list(row.values)[:8]) or "none"
+    raise row.error(
+        f"not a known problem format (fields: {fields}); a record needs dataset, problem_id, prompt and ground_truth"
+    )
+
+
+def _unique(problems: Iterable[tuple[Problem, str]]) -> Iterator[Problem]:
+    seen: dict[tuple[str, str], str] = {}
+    for problem, where in problems:
+        first = seen.setdefault(problem.key, where)
+        if first is not where:
+            raise BadInputError(
+                f"{where}: problem '{problem.problem_id}' of dataset '{problem.dataset}' is there twice (first {first})"
+            )
+        yield problem
+
+
+def _with_groups(problem: Problem, wanted: Collection[str], source: str) -> Problem:
+    tests = problem.ground_truth
+    if not isinstance(tests, StdioTests):
+        return problem
+    if not tests.groups:
+        raise BadInputError(
+            f"{source}: problem '{problem.problem_id}' does not say which group its tests are in: leave `tests` away"
+        )
+    kept = tests.of_groups(wanted)
+    if not kept.count:
+        raise BadInputError(f"{source}: problem '{problem.problem_id}' has no {' or '.join(sorted(wanted))} tests")
+    return replace(problem, ground_truth=kept)
