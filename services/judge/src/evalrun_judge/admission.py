@@ -1,0 +1,118 @@
+"""Which requests are let in: a bounded queue, its depth and the age of its oldest.
+
+Pure but for the clock it is given.
+"""
+
+import itertools
+from collections.abc import Callable
+
+
+class QueueFullError(Exception):
+    """As many requests are here as may be."""
+
+    def __init__(self, retry_after_seconds: float) -> None:
+        super().__init__("the queue is full")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class DrainingError(Exception):
+    """The gateway is about to end and takes nothing new."""
+
+    def __init__(self) -> None:
+        super().__init__("the gateway is draining; send it to another one")
+
+
+SHORTEST_RETRY = 0.1
+LONGEST_RETRY = 10.0
+
+SMOOTHING = 0.1
+"""Weight of the newest interval between two finished requests."""
+
+
+class Ticket:
+    """One request that was let in: waiting until `begin`, gone with `leave`."""
+
+    def __init__(self, admission: "Admission", number: int, arrived: float) -> None:
+        self._admission = admission
+        self.number = number
+        self.arrived = arrived
+        self.queue_seconds = 0.0
+
+    def begin(self) -> None:
+        """The first work on it has begun; further calls change nothing."""
+        self._admission.begin(self)
+
+    def leave(self) -> None:
+        """It has its answer, or nobody wants it any more."""
+        self._admission.leave(self)
+
+
+class Admission:
+    """Counts requests, and refuses those for which there is no place."""
+
+    def __init__(self, capacity: Callable[[], int], clock: Callable[[], float]) -> None:
+        """Start empty.
+
+        Args:
+            capacity: how many requests may be here at once, waiting or running.
+            clock: seconds, monotonic.
+        """
+        self._capacity = capacity
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Ticket] = {}
+        self._inside: set[int] = set()
+        self._draining = False
+        self._interval = SHORTEST_RETRY
+        self._last_finish: float | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Requests that no work has begun on."""
+        return len(self._waiting)
+
+    @property
+    def inside(self) -> int:
+        """Requests that are waiting or being judged."""
+        return len(self._inside)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the one that has waited longest has waited; 0 where none waits."""
+        first = next(iter(self._waiting.values()), None)
+        return 0.0 if first is None else self._clock() - first.arrived
+
+    @property
+    def draining(self) -> bool:
+        """Nothing new is taken."""
+        return self._draining
+
+    def drain(self) -> None:
+        """Take nothing new from now on."""
+        self._draining = True
+
+    def enter(self) -> Ticket:
+        """Let a request in. Raises QueueFullError or DrainingError."""
+        if self._draining:
+            raise DrainingError
+        if len(self._inside) >= self._capacity():
+            places = max(1, len(self._inside) // 10)  # a tenth of the queue gone: worth coming back
+            raise QueueFullError(min(LONGEST_RETRY, max(SHORTEST_RETRY, self._interval * places)))
+        ticket = Ticket(self, next(self._numbers), self._clock())
+        self._waiting[ticket.number] = ticket
+        self._inside.add(ticket.number)
+        return ticket
+
+    def begin(self, ticket: Ticket) -> None:
+        """See `Ticket.begin`."""
+        if self._waiting.pop(ticket.number, None) is not None:
+            ticket.queue_seconds = self._clock() - ticket.arrived
+
+    def leave(self, ticket: Ticket) -> None:
+        """See `Ticket.leave`."""
+        self._waiting.pop(ticket.number, None)
+        self._inside.discard(ticket.number)
+        now = self._clock()
+        if self._last_finish is not None:
+            self._interval += SMOOTHING * (now - self._last_finish - self._interval)
+        self._last_finish = now

@@ -1,0 +1,101 @@
+"""One sandbox as the pool sees it: what it may be given now. Pure: no clock, no waiting.
+
+    lost  --admitted (it described itself)-->  usable  --unreachable, hung, or too many bad answers-->  lost
+
+After it was lost it starts with one request in flight, and each good answer doubles that, up to its slots: a sandbox
+that just came back is not met with everything that waits.
+"""
+
+from dataclasses import dataclass
+
+from evalrun_judge.sandboxes import Backend, Sandbox, SandboxError, SandboxFailedError
+
+FAILURES_TO_EJECT = 3
+"""Bad answers in a row. A connection that breaks or a hung sandbox needs one only: asking it again is cheap."""
+
+FIRST_PROBE_DELAY = 0.1
+LONGEST_PROBE_DELAY = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """The state of one sandbox."""
+
+    sandbox: Sandbox
+    backend: Backend | None = None
+    """As it last described itself; None: never yet."""
+    usable: bool = False
+    in_flight: int = 0
+    allowed: int = 0
+    """Requests that it may hold at once; at most its slots."""
+    failures: int = 0
+    """Bad answers in a row."""
+    failed_probes: int = 0
+    """Descriptions asked for in vain since it was lost."""
+    proved: bool = True
+    """It has answered well since it was last taken into use."""
+    relapses: int = 0
+    """Times in a row that it described itself and was lost again without one good answer."""
+    full: bool = False
+    """It said that every slot is taken, by another gateway's programs."""
+
+    @property
+    def free(self) -> int:
+        """How many more requests it may be given."""
+        return max(0, self.allowed - self.in_flight) if self.usable and not self.full else 0
+
+    @property
+    def load(self) -> float:
+        """Share of what it may hold that it holds."""
+        return self.in_flight / max(1, self.allowed)
+
+    def admit(self, backend: Backend) -> None:
+        """It described itself: take it into use, slowly where it had been lost."""
+        returning = self.backend is not None
+        self.backend = backend
+        self.allowed = 1 if returning else backend.info.slots
+        self.usable, self.full, self.proved = True, False, not returning
+        self.failures = self.failed_probes = 0
+
+    def succeeded(self) -> None:
+        """It answered well."""
+        self.failures = self.relapses = 0
+        self.proved = True
+        if self.backend is not None:
+            self.allowed = min(self.backend.info.slots, max(1, self.allowed * 2))
+
+    def failed(self, error: SandboxError) -> None:
+        """It failed; afterwards it may be lost."""
+        self.failures += 1
+        if not self.usable:
+            return  # a request that was still in flight when it was lost
+        if not isinstance(error, SandboxFailedError) or self.failures >= FAILURES_TO_EJECT:
+            self.usable = False
+            self.relapses = 0 if self.proved else self.relapses + 1
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long to leave it alone before asking whether it is there: it answers that, but nothing else."""
+        return 0.0 if self.relapses == 0 else _delay(self.relapses)
+
+    def probe_failed(self) -> float:
+        """Count a probe in vain; give the seconds until the next."""
+        self.failed_probes += 1
+        return _delay(self.failed_probes)
+
+
+def _delay(times: int) -> float:
+    return float(min(LONGEST_PROBE_DELAY, FIRST_PROBE_DELAY * 2 ** min(times - 1, 10)))
+
+
+def least_loaded(endpoints: list[Endpoint], avoid: Endpoint | None, tie: float) -> Endpoint | None:
+    """Choose where a request goes; None: nobody may be given one.
+
+    Args:
+        endpoints: all of them.
+        avoid: the one that just failed it, taken only where it is the only one with room.
+        tie: in [0, 1); turns the order, so that equals are chosen evenly.
+    """
+    start = int(tie * len(endpoints))
+    turned = [endpoint for endpoint in endpoints[start:] + endpoints[:start] if endpoint.free > 0]
+    return min(turned, key=lambda endpoint: (endpoint is avoid, endpoint.load), default=None)

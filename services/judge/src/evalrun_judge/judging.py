@@ -1,0 +1,130 @@
+"""One request from its arrival to its verdict: let in, planned, run, compared."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol, get_args
+
+from evalrun_judge.admission import Admission, DrainingError, QueueFullError, Ticket
+from evalrun_judge.extraction import Extraction
+from evalrun_judge.metrics import JudgeMetrics, Outcome
+from evalrun_judge.plan import FunctionPlan, Language, NothingToRun, StdioPlan, plan_of, without_code
+from evalrun_judge.pool import NoSandboxError, SandboxPool
+from evalrun_judge.records import records_of_runs, records_without_run
+from evalrun_judge.sandboxes import RunRefusedError
+from evalrun_judge.status import TestStatus
+from evalrun_judge.submission import InvalidRequestError, JudgeRequest, check_request
+from evalrun_judge.verdict import TestRecord, Verdict, make_verdict
+from evalrun_sandbox.api import Level, RunReply
+
+LARGE_BYTES = 256 * 1024
+"""Outputs above this are compared in a thread, so that other requests go on meanwhile."""
+
+
+class FunctionTests(Protocol):
+    """Judges function tests: the candidate in the sandbox, the assertions in a contained child of the gateway."""
+
+    async def judge(
+        self, plan: FunctionPlan, request: JudgeRequest, on_begin: Callable[[], None]
+    ) -> tuple[list[TestRecord], Level]:
+        """Give the tests' records and the least containment level of any part.
+
+        Raises:
+            NoSandboxError: the retry budget is spent.
+            RunRefusedError: the request can never be served.
+        """
+        ...
+
+
+class Judge:
+    """Gives verdicts."""
+
+    def __init__(
+        self,
+        pool: SandboxPool,
+        function_tests: FunctionTests,
+        admission: Admission,
+        metrics: JudgeMetrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pool = pool
+        self._function_tests = function_tests
+        self._admission = admission
+        self._metrics = metrics
+        self._clock = clock
+
+    async def judge(self, request: JudgeRequest) -> Verdict:
+        """Judge one request.
+
+        Raises:
+            InvalidRequestError: it can never be judged.
+            QueueFullError: come back later.
+            DrainingError: go elsewhere.
+            NoSandboxError: no sandbox could say what the program does; nothing is known about it.
+        """
+        arrived = self._clock()
+        outcome = Outcome.CANCELLED
+        try:
+            self._check(request)
+            ticket = self._admission.enter()
+            try:
+                verdict = await self._judge_admitted(request, ticket)
+            finally:
+                ticket.leave()
+            outcome = _outcome_of(verdict)
+            for test in verdict.tests:
+                self._metrics.count_test(test.status)
+            self._metrics.queue_seconds.observe(ticket.queue_seconds)
+            return verdict
+        except RunRefusedError as error:
+            outcome = Outcome.INVALID
+            raise InvalidRequestError(f"the sandbox refuses it: {error}") from error
+        except InvalidRequestError:
+            outcome = Outcome.INVALID
+            raise
+        except QueueFullError:
+            outcome = Outcome.QUEUE_FULL
+            raise
+        except (NoSandboxError, DrainingError):
+            outcome = Outcome.UNAVAILABLE
+            raise
+        finally:
+            self._metrics.observe_request(outcome, self._clock() - arrived)
+
+    def _check(self, request: JudgeRequest) -> None:
+        info = self._pool.describe()
+        check_request(request, get_args(Language) if info is None else info.languages)
+
+    async def _judge_admitted(self, request: JudgeRequest, ticket: Ticket) -> Verdict:
+        plan = plan_of(request)
+        match plan:
+            case NothingToRun():
+                return self._empty(request, plan.extraction)
+            case StdioPlan():
+                reply = await self._pool.run(plan.run, on_slot=ticket.begin)
+                if plan.extraction.must_compile and reply.compile.status == "error":
+                    return self._empty(request, without_code(plan).extraction)
+                records, level = await _compared(plan, reply, request), reply.level
+            case FunctionPlan():
+                records, level = await self._function_tests.judge(plan, request, ticket.begin)
+                if plan.extraction.must_compile and all(test.status is TestStatus.COMPILE_ERROR for test in records):
+                    return self._empty(request, without_code(plan).extraction)
+        return make_verdict(records, plan.extraction, level, ticket.queue_seconds)
+
+    def _empty(self, request: JudgeRequest, extraction: Extraction) -> Verdict:
+        """Nothing ran, or nothing that is code: the level is the pool's own."""
+        info = self._pool.describe()
+        records = records_without_run(request.tests, TestStatus.COMPILE_ERROR, "nothing to run")
+        return make_verdict(records, extraction, "none" if info is None else info.level, 0.0)
+
+
+async def _compared(plan: StdioPlan, reply: RunReply, request: JudgeRequest) -> Sequence[TestRecord]:
+    printed = sum(len(run.stdout) for run in reply.runs)
+    if printed <= LARGE_BYTES:
+        return records_of_runs(plan.run.inputs, plan.expected, reply, request.comparator)
+    return await asyncio.to_thread(records_of_runs, plan.run.inputs, plan.expected, reply, request.comparator)
+
+
+def _outcome_of(verdict: Verdict) -> Outcome:
+    if not verdict.judged:
+        return Outcome.NOT_JUDGED
+    return Outcome.ACCEPTED if verdict.accepted else Outcome.REJECTED

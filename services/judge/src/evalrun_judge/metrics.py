@@ -1,0 +1,73 @@
+"""The gateway's Prometheus metrics; every label set exists from the start."""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from evalrun_judge.sandboxes import REASONS
+from evalrun_judge.status import TestStatus
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+"""Seconds."""
+
+
+class Outcome(StrEnum):
+    """How a request ended."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    NOT_JUDGED = "not_judged"
+    INVALID = "invalid"
+    QUEUE_FULL = "queue_full"
+    UNAVAILABLE = "unavailable"
+    CANCELLED = "cancelled"
+
+
+class JudgeMetrics:
+    """What the gateway counts."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.request_seconds = Histogram(
+            "evalrun_judge_request_seconds",
+            "Seconds from a request's arrival to its verdict or failure.",
+            ["outcome"],
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.queue_seconds = Histogram(
+            "evalrun_judge_queue_seconds",
+            "Seconds that a request waited before its first work began.",
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.queue_depth = Gauge("evalrun_judge_queue_depth", "Requests that wait.", registry=registry)
+        self.queue_oldest = Gauge(
+            "evalrun_judge_queue_oldest_seconds", "Seconds that the oldest request has waited.", registry=registry
+        )
+        self.inflight = Gauge("evalrun_judge_inflight", "Requests whose work has begun.", registry=registry)
+        self.tests = Counter("evalrun_judge_tests", "Tests judged.", ["status"], registry=registry)
+        self.retries = Counter("evalrun_judge_retries", "Sandbox calls made again.", ["reason"], registry=registry)
+        self._seconds = {outcome: self.request_seconds.labels(outcome.value) for outcome in Outcome}
+        self._tests = {status: self.tests.labels(status.value) for status in TestStatus}
+        self._retries = {reason: self.retries.labels(reason) for reason in REASONS}
+
+    def watch_queue(
+        self, waiting: Callable[[], float], oldest_seconds: Callable[[], float], begun: Callable[[], float]
+    ) -> None:
+        """Read the queue's gauges from these whenever somebody asks."""
+        self.queue_depth.set_function(waiting)
+        self.queue_oldest.set_function(oldest_seconds)
+        self.inflight.set_function(begun)
+
+    def observe_request(self, outcome: Outcome, seconds: float) -> None:
+        """Count a request that ended."""
+        self._seconds[outcome].observe(seconds)
+
+    def count_test(self, status: TestStatus) -> None:
+        """Count a test's status."""
+        self._tests[status].inc()
+
+    def count_retry(self, reason: str) -> None:
+        """Count a sandbox call that is made again."""
+        self._retries[reason].inc()

@@ -1,0 +1,97 @@
+"""From a request to what must run. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from evalrun_judge.extraction import Extraction, SubmissionMode, extract
+from evalrun_judge.submission import CheckTest, JudgeRequest, StdioTests
+from evalrun_sandbox.api import Limits, RunRequest
+
+Language = Literal["python", "c", "cpp"]
+
+FUTURE_IMPORT = re.compile(r"from __future__ import [\w, ]+")
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToRun:
+    """There is no program: no sandbox is asked."""
+
+    extraction: Extraction
+
+
+@dataclass(frozen=True, slots=True)
+class StdioPlan:
+    """One program, one run a test."""
+
+    extraction: Extraction
+    run: RunRequest
+    expected: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPlan:
+    """A program that defines functions, for a session of calls and assertions."""
+
+    extraction: Extraction
+    program: str
+    """With the problem's prompt before it where it belongs there."""
+
+
+def plan_of(request: JudgeRequest) -> NothingToRun | StdioPlan | FunctionPlan:
+    """Say what a request that `check_request` let pass needs to have run."""
+    submission = request.submission
+    extraction = extract(
+        submission.text,
+        language=submission.language,
+        mode=submission.mode,
+        truncated=submission.truncated,
+        max_characters=submission.max_characters,
+    )
+    if not extraction.code.strip():
+        return NothingToRun(extraction)
+    if not isinstance(request.tests, StdioTests):
+        prompt = request.tests.prompt if isinstance(request.tests, CheckTest) else ""
+        return FunctionPlan(extraction, program_after(prompt, extraction.code, submission.mode))
+    tests = request.tests.tests
+    return StdioPlan(
+        extraction,
+        RunRequest(
+            language=cast(Language, submission.language),  # one of the sandboxes' languages: `check_request` saw to it
+            code=extraction.code,
+            inputs=[test.input.encode("utf-8", "surrogatepass") for test in tests],
+            limits=sandbox_limits(request),
+            stop_after_timeouts=request.stop_after_timeouts,
+        ),
+        tuple(test.expected.encode("utf-8", "surrogatepass") for test in tests),
+    )
+
+
+def sandbox_limits(request: JudgeRequest) -> Limits:
+    """Give the limits as the sandbox takes them."""
+    limits = request.limits
+    return Limits(time_seconds=limits.time_seconds, memory_mib=limits.memory_mib, output_kib=limits.output_kib)
+
+
+def program_after(prompt: str, code: str, mode: SubmissionMode) -> str:
+    """Put the problem's prompt before the code, as the mode says.
+
+    An extracted program always comes after it, also where it restates the function: prompts hold imports and helpers.
+    `from __future__` lines are legal at the top only, and move there.
+    """
+    if mode is SubmissionMode.STANDALONE or not prompt:
+        return code
+    if mode is SubmissionMode.APPEND:
+        return prompt + code
+    gap = "" if prompt.endswith("\n") else "\n"
+    if "__future__" not in code:
+        return prompt + gap + code
+    lines = code.split("\n")
+    futures = [line.rstrip() for line in lines if FUTURE_IMPORT.fullmatch(line.rstrip())]
+    kept = "\n".join("" if FUTURE_IMPORT.fullmatch(line.rstrip()) else line for line in lines)
+    return "".join(f"{line}\n" for line in futures) + prompt + gap + kept
+
+
+def without_code(plan: StdioPlan | FunctionPlan) -> NothingToRun:
+    """Give what the plan is once its text has turned out not to be code."""
+    return NothingToRun(plan.extraction.without_code())

@@ -1,0 +1,68 @@
+"""The tests' records: what ran and what came of it, with long texts cut. Pure."""
+
+from collections.abc import Sequence
+
+from evalrun_judge.comparison import Comparator
+from evalrun_judge.status import TestStatus
+from evalrun_judge.submission import AssertTests, CheckTest, StdioTests
+from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, cut_text, stdio_outcome
+from evalrun_sandbox.api import RunReply
+
+
+def records_of_runs(
+    inputs: Sequence[bytes], expected: Sequence[bytes], reply: RunReply, comparator: Comparator
+) -> list[TestRecord]:
+    """Judge a program's runs, one an input, by a comparator that is a pure function.
+
+    Raises:
+        ValueError: the numbers of inputs, expected outputs and runs differ.
+    """
+    compile_stderr = cut_text(reply.compile.stderr)
+    uncompiled = compile_status(reply.compile)
+    records = []
+    for index, (data, wanted, run) in enumerate(zip(inputs, expected, reply.runs, strict=True)):
+        outcome = TestOutcome(uncompiled) if uncompiled else stdio_outcome(run, wanted, comparator)
+        records.append(
+            TestRecord(
+                case_index=index,
+                status=outcome.status,
+                ran=run.end != "not_run",
+                input=cut_text(data),
+                expected_output=cut_text(wanted),
+                stdout=cut_text(run.stdout),
+                stderr=cut_text(run.stderr),
+                exit_code=run.exit_code,
+                duration=run.wall_seconds,
+                cpu_time=run.cpu_seconds,
+                compile_duration=reply.compile.seconds,
+                compile_stderr=compile_stderr,
+                reason=outcome.reason,
+                disagreeing=outcome.disagreeing,
+            )
+        )
+    return records
+
+
+def records_without_run(
+    tests: StdioTests | CheckTest | AssertTests, status: TestStatus, reason: str
+) -> list[TestRecord]:
+    """Give every test the same status, none of them having run."""
+    return [
+        TestRecord(index, status, ran=False, input=cut_text(data), expected_output=cut_text(wanted), reason=reason)
+        for index, (data, wanted) in enumerate(texts_of(tests))
+    ]
+
+
+def texts_of(tests: StdioTests | CheckTest | AssertTests) -> list[tuple[bytes, bytes]]:
+    """Give each test's input and expected output; a function test's input is the code that asserts."""
+    match tests:
+        case StdioTests():
+            return [(_bytes(test.input), _bytes(test.expected)) for test in tests.tests]
+        case CheckTest():
+            return [(_bytes(f"{tests.test}\n\ncheck({tests.entry_point})"), b"")]
+        case AssertTests():
+            return [(_bytes(test), b"") for test in tests.asserts]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,93 @@
+"""Where programs run: one module a backend behind one Protocol, and the errors that say what the caller should do.
+
+    SandboxError              the sandbox could not say: try again, elsewhere first; never a verdict
+      SandboxUnreachableError   no connection, or it broke: ask whether the sandbox is there before trying it again
+      SandboxTimeoutError       no answer within the time that the work can take at most: likewise
+      SandboxFailedError        it answered, with an error or with something that is no answer
+      SandboxBusyError          every slot is taken: no failure at all, come back after a while
+    RunRefusedError           the request itself cannot be served: never try again
+
+No verdict and no comparison lives here.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from evalrun_sandbox.api import RunReply, RunRequest, SandboxInfo
+
+
+class SandboxError(Exception):
+    """The sandbox could not say what the program does."""
+
+    reason = "error"
+    """Label of `evalrun_judge_retries_total`."""
+
+
+class SandboxUnreachableError(SandboxError):
+    """No connection, or it broke before the whole answer had come."""
+
+    reason = "connection"
+
+
+class SandboxTimeoutError(SandboxError):
+    """No answer in the time that the work can take at most."""
+
+    reason = "timeout"
+
+
+class SandboxFailedError(SandboxError):
+    """It answered with an error, or with something that is no answer."""
+
+    reason = "bad_answer"
+
+
+class SandboxBusyError(SandboxError):
+    """Every slot is taken."""
+
+    reason = "busy"
+
+    def __init__(self, message: str, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class RunRefusedError(Exception):
+    """The sandbox will never serve this request."""
+
+
+REASONS = tuple(
+    kind.reason for kind in (SandboxUnreachableError, SandboxTimeoutError, SandboxFailedError, SandboxBusyError)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What a sandbox is, as far as the gateway must know."""
+
+    name: str
+    """`evalrun` or `sandbox-fusion`."""
+    info: SandboxInfo
+
+
+class Sandbox(Protocol):
+    """One sandbox endpoint."""
+
+    address: str
+    """For logs."""
+
+    async def run(self, request: RunRequest) -> RunReply:
+        """Run one program on its inputs. A caller that is cancelled (its deadline, its client gone) stops the program.
+
+        Raises:
+            SandboxError: nothing is known about the program.
+            RunRefusedError: the request can never be served.
+        """
+        ...
+
+    async def describe(self) -> Backend:
+        """Say what it is and can do. Raises SandboxError."""
+        ...
+
+    async def close(self) -> None:
+        """Free the connections."""
+        ...

@@ -1,0 +1,130 @@
+"""`evalrun-sandbox` over HTTP: one kept-alive session an endpoint, MessagePack both ways."""
+
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from evalrun_judge.sandboxes import (
+    Backend,
+    RunRefusedError,
+    SandboxBusyError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+    SandboxUnreachableError,
+)
+from evalrun_sandbox.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
+
+CONNECT_SECONDS = 5.0
+
+DESCRIBE_SECONDS = 5.0
+
+COMPILE_SECONDS = 70.0
+"""Wall seconds that compiling may take at most: twice its 30 CPU seconds plus the wait for a slot."""
+
+WAIT_SECONDS = 60.0
+"""What a sandbox may take beyond its programs' own limits: queueing, a run again alone, the answer's way back."""
+
+
+class EvalrunSandbox:
+    """One `evalrun-sandbox`.
+
+    A request whose caller is cancelled closes its connection, which is how the sandbox learns to stop the program.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        """Make the client; the session opens with the first call, inside the running loop.
+
+        Args:
+            url: `http://host:port`.
+            token: sent as a bearer token.
+        """
+        self.address = url.rstrip("/")
+        self._headers = {"Content-Type": CONTENT_TYPE}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._session: aiohttp.ClientSession | None = None
+        self._encoder = msgspec.msgpack.Encoder()
+        self._reply = msgspec.msgpack.Decoder(RunReply)
+        self._busy = msgspec.msgpack.Decoder(Busy)
+        self._refused = msgspec.msgpack.Decoder(Refused)
+        self._info = msgspec.json.Decoder(SandboxInfo)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self, request: RunRequest) -> RunReply:
+        """Run one program on its inputs; see `Sandbox.run`."""
+        status, body = await self._call("POST", "/v1/run", longest_seconds(request), self._encoder.encode(request))
+        try:
+            match status:
+                case 200:
+                    return self._checked(self._reply.decode(body), request)
+                case 429:
+                    busy = self._busy.decode(body)
+                    raise SandboxBusyError(f"{self.address}: every slot is taken", busy.retry_after_ms / 1000)
+                case 400:
+                    raise RunRefusedError(self._refused.decode(body).message)
+        except msgspec.DecodeError as error:  # also what is valid MessagePack, but not this type
+            raise SandboxFailedError(f"{self.address}: status {status}, and no answer: {error}") from error
+        raise SandboxFailedError(f"{self.address}: status {status}: {body[:200].decode('utf-8', 'replace')}")
+
+    async def describe(self) -> Backend:
+        """Say what the sandbox is; see `Sandbox.describe`."""
+        status, body = await self._call("GET", "/v1/info", DESCRIBE_SECONDS, None)
+        if status != 200:
+            raise SandboxFailedError(f"{self.address}: /v1/info gave status {status}")
+        try:
+            return Backend("evalrun", self._info.decode(body))
+        except msgspec.DecodeError as error:
+            raise SandboxFailedError(f"{self.address}: no evalrun-sandbox answers /v1/info: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _call(self, method: str, path: str, longest: float, body: bytes | None) -> tuple[int, bytes]:
+        session = self._open_session()
+        limits = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
+        try:
+            async with session.request(method, self.address + path, data=body, timeout=limits) as response:
+                return response.status, await response.read()
+        except aiohttp.ConnectionTimeoutError as error:
+            raise SandboxUnreachableError(f"{self.address}: no connection in {CONNECT_SECONDS:g} s") from error
+        except TimeoutError as error:
+            raise SandboxTimeoutError(f"{self.address}: no answer in {longest:.1f} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise SandboxUnreachableError(f"{self.address}: {error or type(error).__name__}") from error
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(limit=0),  # the pool bounds what is in flight
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    def _checked(self, reply: RunReply, request: RunRequest) -> RunReply:
+        if len(reply.runs) != len(request.inputs):
+            raise SandboxFailedError(
+                f"{self.address}: {len(reply.runs)} runs for {len(request.inputs)} inputs: no answer to this request"
+            )
+        return reply
+
+
+def longest_seconds(request: RunRequest) -> float:
+    """Give the wall seconds after which a sandbox that has not answered must be hung.
+
+    Every input may use its wall limit twice: a run that ends near the limit is run again alone.
+    """
+    wall_limit = 2 * request.limits.time_seconds + 5
+    return COMPILE_SECONDS + WAIT_SECONDS + 2 * wall_limit * len(request.inputs)

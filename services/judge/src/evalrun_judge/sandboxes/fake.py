@@ -1,0 +1,95 @@
+"""A sandbox made of scripted replies and faults: for tests and for load without programs."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+from evalrun_judge.sandboxes import Backend
+from evalrun_sandbox.api import CompileResult, Level, ProgramRun, RunReply, RunRequest, SandboxInfo
+
+Behaviour = Callable[[RunRequest], RunReply | Awaitable[RunReply]]
+"""Answers a request, now or later."""
+
+
+class FakeSandbox:
+    """Behaves as told: faults first, one a call, then `behaviour`.
+
+    Attributes:
+        requests: every request it was given, the failed ones too.
+        most_in_flight: the greatest number of requests that it held at once.
+    """
+
+    def __init__(
+        self,
+        behaviour: Behaviour | None = None,
+        *,
+        address: str = "fake",
+        slots: int = 2,
+        level: Level = "full",
+        languages: Iterable[str] = ("python", "c", "cpp"),
+        faults: Iterable[Exception] = (),
+        down: Exception | None = None,
+    ) -> None:
+        """Make one.
+
+        Args:
+            behaviour: how to answer; by default every run exits with 0 and prints its input.
+            address: for messages.
+            slots: reported to the pool.
+            level: reported, and set on replies of the default behaviour.
+            languages: reported.
+            faults: raised by the next calls of `run`, one each.
+            down: raised by every call while it is set.
+        """
+        self.address = address
+        self.behaviour = behaviour or (lambda request: echo(request, level))
+        self.info = SandboxInfo("fake", level, slots, list(languages), "3.11.0")
+        self.faults = deque(faults)
+        self.down = down
+        self.requests: list[RunRequest] = []
+        self.most_in_flight = 0
+        self._in_flight = 0
+
+    async def run(self, request: RunRequest) -> RunReply:
+        """Raise the next fault, or answer as `behaviour` does."""
+        self.requests.append(request)
+        self._in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        try:
+            await asyncio.sleep(0)  # every real call lets others run
+            if self.down is not None:
+                raise self.down
+            if self.faults:
+                raise self.faults.popleft()
+            answer = self.behaviour(request)
+            return await answer if isinstance(answer, Awaitable) else answer
+        finally:
+            self._in_flight -= 1
+
+    async def describe(self) -> Backend:
+        """Give what it was told to report."""
+        if self.down is not None:
+            raise self.down
+        return Backend("evalrun", self.info)
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+def ended(
+    stdout: bytes = b"", *, exit_code: int | None = 0, stderr: bytes = b"", cpu_seconds: float = 0.01
+) -> ProgramRun:
+    """Give a run that ended by itself."""
+    return ProgramRun(
+        "exited", exit_code, stdout, stderr, cpu_seconds=cpu_seconds, wall_seconds=cpu_seconds, peak_memory_mib=8
+    )
+
+
+def reply(*runs: ProgramRun, level: Level = "full", compiling: CompileResult | None = None) -> RunReply:
+    """Give a reply with these runs."""
+    return RunReply(compiling or CompileResult("ok"), list(runs), level)
+
+
+def echo(request: RunRequest, level: Level = "full") -> RunReply:
+    """Answer as a program that prints its input."""
+    return reply(*(ended(data) for data in request.inputs), level=level)

@@ -1,0 +1,149 @@
+"""The RPCs: messages in, domain calls, messages or status codes out; nothing else."""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_judge.admission import DrainingError, QueueFullError
+from evalrun_judge.judging import Judge
+from evalrun_judge.messages import describe_message, request_from, verdict_message
+from evalrun_judge.pool import NoSandboxError, SandboxPool
+from evalrun_judge.submission import InvalidRequestError
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER = "retry-after-ms"
+
+STREAM_OVER = "this stream takes no more requests: reopen it, elsewhere if you can, and send again what has no answer"
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request has no verdict."""
+
+    code: grpc.StatusCode
+    message: str
+    retry_after_ms: int = 0
+
+
+class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
+    """`evalrun.judge.v1.JudgeService`."""
+
+    def __init__(
+        self, judge: Judge, pool: SandboxPool, *, version: str, stream_concurrency: int, stream_seconds: float
+    ) -> None:
+        """Make the service.
+
+        Args:
+            judge: gives the verdicts.
+            pool: described by `Describe`.
+            version: of this gateway.
+            stream_concurrency: requests of one stream judged at once; the stream is not read further meanwhile.
+            stream_seconds: age at which a stream takes no more requests.
+        """
+        self._judge = judge
+        self._pool = pool
+        self._version = version
+        self._stream_concurrency = stream_concurrency
+        self._stream_seconds = stream_seconds
+        self._draining = asyncio.Event()
+
+    def drain(self) -> None:
+        """Let every stream answer what it has, and end."""
+        self._draining.set()
+
+    async def Judge(self, request: judge_pb2.JudgeRequest, context: Context) -> judge_pb2.JudgeResponse:  # noqa: N802 - the RPC's name
+        """Judge one submission."""
+        result = await self._result(request)
+        if isinstance(result, Failure):
+            trailer = ((RETRY_AFTER, str(result.retry_after_ms)),) if result.retry_after_ms else ()
+            await context.abort(result.code, result.message, trailer)
+        return judge_pb2.JudgeResponse(verdict=result)
+
+    async def JudgeStream(  # type: ignore[override]  # noqa: N802 - the RPC's name; stubs know the generator form only
+        self, request_iterator: AsyncIterator[judge_pb2.JudgeStreamRequest], context: Context
+    ) -> None:
+        """Judge many, answering as verdicts are reached. A client that goes cancels this, and with it what it asked."""
+        places = asyncio.Semaphore(self._stream_concurrency)
+        writing = asyncio.Lock()
+
+        async def answer(request: judge_pb2.JudgeRequest) -> None:
+            try:
+                response = _stream_response(request.request_id, await self._result(request))
+                async with writing:
+                    await context.write(response)
+            finally:
+                places.release()
+
+        async with asyncio.TaskGroup() as judging:
+            ended = False
+            async with aclosing(self._until_over(request_iterator)) as requests:
+                async for message in requests:
+                    if message is None:
+                        ended = True
+                        break
+                    await places.acquire()
+                    judging.create_task(answer(message.request))
+        if not ended:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, STREAM_OVER)
+
+    async def Describe(self, request: judge_pb2.DescribeRequest, context: Context) -> judge_pb2.DescribeResponse:  # noqa: N802 - the RPC's name
+        """Say what this gateway judges with."""
+        del request
+        info = self._pool.describe()
+        if info is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "no sandbox has answered yet")
+        return describe_message(info, self._version)
+
+    async def _until_over(
+        self, requests: AsyncIterator[judge_pb2.JudgeStreamRequest]
+    ) -> AsyncGenerator[judge_pb2.JudgeStreamRequest | None, None]:
+        """Give the requests, then None where the client is done; end without it on drain, or when the stream is old."""
+        end = time.monotonic() + self._stream_seconds
+        over = asyncio.create_task(self._draining.wait())
+        following: asyncio.Task[judge_pb2.JudgeStreamRequest | None] | None = None
+        try:
+            while not over.done() and (left := end - time.monotonic()) > 0:
+                following = asyncio.ensure_future(anext(requests, None))
+                await asyncio.wait((following, over), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not following.done():
+                    return
+                yield following.result()
+        finally:
+            over.cancel()
+            if following is not None:
+                following.cancel()
+
+    async def _result(self, message: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | Failure:
+        """Judge one request; what went wrong becomes a status code."""
+        try:
+            return verdict_message(await self._judge.judge(request_from(message)))
+        except InvalidRequestError as error:
+            return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except QueueFullError as error:
+            return Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), math.ceil(error.retry_after_seconds * 1000))
+        except (NoSandboxError, DrainingError) as error:
+            return Failure(grpc.StatusCode.UNAVAILABLE, str(error))
+        except Exception:
+            logger.exception("request %r: a fault of the gateway", message.request_id)
+            return Failure(grpc.StatusCode.INTERNAL, "a fault of the gateway; its log has the traceback")
+
+
+def _stream_response(request_id: str, result: judge_pb2.Verdict | Failure) -> judge_pb2.JudgeStreamResponse:
+    if isinstance(result, Failure):
+        code: int = result.code.value[0]
+        failure = judge_pb2.StreamFailure(code=code, message=result.message, retry_after_ms=result.retry_after_ms)
+        return judge_pb2.JudgeStreamResponse(request_id=request_id, failure=failure)
+    return judge_pb2.JudgeStreamResponse(request_id=request_id, verdict=result)

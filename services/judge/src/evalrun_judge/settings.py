@@ -1,0 +1,57 @@
+"""The gateway's settings."""
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import SettingsConfigDict
+
+from evalrun_runtime.settings import ServiceSettings
+from evalrun_sandbox.api import Level
+
+
+class JudgeSettings(ServiceSettings):
+    """The judge gateway: takes submissions and their tests, gives verdicts (gRPC)."""
+
+    model_config = SettingsConfigDict(env_prefix="EVALRUN_JUDGE_")
+
+    sandbox: list[str] = Field(
+        ..., min_length=1, max_length=1000, description="URL of an evalrun-sandbox, http://host:port. May be repeated."
+    )
+    sandbox_token: SecretStr | None = Field(
+        None, description="Bearer token that the sandboxes ask for. Give it by environment, not by flag."
+    )
+    queue_limit: int = Field(
+        1024, ge=1, description="Requests that may wait beyond the sandboxes' slots; more get RESOURCE_EXHAUSTED."
+    )
+    stream_concurrency: int = Field(
+        256, ge=1, description="Requests of one stream judged at once; the stream is not read further meanwhile."
+    )
+    stream_seconds: float = Field(
+        60.0, gt=0, description="Age at which a stream is ended once its requests are answered, so that clients spread."
+    )
+    required_level: Level = Field(
+        "full", description="Least containment level of a sandbox that is used; seccomp where a runtimeClass isolates."
+    )
+    allow_uncontained: bool = Field(
+        default=False, description="Use sandboxes, and replay assertions, at any containment level. Trusted code only."
+    )
+    assertion_slots: int = Field(
+        0, ge=0, description="Assertion replays of function tests run at once; 0: as many as this machine has CPUs."
+    )
+    retry_attempts: int = Field(5, ge=1, description="Failed sandbox calls after which a program is given up.")
+    retry_budget_seconds: float = Field(
+        30.0,
+        ge=0,
+        description="Seconds that requests wait while no sandbox at all answers.",
+    )
+
+    @field_validator("sandbox")
+    @classmethod
+    def _urls(cls, urls: list[str]) -> list[str]:
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"{url!r} is not a URL; write http://host:port")
+        return urls
+
+    @property
+    def least_level(self) -> Level:
+        """The level below which nothing is run."""
+        return "none" if self.allow_uncontained else self.required_level

@@ -1,0 +1,175 @@
+"""What the gateway is asked: one submission, its tests and its limits, in plain types.
+
+`check_request` refuses what no sandbox could judge. The RPC's own messages are translated in `messages`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_judge.extraction import SubmissionMode
+
+
+class InvalidRequestError(Exception):
+    """The request can never be judged; the message names the field and says what to send instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A model's answer."""
+
+    text: str
+    mode: SubmissionMode = SubmissionMode.AUTO
+    language: str = "python"
+    truncated: bool = False
+    max_characters: int = 0
+    """Longer answers are cut before extraction; 0: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StdioTest:
+    """The program reads `input` and should print `expected`."""
+
+    input: str
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class StdioTests:
+    """One test a pair of input and expected output."""
+
+    tests: Sequence[StdioTest]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTest:
+    """HumanEval's form: one test, `check(entry_point)`."""
+
+    prompt: str
+    test: str
+    entry_point: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssertTests:
+    """MBPP's form: each assert is a test, after `setup_code`."""
+
+    asserts: Sequence[str]
+    setup_code: str
+    entry_point: str
+
+
+@dataclass(frozen=True, slots=True)
+class TestLimits:
+    """What each test may use."""
+
+    __test__ = False  # pytest collects classes called Test*
+
+    time_seconds: float = 10.0
+    """CPU seconds."""
+    memory_mib: int = 1024
+    output_kib: int = 1024
+    """Of stdout and of stderr, each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckerProgram:
+    """A program that says whether an output is right."""
+
+    protocol: str
+    """`kattis` or `testlib`."""
+    language: str
+    source: str
+
+
+STANDARD = Comparator()
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    """One submission and what to judge it with."""
+
+    submission: Submission
+    tests: StdioTests | CheckTest | AssertTests
+    limits: TestLimits = TestLimits()
+    comparator: Comparator = STANDARD
+    checker: CheckerProgram | None = None
+    stop_after_timeouts: int = 0
+    request_id: str = ""
+    run: str = ""
+
+
+MAX_TIME_SECONDS = 3600.0
+
+
+def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
+    """Refuse a request that can never be judged.
+
+    Args:
+        request: what was asked.
+        languages: what the sandboxes speak.
+
+    Raises:
+        InvalidRequestError: naming the field.
+    """
+    _check_tests(request)
+    language = request.submission.language
+    if language not in languages:
+        raise InvalidRequestError(f"submission.language: {language!r} is not one of {', '.join(languages)}")
+    if not isinstance(request.tests, StdioTests) and language != "python":
+        raise InvalidRequestError(f"submission.language: function tests are judged in python, not in {language!r}")
+    if request.submission.mode is SubmissionMode.APPEND and not isinstance(request.tests, CheckTest):
+        raise InvalidRequestError(
+            "submission.mode: append needs a check test, whose prompt it continues; send prompt + text as standalone"
+        )
+    _check_limits(request.limits)
+    for name, value in (("abs", request.comparator.abs), ("rel", request.comparator.rel)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise InvalidRequestError(
+                f"comparator.{name}: {value} is not a tolerance; send a number that is at least 0"
+            )
+    _check_checker(request, languages)
+
+
+def _check_tests(request: JudgeRequest) -> None:
+    tests = request.tests
+    if isinstance(tests, StdioTests):
+        if not tests.tests:
+            raise InvalidRequestError("stdio.tests: there are none; a problem needs at least one")
+    elif isinstance(tests, AssertTests):
+        if not tests.asserts:
+            raise InvalidRequestError("asserts.asserts: there are none; a problem needs at least one")
+    elif not tests.test.strip():
+        raise InvalidRequestError("check.test: it is empty; send the code that defines check(candidate)")
+    if not isinstance(tests, StdioTests) and not tests.entry_point.isidentifier():
+        raise InvalidRequestError(f"entry_point: {tests.entry_point!r} is not a name that a program can define")
+
+
+def _check_limits(limits: TestLimits) -> None:
+    if not 0 < limits.time_seconds <= MAX_TIME_SECONDS:
+        raise InvalidRequestError(
+            f"limits.time_seconds: {limits.time_seconds} is not between 0 and {MAX_TIME_SECONDS:g} CPU seconds"
+        )
+    for name, value in (("memory_mib", limits.memory_mib), ("output_kib", limits.output_kib)):
+        if value <= 0:
+            raise InvalidRequestError(f"limits.{name}: {value} is not above 0")
+
+
+CHECKER_PROTOCOLS = ("kattis", "testlib")
+
+
+def _check_checker(request: JudgeRequest, languages: Sequence[str]) -> None:
+    if request.comparator.name is not ComparatorName.CHECKER:
+        return
+    checker = request.checker
+    if checker is None or not checker.source.strip():
+        raise InvalidRequestError("comparator.checker.source: it is empty; send the program that decides")
+    if checker.protocol not in CHECKER_PROTOCOLS:
+        raise InvalidRequestError(
+            f"comparator.checker.protocol: {checker.protocol!r} is not one of {', '.join(CHECKER_PROTOCOLS)}"
+        )
+    if checker.language not in languages:
+        raise InvalidRequestError(
+            f"comparator.checker.language: {checker.language!r} is not one of {', '.join(languages)}"
+        )

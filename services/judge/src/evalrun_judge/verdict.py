@@ -1,0 +1,224 @@
+"""From what a program did to a verdict: statuses, pass_ratio, final_status. Pure.
+
+A verdict is never made of an infra failure: a test that could not be judged is `api_error`, and a problem with one and
+no failed test is not judged at all.
+"""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evalrun_judge.comparison import Comparator, ComparatorName, disagreeing, passes
+from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
+from evalrun_judge.status import TestStatus
+from evalrun_sandbox.api import CompileResult, Level, ProgramRun
+
+KEPT_BYTES = 2048
+"""Of each text of a test's record; the full length is kept beside it."""
+
+
+class FinalStatus(StrEnum):
+    """A problem's status, in the order of precedence after `success`."""
+
+    SUCCESS = "success"
+    EMPTY_OUTPUT = "empty_output"
+    SYNTAX_ERROR = "syntax_error"
+    RUNTIME_ERROR = "runtime_error"
+    TIMEOUT = "timeout"
+    WRONG_ANSWER = "wrong_answer"
+    API_ERROR = "api_error"
+
+
+_FINAL_OF = {
+    TestStatus.COMPILE_ERROR: FinalStatus.SYNTAX_ERROR,
+    TestStatus.COMPILE_TIMEOUT: FinalStatus.SYNTAX_ERROR,
+    TestStatus.RUNTIME_ERROR: FinalStatus.RUNTIME_ERROR,
+    TestStatus.MEMORY_LIMIT: FinalStatus.RUNTIME_ERROR,
+    TestStatus.TIMEOUT: FinalStatus.TIMEOUT,
+    TestStatus.WRONG_ANSWER: FinalStatus.WRONG_ANSWER,
+    TestStatus.API_ERROR: FinalStatus.API_ERROR,
+    TestStatus.SUCCESS: FinalStatus.SUCCESS,
+}
+
+_PRECEDENCE = tuple(status for status in FinalStatus if status is not FinalStatus.SUCCESS)
+
+
+@dataclass(frozen=True, slots=True)
+class CutText:
+    """A text cut for storage."""
+
+    text: str = ""
+    full_length: int = 0
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestRecord:
+    """How one test went."""
+
+    __test__ = False  # pytest collects classes called Test*
+
+    case_index: int
+    status: TestStatus
+    ran: bool
+    input: CutText = CutText()
+    expected_output: CutText = CutText()
+    stdout: CutText = CutText()
+    stderr: CutText = CutText()
+    exit_code: int | None = None
+    duration: float = 0.0
+    """Wall seconds."""
+    cpu_time: float = 0.0
+    """CPU seconds of the run that decided."""
+    compile_duration: float = 0.0
+    compile_stderr: CutText = CutText()
+    reason: str = ""
+    """One line, where the texts do not show why."""
+    disagreeing: tuple[ComparatorName, ...] = ()
+    """Comparators that would have decided otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the judge says about one submission."""
+
+    final_status: FinalStatus
+    judged: bool
+    accepted: bool
+    pass_ratio: float | None
+    """passed / tests; None where a test could not be judged."""
+    tests: Sequence[TestRecord]
+    code: str
+    extraction: ExtractionMethod
+    guardrails: tuple[Guardrail, ...]
+    containment_level: Level
+    """The least level at which any part of it ran."""
+    disagreeing: tuple[ComparatorName, ...] = ()
+    queue_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TestOutcome:
+    """A status with its reason."""
+
+    __test__ = False  # pytest collects classes called Test*
+
+    status: TestStatus
+    reason: str = ""
+    disagreeing: tuple[ComparatorName, ...] = ()
+
+
+def cut_text(text: bytes, kept: int = KEPT_BYTES) -> CutText:
+    """Keep the first `kept` bytes of a text; what is not UTF-8 is shown as U+FFFD, and no character is split."""
+    end = min(kept, len(text))
+    for _ in range(3):  # a character has at most three continuation bytes
+        if end < len(text) and end > 0 and text[end] & 0xC0 == 0x80:
+            end -= 1
+    return CutText(text[:end].decode("utf-8", "replace"), len(text))
+
+
+def compile_status(result: CompileResult) -> TestStatus | None:
+    """Give the status of every test of a program that did not compile; None where it did."""
+    match result.status:
+        case "error":
+            return TestStatus.COMPILE_ERROR
+        case "timeout":
+            return TestStatus.COMPILE_TIMEOUT
+    return None
+
+
+def failure_of(run: ProgramRun) -> TestOutcome | None:
+    """Say how a run fails its test whatever it printed; None where its output decides."""
+    match run.end:
+        case "timeout":
+            return TestOutcome(TestStatus.TIMEOUT, "" if run.confirmed else "near the limit, and not run again alone")
+        case "not_run":
+            return TestOutcome(TestStatus.TIMEOUT, "not run: enough other tests had timed out")
+        case "memory_limit":
+            return TestOutcome(TestStatus.MEMORY_LIMIT)
+        case "output_limit":
+            return TestOutcome(TestStatus.RUNTIME_ERROR, "printed more than the output limit")
+        case "exited":
+            return None if run.exit_code == 0 else _failed_exit(run)
+    raise ValueError(f"unknown end of a run: {run.end}")
+
+
+def _failed_exit(run: ProgramRun) -> TestOutcome:
+    if run.exit_code is None:
+        return TestOutcome(TestStatus.API_ERROR, "the sandbox did not say how the program ended")
+    if _out_of_memory(run):
+        return TestOutcome(TestStatus.MEMORY_LIMIT)
+    if run.exit_code > 0:
+        return TestOutcome(TestStatus.RUNTIME_ERROR, f"exit code {run.exit_code}")
+    return TestOutcome(TestStatus.RUNTIME_ERROR, f"ended by {_signal_name(-run.exit_code)}")
+
+
+def _out_of_memory(run: ProgramRun) -> bool:
+    """Python ends with a MemoryError's traceback, C++ aborts after naming std::bad_alloc."""
+    last_line = run.stderr.rstrip().rpartition(b"\n")[2]
+    return last_line.startswith(b"MemoryError") or (
+        run.exit_code == -signal.SIGABRT and b"std::bad_alloc" in run.stderr
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def stdio_outcome(run: ProgramRun, expected: bytes, comparator: Comparator) -> TestOutcome:
+    """Judge one run of a stdin/stdout test by a comparator that is a pure function."""
+    failure = failure_of(run)
+    if failure is not None:
+        return failure
+    passed = passes(expected, run.stdout, comparator)
+    others = disagreeing(expected, run.stdout, comparator, passed)
+    return TestOutcome(TestStatus.SUCCESS if passed else TestStatus.WRONG_ANSWER, "", others)
+
+
+def final_status(statuses: Sequence[TestStatus]) -> FinalStatus:
+    """Give the problem's status: success if every test passed, else the first in precedence over its tests."""
+    found = {_FINAL_OF[status] for status in statuses}
+    return next((status for status in _PRECEDENCE if status in found), FinalStatus.SUCCESS)
+
+
+def make_verdict(tests: Sequence[TestRecord], extraction: Extraction, level: Level, queue_seconds: float) -> Verdict:
+    """Sum up the tests' records.
+
+    Raises:
+        ValueError: there are no tests; no verdict follows from none.
+    """
+    if not tests:
+        raise ValueError("a verdict needs at least one test")
+    empty = extraction.method is ExtractionMethod.NONE
+    statuses = [test.status for test in tests]
+    unknown = statuses.count(TestStatus.API_ERROR)
+    passed = statuses.count(TestStatus.SUCCESS)
+    accepted = passed == len(tests) and not empty
+    return Verdict(
+        final_status=FinalStatus.EMPTY_OUTPUT if empty else final_status(statuses),
+        judged=unknown == 0 or passed + unknown < len(tests),
+        accepted=accepted,
+        pass_ratio=None if unknown else passed / len(tests),
+        tests=tests,
+        code=extraction.code,
+        extraction=extraction.method,
+        guardrails=extraction.guardrails,
+        containment_level=level,
+        disagreeing=_problem_disagreements(tests, accepted),
+        queue_seconds=queue_seconds,
+    )
+
+
+def _problem_disagreements(tests: Sequence[TestRecord], accepted: bool) -> tuple[ComparatorName, ...]:
+    """Name the comparators under which the problem would have been accepted, where it was not, or the reverse."""
+    if accepted:
+        named = {name for test in tests for name in test.disagreeing}
+    else:
+        failed = [set(test.disagreeing) for test in tests if test.status is not TestStatus.SUCCESS]
+        passed_by_all = set(ComparatorName).intersection(*failed)
+        named = passed_by_all.difference(*(test.disagreeing for test in tests if test.status is TestStatus.SUCCESS))
+    return tuple(name for name in ComparatorName if name in named)

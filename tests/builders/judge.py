@@ -1,0 +1,90 @@
+"""Requests, replies and a wired judge for tests of the gateway, with every collaborator scripted."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry
+
+from evalrun_judge.admission import Admission
+from evalrun_judge.comparison import Comparator
+from evalrun_judge.judging import FunctionTests, Judge
+from evalrun_judge.metrics import JudgeMetrics
+from evalrun_judge.plan import FunctionPlan
+from evalrun_judge.pool import RetryPolicy, SandboxPool
+from evalrun_judge.sandboxes import Sandbox
+from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission
+from evalrun_judge.verdict import TestRecord
+from evalrun_sandbox.api import Level
+
+
+def stdio_request(
+    *cases: tuple[str, str],
+    text: str = "```python\nprint(input())\n```",
+    comparator: Comparator | None = None,
+    language: str = "python",
+    request_id: str = "r1",
+) -> JudgeRequest:
+    return JudgeRequest(
+        submission=Submission(text, language=language),
+        tests=StdioTests([StdioTest(data, wanted) for data, wanted in cases or [("1\n", "1\n")]]),
+        comparator=comparator or Comparator(),
+        request_id=request_id,
+    )
+
+
+class NoFunctionTests:
+    """For tests that have none."""
+
+    async def judge(
+        self, plan: FunctionPlan, request: JudgeRequest, on_begin: Callable[[], None]
+    ) -> tuple[list[TestRecord], Level]:
+        raise NotImplementedError
+
+
+class Time:
+    """A clock that moves when somebody sleeps; `sleeps` holds what was asked for."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.sleeps: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+def make_pool(
+    sandboxes: Sequence[Sandbox],
+    time: Time,
+    *,
+    required_level: Level = "full",
+    retries: RetryPolicy | None = None,
+    on_retry: Callable[[str], None] = lambda reason: None,
+) -> SandboxPool:
+    return SandboxPool(
+        sandboxes,
+        required_level=required_level,
+        retries=retries or RetryPolicy(),
+        clock=time.clock,
+        sleep=time.sleep,
+        randomness=random.Random(7),
+        on_retry=on_retry,
+    )
+
+
+def make_judge(
+    pool: SandboxPool,
+    time: Time,
+    *,
+    capacity: int = 100,
+    function_tests: FunctionTests | None = None,
+    registry: CollectorRegistry | None = None,
+) -> tuple[Judge, Admission, JudgeMetrics]:
+    metrics = JudgeMetrics(registry or CollectorRegistry())
+    admission = Admission(lambda: capacity, time.clock)
+    return Judge(pool, function_tests or NoFunctionTests(), admission, metrics, time.clock), admission, metrics

@@ -1,0 +1,135 @@
+"""From answers to programs: evaluation.md section 5, case by case."""
+
+import time
+
+import pytest
+
+from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail, SubmissionMode, extract
+
+TAGGED, UNTAGGED = ExtractionMethod.TAGGED_BLOCK, ExtractionMethod.UNTAGGED_BLOCK
+UNCLOSED, WHOLE = ExtractionMethod.UNCLOSED_BLOCK, ExtractionMethod.WHOLE_TEXT
+
+
+def auto(text: str, language: str = "python") -> Extraction:
+    return extract(text, language=language, mode=SubmissionMode.AUTO)
+
+
+# what, answer, program, where it was found
+ANSWERS: list[tuple[str, str, str, ExtractionMethod]] = [
+    ("one block", "Here:\n```python\nprint(1)\n```\nDone.", "print(1)\n", TAGGED),
+    ("the last tagged block", "```python\na\n```\nbetter:\n```python\nb\n```", "b\n", TAGGED),
+    ("a tagged one before an untagged one", "```python\na\n```\nOutput:\n```\n1\n```", "a\n", TAGGED),
+    ("untagged where nothing is tagged", "```\na\n```\n```\nb\n```", "b\n", UNTAGGED),
+    ("another language is passed over", "```bash\nls\n```\n```\na\n```\n```json\n{}\n```", "a\n", UNTAGGED),
+    ("an unclosed last block", "```python\nprint(1)", "print(1)\n", UNCLOSED),
+    ("a closed block before an unclosed one", "```python\na\n```\n```python\nb", "a\n", TAGGED),
+    ("an unclosed one without a tag", "Sure:\n```\na\n", "a\n\n", UNCLOSED),
+    ("no block", "print(1)\n", "print(1)\n", WHOLE),
+    ("a thought is dropped", "<think>\n```python\na\n```\n</think>\n```python\nb\n```", "b\n", TAGGED),
+    ("a thought without its start", "hm\n```python\na\n```\n</think>print(1)", "print(1)", WHOLE),
+    ("CRLF", "```python\r\na\r\nb\r\n```\r\n", "a\nb\n", TAGGED),
+    ("tildes", "~~~python\na\n~~~", "a\n", TAGGED),
+    ("a longer fence holds a shorter one", "````python\ns = '''\n```\n'''\n````", "s = '''\n```\n'''\n", TAGGED),
+    ("tildes hold backticks", "~~~python\n# ```\n```\n~~~", "# ```\n```\n", TAGGED),
+    ("the closing fence may be longer", "```python\na\n`````", "a\n", TAGGED),
+    ("blanks after the closing fence", "```python\na\n```  \nb", "a\n", TAGGED),
+    ("an indented block in a list", "1. Do\n   ```python\n   if x:\n       a\n   ```", "if x:\n    a\n", TAGGED),
+    ("a deeper one", "- a\n  - b\n\n      ```python\n      a\n      ```\n", "a\n", TAGGED),
+    ("a block in Markdown in a block", "```markdown\n# Solution\n```python\na\n```\n```", "a\n", TAGGED),
+    ("a fence at the end of the code", "```python\nprint(1)```", "print(1)\n", TAGGED),
+    ("the same, and prose after it", "```python\nprint(1)```\nThis prints 1.", "print(1)\n", TAGGED),
+    ("an empty block is no answer", "```python\na\n```\n```python\n\n```", "a\n", TAGGED),
+    (
+        "a docstring's own fences",
+        'Here:\n```python\ndef f():\n    """\n    ```\n    f()\n    ```\n    """\n```',
+        'def f():\n    """\n    ```\n    f()\n    ```\n    """\n',
+        TAGGED,
+    ),
+    (
+        "the same without a block around it",
+        'def f():\n    """\n    ```\n    f()\n    ```\n    """\n',
+        'def f():\n    """\n    ```\n    f()\n    ```\n    """\n',
+        WHOLE,
+    ),
+    ("an inline code span is no fence", "Use ```print```:\nprint(1)", "Use ```print```:\nprint(1)", WHOLE),
+    ("bytes that Unicode calls line ends", "```python\ns = 'a\x0b\u2028b'\n```", "s = 'a\x0b\u2028b'\n", TAGGED),
+]
+
+
+@pytest.mark.parametrize(("what", "answer", "code", "method"), ANSWERS, ids=[row[0] for row in ANSWERS])
+def test_where_the_program_is(what: str, answer: str, code: str, method: ExtractionMethod) -> None:
+    found = auto(answer)
+    assert (found.code, found.method) == (code, method), what
+    assert found.must_compile is (method is WHOLE)
+    assert found.guardrails == ()
+
+
+@pytest.mark.parametrize(
+    ("tag", "language"),
+    [
+        *((tag, "python") for tag in ("python", "Python", "PY", "py", "py3", "python3", "python3.11", "{.python}")),
+        *((tag, "python") for tag in ("python:main.py", "main.py", "python title=main.py", "pypy3")),
+        *((tag, "cpp") for tag in ("cpp", "c++", "C++", "cc", "cxx", "c++17", "cpp20", "main.cpp")),
+        *((tag, "c") for tag in ("c", "C", "c99", "c11", "gnu11")),
+        ("rust", "rust"),
+    ],
+)
+def test_how_models_spell_a_language(tag: str, language: str) -> None:
+    found = auto(f"```{tag}\ncode\n```\n```\noutput\n```", language)
+    assert (found.code, found.method) == ("code\n", TAGGED)
+
+
+@pytest.mark.parametrize(("tag", "language"), [("c", "cpp"), ("cpp", "c"), ("java", "python"), ("pycon", "python")])
+def test_another_language_is_not_taken(tag: str, language: str) -> None:
+    found = auto(f"```{tag}\ncode\n```", language)
+    assert found.method is WHOLE  # for its compiler to refuse: then there was no code
+
+
+@pytest.mark.parametrize("mode", [SubmissionMode.APPEND, SubmissionMode.STANDALONE])
+def test_verbatim_modes_extract_nothing(mode: SubmissionMode) -> None:
+    text = "<think></think>\n```python\na\n```\r\n"
+    found = extract(text, language="python", mode=mode)
+    assert (found.code, found.method) == (text, ExtractionMethod.VERBATIM)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\n", "<think>I give up</think>\n"])
+def test_nothing_to_run(text: str) -> None:
+    found = auto(text)
+    assert (found.code, found.method) == ("", ExtractionMethod.NONE)
+    assert found.guardrails == (Guardrail.NOTHING_TO_RUN,)
+
+
+def test_a_text_that_does_not_compile_was_no_code() -> None:
+    found = auto("I am sorry.").without_code()
+    assert (found.code, found.method, found.guardrails) == ("", ExtractionMethod.NONE, (Guardrail.NO_CODE_FOUND,))
+
+
+def test_an_answer_is_cut_before_anything_else() -> None:
+    found = extract(
+        "```python\na\n```\n```python\nb\n```", language="python", mode=SubmissionMode.AUTO, max_characters=16
+    )
+    assert found.code == "a\n"
+    assert found.guardrails == (Guardrail.ANSWER_CUT,)
+
+
+def test_a_truncated_generation_is_recorded_and_still_judged() -> None:
+    found = extract("```python\nprint(1)", language="python", mode=SubmissionMode.AUTO, truncated=True)
+    assert (found.code, found.guardrails) == ("print(1)\n", (Guardrail.TRUNCATED_GENERATION,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`" * 2_000_000,
+        "```python\n" * 200_000,
+        "```\n" * 500_000,
+        ("x" * 10 + "``\n") * 150_000,
+        "```python\n" + "a```b\n" * 300_000,
+        " " * 2_000_000 + "```",
+        "(" * 2_000_000,
+    ],
+)
+def test_hostile_texts_take_linear_time(text: str) -> None:
+    started = time.process_time()
+    auto(text)
+    assert time.process_time() - started < 3.0
