@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
@@ -13,7 +13,7 @@ from evalrun_aggregator.board import Board
 from evalrun_aggregator.dispatch import RetryPolicy
 from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
 from evalrun_aggregator.facts import identity_of
-from evalrun_aggregator.finishing import Finisher, OutputWriter, write_run_outputs
+from evalrun_aggregator.finishing import Finisher, OutputWriter
 from evalrun_aggregator.judge_client import GrpcJudge, Judge
 from evalrun_aggregator.leases import Leases
 from evalrun_aggregator.ledger import Ledger
@@ -26,6 +26,7 @@ from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.work_order import WorkOrder, read_work_order
+from evalrun_aggregator.writing import write_run_outputs
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
 
@@ -83,7 +84,7 @@ class Aggregator:
             opened = await open_run(
                 ledger,
                 problems.items,
-                identity_of(order, problems.datasets, () if responses is None else responses.sha256),
+                identity_of(order, problems.datasets, None if responses is None else responses.sha256),
                 rejudge=order.rejudge,
                 retry_not_judged=settings.retry_not_judged,
                 responses=None if responses is None else responses.completions,
@@ -155,8 +156,9 @@ def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | No
     check_supported(order.spec)
     datasets = load_datasets(order.spec, order.base_dir)
     if order.responses is None:
-        samples = order.spec.protocol.samples
-        return RunProblems(order.run, datasets, order.spec.protocol, samples=samples), None
+        protocol = order.spec.protocol
+        repeats = protocol.noise_floor_repeats
+        return RunProblems(order.run, datasets, protocol, samples=protocol.samples, repeats=repeats), None
     return read_responses(order, datasets)
 
 
@@ -180,8 +182,3 @@ def dispatch_settings(settings: AggregatorSettings) -> DispatchSettings:
         answer_timeout=settings.judge_answer_seconds,
         retries=RetryPolicy(attempts=settings.judge_attempts, patience=settings.judge_patience_seconds),
     )
-
-
-def judge_addresses(judges: Sequence[Judge]) -> list[str]:
-    """Give the addresses, for run_info."""
-    return [judge.address for judge in judges]

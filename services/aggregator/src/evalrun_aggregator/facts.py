@@ -4,14 +4,15 @@ A ledger is taken up again only for the run that it belongs to. What decides is 
 depend on, and of what its verdicts depend on; judging anew may change the latter.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from evalrun_aggregator.digest import digest_records
 from evalrun_aggregator.problems import RunDataset
 from evalrun_aggregator.run import Ended, Figure
 from evalrun_aggregator.work_order import WorkOrder
+from evalrun_data.prompts import TEMPLATES_VERSION
 from evalrun_runtime.exits import BadInputError
 
 
@@ -30,14 +31,15 @@ class Identity:
         return {"run": self.run, "generation": self.generation, "judging": self.judging}
 
 
-def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha256: Sequence[str]) -> Identity:
+def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha256: str | None) -> Identity:
     """Give what a ledger of this work order belongs to."""
     spec = order.spec
     generation = {
         "model": spec.model.to_wire(),
         "protocol": spec.protocol.to_wire(),
         "prompts": [[d.spec.name, d.spec.prompt_format, d.prompts_sha256] for d in datasets],
-        "responses": None if order.responses is None else list(responses_sha256),
+        "templates": TEMPLATES_VERSION,
+        "responses": responses_sha256,
     }
     judging = [
         [
@@ -50,7 +52,7 @@ def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha2
         ]
         for d in datasets
     ]
-    return Identity(order.run, _digest(generation), _digest(judging))
+    return Identity(order.run, digest_records([generation]), digest_records(judging))
 
 
 def check_identity(facts: Mapping[str, str], identity: Identity, ledger: str, *, judging_anew: bool) -> None:
@@ -97,7 +99,3 @@ def ended_of(facts: Mapping[str, str]) -> Ended | None:
     content = json.loads(text)
     figures = {name: Figure(*numbers) for name, numbers in content["accepted_at_1"].items()}
     return Ended(content["finished_at"], content["output_url"], figures)
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,21 +1,19 @@
 """The problems of a run: loaded, cut to what the spec uses, numbered, and turned into prompts and judge requests."""
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from evalrun_data.prompts import render
-
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.digest import digest_records
 from evalrun_aggregator.items import DatasetItems, RunItems
 from evalrun_aggregator.rows import StoredCompletion
 from evalrun_aggregator.submission import judge_request
+from evalrun_data.prompts import render
 from evalrun_data.readers import iter_problems
 from evalrun_data.records import TEST_GROUPS, Problem
 from evalrun_operator.api.v1alpha1 import Dataset, EvalRunSpec, Protocol
@@ -34,18 +32,20 @@ class RunDataset:
     @cached_property
     def prompts_sha256(self) -> str:
         """Digest of what the model sees: a resumed run must see the same."""
-        return _digest([problem.problem_id, problem.prompt] for problem in self.problems)
+        return digest_records([problem.problem_id, problem.prompt] for problem in self.problems)
 
     @cached_property
     def records_sha256(self) -> str:
         """Digest of the records, tests included: the dataset's manifest hash of run_info."""
-        return _digest(dataclasses.asdict(problem) for problem in self.problems)
+        return digest_records(dataclasses.asdict(problem) for problem in self.problems)
 
 
 class RunProblems:
     """The problems of every dataset of a run."""
 
-    def __init__(self, run: str, datasets: Sequence[RunDataset], protocol: Protocol, *, samples: int) -> None:
+    def __init__(
+        self, run: str, datasets: Sequence[RunDataset], protocol: Protocol, *, samples: int, repeats: int
+    ) -> None:
         """Number the problems.
 
         Args:
@@ -53,6 +53,7 @@ class RunProblems:
             datasets: in the spec's order.
             protocol: how answers are drawn.
             samples: answers a problem.
+            repeats: noise-floor passes.
         """
         self.datasets = datasets
         self._run = run
@@ -61,7 +62,7 @@ class RunProblems:
         self.items = RunItems(
             [DatasetItems(d.spec.name, [problem.problem_id for problem in d.problems]) for d in datasets],
             samples,
-            protocol.noise_floor_repeats,
+            repeats,
         )
 
     def problem_at(self, position: int) -> tuple[RunDataset, Problem]:
@@ -118,11 +119,3 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path) -> list[RunDataset]:
         problems = iter_problems(dataset.source, dataset.name, base_dir, tests=tests)
         datasets.append(RunDataset(dataset, list(islice(problems, dataset.max_problems))))
     return datasets
-
-
-def _digest(records: Iterable[object]) -> str:
-    digest = hashlib.sha256()
-    for record in records:
-        digest.update(json.dumps(record, sort_keys=True).encode())
-        digest.update(b"\n")
-    return digest.hexdigest()

@@ -40,7 +40,7 @@ def sample_results(samples: Iterable[StoredSample], problems: RunProblems) -> It
             finish_reason=completion.finish_reason,
             prompt_tokens=completion.prompt_tokens,
             output_tokens=completion.output_tokens,
-            gen_seconds=None if made_elsewhere else completion.generation_seconds,
+            gen_seconds=(completion.generation_seconds or None) if made_elsewhere else completion.generation_seconds,
             started_at=None if made_elsewhere else completion.started_at,
             judged_at=None if stored is None else stored.recorded_at,
             verdict=None if stored is None else judge_pb2.Verdict.FromString(stored.verdict),

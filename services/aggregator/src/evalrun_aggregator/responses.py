@@ -1,0 +1,71 @@
+"""Answers made elsewhere, as completions of the run: nothing is generated, they are only judged."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.digest import digest_records
+from evalrun_aggregator.items import MAX_SAMPLES, ItemKey
+from evalrun_aggregator.problems import RunDataset, RunProblems
+from evalrun_aggregator.rows import StoredCompletion
+from evalrun_aggregator.work_order import WorkOrder
+from evalrun_data.responses import Response, load_responses
+from evalrun_runtime.exits import BadInputError
+
+MOST_ITEMS = 100_000_000
+"""Problems x highest sample number: one byte of memory each."""
+
+MODES = {
+    "auto": judge_pb2.SUBMISSION_MODE_AUTO,
+    "append": judge_pb2.SUBMISSION_MODE_APPEND,
+    "standalone": judge_pb2.SUBMISSION_MODE_STANDALONE,
+}
+
+
+@dataclass(frozen=True)
+class GivenResponses:
+    """The answers, ready for the ledger."""
+
+    completions: Sequence[StoredCompletion]
+    sha256: str
+
+
+def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[RunProblems, GivenResponses]:
+    """Read the work order's files of answers, and number the problems with as many samples as there are.
+
+    Raises:
+        BadInputError: a file, line or key that cannot be used; no answer at all; a sample number without bounds.
+    """
+    problems = [problem for dataset in datasets for problem in dataset.problems]
+    responses = load_responses(order.responses or [], problems, order.base_dir)
+    if not responses:
+        raise BadInputError(f"responses: no answer in {', '.join(order.responses or ['no file'])}")
+    samples = 1 + max(response.sample for response in responses)
+    if samples > MAX_SAMPLES or samples * len(problems) > MOST_ITEMS:
+        raise BadInputError(
+            f"responses: sample {samples - 1} is beyond reason for {len(problems)} problems: number samples from 0"
+        )
+    numbered = RunProblems(order.run, datasets, order.spec.protocol, samples=samples, repeats=0)
+    completions = [completion_of(response, numbered) for response in responses]
+    return numbered, GivenResponses(completions, digest_records(dataclasses.asdict(r) for r in responses))
+
+
+def completion_of(response: Response, problems: RunProblems) -> StoredCompletion:
+    """Give an answer as the ledger stores it. Raises BadInputError where it cannot be stored."""
+    key = ItemKey(response.dataset, response.problem_id, response.sample)
+    index = problems.items.index_of(key)
+    if index is None:
+        raise BadInputError(f"responses: {key}: not a problem of this run")
+    return StoredCompletion(
+        row=problems.items.row_of(index),
+        # A lone surrogate ("\\ud800" in JSON) is no text: neither the disk nor the judge can hold it.
+        text=response.text.encode("utf-8", "replace").decode(),
+        finish_reason=response.finish_reason,
+        prompt_tokens=response.prompt_tokens,
+        output_tokens=response.output_tokens,
+        generation_seconds=response.generation_seconds or 0.0,
+        attempts=0,
+        mode=MODES[response.mode],
+        language=response.language,
+    )

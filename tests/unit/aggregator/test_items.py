@@ -1,0 +1,169 @@
+"""Items, rows and the board."""
+
+import random
+
+import pytest
+
+from evalrun_aggregator.board import Board, ItemState
+from evalrun_aggregator.items import MAX_SAMPLES, DatasetItems, ItemKey, RunItems, pack_row, unpack_row
+from evalrun_aggregator.leases import Leases
+
+ITEMS = RunItems([DatasetItems("a", ["a1", "a2", "a3"]), DatasetItems("b", ["b1"])], samples=2, repeats=1)
+
+
+def test_every_index_has_a_key_and_a_row_of_its_own_and_leads_back() -> None:
+    keys = [ITEMS.key_of(index) for index in range(ITEMS.count)]
+    rows = [ITEMS.row_of(index) for index in range(ITEMS.count)]
+    assert len(set(keys)) == len(set(rows)) == ITEMS.count == 16
+    assert [ITEMS.index_of(key) for key in keys] == list(range(ITEMS.count))
+    assert [ITEMS.index_of_row(row) for row in rows] == list(range(ITEMS.count))
+    assert keys[:3] == [ItemKey("a", "a1", 0), ItemKey("a", "a1", 1), ItemKey("a", "a2", 0)]
+    assert all(key.repeat == 0 for key in keys[: ITEMS.own_count])
+    assert all(key.repeat == 1 for key in keys[ITEMS.own_count :])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ItemKey("c", "a1"), ItemKey("a", "b1"), ItemKey("a", "a1", sample=2), ItemKey("a", "a1", repeat=2),
+        ItemKey("a", "a1", turn=1),
+    ],
+)  # fmt: skip
+def test_a_key_of_another_run_has_no_index(key: ItemKey) -> None:
+    assert ITEMS.index_of(key) is None
+
+
+@pytest.mark.parametrize("row", [pack_row(4, 0, 0), pack_row(0, 2, 0), pack_row(0, 0, 2), pack_row(0, 0, 0, 1)])
+def test_a_row_of_another_run_has_no_index(row: int) -> None:
+    assert ITEMS.index_of_row(row) is None
+
+
+def test_rows_hold_the_largest_parts_and_sort_by_problem_then_pass_then_sample() -> None:
+    largest = (2**27 - 1, 255, 2**20 - 1, 255)
+    assert unpack_row(pack_row(*largest)) == largest
+    assert pack_row(*largest) == 2**63 - 1  # SQLite's largest integer
+    assert (
+        pack_row(1, 0, 0) > pack_row(0, 255, MAX_SAMPLES - 1) > pack_row(0, 0, MAX_SAMPLES - 1) > pack_row(0, 0, 0, 255)
+    )
+
+
+def test_more_than_a_row_can_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most"):
+        RunItems([DatasetItems("a", ["p"])], samples=MAX_SAMPLES + 1)
+
+
+def test_counts_follow_from_moves_and_leave_noise_floor_passes_out() -> None:
+    board = Board(ITEMS)
+    own, repeated = 3, 14
+    assert ITEMS.key_of(own) == ItemKey("a", "a2", 1)
+    assert ITEMS.key_of(repeated) == ItemKey("b", "b1", 0, repeat=1)
+    board.move(own, ItemState.GENERATED)
+    board.move(repeated, ItemState.GENERATED)
+    assert (board.remaining, board.unjudged) == (14, 2)
+    assert [(d.total, d.generated, d.judged) for d in board.datasets] == [(6, 1, 0), (2, 0, 0)]
+    board.judge(own, judged=True, accepted=True, final_status=1)
+    board.judge(repeated, judged=True, accepted=True, final_status=1)
+    assert [(d.judged, d.accepted, dict(d.final_status)) for d in board.datasets] == [(1, 1, {1: 1}), (0, 0, {})]
+
+
+def test_what_was_not_judged_counts_nowhere_but_in_not_judged() -> None:
+    board = Board(ITEMS)
+    board.judge(0, judged=False, accepted=False, final_status=7)
+    (counts, _) = board.datasets
+    assert (counts.not_judged, counts.judged, counts.accepted, counts.accepted_at_1) == (1, 0, 0, None)
+    assert not counts.final_status
+
+
+def test_accepted_at_1_is_the_mean_over_problems_not_over_samples() -> None:
+    board = Board(RunItems([DatasetItems("a", ["p", "q"])], samples=3))
+    chance = random.Random(4)
+    verdicts = [(0, True), (1, True), (2, False), (3, False)]  # p: 2 of 3; q: 0 of 1 so far
+    chance.shuffle(verdicts)
+    for index, accepted in verdicts:
+        board.judge(index, judged=True, accepted=accepted, final_status=1 if accepted else 6)
+    assert board.datasets[0].accepted_at_1 == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_first_finds_the_next_in_a_state_and_wraps() -> None:
+    board = Board(ITEMS)
+    for index in (3, 9):
+        board.move(index, ItemState.GENERATED)
+    assert [board.first(ItemState.GENERATED, start) for start in (0, 4, 10)] == [3, 9, 3]
+    assert board.first(ItemState.ACCEPTED) is None
+
+
+@pytest.mark.parametrize(("keep", "expected"), [(True, ItemState.NOT_JUDGED), (False, ItemState.GENERATED)])
+def test_a_board_takes_over_what_a_ledger_holds(keep: bool, expected: ItemState) -> None:
+    board = Board(ITEMS)
+    rows = [ITEMS.row_of(index) for index in (0, 1, 2)]
+    foreign = board.restore(
+        [*rows, pack_row(99, 0, 0)], [(rows[0], 1, True, True), (rows[1], 7, False, False)], keep_not_judged=keep
+    )
+    assert foreign == [pack_row(99, 0, 0)]
+    assert [board.state(i) for i in range(4)] == [
+        ItemState.ACCEPTED, expected, ItemState.GENERATED, ItemState.PENDING,
+    ]  # fmt: skip
+
+
+def test_items_without_an_answer_can_be_left_out_of_the_run() -> None:
+    board = Board(ITEMS)
+    board.move(0, ItemState.GENERATED)
+    assert board.leave_out_pending() == 15
+    assert (board.remaining, board.datasets[0].total, board.datasets[1].total) == (0, 1, 0)
+
+
+class TestLeases:
+    def test_nobody_gets_what_another_holds(self) -> None:
+        leases = Leases(Board(ITEMS), seconds=10)
+        assert leases.take("w1", 3, now=0) == [0, 1, 2]
+        assert leases.take("w2", 3, now=1) == [3, 4, 5]
+
+    def test_a_lease_that_ended_goes_to_the_next_who_asks_and_still_counts_as_remaining(self) -> None:
+        board = Board(ITEMS)
+        leases = Leases(board, seconds=10)
+        leases.take("w1", 16, now=0)
+        assert leases.take("w2", 16, now=9.9) == []
+        assert (board.remaining, leases.retry_after(9.0)) == (16, 1.0)
+        assert leases.take("w2", 2, now=10) == [0, 1]
+        assert leases.held_by("w1") == 0
+
+    def test_a_fresh_worker_holds_nothing(self) -> None:
+        leases = Leases(Board(ITEMS), seconds=10)
+        leases.take("w1", 2, now=0)
+        leases.take("w2", 2, now=0)
+        assert leases.void("w1") == 2
+        assert leases.take("w3", 3, now=1) == [0, 1, 4]
+        assert leases.held_by("w2") == 2
+
+    def test_a_completed_item_is_not_handed_out_again_whoever_sent_it(self) -> None:
+        board = Board(ITEMS)
+        leases = Leases(board, seconds=10)
+        leases.take("w1", 2, now=0)
+        leases.settle(0)
+        board.move(0, ItemState.GENERATED)
+        leases.settle(5)  # never leased: an answer from before a restart
+        board.move(5, ItemState.GENERATED)
+        assert leases.take("w2", 16, now=20) == [1, 2, 3, 4, *range(6, 16)]
+
+    def test_held_work_stays_consistent_under_any_order_of_events(self) -> None:
+        chance = random.Random(11)
+        board = Board(RunItems([DatasetItems("a", [str(i) for i in range(40)])]))
+        leases, now = Leases(board, seconds=5), 0.0
+        done: set[int] = set()
+        for _ in range(2000):
+            now += chance.random()
+            worker = chance.choice(["x", "y", "z"])
+            match chance.randrange(4):
+                case 0 | 1:
+                    taken = leases.take(worker, chance.randrange(4), now)
+                    assert not done & set(taken)
+                case 2:
+                    leases.void(worker)
+                case 3:
+                    index = chance.randrange(40)
+                    if index not in done and chance.random() < 0.05:
+                        leases.settle(index)
+                        board.move(index, ItemState.GENERATED)
+                        done.add(index)
+            assert board.count(ItemState.LEASED) == sum(leases.held_by(w) for w in "xyz")
+            assert board.remaining == 40 - len(done)
