@@ -57,6 +57,16 @@ async def test_nearly_a_third_of_the_requests_fails(started: Processes) -> None:
         assert sum(done.attempts for done in server.fake.completions.values()) > 330
 
 
+async def test_an_endpoint_that_hangs_is_worked_around(started: Processes) -> None:
+    hung = await started.recorded("--echo-tokens", "3", "--fault-rate", "1", "--fault-kinds", "hang")
+    good = await started.recorded("--echo-tokens", "3")
+    limits = ("--concurrency", "4", "--request-seconds", "0.3", "--request-seconds-per-token", "0")
+    async with ledger_server(work_items(100)) as server:
+        generator = await started.generator(server, [hung.address, good.address], *limits)
+        assert await generator.wait() == 0, generator.errors
+        assert {done.replica for done in server.fake.completions.values()} == {good.address}
+
+
 async def test_the_ledger_is_away_for_a_while(started: Processes) -> None:
     endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.02")
     async with ledger_server(work_items(300)) as server:

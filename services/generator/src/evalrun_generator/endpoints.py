@@ -144,7 +144,7 @@ class HttpEndpoint:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return unreachable(_cause(error))
         except TimeoutError:
-            return broken_off(f"no answer within {deadline:.0f} s")
+            return broken_off(f"no answer within {deadline:g} s")
         except aiohttp.InvalidURL as error:
             return Failure(Action.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
         except (aiohttp.ClientError, OSError) as error:
@@ -160,5 +160,5 @@ def _cause(error: BaseException) -> str:
         number = error.os_error.errno
         return os.strerror(number) if number and number > 0 else error.os_error.strerror or str(error.os_error)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return f"no connection within {CONNECT_SECONDS:.0f} s"
+        return f"no connection within {CONNECT_SECONDS:g} s"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
