@@ -473,12 +473,9 @@ REFUSED: tuple[Refused, ...] = (
     ),
     Refused(
         "gate on a k that is not measured",
-        {
-            "spec.gate": {**GATE, "metric": "pass_at_10"},
-            **protocol(name="EVAL@k", temperature="0.8", samples=20, k=[1, 5]),
-        },
+        {"spec.gate": {**GATE, "metric": "pass_at_10"}},
         "spec.gate.metric",
-        "add that k to protocol.k",
+        "write protocol.name: EVAL@k or another metric",
     ),
     Refused(
         "gate on a budget that is not measured",

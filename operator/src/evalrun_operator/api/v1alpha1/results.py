@@ -116,7 +116,8 @@ class Gate(ApiModel):
         str,
         Field(
             max_length=64,
-            description="accepted_at_1, pass_ratio_mean, exec_success_rate, solved_within_budget or pass_at_<k>.",
+            description="accepted_at_1, pass_ratio_mean, exec_success_rate, solved_within_budget or pass_at_<k> "
+            "(k at most protocol.samples; it is measured whether protocol.k lists it or not).",
         ),
         Rule(
             "self.matches('^(accepted_at_1|pass_ratio_mean|exec_success_rate|solved_within_budget|"

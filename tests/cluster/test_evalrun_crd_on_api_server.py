@@ -1,0 +1,141 @@
+"""The CRD on a real API server: taken as it is, it refuses with the very words of the offline check."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders.controlplane import Answer, ControlPlane
+from builders.evalruns import (
+    CHANGES_AT_ANY_TIME,
+    CHANGES_ONCE_STARTED,
+    REFUSED,
+    Refused,
+    change,
+    evalrun_manifest,
+)
+
+from evalrun_operator.api.checks import with_defaults
+from evalrun_operator.api.manifest import load_manifest, schema_for
+from evalrun_operator.crd import CRD_NAME
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = sorted((ROOT / "k8s" / "samples").glob("*.yaml"))
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RUNS = "/apis/evalrun.dev/v1alpha1/namespaces/default/evalruns"
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> ControlPlane:
+    """The API server with `k8s/crd.yaml` applied and served."""
+    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "k8s" / "crd.yaml"))
+    control_plane.kubectl("wait", f"crd/{CRD_NAME}", "--for=condition=Established", "--timeout=30s")
+    return control_plane
+
+
+def created_dry(api: ControlPlane, manifest: dict[str, Any]) -> Answer:
+    return api.request("POST", RUNS, manifest, dryRun="All", fieldValidation="Strict")
+
+
+@pytest.fixture
+def started(api: ControlPlane) -> Iterator[str]:
+    """The path of a run that has started."""
+    path = f"{RUNS}/started"
+    made = api.request("POST", RUNS, evalrun_manifest({"metadata.name": "started"}))
+    assert made.status == 201, made.message
+    status = {"status": {"startTime": "2026-01-31T12:00:00Z", "phase": "Generating", "progress": "3/164"}}
+    answer = api.request("PATCH", f"{path}/status", status, MERGE)
+    assert answer.status == 200, answer.message
+    yield path
+    api.request("DELETE", path)
+
+
+def test_no_rule_is_too_costly_and_the_schema_is_structural(api: ControlPlane) -> None:
+    crd = api.request("GET", f"{CRDS}/{CRD_NAME}").body
+    conditions = {condition["type"]: condition for condition in crd["status"]["conditions"]}
+    assert conditions["Established"]["status"] == "True"
+    assert conditions.get("NonStructuralSchema", {}).get("status", "False") == "False"
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_every_sample_is_taken_and_gets_the_defaults_that_we_apply(api: ControlPlane, sample: Path) -> None:
+    answer = created_dry(api, yaml.safe_load(sample.read_text(encoding="utf-8")))
+    assert answer.status == 201, answer.message
+    offline = with_defaults(schema_for("cluster"), yaml.safe_load(sample.read_text(encoding="utf-8")))
+    assert answer.body["spec"] == offline["spec"]
+    assert load_manifest(sample, place="cluster").spec.to_wire() == answer.body["spec"]
+
+
+def test_kubectl_applies_a_sample_without_a_warning(api: ControlPlane) -> None:
+    assert api.kubectl("apply", "--dry-run=server", "-f", str(ROOT / "k8s/samples/evalrun-phase0.yaml")).endswith(
+        "created (server dry run)\n"
+    )
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+def test_each_kind_of_bad_run_is_refused_with_advice(api: ControlPlane, case: Refused) -> None:
+    answer = created_dry(api, case.manifest)
+    assert answer.status in {400, 422}, answer.body
+    assert (case.server_says or case.says) in answer.message
+    if not case.local_only and case.path != "spec":
+        fields = {cause.get("field") for cause in answer.body.get("details", {}).get("causes", ())}
+        assert case.path in fields, answer.message
+
+
+@pytest.mark.parametrize(("field", "path", "value"), CHANGES_ONCE_STARTED)
+def test_a_started_run_keeps_its_spec(api: ControlPlane, started: str, field: str, path: str, value: object) -> None:
+    patch: dict[str, Any] = api.request("GET", started).body
+    change(patch, path, value)
+    answer = api.request("PUT", started, patch)
+    assert answer.status == 422
+    assert f"spec.{field}: " in answer.message
+    assert f"the run has started: {field} can no longer change" in answer.message
+
+
+@pytest.mark.parametrize(("path", "value"), CHANGES_AT_ANY_TIME)
+def test_what_may_change_at_any_time(api: ControlPlane, started: str, path: str, value: object) -> None:
+    patch: dict[str, Any] = {}
+    change(patch, path, value)
+    assert api.request("PATCH", started, patch, MERGE).status == 200
+
+
+def test_a_run_that_has_not_started_may_change(api: ControlPlane) -> None:
+    path = f"{RUNS}/waiting"
+    assert api.request("POST", RUNS, evalrun_manifest({"metadata.name": "waiting"})).status == 201
+    answer = api.request("PATCH", path, {"spec": {"protocol": {"maxNewTokens": 512}}}, MERGE)
+    api.request("DELETE", path)
+    assert answer.status == 200, answer.message
+
+
+def test_a_started_run_takes_status(api: ControlPlane, started: str) -> None:
+    condition = {
+        "type": "Complete", "status": "True", "reason": "Finished", "message": "",
+        "lastTransitionTime": "2026-01-31T13:00:00Z",
+    }  # fmt: skip
+    answer = api.request("PATCH", f"{started}/status", {"status": {"conditions": [condition]}}, MERGE)
+    assert answer.status == 200, answer.message
+    assert answer.body["status"]["conditions"] == [condition]
+
+
+def test_kubectl_get_prints_what_people_look_for(api: ControlPlane, started: str) -> None:
+    del started
+    header, row = api.kubectl("get", "er").splitlines()
+    assert header.split() == ["NAME", "PHASE", "MODEL", "PROGRESS", "ACCEPTED@1", "NOT-JUDGED", "AGE"]
+    assert row.split()[:4] == ["started", "Generating", "Qwen/Qwen2.5-Coder-7B-Instruct", "3/164"]
+    wide = api.kubectl("get", "er", "-o", "wide").splitlines()[0].split()
+    assert {"TOKENS/S", "PROBLEMS/S", "GPU-S/SOLVED", "ATTEMPTS"} <= set(wide)
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ("er", "One evaluation of one model"),
+        ("er.spec.protocol.temperature", 'Sampling temperature in quotes, "0.0" (greedy)'),
+        ("er.spec.rollout.loadFormat", "dummy reads none: the model answers noise"),
+        ("er.status.conditions", "GatePassed"),
+    ],
+)
+def test_kubectl_explains_each_field(api: ControlPlane, field: str, says: str) -> None:
+    assert says in " ".join(api.kubectl("explain", field).split())
