@@ -67,7 +67,7 @@ PROBLEMS: list[tuple[list[TestStatus], FinalStatus, bool, float | None]] = [
 
 @pytest.mark.parametrize(("statuses", "final", "judged", "ratio"), PROBLEMS)
 def test_a_problem(statuses: list[TestStatus], final: FinalStatus, judged: bool, ratio: float | None) -> None:
-    verdict = make_verdict([TestRecord(i, status, True) for i, status in enumerate(statuses)], CODE, "full", 0.0)
+    verdict = make_verdict([TestRecord(i, status, ran=True) for i, status in enumerate(statuses)], CODE, "full", 0.0)
     assert (verdict.final_status, verdict.judged, verdict.pass_ratio) == (final, judged, ratio)
     assert verdict.accepted is (final is FinalStatus.SUCCESS)
 
@@ -102,7 +102,7 @@ DISAGREEMENTS: list[tuple[list[tuple[TestStatus, tuple[ComparatorName, ...]]], t
 def test_who_would_have_decided_the_problem_otherwise(
     tests: list[tuple[TestStatus, tuple[ComparatorName, ...]]], named: tuple[ComparatorName, ...]
 ) -> None:
-    records = [TestRecord(i, status, True, disagreeing=others) for i, (status, others) in enumerate(tests)]
+    records = [TestRecord(i, status, ran=True, disagreeing=others) for i, (status, others) in enumerate(tests)]
     assert make_verdict(records, CODE, "full", 0.0).disagreeing == named
 
 

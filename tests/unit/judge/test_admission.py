@@ -1,0 +1,63 @@
+"""The bounded queue."""
+
+import pytest
+from builders.judge import Time
+
+from evalrun_judge.admission import LONGEST_RETRY, SHORTEST_RETRY, Admission, DrainingError, QueueFullError
+
+
+def test_what_is_beyond_the_capacity_is_told_when_to_come_back() -> None:
+    admission = Admission(lambda: 2, Time().clock)
+    first, second = admission.enter(), admission.enter()
+    with pytest.raises(QueueFullError) as refused:
+        admission.enter()
+    assert SHORTEST_RETRY <= refused.value.retry_after_seconds <= LONGEST_RETRY
+    first.begin()
+    with pytest.raises(QueueFullError):  # running still takes a place
+        admission.enter()
+    second.leave()
+    admission.enter()
+    assert (admission.inside, admission.waiting) == (2, 1)
+
+
+def test_the_oldest_is_the_one_that_waits_longest() -> None:
+    time = Time()
+    admission = Admission(lambda: 9, time.clock)
+    assert admission.oldest_seconds == 0.0
+    first = admission.enter()
+    time.now += 3
+    second = admission.enter()
+    time.now += 2
+    assert admission.oldest_seconds == 5
+    first.begin()
+    first.begin()  # its second round
+    assert (admission.oldest_seconds, first.queue_seconds) == (2, 5)
+    second.leave()
+    second.leave()
+    assert (admission.waiting, admission.inside) == (0, 1)
+
+
+def test_a_slow_gateway_asks_for_more_patience() -> None:
+    waits = []
+    for seconds in (0.001, 5.0):
+        time = Time()
+        admission = Admission(lambda: 1, time.clock)
+        for _ in range(100):
+            ticket = admission.enter()
+            time.now += seconds
+            ticket.leave()
+        admission.enter()
+        with pytest.raises(QueueFullError) as refused:
+            admission.enter()
+        waits.append(refused.value.retry_after_seconds)
+    assert waits[0] < waits[1]
+
+
+def test_draining_takes_nothing_new() -> None:
+    admission = Admission(lambda: 9, Time().clock)
+    ticket = admission.enter()
+    admission.drain()
+    with pytest.raises(DrainingError):
+        admission.enter()
+    ticket.leave()
+    assert admission.inside == 0

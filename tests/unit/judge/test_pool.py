@@ -1,0 +1,262 @@
+"""Which sandbox runs what, and what happens when one fails: all time and randomness scripted."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from builders.judge import Time, make_pool
+
+from evalrun_judge.endpoint import Endpoint, least_loaded
+from evalrun_judge.pool import NoSandboxError, RetryPolicy
+from evalrun_judge.sandboxes import (
+    RunRefusedError,
+    SandboxBusyError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+    SandboxUnreachableError,
+)
+from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended
+from evalrun_sandbox.api import RunReply, RunRequest
+
+REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
+
+INFRA_FAULTS = [
+    SandboxUnreachableError("connection reset"),
+    SandboxTimeoutError("no answer"),
+    SandboxFailedError("status 500"),
+    SandboxFailedError("truncated"),
+    SandboxBusyError("full", 0.0),
+]
+
+
+async def settle() -> None:
+    """Let every ready task run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("fault", INFRA_FAULTS, ids=lambda fault: type(fault).__name__)
+async def test_an_infra_fault_is_tried_again_and_never_shows(fault: Exception) -> None:
+    broken, good = FakeSandbox(faults=[fault]), FakeSandbox()
+    retries: Counter[str] = Counter()
+    time = Time()
+    pool = make_pool([broken, good], time, on_retry=lambda reason: retries.update([reason]))
+    pool.start()
+    replies = [await pool.run(REQUEST) for _ in range(4)]
+    assert all(reply.runs == [ended(b"1")] for reply in replies)
+    assert retries.total() == 1
+    await pool.close()
+
+
+async def test_no_more_is_in_flight_than_a_sandbox_has_slots() -> None:
+    sandboxes = [FakeSandbox(slots=3), FakeSandbox(slots=1)]
+    pool = make_pool(sandboxes, Time())
+    pool.start()
+    await asyncio.gather(*(pool.run(REQUEST) for _ in range(50)))
+    assert [sandbox.most_in_flight for sandbox in sandboxes] == [3, 1]
+    assert pool.in_flight == 0
+    await pool.close()
+
+
+async def test_a_retry_goes_elsewhere() -> None:
+    broken = FakeSandbox(faults=[SandboxFailedError("500")] * 10)
+    good = FakeSandbox()
+    pool = make_pool([broken, good], Time())
+    pool.start()
+    for _ in range(10):
+        await pool.run(REQUEST)
+    assert len(broken.requests) <= 10
+    assert len(good.requests) == 10  # each program was answered there once
+    await pool.close()
+
+
+async def test_a_sandbox_that_keeps_failing_is_left_out_and_comes_back_slowly() -> None:
+    time = Time()
+    flaky = FakeSandbox(slots=4, faults=[SandboxFailedError("500")] * 3)
+    pool = make_pool([flaky], time, retries=RetryPolicy(attempts=5))
+    pool.start()
+    await pool.run(REQUEST)
+    flaky.most_in_flight = 0
+    await asyncio.gather(*(pool.run(REQUEST) for _ in range(20)))
+    assert len(flaky.requests) == 24
+    assert flaky.most_in_flight <= 4
+    await pool.close()
+
+
+async def test_attempts_are_bounded_and_the_last_error_is_named() -> None:
+    pool = make_pool(
+        [FakeSandbox(faults=[SandboxFailedError("status 503")] * 9)], Time(), retries=RetryPolicy(attempts=3)
+    )
+    pool.start()
+    with pytest.raises(NoSandboxError, match=r"3 calls failed.*status 503"):
+        await pool.run(REQUEST)
+    await pool.close()
+
+
+async def test_a_full_sandbox_is_no_failure_however_often() -> None:
+    busy = FakeSandbox(faults=[SandboxBusyError("full", 0.0)] * 50)
+    pool = make_pool([busy], Time(), retries=RetryPolicy(attempts=2))
+    pool.start()
+    assert (await pool.run(REQUEST)).runs == [ended(b"1")]
+    await pool.close()
+
+
+async def test_a_refused_request_is_not_tried_again() -> None:
+    sandbox = FakeSandbox(faults=[RunRefusedError("unknown mode")])
+    pool = make_pool([sandbox], Time())
+    pool.start()
+    with pytest.raises(RunRefusedError):
+        await pool.run(REQUEST)
+    assert len(sandbox.requests) == 1
+    assert pool.in_flight == 0
+    await pool.close()
+
+
+async def test_nothing_answers_within_the_budget() -> None:
+    down = SandboxUnreachableError("connection refused")
+    time = Time()
+    pool = make_pool([FakeSandbox(down=down)], time, retries=RetryPolicy(budget_seconds=30))
+    assert pool.describe() is None
+    pool.start()
+    with pytest.raises(NoSandboxError, match="connection refused"):
+        await pool.run(REQUEST)
+    assert 30 <= time.now - 1000 < 60
+    with pytest.raises(NoSandboxError):  # known by now: no need to wait again
+        await pool.run(REQUEST)
+    await pool.close()
+
+
+async def test_a_sandbox_that_comes_back_is_used_again() -> None:
+    sandbox = FakeSandbox(down=SandboxUnreachableError("connection refused"))
+    pool = make_pool([sandbox], Time(), retries=RetryPolicy(budget_seconds=1e9))
+    pool.start()
+    waiting = asyncio.create_task(pool.run(REQUEST))
+    await settle()
+    assert not waiting.done()
+    sandbox.down = None
+    assert (await waiting).runs == [ended(b"1")]
+    info = pool.describe()
+    assert info is not None
+    assert (info.slots, info.level, info.languages) == (2, "full", ("python", "c", "cpp"))
+    await pool.close()
+
+
+async def test_a_sandbox_below_the_required_level_is_not_used() -> None:
+    weak, strong = FakeSandbox(level="limits"), FakeSandbox(level="full")
+    pool = make_pool([weak, strong], Time())
+    pool.start()
+    for _ in range(5):
+        await pool.run(REQUEST)
+    assert (len(weak.requests), len(strong.requests)) == (0, 5)
+    await pool.close()
+
+
+async def test_an_answer_from_below_the_required_level_does_not_count() -> None:
+    sandbox = FakeSandbox(lambda request: echo(request, "none"))
+    pool = make_pool([sandbox], Time(), retries=RetryPolicy(attempts=2))
+    pool.start()
+    with pytest.raises(NoSandboxError, match="'none', below 'full'"):
+        await pool.run(REQUEST)
+    await pool.close()
+
+
+async def test_a_cancelled_caller_gives_its_place_back() -> None:
+    release = asyncio.Event()
+    cancelled = []
+
+    async def slow(request: RunRequest) -> RunReply:
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            cancelled.append(request)
+            raise
+        return echo(request)
+
+    pool = make_pool([FakeSandbox(slow, slots=1)], Time())
+    pool.start()
+    running, waiting, third = (asyncio.create_task(pool.run(REQUEST)) for _ in range(3))
+    await settle()
+    running.cancel()  # in the sandbox
+    waiting.cancel()  # in the queue
+    release.set()
+    assert (await third).runs == [ended(b"1")]
+    assert len(cancelled) == 1
+    assert pool.in_flight == 0
+    await pool.close()
+
+
+async def test_what_has_begun_goes_first() -> None:
+    release = asyncio.Event()
+    order: list[bytes] = []
+
+    async def slow(request: RunRequest) -> RunReply:
+        await release.wait()
+        order.append(request.inputs[0])
+        return echo(request)
+
+    def request(name: bytes) -> RunRequest:
+        return RunRequest(language="python", code="", inputs=[name])
+
+    pool = make_pool([FakeSandbox(slow, slots=1)], Time())
+    pool.start()
+    tasks = [asyncio.create_task(pool.run(request(b"first")))]
+    await settle()
+    tasks.append(asyncio.create_task(pool.run(request(b"new"))))
+    await settle()
+    tasks.append(asyncio.create_task(pool.run(request(b"begun"), begun=True)))
+    await settle()
+    release.set()
+    await asyncio.gather(*tasks)
+    assert order == [b"first", b"begun", b"new"]
+    await pool.close()
+
+
+# free places of the endpoints, the one to avoid -> the one chosen
+CHOICES: list[tuple[list[tuple[int, int]], int | None, int | None]] = [
+    ([(0, 2), (1, 2)], None, 0),  # (in flight, allowed)
+    ([(1, 2), (1, 8)], None, 1),  # by share, not by count
+    ([(2, 2), (7, 8)], None, 1),
+    ([(2, 2), (8, 8)], None, None),
+    ([(0, 2), (1, 2)], 0, 1),
+    ([(0, 2), (2, 2)], 0, 0),  # the only one with room
+]
+
+
+@pytest.mark.parametrize(("loads", "avoid", "chosen"), CHOICES)
+def test_least_loaded(loads: list[tuple[int, int]], avoid: int | None, chosen: int | None) -> None:
+    endpoints = [
+        Endpoint(FakeSandbox(), usable=True, in_flight=in_flight, allowed=allowed) for in_flight, allowed in loads
+    ]
+    for tie in (0.0, 0.4, 0.99):
+        found = least_loaded(endpoints, None if avoid is None else endpoints[avoid], tie)
+        assert found is (None if chosen is None else endpoints[chosen])
+
+
+async def test_gradual_return() -> None:
+    sandbox = FakeSandbox(slots=8)
+    endpoint = Endpoint(sandbox)
+    endpoint.admit(await sandbox.describe())
+    assert endpoint.free == 8  # all of them at the start
+    endpoint.failed(SandboxUnreachableError("reset"))
+    assert endpoint.free == 0
+    endpoint.admit(await sandbox.describe())
+    allowed = []
+    for _ in range(5):
+        allowed.append(endpoint.free)
+        endpoint.succeeded()
+    assert allowed == [1, 2, 4, 8, 8]
+
+
+async def test_one_that_describes_itself_but_does_no_work_rests_longer_each_time() -> None:
+    sandbox = FakeSandbox()
+    endpoint = Endpoint(sandbox)
+    endpoint.admit(await sandbox.describe())
+    rests = []
+    for _ in range(4):
+        endpoint.failed(SandboxUnreachableError("reset"))
+        rests.append(endpoint.rest_seconds)
+        endpoint.admit(await sandbox.describe())
+    assert rests == [0.0, 0.1, 0.2, 0.4]
+    endpoint.succeeded()
+    endpoint.failed(SandboxUnreachableError("reset"))
+    assert endpoint.rest_seconds == 0.0
