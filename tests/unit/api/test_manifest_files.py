@@ -1,5 +1,7 @@
 """Manifests as files: what is read, and what a person is told about what cannot be."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,10 @@ def test_a_status_in_the_file_is_passed_over(tmp_path: Path) -> None:
         ),
         ("a: 1\nb: [1", ":3: did not find"),
         ("a: 1\nb: 2\na: 3", ":3: the key 'a' is written twice"),
+        ("a: &a [*a]", "holds what JSON cannot: Circular reference"),
+        ("a: .nan", "holds what JSON cannot"),
+        ("a: !!binary aGk=", "holds what JSON cannot"),
+        ("[" * 5000 + "]" * 5000, "holds what JSON cannot"),
         ("spec:\n  y: 1", ":2: the key True is not text: write it in quotes"),
     ],
 )
@@ -144,3 +150,14 @@ def test_labels_are_text(tmp_path: Path) -> None:
 )
 def test_scalars_are_read_as_kubectl_reads_them(text: str, value: object) -> None:
     assert read_documents(f"key: {text}") == [{"key": value}]
+
+
+def test_reading_a_manifest_starts_fast() -> None:
+    """Half a second of imports that nobody needs is what a person would wait for at each `evalrun validate`."""
+    program = (
+        "import sys; from evalrun_operator.api.manifest import load_manifest\n"
+        "load_manifest(sys.argv[1], place='machine'); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, SAMPLES[0]], check=True, capture_output=True, text=True)
+    slow = {"typer", "prompt_toolkit", "rich", "jsonschema", "kopf", "grpc", "numpy", "pyarrow", "aiohttp"}
+    assert not slow & set(done.stdout.split())

@@ -4,6 +4,7 @@ PyYAML alone differs where it hurts: `1e-6` is text to it and a number to kubect
 `1:30` ninety, and of a key that is written twice it silently takes the last.
 """
 
+import json
 import re
 from typing import Any
 
@@ -53,9 +54,14 @@ ManifestLoader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"^(?
 
 
 def read_documents(text: str) -> list[Any]:
-    """Give the documents of a YAML text; empty ones are left out.
+    """Give the documents of a YAML text as JSON values; empty ones are left out.
 
     Raises:
-        yaml.YAMLError: it is not YAML; the error names line and column.
+        yaml.YAMLError: it is not YAML, or holds what JSON cannot; where it can, the error names line and column.
     """
-    return [document for document in yaml.load_all(text, ManifestLoader) if document is not None]
+    try:
+        documents = [document for document in yaml.load_all(text, ManifestLoader) if document is not None]
+        json.dumps(documents, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:  # bytes and sets, nan, an anchor that contains itself
+        raise ConstructorError(None, None, f"holds what JSON cannot: {error}", None) from error
+    return documents

@@ -5,6 +5,7 @@ dropped keyword is a check that the API server does not make. It also insists on
 `kubectl explain` need: a bound on every text, list and map, and a description of every field.
 """
 
+import json
 from typing import Any
 
 from pydantic import BaseModel
@@ -103,6 +104,7 @@ class _Converter:
             default = _without_nulls(result.pop("default"))
             if default is not None:
                 result["default"] = default
+                _tell_default(result)
         if kind == "object":
             self._convert_object(result, path)
         elif kind == "array":
@@ -158,6 +160,13 @@ def _convert_string(result: Schema, path: str) -> None:
         raise UnsupportedSchemaError(f"{path}: format {result['format']} is not known")
     if not {"enum", "format", "maxLength"} & set(result):
         raise UnsupportedSchemaError(f"{path}: a text without max_length exceeds the rules' cost budget")
+
+
+def _tell_default(result: Schema) -> None:
+    """Add a scalar's default to its description: `kubectl explain` shows no other trace of it."""
+    default = result["default"]
+    if isinstance(default, str | int | bool) and "description" in result:
+        result["description"] += f" Default: {json.dumps(default)}."
 
 
 def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - a default may be any JSON
