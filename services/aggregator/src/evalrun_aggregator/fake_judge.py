@@ -43,6 +43,16 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
         self.in_flight = 0
         self.most_in_flight = 0
 
+    async def Judge(  # noqa: N802 - gRPC's name
+        self, request: judge_pb2.JudgeRequest, context: grpc.aio.ServicerContext[object, object]
+    ) -> judge_pb2.JudgeResponse:
+        """Answer one request."""
+        answer = await self._decide(request)
+        if isinstance(answer, judge_pb2.StreamFailure):
+            codes = {code.value[0]: code for code in grpc.StatusCode}
+            await context.abort(codes[answer.code], answer.message)
+        return judge_pb2.JudgeResponse(verdict=answer)
+
     async def JudgeStream(  # noqa: N802 - gRPC's name
         self, request_iterator: AsyncIterator[judge_pb2.JudgeStreamRequest], context: object
     ) -> AsyncIterator[judge_pb2.JudgeStreamResponse]:
@@ -81,21 +91,24 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
     async def _answer(
         self, request: judge_pb2.JudgeRequest, answers: "asyncio.Queue[judge_pb2.JudgeStreamResponse | None]"
     ) -> None:
-        self.requests += 1
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            if self.delay:
-                await asyncio.sleep(self.delay)
-            answer = self.script(request)
-        finally:
-            self.in_flight -= 1
+        answer = await self._decide(request)
         response = judge_pb2.JudgeStreamResponse(request_id=request.request_id)
         if isinstance(answer, judge_pb2.Verdict):
             response.verdict.CopyFrom(answer)
         else:
             response.failure.CopyFrom(answer)
         answers.put_nowait(response)
+
+    async def _decide(self, request: judge_pb2.JudgeRequest) -> Answer:
+        self.requests += 1
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            return self.script(request)
+        finally:
+            self.in_flight -= 1
 
 
 def unavailable(message: str = "no sandbox answered") -> judge_pb2.StreamFailure:

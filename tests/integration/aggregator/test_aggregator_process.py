@@ -1,0 +1,317 @@
+"""The real process, a fake judge over gRPC and a scripted worker on loopback."""
+
+import asyncio
+import json
+import random
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from builders.aggregator import AggregatorProcess, Worker, eventually, read_results, running, write_work_order
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.fake_judge import FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
+
+DONE = (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_DEGRADED, ledger_pb2.RUN_STATE_FAILED)
+
+
+@pytest.fixture
+async def judge() -> AsyncIterator[tuple[FakeJudge, str]]:
+    fake = FakeJudge()
+    server = FakeJudgeServer(fake)
+    try:
+        yield fake, await server.start()
+    finally:
+        await server.stop()
+
+
+def arguments(folder: Path, judge: str, *more: str) -> list[str]:
+    order, ledger = str(folder / "work_order.json"), str(folder / "ledger.sqlite3")
+    return ["--work-order", order, "--ledger", ledger, "--judge", judge, *more]
+
+
+async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+    write_work_order(tmp_path, problems=30, datasets=["first", "second"])
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        assert (await worker.status()).state == ledger_pb2.RUN_STATE_PREPARING
+        await worker.work()
+        status = await worker.wait_for(*DONE)
+        await worker.close()
+        assert await process.end() == 0
+    assert status.state == ledger_pb2.RUN_STATE_SUCCEEDED
+    assert [(d.name, d.total, d.generated, d.judged, d.accepted, d.not_judged) for d in status.datasets] == [
+        ("first", 30, 30, 30, 20, 0), ("second", 30, 30, 30, 20, 0),
+    ]  # fmt: skip
+    assert dict(status.datasets[0].final_status) == {"success": 20, "wrong_answer": 10}
+    assert (status.output_tokens, status.output_url, status.message) == (600, str(tmp_path / "out"), "")
+    results = read_results(tmp_path / "out")
+    assert len({(r["dataset"], r["problem_id"], r["sample"]) for r in results}) == len(results) == 60
+    assert sum(r["accepted"] for r in results) == 40
+    assert json.loads((tmp_path / "out" / "run_info.json").read_text())["run"] == "test-run"
+
+
+async def test_work_holds_prompts_and_sampling_but_never_a_test(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+    protocol = {"name": "EVAL@k", "temperature": "0.8", "samples": 3, "k": [1, 3], "seed": 100, "maxNewTokens": 77}
+    write_work_order(tmp_path, problems=2, protocol=protocol)
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        work = await worker.take(100)
+        await worker.close()
+    assert [(i.key.problem_id, i.key.sample, i.sampling.seed) for i in work.items] == [
+        (problem, sample, 100 + sample) for problem in ("p0", "p1") for sample in range(3)
+    ]
+    assert {(i.sampling.temperature, i.sampling.max_tokens) for i in work.items} == {(0.8, 77)}
+    assert "Solve number 1." in work.items[-1].messages[0].content
+    assert b"secret" not in work.SerializeToString()
+
+
+async def test_noise_floor_passes_are_kept_apart(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+    write_work_order(tmp_path, problems=6, protocol={"noiseFloorRepeats": 2})
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        await worker.work()
+        status = await worker.wait_for(*DONE)
+        await worker.close()
+    assert (status.datasets[0].total, status.datasets[0].judged) == (6, 6)
+    assert {item.key.repeat for item in worker.seen} == {0, 1, 2}
+    assert len(worker.seen) == 18
+    assert judge[0].requests == 18
+
+
+async def test_64_submissions_at_once_of_the_same_work_store_it_once(
+    tmp_path: Path, judge: tuple[FakeJudge, str]
+) -> None:
+    write_work_order(tmp_path, problems=50)
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        items = (await worker.take(100)).items
+        stored = await asyncio.gather(*(worker.submit(items) for _ in range(64)))
+        status = await worker.wait_for(*DONE)
+        await worker.close()
+    assert sum(stored) == 50
+    assert (status.datasets[0].generated, status.datasets[0].judged) == (50, 50)
+    assert judge[0].requests == 50
+
+
+async def test_bad_calls_get_the_contracts_codes(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+    write_work_order(tmp_path, problems=3)
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        items = list((await worker.take()).items)
+        stranger = ledger_pb2.WorkItem(key=ledger_pb2.WorkKey(dataset="first", problem_id="p77"))
+        with pytest.raises(grpc.aio.AioRpcError) as unknown:
+            await worker.submit([items[0], stranger])
+        with pytest.raises(grpc.aio.AioRpcError) as nameless:
+            await Worker(process.address, name="").take()
+        status = await worker.status()
+        await worker.close()
+    assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
+    assert "first p77 sample 0" in (unknown.value.details() or "")
+    assert nameless.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert status.datasets[0].generated == 0  # nothing of the batch was stored
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_kill_9_at_random_moments_loses_and_doubles_nothing(
+    tmp_path: Path, judge: tuple[FakeJudge, str], seed: int
+) -> None:
+    chance = random.Random(seed)
+    judge[0].delay = 0.01
+    write_work_order(tmp_path, problems=120, datasets=["first", "second"])
+    moments = [chance.uniform(0.05, 0.6) for _ in range(4)]
+    print(f"seed {seed}: killed after {moments} s")
+    process = AggregatorProcess(arguments(tmp_path, judge[1], "--judge-in-flight", "8"))
+    await process.start()
+    worker = Worker(process.address)
+    working = asyncio.create_task(worker.work(batch=5, pause=0.01))
+    try:
+        for moment in moments:
+            await asyncio.sleep(moment)
+            await process.end(signal.SIGKILL)
+            await process.start()
+        await working
+        status = await worker.wait_for(*DONE)
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await worker.close()
+        await process.end(signal.SIGKILL)
+    assert status.state == ledger_pb2.RUN_STATE_SUCCEEDED
+    assert [(d.total, d.generated, d.judged, d.accepted, d.not_judged) for d in status.datasets] == [
+        (120, 120, 120, 80, 0)
+    ] * 2
+    results = read_results(tmp_path / "out")
+    assert len({(r["dataset"], r["problem_id"]) for r in results}) == len(results) == 240
+    assert {r["response"].split(" ")[0] == r["problem_id"] for r in results} == {True}
+    assert status.output_tokens == 2400
+
+
+async def test_the_judge_may_come_late_go_and_come_back(tmp_path: Path) -> None:
+    write_work_order(tmp_path, problems=60)
+    fake = FakeJudge(delay=0.02)
+    first = FakeJudgeServer(fake)
+    address = await first.start()
+    await first.stop()
+    async with running(*arguments(tmp_path, address, "--judge-in-flight", "4")) as process:
+        worker = Worker(process.address)
+        await worker.work()
+        waiting = await worker.wait_for(ledger_pb2.RUN_STATE_JUDGING)
+        while "waiting for the judge" not in waiting.message:
+            waiting = await worker.status()
+        for _ in range(2):
+            server = FakeJudgeServer(fake, port=int(address.rpartition(":")[2]))
+            await server.start()
+            enough = fake.requests + 20
+            await eventually(lambda enough=enough: fake.requests >= enough)
+            await server.stop()
+        server = FakeJudgeServer(fake, port=int(address.rpartition(":")[2]))
+        await server.start()
+        status = await worker.wait_for(*DONE)
+        await server.stop()
+        await worker.close()
+    assert status.state == ledger_pb2.RUN_STATE_SUCCEEDED
+    assert (status.datasets[0].judged, status.datasets[0].not_judged, status.datasets[0].accepted) == (60, 0, 40)
+    assert fake.most_in_flight <= 4
+
+
+async def test_a_full_disk_answers_resource_exhausted_and_the_run_resumes(
+    tmp_path: Path, judge: tuple[FakeJudge, str]
+) -> None:
+    write_work_order(tmp_path, problems=40)
+    long = "accept " + "x" * 60_000
+    async with running(*arguments(tmp_path, judge[1], "--ledger-max-mib", "1")) as process:
+        worker = Worker(process.address)
+        items = list((await worker.take(100)).items)
+        acknowledged, code = 0, None
+        for item in items:
+            completion = ledger_pb2.Completion(key=item.key, text=long, finish_reason="stop")
+            request = ledger_pb2.SubmitCompletionsRequest(worker_id="w", completions=[completion])
+            try:
+                acknowledged += (await worker.stub.SubmitCompletions(request, timeout=20)).stored
+            except grpc.aio.AioRpcError as error:
+                code = error.code()
+                break
+        status = await worker.status()
+        await worker.close()
+        await process.end(signal.SIGKILL)
+    assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert 0 < status.datasets[0].generated == acknowledged < 40
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        assert (await worker.status()).datasets[0].generated == acknowledged
+        await worker.work()
+        status = await worker.wait_for(*DONE)
+        await worker.close()
+    assert status.state == ledger_pb2.RUN_STATE_SUCCEEDED
+    assert status.datasets[0].judged == 40
+
+
+async def test_what_the_judge_cannot_tell_degrades_the_run_and_a_retry_mends_it(
+    tmp_path: Path, judge: tuple[FakeJudge, str]
+) -> None:
+    write_work_order(tmp_path, problems=9)
+    judge[0].script = lambda request: (
+        unavailable() if request.submission.text.startswith("p4 ") else scripted_verdict(request)
+    )
+    options = ["--judge-attempts", "2", "--judge-patience-seconds", "0"]
+    async with running(*arguments(tmp_path, judge[1], *options)) as process:
+        worker = Worker(process.address)
+        await worker.work()
+        status = await worker.wait_for(*DONE)
+        await worker.close()
+    assert status.state == ledger_pb2.RUN_STATE_DEGRADED
+    assert (status.datasets[0].judged, status.datasets[0].not_judged) == (8, 1)
+    (left,) = [r for r in read_results(tmp_path / "out") if not r["judged"]]
+    assert (left["problem_id"], left["accepted"]) == ("p4", None)
+    assert left["not_judged_reason"] == "UNAVAILABLE: no sandbox answered"
+    judge[0].script = scripted_verdict
+    async with running(*arguments(tmp_path, judge[1], *options)) as process:  # a restart alone answers questions only
+        worker = Worker(process.address)
+        assert (await worker.status()).state == ledger_pb2.RUN_STATE_DEGRADED
+        await worker.close()
+    asked = judge[0].requests
+    async with running(*arguments(tmp_path, judge[1], *options, "--retry-not-judged")) as process:
+        worker = Worker(process.address)
+        status = await worker.wait_for(ledger_pb2.RUN_STATE_SUCCEEDED)
+        await worker.close()
+    assert (status.datasets[0].judged, status.datasets[0].not_judged) == (9, 0)
+    assert judge[0].requests == asked + 1
+
+
+async def test_judging_anew_needs_no_generation_and_survives_a_kill(
+    tmp_path: Path, judge: tuple[FakeJudge, str]
+) -> None:
+    write_work_order(tmp_path, problems=40)
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        await worker.work()
+        await worker.wait_for(*DONE)
+        await worker.close()
+    write_work_order(
+        tmp_path, problems=40, rejudge="second look", output_dir=str(tmp_path / "again"),
+        dataset={"comparator": {"name": "exact"}},
+    )  # fmt: skip
+    judge[0].script = lambda request: scripted_verdict(request) if request.comparator.name == "exact" else unavailable()
+    judge[0].delay = 0.05
+    asked = judge[0].requests
+    async with running(*arguments(tmp_path, judge[1], "--judge-in-flight", "4")) as process:
+        await eventually(lambda: judge[0].requests >= asked + 10)
+        await process.end(signal.SIGKILL)
+    judge[0].delay = 0
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        assert (await worker.take()).remaining == 0
+        status = await worker.wait_for(*DONE)
+        await worker.close()
+    assert status.state == ledger_pb2.RUN_STATE_SUCCEEDED
+    assert (status.datasets[0].judged, status.datasets[0].accepted) == (40, 26)
+    assert 40 <= judge[0].requests - asked < 60  # what was judged anew before the kill is not judged again
+    assert len(read_results(tmp_path / "again")) == 40
+
+
+async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+    answers = [
+        {"problem_id": "p1", "response": "accept"},
+        {"problem_id": "p1", "response": "no"},
+        {"problem_id": "p3", "response": "accept too", "mode": "append"},
+    ]
+    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
+    write_work_order(tmp_path, problems=9, responses=["answers.jsonl"])
+    async with running(*arguments(tmp_path, judge[1])) as process:
+        worker = Worker(process.address)
+        assert (await worker.take()).remaining == 0
+        status = await worker.wait_for(*DONE)
+        await worker.close()
+    assert (status.state, status.datasets[0].total) == (ledger_pb2.RUN_STATE_SUCCEEDED, 3)
+    found = {(r["problem_id"], r["sample"], r["accepted"], r["mode"]) for r in read_results(tmp_path / "out")}
+    assert found == {("p1", 0, True, "auto"), ("p1", 1, False, "auto"), ("p3", 0, True, "append")}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"protocol": {"maxNewTokens": 5}}, "made with another model, protocol, prompts"),
+        ({"dataset": {"limits": {"timeSeconds": 1}}}, "reached with other tests, limits or comparators"),
+        ({"problems": 5}, "made with another model, protocol, prompts"),
+        ({"run": "another"}, "of run 'test-run', not 'another'"),
+        ({"dataset": {"judgeMode": "Submit"}}, "judgeMode: Submit is not supported yet"),
+        ({"responses": ["nowhere.jsonl"]}, "nowhere.jsonl"),
+    ],
+)
+async def test_what_cannot_be_used_is_one_line_and_exit_code_2(
+    tmp_path: Path, judge: tuple[FakeJudge, str], change: dict[str, Any], message: str
+) -> None:
+    write_work_order(tmp_path)
+    async with running(*arguments(tmp_path, judge[1])):
+        pass
+    write_work_order(tmp_path, **change)
+    process = AggregatorProcess(arguments(tmp_path, judge[1]))
+    with pytest.raises(AssertionError, match="exit code 2"):
+        await process.start()
+    (line,) = [line for line in process.stderr.splitlines() if line.startswith("evalrun: ")]
+    assert message in line
+    assert "Traceback" not in process.stderr
