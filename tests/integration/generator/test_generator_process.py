@@ -25,8 +25,14 @@ async def test_every_item_is_answered_and_the_generator_ends(started: Processes)
         assert done.model == "recorded"
         assert done.replica == endpoint.address
         assert done.attempts == 1
-        assert server.fake.reports[0][0].up
-        assert list(server.fake.reports[0][0].models) == ["recorded"]
+        assert server.fake.reports[-1][0].up
+        assert list(server.fake.reports[-1][0].models) == ["recorded"]
+
+
+async def test_a_ledger_that_lacks_nothing_needs_no_endpoint(started: Processes) -> None:
+    async with ledger_server([]) as server:
+        generator = await started.generator(server, ["http://127.0.0.1:9"])
+        assert await generator.wait() == 0, generator.errors
 
 
 async def test_two_endpoints_one_killed_midway(started: Processes) -> None:

@@ -46,8 +46,10 @@ async def test_nobody_there_within_the_time() -> None:
 
 async def test_the_run_begins_with_the_first_and_says_who_is_missing() -> None:
     gate, fleet = admission(FakeEndpoint("a"), FakeEndpoint("b", models=unreachable("Connection refused")))
+    joined = asyncio.Event()
+    fleet.on_join.append(joined.set)
     running = asyncio.create_task(gate.run(1))
-    await gate.first()
+    await joined.wait()
     report = {replica.name: replica for replica in replicas(gate, fleet)}
     assert (report["a"].up, list(report["a"].models)) == (True, ["model"])
     assert (report["b"].up, report["b"].error) == (False, "Connection refused")

@@ -6,6 +6,7 @@ import pytest
 from builders.generator import work_item, work_items
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.asker import Plan
 from evalrun_generator.balancer import Limits
 from evalrun_generator.endpoints import Timed
 from evalrun_generator.fake_endpoint import FakeEndpoint, answer
@@ -13,7 +14,7 @@ from evalrun_generator.fake_ledger import FakeLedger
 from evalrun_generator.fleet import Fleet
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.retry import Action, Backoff, Blame, Failure, broken_off, unreachable
-from evalrun_generator.work_loop import Plan, WorkLoop
+from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import BadInputError
 
 
@@ -63,6 +64,26 @@ async def test_everything_is_answered_and_endpoints_are_full_but_not_over_full()
 
 async def test_an_empty_ledger_ends_at_once() -> None:
     await loop_over(FakeLedger([]), [FakeEndpoint("a")]).run()
+
+
+async def test_an_endpoint_that_joins_late_is_filled_at_once() -> None:
+    gate = asyncio.Event()
+
+    async def script(count: int) -> Timed | Failure:
+        if count == 3:
+            gate.set()
+        await gate.wait()  # nothing is answered until four are in flight
+        return answer()
+
+    rng = random.Random(0)
+    fleet = Fleet(Limits(), rng)
+    fake = FakeLedger(work_items(12))
+    plan = Plan("model", 3, Backoff(0.0001, 0.001), float, 30.0, 8, 0.001)
+    running = asyncio.create_task(WorkLoop(fake, fleet, plan, rng).run())
+    await fake.changed.wait()
+    fleet.join(FakeEndpoint("late", lambda count, _body: script(count)), 4)
+    await asyncio.wait_for(running, 5)
+    assert fake.remaining == 0
 
 
 async def test_what_is_stored() -> None:

@@ -56,10 +56,6 @@ class Admission:
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None  # one line for the user; the others say the same of other endpoints
 
-    async def first(self) -> None:
-        """Wait until one endpoint is admitted."""
-        await self._one.wait()
-
     async def _admit(self, endpoint: Endpoint) -> None:
         attempt = 0
         while self._verify:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import start_http_server
 
 from evalrun_generator.admission import Admission
+from evalrun_generator.asker import Plan
 from evalrun_generator.balancer import Limits
 from evalrun_generator.endpoints import Endpoint, HttpEndpoint, open_session
 from evalrun_generator.fleet import Fleet
@@ -19,7 +20,7 @@ from evalrun_generator.ledger_client import GrpcLedger, Ledger
 from evalrun_generator.reporting import replicas, report_for_ever
 from evalrun_generator.retry import Backoff
 from evalrun_generator.settings import GeneratorSettings
-from evalrun_generator.work_loop import Plan, WorkLoop
+from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import ExitCode
 from evalrun_runtime.grpc_server import open_channel
 from evalrun_runtime.process import die_with_parent
@@ -133,16 +134,15 @@ async def _supervise(
 async def _work(
     ledger_client: Ledger, admission: Admission, fleet: Fleet, work: WorkLoop, report_seconds: float
 ) -> None:
-    reporting: asyncio.Task[None] | None = None
+    """Work at once: a ledger that lacks nothing needs no endpoint."""
+    reporting = asyncio.create_task(report_for_ever(ledger_client, admission, fleet, report_seconds))
     try:
-        await admission.first()
-        reporting = asyncio.create_task(report_for_ever(ledger_client, admission, fleet, report_seconds))
         await work.run()
     finally:
-        if reporting is not None:
-            await _cancel(reporting)
-            last = ledger_client.report(replicas(admission, fleet))
-            await asyncio.wait([asyncio.ensure_future(last)], timeout=LAST_REPORT_SECONDS)
+        await _cancel(reporting)
+        last = asyncio.create_task(ledger_client.report(replicas(admission, fleet)))
+        await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
+        await _cancel(last)
 
 
 async def _cancel(*tasks: asyncio.Task[object]) -> None:

@@ -10,8 +10,8 @@ import grpc
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
+from evalrun_generator.keys import Key, key_of
 from evalrun_generator.ledger_client import UnknownKeyError
-from evalrun_generator.work_loop import Key, key_of
 
 
 class FakeLedger:

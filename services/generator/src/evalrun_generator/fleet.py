@@ -35,12 +35,16 @@ class Fleet:
         self._states: dict[str, EndpointState] = {}
         self._waiting: deque[tuple[asyncio.Future[Permit], str | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self.on_join: list[Callable[[], None]] = []
+        """Called whenever an endpoint has joined."""
 
     def join(self, endpoint: Endpoint, slots: int) -> None:
         """Add an endpoint with room for `slots` requests in flight."""
         self._endpoints[endpoint.name] = endpoint
         self._states[endpoint.name] = balancer.new_endpoint(endpoint.name, slots)
         self._serve()
+        for notify in self.on_join:
+            notify()
 
     def leave(self, name: str) -> None:
         """Send nothing more to an endpoint; what it has in flight may end."""

@@ -59,7 +59,7 @@ class Ledger(Protocol):
         ...
 
     async def report(self, replicas: Sequence[ledger.Replica]) -> None:
-        """Say how the endpoints are. One try: the next report says it again."""
+        """Say how the endpoints are. One try, raises nothing: the next report says it again."""
         ...
 
 

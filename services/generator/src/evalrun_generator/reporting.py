@@ -34,12 +34,19 @@ def replicas(admission: Admission, fleet: Fleet) -> list[ledger.Replica]:
 
 
 async def report_for_ever(ledger_client: Ledger, admission: Admission, fleet: Fleet, seconds: float) -> None:
-    """Report at once and then every `seconds`, until cancelled."""
+    """Report at once, whenever an endpoint has joined, and else every `seconds`, until cancelled."""
+    joined = asyncio.Event()
+    fleet.on_join.append(joined.set)
     while True:
+        joined.clear()
         current = replicas(admission, fleet)
         export(current)
         await ledger_client.report(current)
-        await asyncio.sleep(seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                await joined.wait()
+        except TimeoutError:
+            continue  # time for the next
 
 
 def export(current: Sequence[ledger.Replica]) -> None:

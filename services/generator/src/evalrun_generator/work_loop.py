@@ -1,28 +1,23 @@
 """The run itself: lease work, have it answered, hand the answers over, until the ledger lacks nothing.
 
-One task an item. Its waits are all here: for room at an endpoint, for the answer, for the next attempt. What was
-answered is the submitter's; an item is *held* from its lease until the ledger has acknowledged its completion.
+One task an item, which the asker sees to its answer; what was answered is the submitter's. An item is *held* from its
+lease until the ledger has acknowledged its completion.
 """
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.endpoints import Timed
-from evalrun_generator.fleet import Fleet, Permit
+from evalrun_generator.asker import Asker, ItemGivenUpError, Plan
+from evalrun_generator.fleet import Fleet
+from evalrun_generator.keys import Key, describe, key_of
 from evalrun_generator.ledger_client import Ledger
-from evalrun_generator.openai_api import ModelRequest, request_for
 from evalrun_generator.outcomes import GenerationStoppedError
-from evalrun_generator.retry import Action, Backoff, Failure
 from evalrun_generator.submitter import Submitter
-from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
-
-Key = tuple[str, str, int, int, int]
 
 IDLE_POLL_SECONDS = 1.0
 """How often an exhausted ledger is asked for more while items are in flight: work of a token budget appears late."""
@@ -31,43 +26,6 @@ FAILURES_LOGGED = 20
 
 FLUSH_SECONDS = 5.0
 """How long a run that ends in trouble tries to hand over what was answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How items are asked for."""
-
-    model: str
-    attempts: int
-    backoff: Backoff
-    deadline_for: Callable[[int], float]
-    """max_tokens -> seconds that a request may take."""
-    outage_seconds: float
-    batch_size: int
-    batch_delay_seconds: float
-
-
-@dataclass(slots=True)
-class History:
-    """What happened to one item so far."""
-
-    sent: int = 0
-    counted: int = 0
-    failed: int = 0
-    first_failure_at: float = 0.0
-    avoid: str | None = None
-
-
-def key_of(key: ledger.WorkKey) -> Key:
-    """Give a work key as something to put into a set."""
-    return key.dataset, key.problem_id, key.sample, key.turn, key.repeat
-
-
-def describe(key: Key) -> str:
-    """Name an item for people."""
-    dataset, problem, sample, turn, repeat = key
-    extra = (f" turn {turn}" if turn else "") + (f" repeat {repeat}" if repeat else "")
-    return f"{dataset} {problem} sample {sample}{extra}"
 
 
 class WorkLoop:
@@ -81,9 +39,7 @@ class WorkLoop:
     def __init__(self, ledger_client: Ledger, fleet: Fleet, plan: Plan, rng: random.Random) -> None:
         self._ledger = ledger_client
         self._fleet = fleet
-        self._plan = plan
-        self._rng = rng
-        self._now = asyncio.get_running_loop().time
+        self._asker = Asker(fleet, plan, rng)
         self._submitter = Submitter(
             ledger_client,
             batch_size=plan.batch_size,
@@ -92,13 +48,12 @@ class WorkLoop:
         )
         self._held: set[Key] = set()
         self._given_up: dict[Key, str] = {}
-        self._tasks: dict[asyncio.Task[None], Key] = {}
-        self._sending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._room_made = asyncio.Event()
+        fleet.on_join.append(self._room_made.set)
         self._nothing_held = asyncio.Event()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._draining = False
-        self._last_answer_at = float("-inf")
         self.answered = 0
         self.output_tokens = 0
 
@@ -118,13 +73,13 @@ class WorkLoop:
 
     async def drain(self, seconds: float) -> None:
         """Lease no more, let requests in flight end and be stored; gives up after `seconds`. `run` must be running."""
-        self._draining = True
-        for task in set(self._tasks) - self._sending:
+        self._draining = self._asker.draining = True
+        for task in self._tasks - self._asker.sending:
             task.cancel()
         try:
             async with asyncio.timeout(seconds):
                 while self._tasks:
-                    await asyncio.wait(set(self._tasks))
+                    await asyncio.wait(self._tasks)
                 await self._submitter.flush()
         except TimeoutError:
             logger.warning(
@@ -199,12 +154,11 @@ class WorkLoop:
         key = key_of(item.key)
         self._held.add(key)
         task = asyncio.create_task(self._complete(item, key))
-        self._tasks[task] = key
+        self._tasks.add(task)
         task.add_done_callback(self._task_done)
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._sending.discard(task)
-        del self._tasks[task]
+        self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._trouble.done():
             self._trouble.set_exception(error)
@@ -222,89 +176,16 @@ class WorkLoop:
         if not self._held:
             self._nothing_held.set()
 
-    # One item
-
     async def _complete(self, item: ledger.WorkItem, key: Key) -> None:
-        """Ask until there is an answer, or none will come."""
         try:
-            request = request_for(item, self._plan.model)
-        except ValueError as error:
+            completion = await self._asker.complete(item)
+        except ItemGivenUpError as error:
             self._give_up(key, str(error))
             return
-        deadline = self._plan.deadline_for(item.sampling.max_tokens)
-        history = History()
-        while not self._draining:
-            permit = await self._fleet.acquire(history.avoid, first=history.sent > 0)
-            history.sent += 1
-            outcome = await self._send(permit, request, deadline)
-            if isinstance(outcome, Timed):
-                self._hand_over(item.key, outcome, permit.endpoint.name, history.sent)
-                return
-            if not self._goes_on(key, outcome, permit.endpoint.name, history):
-                return
-            await asyncio.sleep(self._plan.backoff.delay(history.failed, self._rng))
-
-    async def _send(self, permit: Permit, request: ModelRequest, deadline: float) -> Timed | Failure:
-        task = asyncio.current_task()
-        if task is not None:
-            self._sending.add(task)
-        try:
-            outcome = await permit.endpoint.ask(request, deadline)
-        except asyncio.CancelledError:
-            self._fleet.give_up(permit)
-            raise
-        if task is not None:
-            self._sending.discard(task)
-        if isinstance(outcome, Timed):
-            self._fleet.succeeded(permit)
-        else:
-            self._fleet.failed(permit, outcome)
-        return outcome
-
-    def _hand_over(self, key: ledger.WorkKey, timed: Timed, replica: str, attempts: int) -> None:
-        answer = timed.answer
-        self._last_answer_at = self._now()
-        self.answered += 1
-        self.output_tokens += answer.output_tokens or 0
-        self._submitter.add(
-            ledger.Completion(
-                key=key,
-                text=answer.text,
-                finish_reason=answer.finish_reason,
-                prompt_tokens=answer.prompt_tokens,
-                output_tokens=answer.output_tokens,
-                generation_seconds=timed.seconds,
-                started_at=timed.started_at,
-                replica=replica,
-                model=answer.model,
-                attempts=attempts,
-            )
-        )
-
-    def _goes_on(self, key: Key, failure: Failure, endpoint: str, history: History) -> bool:
-        """Decide after a failure whether the item is asked for again; raises where the whole run ends."""
-        reason = f"{endpoint}: {failure.reason}"
-        if failure.action is Action.ABORT:
-            raise BadInputError(f"endpoint {reason}")
-        if failure.action is Action.REJECT:
-            self._give_up(key, reason)
-            return False
-        if self._draining:
-            return False
-        now = self._now()
-        history.avoid = endpoint
-        history.failed += 1
-        history.counted += failure.counted
-        history.first_failure_at = history.first_failure_at or now
-        logger.debug("%s: attempt %d failed: %s", describe(key), history.sent, reason)
-        outage = self._fleet.outage_seconds()
-        if outage >= self._plan.outage_seconds:
-            raise GenerationStoppedError(f"no endpoint has answered for {outage:.0f} s; the last failure: {reason}")
-        # While nothing at all is answered it is the endpoints that are ill, not the item: the outage decides.
-        if history.counted >= self._plan.attempts and self._last_answer_at > history.first_failure_at:
-            self._give_up(key, f"{history.counted} attempts failed, the last at {reason}")
-            return False
-        return True
+        if completion is not None:
+            self.answered += 1
+            self.output_tokens += completion.output_tokens
+            self._submitter.add(completion)
 
     def _give_up(self, key: Key, reason: str) -> None:
         self._given_up[key] = reason
