@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,17 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 BUILDER = ROOT / "tools" / "controlplane" / "build.py"
-PROGRAMS = {"etcd": "etcd", "kube-apiserver": "kube", "kubectl": "kube"}
-"""Each program that is needed, and the tool of `tools/controlplane` that builds it."""
+TOOL_OF = {
+    "etcd": "etcd",
+    "kube-apiserver": "kube",
+    "kube-controller-manager": "kube",
+    "kube-scheduler": "kube",
+    "kubectl": "kube",
+    "kwok": "kwok",
+    "ray-operator": "kuberay",
+    "helm": "helm",
+}
+"""The tool of `tools/controlplane` that builds a program."""
 ADMIN_TOKEN = "admin"  # the server listens on loopback for the length of a test
 
 
@@ -32,32 +41,42 @@ class MissingBinariesError(Exception):
     """There are no binaries and none can be built; the message says what was tried."""
 
 
-def find_binaries(programs: Mapping[str, str] = PROGRAMS) -> dict[str, Path]:
+def find_binaries(programs: Iterable[str] = ("etcd", "kube-apiserver", "kubectl")) -> dict[str, Path]:
     """Give the path of each program, building what is nowhere else.
 
     Raises:
         MissingBinariesError: Go is missing too, or the build failed.
     """
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    found: dict[str, Path] = {}
+    folders = os.environ.get("KUBEBUILDER_ASSETS")
+    if not folders and shutil.which("etcd") and shutil.which("kube-apiserver"):
+        folders = os.environ.get("PATH")  # never kubectl alone from there: it would be of any version
+    found = {}
     for program in programs:
-        place = shutil.which(program, path=assets) if assets else shutil.which(program)
-        if place is None and assets:
-            raise MissingBinariesError(f"KUBEBUILDER_ASSETS={assets} holds no {program}")
+        place = shutil.which(program, path=folders) if folders else None
         if place is not None:
             found[program] = Path(place)
-    if set(found) >= {"etcd", "kube-apiserver"}:
-        return found
+    missing = [program for program in programs if program not in found]
+    if missing:
+        tools = sorted({TOOL_OF[program] for program in missing})
+        built = dict(zip(tools, run_builder(*tools, wanted=", ".join(missing)), strict=True))
+        found.update({program: built[TOOL_OF[program]] / program for program in missing})
+    return found
+
+
+def run_builder(*arguments: str, wanted: str) -> list[Path]:
+    """Run `tools/controlplane/build.py`; give the folders that it prints.
+
+    Raises:
+        MissingBinariesError: there is no Go, or the build failed.
+    """
     if shutil.which("go") is None:
         raise MissingBinariesError(
-            "no KUBEBUILDER_ASSETS, no etcd and kube-apiserver on PATH, and no Go to build tools/controlplane with"
+            f"no {wanted} in KUBEBUILDER_ASSETS or on PATH, and no Go to build tools/controlplane with"
         )
-    tools = sorted(set(programs.values()))
-    built = subprocess.run([sys.executable, str(BUILDER), *tools], stdout=subprocess.PIPE, text=True, check=False)
+    built = subprocess.run([sys.executable, str(BUILDER), *arguments], stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode != 0:
-        raise MissingBinariesError("building tools/controlplane failed: see above")
-    folders = dict(zip(tools, map(Path, built.stdout.split()), strict=True))
-    return {program: folders[tool] / program for program, tool in programs.items()}
+        raise MissingBinariesError(f"building {wanted} failed: see above")
+    return [Path(line) for line in built.stdout.split()]
 
 
 @dataclass(frozen=True)
@@ -80,7 +99,9 @@ class ControlPlane:
     url: str
     ca_file: Path
     kubeconfig: Path
-    kubectl_binary: Path
+    folder: Path
+    """Where the processes write."""
+    binaries: Mapping[str, Path]
 
     def request(
         self, method: str, path: str, body: object = None, content_type: str = "application/json", **query: str
@@ -109,7 +130,7 @@ class ControlPlane:
         Raises:
             RuntimeError: it failed; the message is what it printed on stderr.
         """
-        command = [str(self.kubectl_binary), "--kubeconfig", str(self.kubeconfig), *arguments]
+        command = [str(self.binaries["kubectl"]), "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
         if done.returncode != 0:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
@@ -138,12 +159,11 @@ def running_control_plane(binaries: Mapping[str, Path], folder: Path) -> Iterato
         f"--service-account-signing-key-file={keys / 'sa.key'}", f"--token-auth-file={keys / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
     ]  # fmt: skip
-    with _process("etcd", etcd, folder), _process("kube-apiserver", apiserver, folder) as server:
+    with running_process("etcd", etcd, folder), running_process("kube-apiserver", apiserver, folder) as server:
         url = f"https://127.0.0.1:{api_port}"
         ca_file = folder / "certs" / "apiserver.crt"  # the server's own certificate, made at its start
         kubeconfig = _write_kubeconfig(folder, url, ca_file)
-        kubectl = binaries.get("kubectl") or Path(shutil.which("kubectl") or "kubectl")
-        plane = ControlPlane(url, ca_file, kubeconfig, kubectl)
+        plane = ControlPlane(url, ca_file, kubeconfig, folder, binaries)
         _wait_until_ready(plane, server, folder / "kube-apiserver.log")
         yield plane
 
@@ -182,7 +202,8 @@ def _write_kubeconfig(folder: Path, url: str, ca_file: Path) -> Path:
 
 
 @contextmanager
-def _process(name: str, command: Sequence[str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def running_process(name: str, command: Sequence[str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program, its output in `NAME.log`; end it on the way out."""
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         try:

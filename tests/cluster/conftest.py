@@ -1,4 +1,4 @@
-"""A real API server for the tests of this folder, started once a session.
+"""A real control plane for the tests of this folder, each part started once a session, when a test first asks for it.
 
 The binaries are found, or built, after collection and outside every test's time limit: a first build takes minutes.
 Without them the tests are skipped with the reason; with CI=true they fail.
@@ -9,20 +9,33 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders.controllers import KUBERAY_PROGRAMS, NODE_PROGRAMS, running_kuberay, running_nodes
 from builders.controlplane import ControlPlane, MissingBinariesError, find_binaries, running_control_plane
 
 HERE = Path(__file__).parent
+NEEDS = {
+    "control_plane": ("etcd", "kube-apiserver", "kubectl"),
+    "nodes": NODE_PROGRAMS,
+    "kuberay": KUBERAY_PROGRAMS,
+}
+"""The programs that a fixture needs."""
 BINARIES = pytest.StashKey[dict[str, Path] | str]()
 """The binaries, or why there are none."""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find or build the binaries where a test of this folder is going to run."""
-    wanted = any(HERE in item.path.parents for item in session.items)
-    if not wanted or session.config.option.collectonly:
+    """Find or build the programs that the tests of this folder ask for."""
+    if session.config.option.collectonly:
         return
+    fixtures = {
+        name
+        for item in session.items
+        if HERE in item.path.parents and isinstance(item, pytest.Function)
+        for name in item.fixturenames
+    }
+    programs = [program for name, needed in NEEDS.items() if name in fixtures for program in needed]
     try:
-        session.config.stash[BINARIES] = find_binaries()
+        session.config.stash[BINARIES] = find_binaries(programs)
     except MissingBinariesError as error:
         session.config.stash[BINARIES] = str(error)
 
@@ -37,3 +50,17 @@ def control_plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
         pytest.skip(binaries)
     with running_control_plane(binaries, tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def nodes(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane with controllers, scheduler and two nodes of 8 GPUs; kwok pretends that their pods run."""
+    with running_nodes(control_plane, count=2, gpus=8):
+        yield control_plane
+
+
+@pytest.fixture(scope="session")
+def kuberay(nodes: ControlPlane) -> Iterator[ControlPlane]:
+    """All of that with KubeRay's operator and CRDs."""
+    with running_kuberay(nodes):
+        yield nodes

@@ -1,6 +1,7 @@
 """Builds the pinned programs of the test control plane with Go, once, and prints where they lie.
 
-Usage: `python tools/controlplane/build.py [TOOL...]`: kube, etcd, helm, kwok, kuberay; none: all.
+Usage: `python tools/controlplane/build.py [--source] [TOOL...]`: kube, etcd, helm, kwok, kuberay; none: all. With
+`--source` it builds nothing and prints where the tool's own source lies, e.g. for KubeRay's CRDs and kwok's stages.
 
 Each tool is a Go module of its own here (their dependency trees conflict): go.mod names the version, go.sum the hashes.
 Binaries are kept outside the tree, in `$EVALRUN_CACHE` (default `~/.cache/evalrun`), by the hash of go.mod, go.sum, the
@@ -20,6 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 KUBERNETES = ("1", "36", "3")
+KUBERAY = "github.com/ray-project/kuberay/ray-operator"
 VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -28,6 +30,8 @@ class Tool:
     """A Go module of this folder and the programs that it builds."""
 
     name: str
+    source: str
+    """The module that the programs come from."""
     binaries: tuple[tuple[str, str], ...]
     """Name of the binary and its package."""
     ldflags: str = "-s -w"
@@ -38,6 +42,7 @@ TOOLS = {
     for tool in (
         Tool(
             "kube",
+            "k8s.io/kubernetes",
             tuple(
                 (name, f"k8s.io/kubernetes/cmd/{name}")
                 for name in ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
@@ -46,10 +51,14 @@ TOOLS = {
             f"-s -w -X {VERSION_PACKAGE}.gitVersion=v{'.'.join(KUBERNETES)} "
             f"-X {VERSION_PACKAGE}.gitMajor={KUBERNETES[0]} -X {VERSION_PACKAGE}.gitMinor={KUBERNETES[1]}",
         ),
-        Tool("etcd", (("etcd", "go.etcd.io/etcd/server/v3"),)),
-        Tool("helm", (("helm", "helm.sh/helm/v3/cmd/helm"),)),
-        Tool("kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),)),
-        Tool("kuberay", (("ray-operator", "github.com/ray-project/kuberay/ray-operator"),)),
+        Tool("etcd", "go.etcd.io/etcd/server/v3", (("etcd", "go.etcd.io/etcd/server/v3"),)),
+        Tool("helm", "helm.sh/helm/v3", (("helm", "helm.sh/helm/v3/cmd/helm"),)),
+        Tool("kwok", "sigs.k8s.io/kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),)),
+        Tool(
+            "kuberay",
+            "github.com/ray-project/kuberay/ray-operator",
+            (("ray-operator", "github.com/ray-project/kuberay/ray-operator"),),
+        ),
     )
 }
 
@@ -122,17 +131,23 @@ def build(tool: Tool, version: str) -> Path:
     return folder
 
 
-def module_folder(tool: Tool, module: str) -> Path:
-    """Give where Go keeps a module's source, e.g. KubeRay's for its CRDs.
+def source_of(tool: Tool) -> Path:
+    """Give where Go keeps the source of the tool's own module, fetching it if need be.
 
     Raises:
         BuildError: the module cannot be found or fetched.
     """
-    answer = subprocess.run(
-        ["go", "mod", "download", "-json", module], cwd=HERE / tool.name, capture_output=True, text=True
+    version = subprocess.run(
+        ["go", "list", "-m", "-f", "{{.Version}}", tool.source], cwd=HERE / tool.name, capture_output=True, text=True
     )
-    if answer.returncode != 0:
-        raise BuildError(f"go mod download {module}: {answer.stdout.strip()} {answer.stderr.strip()}")
+    answer = subprocess.run(
+        ["go", "mod", "download", "-json", f"{tool.source}@{version.stdout.strip()}"],
+        cwd=HERE / tool.name,
+        capture_output=True,
+        text=True,
+    )
+    if version.returncode != 0 or answer.returncode != 0:
+        raise BuildError(f"fetching {tool.source}: {version.stderr.strip()} {answer.stderr.strip()}")
     return Path(json.loads(answer.stdout)["Dir"])
 
 
@@ -140,14 +155,16 @@ def main(arguments: list[str]) -> int:
     """Build the tools that are named; print each one's folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"{', '.join(TOOLS)}; none: all")
-    names = parser.parse_args(arguments).tools or list(TOOLS)
+    parser.add_argument("--source", action="store_true", help="print where the source lies, and build nothing")
+    options = parser.parse_args(arguments)
+    names = options.tools or list(TOOLS)
     unknown = [name for name in names if name not in TOOLS]
     if unknown:
         parser.error(f"no such tool: {', '.join(unknown)}")
     try:
         version = go_version()
         for name in names:
-            print(build(TOOLS[name], version), flush=True)
+            print(source_of(TOOLS[name]) if options.source else build(TOOLS[name], version), flush=True)
     except BuildError as error:
         print(f"build: {error}", file=sys.stderr)
         return 1
