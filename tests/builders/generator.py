@@ -14,6 +14,7 @@ import grpc
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.fake_ledger import FakeLedger, FakeLedgerService
+from evalrun_runtime.grpc_server import TokenCheck
 from evalrun_runtime.process import address_of
 
 
@@ -47,9 +48,11 @@ def work_items(count: int) -> list[ledger.WorkItem]:
 class LedgerServer:
     """A ledger behind gRPC on a port of its own; what it holds survives `stop`, as a disk would."""
 
-    def __init__(self, items: Sequence[ledger.WorkItem]) -> None:
+    def __init__(self, items: Sequence[ledger.WorkItem], token: str | None = None) -> None:
         self.fake = FakeLedger(items)
+        self.service = FakeLedgerService(self.fake)
         self.port = 0
+        self._interceptors = [] if token is None else [TokenCheck(token)]
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -57,8 +60,8 @@ class LedgerServer:
         return f"grpc://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        ledger_grpc.add_LedgerServiceServicer_to_server(FakeLedgerService(self.fake), self._server)
+        self._server = grpc.aio.server(interceptors=self._interceptors, options=[("grpc.so_reuseport", 0)])
+        ledger_grpc.add_LedgerServiceServicer_to_server(self.service, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._server.start()
 
@@ -81,8 +84,8 @@ class LedgerServer:
 
 
 @asynccontextmanager
-async def ledger_server(items: Sequence[ledger.WorkItem]) -> AsyncIterator[LedgerServer]:
-    server = LedgerServer(items)
+async def ledger_server(items: Sequence[ledger.WorkItem], token: str | None = None) -> AsyncIterator[LedgerServer]:
+    server = LedgerServer(items, token)
     await server.start()
     try:
         yield server

@@ -2,6 +2,7 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 from builders.generator import Processes, ledger_server, processes, work_item, work_items
 
@@ -154,6 +155,40 @@ async def test_the_key_is_checked_and_never_logged(started: Processes) -> None:
             server, [endpoint.address], environment={"EVALRUN_GENERATOR_API_KEY": "right-key"}
         )
         assert await right.wait() == 0, right.errors
+
+
+async def test_the_ledger_wants_a_token(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3")
+    async with ledger_server(work_items(3), token="right-token") as server:
+        environment = {"EVALRUN_GENERATOR_LEDGER_TOKEN": "wrong-token"}
+        wrong = await started.generator(server, [endpoint.address], environment=environment)
+        assert await wrong.wait() == 2
+        assert f"the ledger at {server.address} refuses: UNAUTHENTICATED" in wrong.errors.splitlines()[-1]
+        assert "wrong-token" not in wrong.errors
+        environment = {"EVALRUN_GENERATOR_LEDGER_TOKEN": "right-token"}
+        right = await started.generator(server, [endpoint.address], environment=environment)
+        assert await right.wait() == 0, right.errors
+
+
+async def test_a_full_disk_is_waited_out(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3")
+    async with ledger_server(work_items(20)) as server:
+        server.service.storing_fails = grpc.StatusCode.RESOURCE_EXHAUSTED
+        generator = await started.generator(server, [endpoint.address])
+        await generator.until_logged("RESOURCE_EXHAUSTED")
+        server.service.storing_fails = None
+        assert await generator.wait() == 0, generator.errors
+        assert server.fake.remaining == 0
+        assert all(done.attempts == 1 for done in server.fake.completions.values())  # nothing was asked for twice
+
+
+async def test_a_disk_that_stays_full_is_a_resumable_stop(started: Processes) -> None:
+    endpoint = await started.recorded("--echo-tokens", "3")
+    async with ledger_server(work_items(20)) as server:
+        server.service.storing_fails = grpc.StatusCode.RESOURCE_EXHAUSTED
+        generator = await started.generator(server, [endpoint.address], "--ledger-seconds", "0.5")
+        assert await generator.wait() == 1
+        assert "has been away for" in generator.errors.splitlines()[-1]
 
 
 async def test_the_ledger_is_not_there(started: Processes) -> None:

@@ -123,7 +123,9 @@ class Asker:
         history.first_failure_at = now if history.first_failure_at is None else history.first_failure_at
         outage = self._fleet.outage_seconds()
         if outage >= self._plan.outage_seconds:
-            raise GenerationStoppedError(f"no endpoint has answered for {outage:.0f} s; the last failure: {reason}")
+            raise GenerationStoppedError(
+                f"no endpoint has answered for {outage:.0f} s; the last failure: {reason}. Run again to resume"
+            )
         # While nothing at all is answered it is the endpoints that are ill, not the item: the outage decides.
         if history.counted >= self._plan.attempts and self._last_answer_at > history.first_failure_at:
             raise ItemGivenUpError(f"{history.counted} attempts failed, the last at {reason}")

@@ -76,6 +76,8 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
 
     def __init__(self, fake: FakeLedger) -> None:
         self.fake = fake
+        self.storing_fails: grpc.StatusCode | None = None
+        """What SubmitCompletions ends with, storing nothing, for as long as it is set."""
 
     async def GetWork(  # noqa: N802 - the contract's name
         self,
@@ -93,6 +95,8 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
         context: grpc.aio.ServicerContext[ledger.SubmitCompletionsRequest, ledger.SubmitCompletionsResponse],
     ) -> ledger.SubmitCompletionsResponse:
         """Store completions."""
+        if self.storing_fails is not None:
+            await context.abort(self.storing_fails, "as ordered")
         try:
             stored = await self.fake.submit(request.completions)
         except UnknownKeyError as error:

@@ -138,5 +138,5 @@ class GrpcLedger:
             raise BadInputError(f"ledger {self._address} unreachable for {seconds:.0f} s: {cause}") from error
         if seconds >= self._away_seconds:
             raise GenerationStoppedError(
-                f"the ledger at {self._address} has been away for {seconds:.0f} s: {cause}"
+                f"the ledger at {self._address} has been away for {seconds:.0f} s: {cause}. Run again to resume"
             ) from error
