@@ -1,6 +1,7 @@
 """The real process, a fake judge over gRPC and a scripted worker on loopback."""
 
 import asyncio
+import functools
 import json
 import random
 import signal
@@ -150,6 +151,10 @@ async def test_kill_9_at_random_moments_loses_and_doubles_nothing(
     assert status.output_tokens == 2400
 
 
+def asked_for(judge: FakeJudge, requests: int) -> bool:
+    return judge.requests >= requests
+
+
 async def test_the_judge_may_come_late_go_and_come_back(tmp_path: Path) -> None:
     write_work_order(tmp_path, problems=60)
     fake = FakeJudge(delay=0.02)
@@ -165,8 +170,7 @@ async def test_the_judge_may_come_late_go_and_come_back(tmp_path: Path) -> None:
         for _ in range(2):
             server = FakeJudgeServer(fake, port=int(address.rpartition(":")[2]))
             await server.start()
-            enough = fake.requests + 20
-            await eventually(lambda enough=enough: fake.requests >= enough)
+            await eventually(functools.partial(asked_for, fake, fake.requests + 20))
             await server.stop()
         server = FakeJudgeServer(fake, port=int(address.rpartition(":")[2]))
         await server.start()

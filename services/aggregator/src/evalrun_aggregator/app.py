@@ -12,8 +12,9 @@ from evalrun.ledger.v1 import ledger_pb2_grpc
 from evalrun_aggregator.board import Board
 from evalrun_aggregator.dispatch import RetryPolicy
 from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
-from evalrun_aggregator.facts import identity_of
+from evalrun_aggregator.facts import identity_of, rejudging_of
 from evalrun_aggregator.finishing import Finisher, OutputWriter
+from evalrun_aggregator.judge_book import JudgeBook
 from evalrun_aggregator.judge_client import GrpcJudge, Judge
 from evalrun_aggregator.leases import Leases
 from evalrun_aggregator.ledger import Ledger
@@ -85,7 +86,7 @@ class Aggregator:
                 ledger,
                 problems.items,
                 identity_of(order, problems.datasets, None if responses is None else responses.sha256),
-                rejudge=order.rejudge,
+                rejudge=rejudging_of(order),
                 retry_not_judged=settings.retry_not_judged,
                 responses=None if responses is None else responses.completions,
                 now=self._clocks.now(),
@@ -128,7 +129,8 @@ class Aggregator:
             clock=clocks.monotonic,
             chance=random.Random(),  # noqa: S311 - jitter of delays
         )
-        finisher = Finisher(order, problems, ledger, board, book, self._judges, opened.started_at, clocks, self._write)
+        judges = JudgeBook(self._judges, ledger, ledger.reader.facts().get("judges", ""))
+        finisher = Finisher(order, problems, ledger, board, book, judges, opened.started_at, clocks, self._write)
         run = Run(
             name=order.run,
             board=board,
@@ -136,6 +138,7 @@ class Aggregator:
             leases=Leases(board, settings.lease_seconds),
             replicas=book,
             dispatcher=dispatcher,
+            judges=judges,
             finish=finisher.finish,
             output_tokens=output_tokens,
             started_at=opened.started_at,

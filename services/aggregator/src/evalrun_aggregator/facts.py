@@ -55,6 +55,14 @@ def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha2
     return Identity(order.run, digest_records([generation]), digest_records(judging))
 
 
+def rejudging_of(order: WorkOrder) -> str | None:
+    """Name the rejudging that a work order asks for; None for none.
+
+    The output is part of the name: whoever judges a copy of a rejudged ledger anew, into another folder, means it.
+    """
+    return None if order.rejudge is None else f"{order.rejudge} into {order.output_dir}"
+
+
 def check_identity(facts: Mapping[str, str], identity: Identity, ledger: str, *, judging_anew: bool) -> None:
     """Refuse a ledger of another run.
 

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.board import Board, ItemState
 from evalrun_aggregator.facts import ended_facts
-from evalrun_aggregator.judge_client import Judge, JudgeError
+from evalrun_aggregator.judge_book import JudgeBook
 from evalrun_aggregator.ledger import Ledger
 from evalrun_aggregator.problems import RunProblems
 from evalrun_aggregator.replicas import ReplicaBook
@@ -19,8 +18,6 @@ from evalrun_aggregator.sample_stream import sample_results
 from evalrun_aggregator.work_order import WorkOrder
 
 logger = logging.getLogger(__name__)
-
-DESCRIBE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Finisher:
         ledger: Ledger,
         board: Board,
         replicas: ReplicaBook,
-        judges: Sequence[Judge],
+        judges: JudgeBook,
         started_at: float,
         clocks: Clocks,
         write: OutputWriter,
@@ -83,7 +80,8 @@ class Finisher:
         info = run_info(
             self._order,
             self._problems,
-            judges={judge.address: await describe(judge) for judge in self._judges},
+            judges=self._judges.descriptions,
+            containment_levels=self._judges.containment_levels,
             replicas=self._ledger.reader.replicas(),
             gpu_seconds=self._replicas.gpu_seconds,
             started_at=self._started_at,
@@ -104,11 +102,3 @@ class Finisher:
         ended = Ended(finished_at, written.output_url, written.accepted_at_1)
         await self._ledger.finish(ended_facts(ended))
         return ended
-
-
-async def describe(judge: Judge) -> judge_pb2.DescribeResponse | str:
-    """Ask a judge what it is; its error's text where it does not answer."""
-    try:
-        return await judge.describe(DESCRIBE_SECONDS)
-    except JudgeError as error:
-        return str(error)

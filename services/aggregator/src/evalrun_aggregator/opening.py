@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalrun_aggregator.board import Board, ItemState
+from evalrun_aggregator.board import Board
 from evalrun_aggregator.facts import NOT_ENDED, Identity, check_identity, ended_of
 from evalrun_aggregator.items import RunItems
 from evalrun_aggregator.ledger import Ledger
@@ -43,7 +43,7 @@ async def open_run(
         ledger: open.
         items: the work order's.
         identity: the work order's.
-        rejudge: name of a rejudging; at its first start the verdicts are set aside.
+        rejudge: name of a rejudging; at its first start the verdicts are set aside. Nothing is generated.
         retry_not_judged: open a run that has ended again, for what was not judged.
         responses: answers made elsewhere, by row; what has none is left out of the run. None: answers are generated.
         now: Unix seconds.
@@ -72,15 +72,11 @@ async def open_run(
     ended = ended_of(facts)
     keep = ended is not None and not retry_not_judged
     board.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=keep)
-    if responses is not None:
-        board.leave_out_pending()
+    if responses is not None or rejudge is not None:
+        left_out = board.leave_out_pending()
+        logger.info("%d samples have an answer; %d have none and are left out", board.items.count - left_out, left_out)
     if ended is not None and (board.unjudged or board.remaining):
         logger.info("the run had ended; %d samples are judged again", board.unjudged)
         await ledger.set_facts(**NOT_ENDED)
         ended = None
     return OpenedRun(board, float(facts["started_at"]), ended)
-
-
-def generated_count(board: Board) -> int:
-    """Give how many items have a completion."""
-    return board.items.count - board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT)

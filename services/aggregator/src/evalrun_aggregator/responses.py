@@ -13,7 +13,7 @@ from evalrun_aggregator.work_order import WorkOrder
 from evalrun_data.responses import Response, load_responses
 from evalrun_runtime.exits import BadInputError
 
-MOST_ITEMS = 100_000_000
+MOST_ITEMS = 10_000_000
 """Problems x highest sample number: one byte of memory each."""
 
 MODES = {

@@ -10,6 +10,7 @@ from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.board import Board, ItemState
 from evalrun_aggregator.dispatcher import Dispatcher
 from evalrun_aggregator.items import ItemKey
+from evalrun_aggregator.judge_book import JudgeBook
 from evalrun_aggregator.judge_client import JudgeRefusedError
 from evalrun_aggregator.leases import Leases
 from evalrun_aggregator.ledger import Ledger
@@ -83,6 +84,7 @@ class Run:
         leases: over the board.
         replicas: as the ledger knew them.
         dispatcher: over the board and the ledger.
+        judges: asked what they are while the run goes on.
         finish: writes outputs and the run's end; gives what is known then. Raises OutputError, LedgerError.
         started_at: when the run first started; Unix seconds.
         ended: set where the ledger says that the run has ended.
@@ -99,6 +101,7 @@ class Run:
         leases: Leases,
         replicas: ReplicaBook,
         dispatcher: Dispatcher,
+        judges: JudgeBook,
         finish: Callable[[], Awaitable[Ended]],
         output_tokens: int,
         started_at: float,
@@ -112,6 +115,7 @@ class Run:
         self._ledger = ledger
         self._leases = leases
         self._dispatcher = dispatcher
+        self._judges = judges
         self._finish = finish
         self._output_tokens = output_tokens
         self._started_at = started_at
@@ -127,8 +131,10 @@ class Run:
         dispatcher.on_stored = self._verdicts_stored
 
     def start(self) -> None:
-        """Judge and finish in the background."""
-        self._tasks = [asyncio.create_task(self._judge()), asyncio.create_task(self._end_when_decided())]
+        """Judge and finish in the background; a run that has ended only answers questions."""
+        if self._ended is None:
+            driving = (self._judge(), self._describe_judges(), self._end_when_decided())
+            self._tasks = [asyncio.create_task(each) for each in driving]
 
     async def stop(self) -> None:
         """Stop judging; what is being stored is stored first."""
@@ -259,6 +265,12 @@ class Run:
         try:
             await self._dispatcher.run()
         except (JudgeRefusedError, LedgerError) as error:
+            self._fail(str(error))
+
+    async def _describe_judges(self) -> None:
+        try:
+            await self._judges.run()
+        except LedgerError as error:
             self._fail(str(error))
 
     async def _end_when_decided(self) -> None:

@@ -7,9 +7,6 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from google.protobuf.json_format import MessageToDict
-
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.problems import RunProblems
 from evalrun_aggregator.rows import StoredReplica
 from evalrun_aggregator.work_order import WorkOrder
@@ -21,7 +18,8 @@ def run_info(
     order: WorkOrder,
     problems: RunProblems,
     *,
-    judges: Mapping[str, judge_pb2.DescribeResponse | str],
+    judges: Mapping[str, Mapping[str, object]],
+    containment_levels: Sequence[str],
     replicas: Sequence[StoredReplica],
     gpu_seconds: float,
     started_at: float,
@@ -32,7 +30,8 @@ def run_info(
     Args:
         order: the work order.
         problems: the run's.
-        judges: by address: what each judge said of itself, or why it said nothing.
+        judges: by address: what each judge said of itself.
+        containment_levels: that they named.
         replicas: as the ledger knows them.
         gpu_seconds: of every worker together.
         started_at: Unix seconds.
@@ -49,13 +48,8 @@ def run_info(
         "rejudge": order.rejudge,
         "base_dir_git_revision": git_revision(order.base_dir),
         "versions": package_versions(),
-        "judges": {
-            address: said if isinstance(said, str) else MessageToDict(said, preserving_proto_field_name=True)
-            for address, said in judges.items()
-        },
-        "containment_levels": sorted(
-            {said.containment_level for said in judges.values() if isinstance(said, judge_pb2.DescribeResponse)}
-        ),
+        "judges": {address: dict(said) for address, said in judges.items()},
+        "containment_levels": list(containment_levels),
         "replicas": [
             {"name": r.name, "address": r.address, "models": list(r.models), "error": r.error} for r in replicas
         ],

@@ -1,0 +1,54 @@
+"""What the judges say of themselves, asked while they are there: at a run's end they may be scaled away."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+
+from google.protobuf.json_format import MessageToDict
+
+from evalrun_aggregator.judge_client import Judge, JudgeError
+from evalrun_aggregator.ledger import Ledger
+from evalrun_aggregator.ledger_errors import LedgerFullError
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+
+
+class JudgeBook:
+    """Keeps each judge's own description in the ledger.
+
+    Args:
+        judges: whom to ask.
+        ledger: where the answers are kept.
+        known: the ledger's fact `judges`, of an earlier start; empty where there is none.
+    """
+
+    def __init__(self, judges: Sequence[Judge], ledger: Ledger, known: str = "") -> None:
+        self._judges = judges
+        self._ledger = ledger
+        self.descriptions: dict[str, dict[str, object]] = json.loads(known) if known else {}
+        """By address: `DescribeResponse` as JSON."""
+
+    @property
+    def containment_levels(self) -> list[str]:
+        """Every level that a judge named."""
+        return sorted({str(said.get("containment_level", "")) for said in self.descriptions.values()} - {""})
+
+    async def run(self) -> None:
+        """Ask each judge until it answers. Raises LedgerBrokenError."""
+        await asyncio.gather(*(self._ask(judge) for judge in self._judges))
+
+    async def _ask(self, judge: Judge) -> None:
+        while True:
+            try:
+                said = await judge.describe(ANSWER_SECONDS)
+                self.descriptions[judge.address] = MessageToDict(said, preserving_proto_field_name=True)
+                await self._ledger.set_facts(judges=json.dumps(self.descriptions))
+            except (JudgeError, LedgerFullError) as error:
+                logger.debug("no description yet: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return

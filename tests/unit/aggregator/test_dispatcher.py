@@ -1,0 +1,159 @@
+"""The dispatcher over a real ledger and a judge in memory."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from builders.aggregator import MemoryJudge
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.board import Board, ItemState
+from evalrun_aggregator.dispatch import RetryPolicy
+from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
+from evalrun_aggregator.fake_judge import scripted_verdict, unavailable
+from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.judge_client import Judge, JudgeLostError, JudgeRefusedError
+from evalrun_aggregator.ledger import Ledger
+from evalrun_aggregator.rows import StoredCompletion
+
+QUICK = RetryPolicy(attempts=3, first_delay=0.001, longest_delay=0.002, least_busy_delay=0.001)
+
+
+@asynccontextmanager
+async def dispatching(
+    folder: Path, judges: list[MemoryJudge], problems: int = 20, *, in_flight: int = 4, streams: int = 1,
+    stream_age: float = 50.0, policy: RetryPolicy = QUICK, max_pages: int | None = None,
+) -> AsyncIterator[tuple[Board, Ledger, Dispatcher, asyncio.Task[None]]]:  # fmt: skip
+    board = Board(RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])]))
+    settings = DispatchSettings(in_flight, streams, stream_age, retries=policy)
+    async with Ledger(folder / "l.db", max_pages=max_pages) as ledger:
+        await ledger.add_completions([StoredCompletion(board.items.row_of(i), f"p{i} accept") for i in range(problems)])
+        for index in range(problems):
+            board.move(index, ItemState.GENERATED)
+
+        def build(index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
+            del index
+            return judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text=completion.text))
+
+        asked: list[Judge] = list(judges)
+        dispatcher = Dispatcher(board, ledger, asked, build, settings, chance=random.Random(0))
+        running = asyncio.create_task(dispatcher.run())
+        try:
+            yield board, ledger, dispatcher, running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def judged(board: Board, dispatcher: Dispatcher, running: "asyncio.Task[None]") -> None:
+    """Wait until nothing is left to judge."""
+    stored = asyncio.Event()
+    dispatcher.on_stored = lambda _count: stored.set()
+    async with asyncio.timeout(10):
+        while board.unjudged:
+            waiting = asyncio.create_task(stored.wait())
+            await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
+            stored.clear()
+            if running.done():
+                waiting.cancel()
+                running.result()
+
+
+async def test_everything_is_judged_once_and_stored_before_it_counts(tmp_path: Path) -> None:
+    judge = MemoryJudge()
+    async with dispatching(tmp_path, [judge]) as (board, ledger, dispatcher, running):
+        await judged(board, dispatcher, running)
+        assert board.count(ItemState.ACCEPTED) == 20 == len(list(ledger.reader.verdict_rows()))
+    assert sorted(r.submission.text for r in judge.asked) == sorted(f"p{i} accept" for i in range(20))
+
+
+async def test_work_is_shared_among_judges_within_the_bound(tmp_path: Path) -> None:
+    silent = MemoryJudge(script=lambda _request: None, address="silent")
+    quick = MemoryJudge(address="quick")
+    async with dispatching(tmp_path, [silent, quick], problems=200) as (board, _, dispatcher, running):
+        async with asyncio.timeout(10):
+            while board.count(ItemState.ACCEPTED) < 198:
+                await asyncio.wait({running}, timeout=0.01)
+        assert (len(silent.asked), len(quick.asked), dispatcher.in_flight) == (2, 198, 2)
+
+
+async def test_a_broken_stream_is_opened_again_and_only_what_has_no_answer_is_sent_again(tmp_path: Path) -> None:
+    judge = MemoryJudge(
+        script=lambda request: None if request.submission.text == "p3 accept" else scripted_verdict(request)
+    )
+    async with dispatching(tmp_path, [judge], problems=10) as (board, _, dispatcher, running):
+        async with asyncio.timeout(10):
+            while board.count(ItemState.ACCEPTED) < 9:
+                await asyncio.wait({running}, timeout=0.01)
+        judge.script = scripted_verdict
+        judge.refuse = [JudgeLostError("still down"), JudgeLostError("still down")]
+        judge.streams[0].broken.set()
+        await judged(board, dispatcher, running)
+        assert dispatcher.trouble is None
+    texts = [request.submission.text for request in judge.asked]
+    assert (len(texts), texts.count("p3 accept"), len(judge.streams)) == (11, 2, 2)
+
+
+async def test_an_unreachable_judge_is_trouble_but_nothing_is_given_up(tmp_path: Path) -> None:
+    judge = MemoryJudge(refuse=[JudgeLostError("connection refused")] * 3)
+    async with dispatching(tmp_path, [judge], problems=3) as (board, _, dispatcher, running):
+        async with asyncio.timeout(10):
+            while dispatcher.trouble is None:
+                await asyncio.wait({running}, timeout=0.005)
+        assert dispatcher.trouble == "connection refused"
+        await judged(board, dispatcher, running)
+        assert board.count(ItemState.ACCEPTED) == 3
+
+
+async def test_a_judge_that_refuses_us_ends_the_dispatch(tmp_path: Path) -> None:
+    judge = MemoryJudge(refuse=[JudgeRefusedError("UNAUTHENTICATED: send the token")])
+    async with dispatching(tmp_path, [judge]) as (_, _, _, running):
+        with pytest.raises(JudgeRefusedError, match="send the token"):
+            await asyncio.wait_for(running, 10)
+
+
+async def test_one_item_that_always_fails_is_not_judged_and_the_others_are(tmp_path: Path) -> None:
+    judge = MemoryJudge(script=lambda r: unavailable() if r.submission.text == "p0 accept" else scripted_verdict(r))
+    policy = RetryPolicy(attempts=3, patience=0.05, first_delay=0.001, longest_delay=0.002)
+    async with dispatching(tmp_path, [judge], policy=policy) as (board, ledger, dispatcher, running):
+        await judged(board, dispatcher, running)
+        assert (board.count(ItemState.ACCEPTED), board.state(0)) == (19, ItemState.NOT_JUDGED)
+        (stored,) = [s.verdict for s in ledger.samples() if s.verdict is not None and not s.verdict.judged]
+    assert stored.reason == "UNAVAILABLE: no sandbox answered"
+    assert judge_pb2.Verdict.FromString(stored.verdict).final_status == judge_pb2.FINAL_STATUS_API_ERROR
+
+
+async def test_a_busy_judge_is_asked_until_it_has_room(tmp_path: Path) -> None:
+    chance = random.Random(5)
+
+    def often_busy(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
+        return judge_pb2.StreamFailure(code=8, retry_after_ms=1) if chance.random() < 0.8 else scripted_verdict(request)
+
+    async with dispatching(tmp_path, [MemoryJudge(script=often_busy)]) as (board, _, dispatcher, running):
+        await judged(board, dispatcher, running)
+        assert board.count(ItemState.ACCEPTED) == 20
+
+
+async def test_an_old_stream_ends_empty_and_the_next_is_opened(tmp_path: Path) -> None:
+    judge = MemoryJudge()
+    async with dispatching(tmp_path, [judge], problems=300, stream_age=0.01) as (board, _, dispatcher, running):
+        await judged(board, dispatcher, running)
+        assert board.count(ItemState.ACCEPTED) == 300
+    assert len(judge.streams) > 1
+    assert len(judge.asked) == 300
+
+
+async def test_verdicts_wait_for_room_on_the_disk_and_the_judge_is_not_asked_for_more(tmp_path: Path) -> None:
+    big = judge_pb2.Verdict(judged=True, accepted=True, final_status=judge_pb2.FINAL_STATUS_SUCCESS, code="x" * 50_000)
+    judge = MemoryJudge(script=lambda _request: big)
+    async with dispatching(tmp_path, [judge], problems=200, max_pages=120) as (board, ledger, dispatcher, running):
+        async with asyncio.timeout(10):
+            while dispatcher.storage_trouble is None:
+                await asyncio.wait({running}, timeout=0.01)
+        asked = len(judge.asked)
+        assert asked < 50
+        assert board.count(ItemState.ACCEPTED) == len(list(ledger.reader.verdict_rows()))
+        assert "full" in dispatcher.storage_trouble

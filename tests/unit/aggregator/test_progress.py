@@ -1,0 +1,31 @@
+"""In which state a run is."""
+
+import pytest
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
+
+
+def progress(
+    *, started: bool = True, remaining: int = 0, unjudged: int = 0, not_judged: int = 0, written: bool = False,
+    failure: str | None = None,
+) -> Progress:  # fmt: skip
+    return Progress(started, remaining, unjudged, not_judged, written, failure)
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "may_write"),
+    [
+        (progress(started=False, remaining=5), ledger_pb2.RUN_STATE_PREPARING, False),
+        (progress(remaining=5), ledger_pb2.RUN_STATE_GENERATING, False),
+        (progress(remaining=1, unjudged=7, not_judged=1), ledger_pb2.RUN_STATE_GENERATING, False),
+        (progress(unjudged=7, not_judged=1), ledger_pb2.RUN_STATE_JUDGING, False),
+        (progress(not_judged=1), ledger_pb2.RUN_STATE_JUDGING, True),
+        (progress(written=True), ledger_pb2.RUN_STATE_SUCCEEDED, False),
+        (progress(not_judged=1, written=True), ledger_pb2.RUN_STATE_DEGRADED, False),
+        (progress(failure="disk"), ledger_pb2.RUN_STATE_FAILED, False),
+        (progress(remaining=3, unjudged=3, failure="disk"), ledger_pb2.RUN_STATE_FAILED, False),
+    ],
+)
+def test_states(given: Progress, state: int, may_write: bool) -> None:
+    assert (run_state(given), may_write_outputs(given)) == (state, may_write)

@@ -1,0 +1,70 @@
+"""The metrics, and what workers say of their replicas."""
+
+from prometheus_client import CollectorRegistry
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.board import Board, ItemState
+from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.replicas import ReplicaBook
+from evalrun_aggregator.rows import CompletionTally, StoredCompletion
+from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
+
+OWN = {"run": "r", "namespace": "n"}
+
+
+def made() -> tuple[Telemetry, CollectorRegistry, Board]:
+    registry = CollectorRegistry()
+    telemetry = Telemetry("r", "n", registry, started_at=100.0)
+    board = Board(RunItems([DatasetItems("d", ["p", "q"]), DatasetItems("e", ["p"])]))
+    telemetry.observe(board, lambda: [ReplicaGauge(up=True, in_flight=3)], lambda: 12.5)
+    return telemetry, registry, board
+
+
+def test_every_label_set_is_there_before_anything_happened() -> None:
+    _, registry, _ = made()
+    for state in ("pending", "generated", "accepted", "rejected", "not_judged"):
+        expected = 2.0 if state == "pending" else 0.0
+        assert registry.get_sample_value("evalrun_problems", {**OWN, "dataset": "d", "state": state}) == expected
+    for reason in ("stop", "length", "other"):
+        labels = {**OWN, "dataset": "e", "finish_reason": reason}
+        assert registry.get_sample_value("evalrun_completions_total", labels) == 0
+    assert registry.get_sample_value("evalrun_accepted_at_1", {**OWN, "dataset": "d"}) == 0
+    assert registry.get_sample_value("evalrun_generated_tokens_total", OWN) == 0
+    assert registry.get_sample_value("evalrun_generation_seconds_count", OWN) == 0
+    assert registry.get_sample_value("evalrun_last_progress_timestamp_seconds", OWN) == 100
+    assert registry.get_sample_value("evalrun_gpu_seconds_total", OWN) == 12.5
+    assert registry.get_sample_value("evalrun_replica_inflight", {**OWN, "replica": "0"}) == 3
+
+
+def test_figures_follow_the_board_and_go_on_from_the_ledger() -> None:
+    telemetry, registry, board = made()
+    telemetry.restore("d", CompletionTally(0, 0, "stop", 40, 1000))
+    telemetry.completed("d", StoredCompletion(0, "x", "length", output_tokens=24, generation_seconds=0.3))
+    telemetry.completed("d", StoredCompletion(0, "x", "surprising-reason-17", generation_seconds=700))
+    board.move(0, ItemState.GENERATED)
+    board.judge(0, judged=True, accepted=True, final_status=1)
+    completions = {
+        reason: registry.get_sample_value("evalrun_completions_total", {**OWN, "dataset": "d", "finish_reason": reason})
+        for reason in ("stop", "length", "other")
+    }
+    assert completions == {"stop": 40, "length": 1, "other": 1}
+    assert registry.get_sample_value("evalrun_generated_tokens_total", OWN) == 1024
+    assert registry.get_sample_value("evalrun_generation_seconds_bucket", {**OWN, "le": "600.0"}) == 1
+    assert registry.get_sample_value("evalrun_problems", {**OWN, "dataset": "d", "state": "accepted"}) == 1
+    assert registry.get_sample_value("evalrun_accepted_at_1", {**OWN, "dataset": "d"}) == 1
+
+
+class TestReplicaBook:
+    def test_a_replica_that_is_no_longer_named_or_whose_worker_is_silent_is_down(self) -> None:
+        book = ReplicaBook()
+        a, b = (ledger_pb2.Replica(name=name, up=True, in_flight=2) for name in "ab")
+        book.report("w", [a, b], 0, now=0)
+        book.report("w", [b], 0, now=10)
+        assert [(r.name, r.up, r.in_flight) for r in book.all(now=20)] == [("a", False, 0), ("b", True, 2)]
+        assert [r.up for r in book.all(now=71)] == [False, False]
+
+    def test_gpu_seconds_add_up_over_workers_and_never_go_back(self) -> None:
+        book = ReplicaBook({"w": 10.0})
+        book.report("w", [], 4.0, now=0)
+        book.report("v", [], 5.0, now=0)
+        assert book.gpu_seconds == 15.0

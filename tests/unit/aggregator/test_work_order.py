@@ -1,0 +1,66 @@
+"""The work order, and what a ledger is taken up for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.aggregator import write_work_order
+
+from evalrun_aggregator.facts import ended_facts, ended_of
+from evalrun_aggregator.problems import check_supported
+from evalrun_aggregator.run import Ended, Figure
+from evalrun_aggregator.work_order import read_work_order
+from evalrun_runtime.exits import BadInputError
+
+
+def test_a_work_order_holds_the_spec_as_the_crd_has_it(tmp_path: Path) -> None:
+    order = read_work_order(write_work_order(tmp_path, protocol={"maxNewTokens": 9}))
+    assert (order.run, order.spec.protocol.max_new_tokens, order.spec.datasets[0].name) == ("test-run", 9, "first")
+    assert order.created.utcoffset() is not None
+
+
+def test_yaml_serves_too(tmp_path: Path) -> None:
+    content = json.loads(write_work_order(tmp_path).read_text())
+    lines = [f"{name}: {json.dumps(value)}" for name, value in content.items()]
+    (tmp_path / "order.yaml").write_text("\n".join(lines))
+    assert read_work_order(tmp_path / "order.yaml") == read_work_order(tmp_path / "work_order.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "schema 2 is of a newer evalrun"),
+        ({"created": "2026-01-02T03:04:05"}, "created: Input should have timezone info"),
+        ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
+        ({"protocol": {"samples": 0}}, "spec.protocol.samples: Input should be greater"),
+        ({"run": ""}, "run: String should have at least 1"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = write_work_order(tmp_path, **change)
+    with pytest.raises(BadInputError, match=r"work order .*work_order\.json: ") as error:
+        read_work_order(path)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "a: b: c"])
+def test_what_is_no_work_order_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "order.json"
+    path.write_text(text)
+    with pytest.raises(BadInputError, match=r"order\.json") as error:
+        read_work_order(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_budget_and_submit_are_refused_clearly(tmp_path: Path) -> None:
+    budget = {"name": "EVAL@budget", "temperature": "0.5", "budget": {"outputTokensPerProblem": 5}}
+    order = read_work_order(write_work_order(tmp_path, protocol=budget))
+    with pytest.raises(BadInputError, match="EVAL@budget is not supported yet: write EVAL@1 or EVAL@k"):
+        check_supported(order.spec)
+
+
+def test_a_runs_end_is_kept_as_a_fact() -> None:
+    ended = Ended(12.5, "s3://x", {"d": Figure(0.5, 0.25, 0.75)})
+    assert ended_of(ended_facts(ended)) == ended
+    assert ended_of({}) is None
