@@ -56,13 +56,14 @@ def iter_problems(
     unknown = sorted(set(tests) - set(TEST_GROUPS))
     if unknown:
         raise BadInputError(f"{source}: unknown group of tests '{unknown[0]}' (known: {', '.join(TEST_GROUPS)})")
+    narrowed = 0 < len(set(tests)) < len(TEST_GROUPS)  # all groups named is no choice, whether or not a file has them
     present: dict[str, None] = {}
     found = False
     for problem in _unique(_all_rows(source, dataset, base_dir)):
         present[problem.dataset] = None
         if dataset is None or problem.dataset == dataset:
             found = True
-            yield _with_groups(problem, tests, source) if tests else problem
+            yield _with_groups(problem, tests, source) if narrowed else problem
     if not found:
         raise BadInputError(f"{source}: no dataset '{dataset}' there (it holds: {', '.join(present) or 'none'})")
 

@@ -104,33 +104,46 @@ def _numbered(found: Sequence[tuple[Response, Row | None, bool]]) -> Iterator[Re
 def _answers(row: Row, index: "_ProblemIndex") -> Iterator[Response]:
     """The answers of one row: one, or as many as its list holds."""
     problem = index.find(row)
-    field = next((name for name in _TEXT_FIELDS if row.has(name)), "response")
-    texts = row.texts(field) if isinstance(row.values.get(field), list) else (row.text(field),)
-    if not texts:
-        raise row.error(f"field '{field}' is an empty list: it should hold at least one answer")
-    sample = row.optional_count("sample")
-    if sample is not None and len(texts) > 1:
-        raise row.error(f"field 'sample' cannot number the {len(texts)} answers of '{field}': leave it away")
+    text_field = next((name for name in _TEXT_FIELDS if row.has(name)), "response")
+    tokens_field = next((name for name in _TOKEN_FIELDS if row.has(name)), _TOKEN_FIELDS[0])
     spelt = row.optional_text("mode") or "auto"
     mode = _MODES.get(spelt)
     if mode is None:
         raise row.error(f"field 'mode' is '{spelt}' (known: {', '.join(_MODES)})")
-    # Counts of a whole row say nothing about one of several answers.
-    single = len(texts) == 1
-    tokens_field = next((name for name in _TOKEN_FIELDS if row.has(name)), _TOKEN_FIELDS[0])
-    for text in texts:
+    for answer in _each(
+        row, text_field, ("sample", "finish_reason", tokens_field, "prompt_tokens", "generation_seconds")
+    ):
         yield Response(
             dataset=problem.dataset,
             problem_id=problem.problem_id,
-            sample=sample or 0,
-            text=text,
+            sample=answer.optional_count("sample") or 0,
+            text=answer.text(text_field),
             mode=mode,
             language=parse_language(row, problem.language),
-            finish_reason=row.optional_text("finish_reason") if single else "",
-            output_tokens=row.optional_count(tokens_field) if single else None,
-            prompt_tokens=row.optional_count("prompt_tokens") if single else None,
-            generation_seconds=row.optional_number("generation_seconds") if single else None,
+            finish_reason=answer.optional_text("finish_reason"),
+            output_tokens=answer.optional_count(tokens_field),
+            prompt_tokens=answer.optional_count("prompt_tokens"),
+            generation_seconds=answer.optional_number("generation_seconds"),
         )
+
+
+def _each(row: Row, text_field: str, others: Sequence[str]) -> Iterator[Row]:
+    """A row a text: where the row holds a list of texts, what else is said of them must be lists of that length."""
+    texts = row.values.get(text_field)
+    if not isinstance(texts, list):
+        yield row
+        return
+    if not texts:
+        raise row.error(f"field '{text_field}' is an empty list: it should hold at least one answer")
+    lists = {text_field: texts}
+    for name in others:
+        value = row.values.get(name)
+        if isinstance(value, list) and len(value) == len(texts):
+            lists[name] = value
+        elif value is not None and not (len(texts) == 1 and not isinstance(value, list)):
+            raise row.error(f"field '{name}' should be a list of {len(texts)}, as '{text_field}' is")
+    for number in range(len(texts)):
+        yield row.replaced(**{name: values[number] for name, values in lists.items()})
 
 
 class _ProblemIndex:

@@ -120,6 +120,10 @@ class Row:
         """An object found in this field, for messages that give its path."""
         return Row(values, self.source, self.number, self.unit, f"{self.path}{field}.")
 
+    def replaced(self, **values: object) -> "Row":
+        """The same row with some fields replaced."""
+        return Row({**self.values, **values}, self.source, self.number, self.unit, self.path)
+
     def only(self, *known: str) -> None:
         """Raises BadInputError where the object has a field that is not one of these: a typing error must not pass."""
         for field in self.values:

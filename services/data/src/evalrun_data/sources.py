@@ -41,6 +41,8 @@ def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] 
         with _opened(source, base_dir) as stream:
             magic = stream.read(4)
             stream.seek(0)
+            if not magic:
+                raise BadInputError(f"{source}: the file is empty")
             if magic == _PARQUET_MAGIC:
                 rows = _parquet_rows(stream, source, columns)
             elif magic[:2] == _GZIP_MAGIC:
@@ -95,16 +97,16 @@ def _json_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
         if line.isspace():
             continue
         try:
-            value = json.loads(line, object_pairs_hook=_object)
+            value = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"), object_pairs_hook=_object)
         except _DuplicateFieldError as error:
             raise BadInputError(f"{source}:{number}: field '{error}' is there twice") from error
         except json.JSONDecodeError as error:
             hint = "; expected one JSON object a line" if number == 1 and line.lstrip()[:1] in b"[{" else ""
-            raise BadInputError(f"{source}:{number}: not JSON: {error.msg} at column {error.colno}{hint}") from error
+            raise BadInputError(f"{source}:{number}: not JSON: {error.msg} at column {error.pos + 1}{hint}") from error
         except UnicodeDecodeError as error:
             raise BadInputError(f"{source}:{number}: not UTF-8: {error.reason} at byte {error.start}") from error
         except RecursionError as error:
-            raise BadInputError(f"{source}:{number}: not usable: nested too deeply") from error
+            raise BadInputError(f"{source}:{number}: nested too deeply") from error
         if not isinstance(value, dict):
             raise BadInputError(f"{source}:{number}: expected one JSON object a line, not {kind_of(value)}")
         yield Row(value, source, number)

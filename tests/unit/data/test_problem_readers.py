@@ -1,0 +1,290 @@
+"""Every accepted problem format is read as it is, from every kind of source."""
+
+import gzip
+import json
+import time
+from pathlib import Path
+
+import fsspec
+import pyarrow
+import pyarrow.parquet
+import pytest
+from builders.data import assert_problem, check_problem, data_file, json_rows, stdio_problem, write_jsonl
+
+from evalrun_data.entry_points import entry_point
+from evalrun_data.formats.record import record_of
+from evalrun_data.readers import iter_problems, load_problem_files, load_problems
+from evalrun_data.records import AssertTests, CheckTest, Message, ProblemLimits, StdioTests
+from evalrun_runtime.exits import BadInputError
+
+HUMANEVAL = {
+    "task_id": "HumanEval/0",
+    "prompt": "def f(x):\n",
+    "entry_point": "f",
+    "canonical_solution": "    return x\n",
+    "test": "def check(candidate):\n    assert candidate(1) == 1\n",
+}
+MBPP = {
+    "task_id": 11,
+    "text": "Write f.",
+    "code": "def f(x):\r\n\treturn x",
+    "test_list": ["assert f(1) == 1"],
+    "test_setup_code": "import math",
+    "challenge_test_list": ["assert f(2) == 2"],
+}
+STDIO_TRUTH = {"inputs": ["1"], "outputs": ["2"]}
+
+
+def verl_row(truth: object, prompt: object = "p", **extra: object) -> dict[str, object]:
+    reward = {"style": "rule", "ground_truth": truth}
+    return {"data_source": "codecontests", "prompt": prompt, "reward_model": reward, "extra_info": extra}
+
+
+def parquet(path: Path, rows: list[dict[str, object]]) -> str:
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return str(path)
+
+
+# --- our records, and where they lie ---
+
+
+@pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz", "p.parquet", "no_suffix"])
+def test_records_of_every_family(tmp_path: Path, name: str) -> None:
+    problems = [stdio_problem(), check_problem(), assert_problem()]
+    rows = [record_of(problem) for problem in problems]
+    path = tmp_path / name
+    if name.endswith(".parquet"):
+        parquet(path, rows)
+    else:
+        write_jsonl(path, rows)
+    assert load_problems(str(path)) == problems
+
+
+def test_a_parquet_column_may_hold_the_ground_truth_as_json(tmp_path: Path) -> None:
+    problems = [stdio_problem(), check_problem()]
+    rows = [{**record_of(p), "ground_truth": json.dumps(record_of(p)["ground_truth"])} for p in problems]
+    assert load_problems(parquet(tmp_path / "p.parquet", rows)) == problems
+
+
+def test_a_source_is_relative_to_its_base_folder_a_file_url_or_any_fsspec_url(tmp_path: Path) -> None:
+    rows = [record_of(stdio_problem())]
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    path = write_jsonl(folder / "p.jsonl", rows)
+    assert len(load_problems("a folder/p.jsonl", base_dir=tmp_path)) == 1
+    assert len(load_problems(path.as_uri())) == 1
+    with fsspec.open("memory://readers/p.jsonl", "wb") as remote:
+        remote.write(path.read_bytes())
+    assert len(load_problems("memory://readers/p.jsonl")) == 1
+    with pytest.raises(BadInputError, match=r"^memory://readers/q.jsonl: no such file"):
+        load_problems("memory://readers/q.jsonl")
+
+
+def test_gzip_is_told_by_content_and_blank_lines_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:
+    lines = "\ufeff" + json.dumps(record_of(stdio_problem())) + "\n\n" + json.dumps(record_of(stdio_problem("b")))
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(gzip.compress(lines.encode()))
+    assert [problem.problem_id for problem in load_problems(str(path))] == ["sum", "b"]
+
+
+def test_one_dataset_of_a_file_with_several(tmp_path: Path) -> None:
+    rows = [record_of(stdio_problem(dataset=name)) for name in ("one", "two")]
+    path = str(write_jsonl(tmp_path / "p.jsonl", rows))
+    assert [problem.dataset for problem in load_problems(path, "two")] == ["two"]
+    assert [problem.dataset for problem in load_problems(path)] == ["one", "two"]
+    with pytest.raises(BadInputError, match=r"p.jsonl: no dataset 'three' there \(it holds: one, two\)$"):
+        load_problems(path, "three")
+
+
+def test_the_asked_for_dataset_names_records_that_name_none(tmp_path: Path) -> None:
+    row = record_of(stdio_problem())
+    del row["dataset"]
+    assert load_problems(str(write_jsonl(tmp_path / "p.jsonl", [row])), "mine")[0].dataset == "mine"
+
+
+def test_several_files_must_not_share_a_problem(tmp_path: Path) -> None:
+    one = str(write_jsonl(tmp_path / "1.jsonl", [record_of(stdio_problem())]))
+    two = str(write_jsonl(tmp_path / "2.jsonl", [record_of(check_problem()), record_of(stdio_problem())]))
+    with pytest.raises(BadInputError, match=r"2.jsonl:2: problem 'sum' .* is there twice .*1.jsonl:1"):
+        load_problem_files([one, two])
+
+
+# --- published files ---
+
+
+@pytest.mark.parametrize("name", ["HumanEval.jsonl", "HumanEval.jsonl.gz", "renamed.jsonl"])
+def test_humaneval_as_published(tmp_path: Path, name: str) -> None:
+    (problem,) = load_problems(str(write_jsonl(tmp_path / name, [HUMANEVAL])))
+    assert (problem.dataset, problem.problem_id, problem.prompt) == ("humaneval", "HumanEval/0", "def f(x):\n")
+    assert problem.ground_truth == CheckTest("def f(x):\n", str(HUMANEVAL["test"]), "f")
+
+
+def test_mbpp_as_published(tmp_path: Path) -> None:
+    rows = [{**MBPP, "task_id": number} for number in (10, 11, 210, 211)]
+    path = str(write_jsonl(tmp_path / "mbpp.jsonl", rows))
+    assert [problem.problem_id for problem in load_problems(path, "mbpp_reg")] == ["MBPP/11", "MBPP/210"]
+    problem = load_problems(path)[1]
+    assert (problem.dataset, problem.prompt, problem.split) == ("mbpp", "Write f.", "test")
+    assert problem.ground_truth == AssertTests(("assert f(1) == 1",), "import math", "f")
+
+
+def test_the_sanitized_mbpp(tmp_path: Path) -> None:
+    row = {
+        **MBPP,
+        "prompt": "Write it.",
+        "test_imports": ["import math", "import re"],
+        "test_setup_code": None,
+        "text": None,
+    }
+    (problem,) = load_problems(str(write_jsonl(tmp_path / "s.jsonl", [row])))
+    assert problem.prompt == "Write it."
+    assert isinstance(problem.ground_truth, AssertTests)
+    assert problem.ground_truth.test_setup_code == "import math\nimport re"
+
+
+def test_a_published_file_names_its_dataset_itself(tmp_path: Path) -> None:
+    path = str(write_jsonl(tmp_path / "HumanEval.jsonl", [HUMANEVAL]))
+    with pytest.raises(BadInputError, match=r"no dataset 'humanevl' there \(it holds: humaneval\)"):
+        load_problems(path, "humanevl")
+
+
+@pytest.mark.parametrize(
+    ("code", "asserts", "name"),
+    [
+        ("def f(x):\r\n\treturn x", ["assert f(1) == 1"], "f"),
+        ("def helper(x): return x\ndef f(x): return helper(x)", ["assert f(1) == 1"], "f"),
+        ("def sum(a, b): return a", ["assert sum(1, 2) == 1"], "sum"),
+        ("def ludic(n): return 3", ["assert int(ludic(3)) == 3"], "ludic"),
+        ("f = lambda x: x", ["assert f(1) == 1"], "f"),
+        ("class Pair: pass\ndef f(p): return 1", ["assert f(Pair()) == 1", "assert f([Pair()]) == 1"], "f"),
+        ("def f(x):\n  def g(): return 1\n  return g()", ["assert set(f(1)) == set(f(2))"], "f"),
+        ("x = 1", ["assert f(1) == 1"], None),
+        ("def f(:", ["assert f(1) == 1"], "f"),
+    ],
+)
+def test_entry_points(code: str, asserts: list[str], name: str | None) -> None:
+    assert entry_point(code, asserts) == name
+
+
+# --- verl ---
+
+
+def test_verl_rows_with_a_chat(tmp_path: Path) -> None:
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    path = parquet(tmp_path / "v.parquet", [verl_row(json.dumps(STDIO_TRUTH), chat, index=7, split="test")])
+    (problem,) = load_problems(path)
+    assert (problem.dataset, problem.problem_id, problem.split) == ("codecontests", "7", "test")
+    assert problem.messages == (Message("system", "s"), Message("user", "u"))
+    assert problem.prompt == "s\n\nu"
+    assert problem.ground_truth == StdioTests(("1",), ("2",))
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        (STDIO_TRUTH, StdioTests(("1",), ("2",))),
+        (json.dumps({"inputs": [None, 5], "outputs": [3, "x"]}), StdioTests(("", "5"), ("3", "x"))),
+        ({"assert_case": ["assert f(len([])) == 1"]}, AssertTests(("assert f(len([])) == 1",), "", "f")),
+        ({"assert_case": ["assert f(g(1))"], "entry_point": "g"}, AssertTests(("assert f(g(1))",), "", "g")),
+    ],
+)
+def test_verl_ground_truths(tmp_path: Path, truth: object, expected: object) -> None:
+    (problem,) = load_problems(str(write_jsonl(tmp_path / "v.jsonl", [verl_row(truth)])))
+    assert (problem.ground_truth, problem.problem_id, problem.messages) == (expected, "1", ())
+
+
+@pytest.mark.parametrize(
+    ("truth", "message"),
+    [
+        ({**STDIO_TRUTH, "fn_name": "f"}, "reward_model.ground_truth.fn_name' is not supported"),
+        ("42", "reward_model.ground_truth' is a whole number: an answer for a reward function, not tests"),
+        ("x = 7", "reward_model.ground_truth' is no JSON: an answer for a reward function"),
+        ({"assert_case": ["assert f(g(1)) == 1"]}, "name it in 'entry_point'"),
+        ({"assert_case": ["assert f()"], "inputs": ["1"]}, "texts beside assert_case"),
+        ({"inputs": [[1]], "outputs": ["2"]}, r"reward_model.ground_truth.inputs\[0\]' should be text, not a list"),
+        ({"inputs": ["1"], "outputs": [None]}, r"outputs\[0\]' should be text, not null"),
+        ({"inputs": ["1"], "outputs": []}, "has 1 inputs but 0 outputs"),
+    ],
+)
+def test_what_of_verl_is_not_supported_is_said(tmp_path: Path, truth: object, message: str) -> None:
+    path = str(write_jsonl(tmp_path / "v.jsonl", [verl_row(STDIO_TRUTH), verl_row(truth)]))
+    with pytest.raises(BadInputError, match=rf"v.jsonl:2: .*{message}"):
+        load_problems(path)
+
+
+def test_the_asked_for_dataset_names_a_verl_file_or_takes_one_of_its_sources(tmp_path: Path) -> None:
+    rows = [verl_row(STDIO_TRUTH, index=1), {**verl_row(STDIO_TRUTH, index=2), "data_source": "apps"}]
+    path = parquet(tmp_path / "v.parquet", rows)
+    assert [problem.key for problem in load_problems(path, "mine")] == [("mine", "1"), ("mine", "2")]
+    assert [problem.key for problem in load_problems(path, "apps")] == [("apps", "2")]
+
+
+# --- CodeContests ---
+
+
+def test_codecontests_as_the_hub_has_it(tmp_path: Path) -> None:
+    row = {
+        "name": "1_A. Sum",
+        "description": "Add.",
+        "public_tests": {"input": ["1"], "output": ["a"]},
+        "private_tests": {"input": [], "output": []},
+        "generated_tests": {"input": ["2", "3"], "output": ["b", "c"]},
+        "source": 2,
+        "difficulty": 7,
+        "time_limit": {"seconds": 1, "nanos": 0},
+    }
+    path = parquet(tmp_path / "c.parquet", [row])
+    (problem,) = load_problems(path, "codecontests_valid")
+    assert problem.key == ("codecontests_valid", "1_A. Sum")
+    assert (problem.data_source, problem.difficulty, problem.limits) == ("CODEFORCES", "A", ProblemLimits())
+    assert problem.ground_truth == StdioTests(("1", "2", "3"), ("a", "b", "c"), ("public", "generated", "generated"))
+    (public,) = load_problems(path, "codecontests_valid", tests=["public"])
+    assert public.test_count == 1
+    (every,) = load_problems(path, "codecontests_valid", tests=["public", "private", "generated"])
+    assert every == problem
+    with pytest.raises(BadInputError, match=r"problem '1_A\. Sum' has no private tests"):
+        load_problems(path, "codecontests_valid", tests=["private"])
+
+
+def test_groups_are_refused_where_a_file_has_none_unless_all_are_named(tmp_path: Path) -> None:
+    path = str(write_jsonl(tmp_path / "p.jsonl", [record_of(stdio_problem())]))
+    assert load_problems(path, tests=["public", "private", "generated"]) == load_problems(path)
+    with pytest.raises(BadInputError, match="does not say which group its tests are in"):
+        load_problems(path, tests=["public"])
+    with pytest.raises(BadInputError, match="unknown group of tests 'hidden'"):
+        load_problems(path, tests=["hidden"])
+
+
+# --- the real files ---
+
+
+def test_the_real_published_files_and_their_speed() -> None:
+    humaneval, mbpp = str(data_file("humaneval/HumanEval.jsonl.gz")), str(data_file("mbpp/mbpp.jsonl.gz"))
+    begin = time.process_time()
+    problems = load_problems(humaneval) + load_problems(mbpp)
+    seconds = time.process_time() - begin
+    assert len(problems) == 164 + 974
+    assert len(load_problems(mbpp, "mbpp_reg")) == 200
+    assert seconds < 0.5, "measured 0.04 s; five times 0.1 s would be a change of kind"
+    points = {p.problem_id: p.ground_truth.entry_point for p in problems if isinstance(p.ground_truth, AssertTests)}
+    assert (points["MBPP/126"], points["MBPP/912"], points["MBPP/123"]) == ("sum", "lobb_num", "amicable_numbers_sum")
+    for row in json_rows(data_file("mbpp/mbpp.jsonl.gz")):
+        assert f"def {points['MBPP/' + str(row['task_id'])]}" in str(row["code"]).replace("(", " (")
+
+
+def test_the_real_contest_problems() -> None:
+    problems = load_problems(str(data_file("codecontests/code_contests_20.jsonl.gz")), "codecontests_valid")
+    assert len(problems) == 20
+    assert min(problem.test_count for problem in problems) == 35
+    assert max(problem.test_count for problem in problems) == 331
+
+
+def test_a_large_parquet_file_is_streamed(tmp_path: Path) -> None:
+    """13k records of a training split do not fit into memory: the first one must come before the last one is read."""
+    rows = [record_of(stdio_problem(f"p{i}", tests=3)) for i in range(2000)]
+    path = tmp_path / "big.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=100)
+    stream = iter_problems(str(path))
+    assert next(stream).problem_id == "p0"
+    path.write_bytes(path.read_bytes()[:0])
+    stream.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
