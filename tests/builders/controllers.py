@@ -1,7 +1,7 @@
 """What makes a control plane live: Kubernetes' own controllers, nodes that kwok pretends, and KubeRay's operator."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -12,11 +12,12 @@ KUBERAY_PROGRAMS = ("ray-operator",)
 
 
 @contextmanager
-def running_nodes(plane: ControlPlane, *, count: int, gpus: int) -> Iterator[None]:
+def running_nodes(plane: ControlPlane, binaries: Mapping[str, Path], *, count: int, gpus: int) -> Iterator[None]:
     """Run the controller manager, the scheduler and kwok, and make nodes.
 
     Args:
-        plane: its binaries must hold `NODE_PROGRAMS`.
+        plane: the API server.
+        binaries: `NODE_PROGRAMS` and where they lie.
         count: nodes, named node-0, node-1, ...
         gpus: `nvidia.com/gpu` of each.
     """
@@ -35,7 +36,7 @@ def running_nodes(plane: ControlPlane, *, count: int, gpus: int) -> Iterator[Non
     ]  # fmt: skip
     with ExitStack() as stack:
         for name, flags in (("kube-controller-manager", manager), ("kube-scheduler", scheduler), ("kwok", kwok)):
-            command = [str(plane.binaries[name]), *flags]
+            command = [str(binaries[name]), *flags]
             stack.enter_context(running_process(name, command, plane.folder))
         _apply(plane, [_fake_node(f"node-{index}", gpus) for index in range(count)])
         plane.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=25s")
@@ -43,11 +44,12 @@ def running_nodes(plane: ControlPlane, *, count: int, gpus: int) -> Iterator[Non
 
 
 @contextmanager
-def running_kuberay(plane: ControlPlane) -> Iterator[None]:
+def running_kuberay(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator[None]:
     """Apply KubeRay's CRDs, from its own source, and run its operator.
 
     Args:
-        plane: its binaries must hold `KUBERAY_PROGRAMS`.
+        plane: the API server.
+        binaries: `KUBERAY_PROGRAMS` and where they lie.
     """
     (source,) = run_builder("--source", "kuberay", wanted="KubeRay's CRDs")
     plane.kubectl("apply", "--server-side", "-f", str(source / "config" / "crd" / "bases"))
@@ -56,7 +58,7 @@ def running_kuberay(plane: ControlPlane) -> Iterator[None]:
     )
     metrics, health = free_ports(2)
     command = [
-        str(plane.binaries["ray-operator"]), f"--kubeconfig={plane.kubeconfig}", "--enable-leader-election=false",
+        str(binaries["ray-operator"]), f"--kubeconfig={plane.kubeconfig}", "--enable-leader-election=false",
         f"--metrics-addr=127.0.0.1:{metrics}", f"--health-probe-bind-address=127.0.0.1:{health}",
     ]  # fmt: skip
     with running_process("ray-operator", command, plane.folder):

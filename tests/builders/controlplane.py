@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +101,7 @@ class ControlPlane:
     kubeconfig: Path
     folder: Path
     """Where the processes write."""
-    binaries: Mapping[str, Path]
+    kubectl_binary: Path
 
     def request(
         self, method: str, path: str, body: object = None, content_type: str = "application/json", **query: str
@@ -130,7 +130,7 @@ class ControlPlane:
         Raises:
             RuntimeError: it failed; the message is what it printed on stderr.
         """
-        command = [str(self.binaries["kubectl"]), "--kubeconfig", str(self.kubeconfig), *arguments]
+        command = [str(self.kubectl_binary), "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
         if done.returncode != 0:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
@@ -163,9 +163,22 @@ def running_control_plane(binaries: Mapping[str, Path], folder: Path) -> Iterato
         url = f"https://127.0.0.1:{api_port}"
         ca_file = folder / "certs" / "apiserver.crt"  # the server's own certificate, made at its start
         kubeconfig = _write_kubeconfig(folder, url, ca_file)
-        plane = ControlPlane(url, ca_file, kubeconfig, folder, binaries)
+        plane = ControlPlane(url, ca_file, kubeconfig, folder, binaries["kubectl"])
         _wait_until_ready(plane, server, folder / "kube-apiserver.log")
         yield plane
+
+
+def until(check: Callable[[], bool], what: str, limit: float = 25.0) -> None:
+    """Ask again and again until `check` holds, where the API offers nothing to wait on.
+
+    Raises:
+        TimeoutError: it did not hold within `limit` seconds; the message says `what` was waited for.
+    """
+    deadline = time.monotonic() + limit
+    while not check():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {limit} s for {what}")
+        time.sleep(0.05)
 
 
 def free_ports(count: int) -> list[int]:

@@ -19,48 +19,57 @@ NEEDS = {
     "kuberay": KUBERAY_PROGRAMS,
 }
 """The programs that a fixture needs."""
-BINARIES = pytest.StashKey[dict[str, Path] | str]()
-"""The binaries, or why there are none."""
+BINARIES = pytest.StashKey[dict[str, dict[str, Path] | str]]()
+"""Of each fixture its programs, or why there are none."""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Find or build the programs that the tests of this folder ask for."""
     if session.config.option.collectonly:
         return
-    fixtures = {
+    asked_for = {
         name
         for item in session.items
         if HERE in item.path.parents and isinstance(item, pytest.Function)
         for name in item.fixturenames
     }
-    programs = [program for name, needed in NEEDS.items() if name in fixtures for program in needed]
-    try:
-        session.config.stash[BINARIES] = find_binaries(programs)
-    except MissingBinariesError as error:
-        session.config.stash[BINARIES] = str(error)
+    binaries: dict[str, dict[str, Path] | str] = {}
+    for fixture, programs in NEEDS.items():
+        if fixture in asked_for:
+            try:
+                binaries[fixture] = find_binaries(programs)
+            except MissingBinariesError as error:
+                binaries[fixture] = str(error)
+    session.config.stash[BINARIES] = binaries
+
+
+def binaries_of(config: pytest.Config, fixture: str) -> dict[str, Path]:
+    """Give the programs of a fixture; skip the test where there are none, or fail it in CI."""
+    binaries = config.stash[BINARIES][fixture]
+    if isinstance(binaries, str):
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"in CI these tests must run: {binaries}")
+        pytest.skip(binaries)
+    return binaries
 
 
 @pytest.fixture(scope="session")
 def control_plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A running API server, empty but for what Kubernetes itself makes."""
-    binaries = pytestconfig.stash[BINARIES]
-    if isinstance(binaries, str):
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"in CI these tests must run: {binaries}")
-        pytest.skip(binaries)
+    binaries = binaries_of(pytestconfig, "control_plane")
     with running_control_plane(binaries, tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
 
 
 @pytest.fixture(scope="session")
-def nodes(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+def nodes(pytestconfig: pytest.Config, control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The control plane with controllers, scheduler and two nodes of 8 GPUs; kwok pretends that their pods run."""
-    with running_nodes(control_plane, count=2, gpus=8):
+    with running_nodes(control_plane, binaries_of(pytestconfig, "nodes"), count=2, gpus=8):
         yield control_plane
 
 
 @pytest.fixture(scope="session")
-def kuberay(nodes: ControlPlane) -> Iterator[ControlPlane]:
+def kuberay(pytestconfig: pytest.Config, nodes: ControlPlane) -> Iterator[ControlPlane]:
     """All of that with KubeRay's operator and CRDs."""
-    with running_kuberay(nodes):
+    with running_kuberay(nodes, binaries_of(pytestconfig, "kuberay")):
         yield nodes

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.controlplane import Answer, ControlPlane
+from builders.controlplane import Answer, ControlPlane, until
 from builders.evalruns import (
     CHANGES_AT_ANY_TIME,
     CHANGES_ONCE_STARTED,
@@ -31,8 +31,16 @@ MERGE = "application/merge-patch+json"
 def api(control_plane: ControlPlane) -> ControlPlane:
     """The API server with `k8s/crd.yaml` applied and served."""
     control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "k8s" / "crd.yaml"))
-    control_plane.kubectl("wait", f"crd/{CRD_NAME}", "--for=condition=Established", "--timeout=30s")
+    control_plane.kubectl("wait", f"crd/{CRD_NAME}", "--for=condition=Established", "--timeout=25s")
+    until(lambda: is_explained(control_plane), "the CRD in the API server's discovery and OpenAPI")
     return control_plane
+
+
+def is_explained(plane: ControlPlane) -> bool:
+    try:
+        return "FIELDS" in plane.kubectl("explain", "er.spec")
+    except RuntimeError:  # discovery and OpenAPI follow the CRD after a moment
+        return False
 
 
 def created_dry(api: ControlPlane, manifest: dict[str, Any]) -> Answer:
