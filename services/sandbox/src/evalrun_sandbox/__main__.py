@@ -1,0 +1,26 @@
+"""`python -m evalrun_sandbox`: read the settings, serve, drain."""
+
+import sys
+from collections.abc import Sequence
+
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.process import run_service
+from evalrun_runtime.settings import load_settings
+from evalrun_sandbox.app import SandboxService
+from evalrun_sandbox.errors import Unusable
+from evalrun_sandbox.executor import Executor
+from evalrun_sandbox.settings import SandboxSettings
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the sandbox until SIGTERM; gives the exit code, 2 where this machine cannot contain as required."""
+    try:
+        settings = load_settings(SandboxSettings, argv, program="evalrun serve sandbox")
+        return run_service("sandbox", settings, lambda: SandboxService(settings, Executor(settings.plan())))
+    except (BadInputError, Unusable) as error:
+        print(f"evalrun sandbox: {error}", file=sys.stderr)  # noqa: T201 - the one line that says why
+        return ExitCode.BAD_INPUT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""The HTTP front: requests to the executor and back, nothing else."""
+
+import hmac
+import importlib.metadata
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, generate_latest
+
+from evalrun_sandbox.api import CONTENT_TYPE, LEVELS, Busy, Refused, RunRequest, SandboxInfo
+from evalrun_sandbox.errors import Busy as BusyError
+from evalrun_sandbox.errors import RequestRefused, SandboxError
+from evalrun_sandbox.executor import Executor
+from evalrun_sandbox.settings import SandboxSettings
+
+logger = logging.getLogger(__name__)
+
+WIRE_MODES = ("stdio", "calls")
+"""Harnesses beyond these are for who holds the executor in its own process."""
+_OPEN_PATHS = ("/v1/ping",)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class SandboxService:
+    """Serves the batch API over HTTP/1.1; a client that goes away frees its slot."""
+
+    def __init__(self, settings: SandboxSettings, executor: Executor, registry: CollectorRegistry = REGISTRY) -> None:
+        self._settings = settings
+        self._executor = executor
+        self._decoder = msgspec.msgpack.Decoder(RunRequest)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._registry = registry
+        slots = Gauge("evalrun_sandbox_slots", "Slots, by state.", ["state"], registry=registry)
+        slots.labels("free").set_function(lambda: executor.free)
+        slots.labels("busy").set_function(lambda: executor.slots - executor.free)
+        level = Gauge("evalrun_sandbox_containment_level", "0 none, 1 limits, 2 seccomp, 3 full.", registry=registry)
+        level.set_function(lambda: LEVELS.index(executor.report.level))
+        self._requests = Counter("evalrun_sandbox_requests", "Run requests, by answer.", ["answer"], registry=registry)
+        self._runs = Counter("evalrun_sandbox_runs", "Programs' runs, by how they ended.", ["end"], registry=registry)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> str:
+        """Start the executor, then listen; gives the address. Raises Unusable; OSError where the port is taken."""
+        await self._executor.start()
+        try:
+            return await self._listen()
+        except OSError:
+            await self._executor.close()
+            raise
+
+    async def _listen(self) -> str:
+        # handler_cancellation: a client that closes its connection cancels the run
+        runner = web.AppRunner(self.application(), handler_cancellation=True, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, self._settings.host, self._settings.port, shutdown_timeout=0)
+        await site.start()
+        self._runner = runner
+        host, port = runner.addresses[0][:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def stop(self, grace: float) -> None:
+        """Refuse new connections, let requests in flight end within `grace` seconds, end the executor."""
+        if self._runner is not None:
+            self._runner.shutdown_timeout = grace
+            await self._runner.cleanup()
+        await self._executor.close()
+
+    def application(self) -> web.Application:
+        """Give the routes."""
+        application = web.Application(
+            client_max_size=self._settings.max_request_mib * 1024 * 1024, middlewares=[self._check_token]
+        )
+        application.router.add_get("/v1/ping", self._ping)
+        application.router.add_get("/v1/info", self._info)
+        application.router.add_get("/metrics", self._metrics)
+        application.router.add_post("/v1/run", self._run)
+        return application
+
+    @web.middleware
+    async def _check_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        token = self._settings.token
+        if token is None or request.path in _OPEN_PATHS:
+            return await handler(request)
+        given = request.headers.get("Authorization", "").encode(errors="replace")
+        if hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
+            return await handler(request)
+        return web.json_response({"message": "send the run's token as 'Authorization: Bearer ...'"}, status=401)
+
+    async def _ping(self, _: web.Request) -> web.Response:
+        return web.json_response("pong")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), content_type="text/plain", charset="utf-8")
+
+    async def _info(self, _: web.Request) -> web.Response:
+        report = self._executor.report
+        info = SandboxInfo(
+            version=importlib.metadata.version("evalrun"), level=report.level, slots=self._executor.slots,
+            languages=self._executor.languages, python_version=report.python_version, missing=list(report.missing),
+        )  # fmt: skip
+        return web.Response(body=msgspec.json.encode(info), content_type="application/json")
+
+    async def _run(self, request: web.Request) -> web.Response:
+        try:
+            wanted = self._decoder.decode(await request.read())
+            if wanted.mode not in WIRE_MODES:
+                raise RequestRefused(f"mode {wanted.mode!r} is not one of {list(WIRE_MODES)}")
+            reply = await self._executor.run(wanted)
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            return self._answer(400, "refused", Refused(f"body: {error}"))
+        except RequestRefused as error:
+            return self._answer(400, "refused", Refused(str(error)))
+        except BusyError as error:
+            return self._answer(429, "busy", Busy(error.free, error.retry_after_ms))
+        except SandboxError as error:  # ours, not the program's: the caller may send it again
+            logger.warning("a run was lost: %s", error)
+            return self._answer(503, "lost", Refused(str(error)))
+        for run in reply.runs:
+            self._runs.labels(run.end).inc()
+        return self._answer(200, "done", reply)
+
+    def _answer(self, status: int, label: str, body: msgspec.Struct) -> web.Response:
+        self._requests.labels(label).inc()
+        return web.Response(status=status, body=self._encoder.encode(body), content_type=CONTENT_TYPE)

@@ -1,0 +1,153 @@
+"""One program on its inputs, run by as many runners as get a slot for it."""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
+from evalrun_sandbox.contained import frames
+from evalrun_sandbox.contained.limits import wall_limit
+from evalrun_sandbox.errors import ExecutorLost
+from evalrun_sandbox.frame_reader import MAX_TEXT, FrameReader, parse_compiled, parse_run
+from evalrun_sandbox.time_outs import cut_after
+from evalrun_sandbox.zygote_process import ZygoteProcess
+
+MAX_INPUTS = 16384
+"""What a pipe of 64 KiB holds."""
+_SILENCE_SECONDS = 120.0
+"""A runner that says nothing for this long beyond its test's wall limit is lost."""
+_ENDED_SECONDS = 10.0
+_COMPILER_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
+
+
+class Work:
+    """A job's memory file, and the pipe from which its runners take the next index."""
+
+    def __init__(self, job: frames.Job, inputs: Sequence[bytes], indices: Sequence[int]) -> None:
+        self.blob = os.memfd_create("job")
+        _write_all(self.blob, [job.encode(), *inputs])
+        self.indices = -1
+        self.indices = self.queue(indices)
+
+    def queue(self, indices: Sequence[int]) -> int:
+        """Give the read end of a pipe that holds `indices`, in place of the one before."""
+        if self.indices >= 0:
+            os.close(self.indices)
+        self.indices, write_end = os.pipe()
+        os.write(write_end, b"".join(frames.INDEX.pack(index) for index in indices))
+        os.close(write_end)
+        return self.indices
+
+    def stop(self) -> None:
+        """Take what nobody has begun away."""
+        while os.read(self.indices, 1 << 16):
+            pass
+
+    def close(self) -> None:
+        """Free both."""
+        os.close(self.blob)
+        os.close(self.indices)
+
+
+class Batch:
+    """Results of one request, as they come in."""
+
+    def __init__(self, zygote: ZygoteProcess, request: RunRequest, kind: int, executable: int | None = None) -> None:
+        limits = request.limits
+        self.zygote = zygote
+        self._kind = kind
+        self._executable = executable
+        self._request = request
+        self._output_bytes = limits.output_kib * 1024
+        job = frames.Job(
+            request.mode, request.language, request.code.encode("utf-8", "surrogatepass"), limits.time_seconds,
+            limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs],
+        )  # fmt: skip
+        self.work = Work(job, request.inputs, range(len(request.inputs)))
+        self.runs: dict[int, ProgramRun] = {}
+        self.compiled = None if kind == frames.KIND_PROGRAM or request.mode == "calls" else CompileResult("ok")
+
+    @property
+    def left(self) -> int:
+        """Runs without a result; 0 where there will be none."""
+        if self.compiled is not None and self.compiled.status != "ok":
+            return 0
+        return len(self._request.inputs) - len(self.runs)
+
+    def again(self, index: int) -> None:
+        """Forget a run and queue it once more."""
+        self.runs.pop(index, None)
+        self.work.queue([index])
+
+    async def run_in(self, slot: int) -> None:
+        """Run what is left in `slot`; returns when nothing is left to begin.
+
+        Raises:
+            ExecutorLost: the runner died or spoke nonsense.
+        """
+        fds = [self.work.blob, self.work.indices]
+        if self._executable is not None:
+            fds.append(self._executable)
+        runner, ended = self.zygote.spawn(slot, self._kind, fds)
+        reader = FrameReader(runner, 2 * self._output_bytes + MAX_TEXT)
+        try:
+            await self._read_all(reader, ended)
+        finally:
+            reader.close()
+
+    async def _read_all(self, reader: FrameReader, ended: asyncio.Future[int]) -> None:
+        limit = wall_limit(self._request.limits.time_seconds) + _SILENCE_SECONDS
+        compiled = False
+        while True:
+            frame = await reader.next(limit)
+            if frame is None:
+                await self._explain_end(ended, compiled=compiled)
+                return
+            kind, payload = frame
+            if kind == frames.RUN:
+                self._take(payload)
+            elif kind == frames.COMPILED:
+                self.compiled = parse_compiled(payload)
+                compiled = True
+            elif kind == frames.DONE:
+                return
+            elif kind == frames.FAULT:
+                raise ExecutorLost(payload.decode(errors="replace"))
+            else:
+                raise ExecutorLost(f"a runner sent a frame of type {kind}")
+
+    def _take(self, payload: bytes) -> None:
+        index, run = parse_run(payload, len(self._request.inputs), self._output_bytes)
+        self.runs[index] = run
+        if run.end == "timeout" and cut_after(self.runs, self._request.stop_after_timeouts) is not None:
+            self.work.stop()
+
+    async def _explain_end(self, ended: asyncio.Future[int], *, compiled: bool) -> None:
+        """A runner went without DONE: the program's text killed the compiler in it, or the machine lost it."""
+        either: set[asyncio.Future[Any]] = {ended, self.zygote.lost}
+        await asyncio.wait(either, timeout=_ENDED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            raise ExecutorLost("the zygote died")
+        code = os.waitstatus_to_exitcode(ended.result()) if ended.result() >= 0 else errno.EAGAIN
+        if not compiled and self.compiled is None:
+            if -code == signal.SIGXCPU:
+                self.compiled = CompileResult(
+                    "timeout", stderr=b"the interpreter took too long to compile the program\n"
+                )
+                return
+            if -code in _COMPILER_CRASHES:
+                self.compiled = CompileResult("error", stderr=b"the program crashes the interpreter's compiler\n")
+                return
+        raise ExecutorLost(f"a runner ended with {code}")
+
+    def close(self) -> None:
+        """Free the job."""
+        self.work.close()
+
+
+def _write_all(fd: int, pieces: Sequence[bytes]) -> None:
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.writelines(pieces)

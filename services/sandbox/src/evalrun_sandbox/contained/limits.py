@@ -1,0 +1,82 @@
+"""Resource limits of a contained child: hard equals soft, so that nothing can be raised."""
+
+from __future__ import annotations
+
+import math
+import resource
+
+MIB = 1024 * 1024
+STOP_FACTOR = 1.2
+"""A program is stopped at this many times its CPU limit; between 1.0 and this it is run again alone."""
+INTERPRETER_MIB = 64
+"""Address space that the interpreter itself takes (30 MiB measured), on top of the program's own limit."""
+PYTHON_STACK_MIB = 64
+"""Main thread's stack. Threads get 8 MiB, as usual, unless the program asks for another size."""
+COMPILED_STACK_MIB = 256
+"""Contest programs recurse deeply; at most half of the memory limit."""
+FILE_MIB = 64
+"""Largest file in the private folder."""
+OPEN_FILES = 256
+TASKS_PER_USER = 8192
+"""RLIMIT_NPROC counts all threads of the user, the neighbours' too, so this is a far backstop: the runner stops a
+program at `supervise.THREADS` threads, and fork is denied."""
+
+
+def wall_limit(time_seconds: float) -> float:
+    """Give the wall seconds after which a program is stopped whatever it does."""
+    return 2 * time_seconds + 5
+
+
+def _set(what: int, value: int) -> None:
+    _, hard = resource.getrlimit(what)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(what, (value, value))
+
+
+def limit_program(time_seconds: float, memory_mib: int, *, compiled: bool) -> None:
+    """Limit this process as a candidate."""
+    cpu = math.ceil(time_seconds * STOP_FACTOR) + 1
+    _set(resource.RLIMIT_AS, (memory_mib + (0 if compiled else INTERPRETER_MIB)) * MIB)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))  # only a backstop: it counts whole seconds
+    _limit_common(FILE_MIB)
+    stack = min(COMPILED_STACK_MIB, memory_mib // 2) if compiled else PYTHON_STACK_MIB
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = stack * MIB if hard == resource.RLIM_INFINITY else min(stack * MIB, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))  # the hard one stays: programs do ask for more
+
+
+def limit_compiler(cpu_seconds: int, memory_mib: int, file_mib: int) -> None:
+    """Limit this process and each stage that it starts as a compiler."""
+    _set(resource.RLIMIT_AS, memory_mib * MIB)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+    _limit_common(file_mib)
+
+
+def _limit_common(file_mib: int) -> None:
+    _set(resource.RLIMIT_FSIZE, file_mib * MIB)
+    _set(resource.RLIMIT_NOFILE, OPEN_FILES)
+    _set(resource.RLIMIT_NPROC, TASKS_PER_USER)
+    _set(resource.RLIMIT_CORE, 0)
+    _set(resource.RLIMIT_MEMLOCK, 0)
+    _set(resource.RLIMIT_MSGQUEUE, 0)
+    _set(resource.RLIMIT_SIGPENDING, 256)
+
+
+class CompileLimits:
+    """Soft limits around Python's own compiler, in the runner; the children set their own afterwards."""
+
+    CPU_SECONDS = 10
+    MEMORY_MIB = 1024
+
+    def __enter__(self) -> None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        spent = math.ceil(used.ru_utime + used.ru_stime)
+        self._memory = resource.getrlimit(resource.RLIMIT_AS)
+        self._cpu = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_AS, (self.MEMORY_MIB * MIB, self._memory[1]))
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.CPU_SECONDS, self._cpu[1]))
+
+    def __exit__(self, *_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, self._memory)
+        resource.setrlimit(resource.RLIMIT_CPU, self._cpu)

@@ -1,0 +1,149 @@
+"""A child that becomes the program: an ordinary `python3 main.py`, as far as the program can tell.
+
+Hash seed 0, so that a program whose answer hangs on the order of a set gives the same answer each time.
+"""
+
+# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+from __future__ import annotations
+
+import atexit
+import builtins
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import CodeType, TracebackType
+
+SCRIPT = "main.py"
+OWN_MODULES = ("evalrun_sandbox", "evalrun_values", "evalrun_harness")
+_FLUSH_FAILED = 120  # what Python itself ends with
+_leave = os._exit  # before a program can replace it
+
+
+def open_streams() -> None:
+    """Make sys.stdin, stdout and stderr anew on descriptors 0, 1 and 2, as Python does at start in C.UTF-8."""
+    for name, fd, mode, errors in (
+        ("stdin", 0, "r", "surrogateescape"),
+        ("stdout", 1, "w", "surrogateescape"),
+        ("stderr", 2, "w", "backslashreplace"),
+    ):
+        buffering = 1 if fd == 2 else -1
+        stream = open(fd, mode, buffering, "utf-8", errors, "\n", closefd=False)  # noqa: SIM115 - lives as long as we do
+        stream.buffer.raw.name = f"<{name}>"  # type: ignore[attr-defined]  # FileIO's name can be set
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def main_module(path: str) -> dict[str, object]:
+    """Put a fresh `__main__` in place and give its globals."""
+    module = type(sys)("__main__")
+    module.__dict__.update(__file__=path, __cached__=None, __builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = module
+    return module.__dict__
+
+
+def forget_ours() -> None:
+    """Take our own modules out of sight."""
+    for name in [name for name in sys.modules if name.startswith(OWN_MODULES)]:
+        del sys.modules[name]
+
+
+def run_program(code: CodeType, path: str) -> None:
+    """Run the compiled program to its end; never returns."""
+    namespace = main_module(path)
+    forget_ours()
+    sys.argv = [SCRIPT]
+    open_streams()
+    _end(_status_of(lambda: exec(code, namespace)), namespace)  # noqa: S102 - what a child is for
+
+
+def run_harness(main: Callable[[str], None], code: str) -> None:
+    """Run a preloaded harness on the code to its end; never returns."""
+    namespace = main_module(SCRIPT)
+    sys.argv = [SCRIPT]
+    open_streams()
+    _end(_status_of(lambda: main(code)), namespace)
+
+
+def _status_of(body: Callable[[], object]) -> int:
+    """Run the body; gives the exit status that Python would end with, having printed what it would print."""
+    try:
+        body()
+    except SystemExit as end:
+        return _system_exit(end.code)
+    except BaseException as error:  # noqa: BLE001 - the program's own, whatever it is
+        return _uncaught(error)
+    return 0
+
+
+def _system_exit(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    try:
+        print(code, file=sys.stderr)
+    except Exception:  # noqa: BLE001, S110 - the program may have closed or replaced stderr
+        pass
+    return 1
+
+
+def _uncaught(error: BaseException) -> int:
+    trace: TracebackType | None = error.__traceback__
+    for _ in range(2):  # `_status_of` and the lambda: not the program's
+        trace = trace.tb_next if trace is not None else None
+    error = error.with_traceback(trace)
+    try:
+        sys.excepthook(type(error), error, trace)
+    except SystemExit as end:
+        return _system_exit(end.code)
+    except BaseException:  # noqa: BLE001 - a hook of the program's
+        sys.__excepthook__(type(error), error, trace)
+    if isinstance(error, KeyboardInterrupt):
+        _flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return 1
+
+
+def _end(status: int, namespace: dict[str, object]) -> None:
+    """End as Py_FinalizeEx does, but for what nobody can see: threads, atexit, flush, the globals' destructors."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        _quietly(threading._shutdown)
+    atexit._run_exitfuncs()
+    status = _flush() or status
+    # Files that the program opened on descriptor 1 and never closed are flushed by their destructors.
+    for name in [*namespace]:
+        if name != "__builtins__":
+            namespace[name] = None
+    gc.collect()
+    status = _flush() or status
+    _leave(status)
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 - Python prints it as unraisable and goes on
+        sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _flush() -> int:
+    status = 0
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except Exception as error:  # noqa: BLE001 - Python prints it as ignored, and ends with 120
+            status = _FLUSH_FAILED
+            _report_ignored(error)
+    return status
+
+
+def _report_ignored(error: Exception) -> None:
+    try:
+        sys.__stderr__.write(f"Exception ignored in: <sys.stdout>\n{type(error).__name__}: {error}\n")  # type: ignore[union-attr]
+    except Exception:  # noqa: BLE001, S110 - stderr is gone too
+        pass

@@ -1,0 +1,253 @@
+"""A runner: one program's keeper. It compiles the program once, then forks one child a test and reports each.
+
+It never runs the program itself. It stands under the slot's Landlock ruleset before it looks at the program's text.
+Functions that fork give what the process does next: the child's stack unwinds to the top before the program starts, so
+that a program finds (almost) all of its recursion limit.
+"""
+
+# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from types import CodeType
+
+from evalrun_sandbox.contained import compiler, ends, folder, frames, landlock, program, python_source
+from evalrun_sandbox.contained.kernel import close_from, die_with, syscall
+from evalrun_sandbox.contained.limits import limit_program
+from evalrun_sandbox.contained.seccomp import EXECUTABLE_FD, Filter
+from evalrun_sandbox.contained.site import Site
+from evalrun_sandbox.contained.supervise import FrontGoneError, Outcome, Watch
+
+Next = Callable[[], "object"]
+_EXECVEAT = {"x86_64": 322, "aarch64": 281}
+_AT_EMPTY_PATH = 0x1000
+_FLUSH_BYTES = 1 << 16
+_FLUSH_SECONDS = 0.05
+FRONT_GONE, FAULTY = 3, 4
+"""Exit statuses of a runner that could not finish."""
+
+
+class Runner:
+    """One job in one slot."""
+
+    def __init__(self, site: Site, slot: int, kind: int, fds: list[int]) -> None:
+        self._site = site
+        self._slot = slot
+        self._kind = kind
+        self._front = socket.socket(fileno=fds[0])
+        self._blob = fds[1]
+        self._indices = fds[2]
+        self._executable = fds[3] if len(fds) > 3 else -1
+        self._pending = bytearray()
+        self._flushed = time.monotonic()
+
+    def run(self, zygote: int) -> Next | None:
+        """Do the job; gives a child's next step, or None in the runner itself, which then ends by `_exit`."""
+        status = 0
+        try:
+            die_with(zygote)
+            os.setsid()
+            step = self._work()
+            if step is not None:
+                return step
+            self._send(frames.DONE, b"")
+            self._flush()
+        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+            status = FRONT_GONE
+        except ends.UnexplainedKillError:
+            status = self._fault("the program was killed by something else: the machine ran out of memory")
+        except (OSError, MemoryError) as error:
+            status = self._fault(f"runner: {type(error).__name__}: {error}")
+        os._exit(status)
+
+    def _work(self) -> Next | None:
+        work = self._site.work_folder(self._slot)
+        job, offsets = frames.decode_job(lambda size, offset: _read_at(self._blob, size, offset))
+        path = f"{self._site.source_folder(self._slot)}/{program.SCRIPT}"
+        if self._kind == frames.KIND_PROGRAM:
+            _write(path, job.code)
+        purpose = {frames.KIND_COMPILE: "compile", frames.KIND_EXECUTABLE: "executable"}.get(self._kind, "python")
+        ruleset = self._site.ruleset(self._slot, purpose)
+        if ruleset is not None:
+            landlock.restrict_self(ruleset)
+        os.chdir(work)
+        folder.empty(work)
+        watch = Watch(self._front.fileno(), work, job.output_bytes, self._site.cpus)
+        if self._kind == frames.KIND_COMPILE:
+            self._compile(job, watch)
+            return None
+        code: CodeType | None = None
+        if self._kind == frames.KIND_PROGRAM or job.mode == "calls":
+            checked = python_source.check(job.code)
+            self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(checked.status, checked.seconds) + checked.stderr)
+            if checked.code is None:
+                return None
+            code = checked.code
+            sys.path.insert(0, self._site.source_folder(self._slot))
+            python_source.import_ahead(code)
+        return self._tests(job, offsets, watch, code, path)
+
+    def _tests(
+        self, job: frames.Job, offsets: list[int], watch: Watch, code: CodeType | None, path: str
+    ) -> Next | None:
+        compiled = self._kind == frames.KIND_EXECUTABLE
+        confine = self._site.executable_filter if compiled else self._site.program_filter
+        runner = os.getpid()
+        if self._kind == frames.KIND_HARNESS:
+            harness = self._site.harnesses[job.mode]
+            text = job.code.decode()
+        work = self._site.work_folder(self._slot)
+        empty_time = os.stat(work).st_mtime_ns
+        while True:
+            index = self._next_index()
+            if index is None:
+                return None
+            stdin = _memory_file(self._blob, offsets[index], job.sizes[index])
+            out, out_end = os.pipe()
+            err, err_end = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                _become_child(runner, stdin, out_end, err_end, self._executable)
+                limit_program(job.time_seconds, job.memory_mib, compiled=compiled)
+                if compiled:
+                    return lambda: _execute(self._site.machine, confine)
+                if confine is not None:
+                    confine.install()
+                if code is not None and self._kind == frames.KIND_PROGRAM:
+                    return lambda: program.run_program(code, path)
+                return lambda: program.run_harness(harness, text)
+            os.close(stdin)
+            os.close(out_end)
+            os.close(err_end)
+            outcome = watch.child(pid, out, err, job.time_seconds)
+            now = os.stat(work).st_mtime_ns
+            if now != empty_time:
+                folder.empty(work)
+                empty_time = os.stat(work).st_mtime_ns
+            self._report(job, index, outcome, own_kill_possible=confine is None)
+
+    def _report(self, job: frames.Job, index: int, outcome: Outcome, *, own_kill_possible: bool) -> None:
+        end, code = ends.end_of(
+            status=outcome.status,
+            stopped=outcome.stopped,
+            cpu_seconds=outcome.cpu_seconds,
+            time_limit=job.time_seconds,
+            peak_kib=outcome.peak_kib,
+            memory_mib=job.memory_mib,
+            stderr=outcome.stderr,
+            own_kill_possible=own_kill_possible,
+        )
+        stderr = outcome.stderr
+        if end == ends.EXITED and outcome.stopped is not None:
+            stderr += f"\nstopped by the sandbox: {outcome.stopped}\n".encode()
+        head = frames.RUN_HEAD.pack(
+            index,
+            end,
+            frames.NO_EXIT_CODE if code is None else code,
+            outcome.cpu_seconds,
+            outcome.wall_seconds,
+            outcome.peak_kib,
+            len(outcome.stdout),
+        )
+        self._send(frames.RUN, head + outcome.stdout + stderr)
+        if (
+            end == ends.TIMEOUT
+            or len(self._pending) > _FLUSH_BYTES
+            or time.monotonic() - self._flushed > _FLUSH_SECONDS
+        ):
+            self._flush()
+
+    def _compile(self, job: frames.Job, watch: Watch) -> None:
+        result = compiler.start(self._site, job).finish(watch)
+        self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(result.status, result.seconds) + result.stderr)
+        self._flush()
+        if result.binary is not None:
+            message = frames.FRAME.pack(frames.BINARY, 0)
+            socket.send_fds(self._front, [message], [result.binary])
+            os.close(result.binary)  # a file that somebody may write cannot be executed
+        folder.empty(self._site.work_folder(self._slot))
+
+    def _next_index(self) -> int | None:
+        data = os.read(self._indices, frames.INDEX.size)
+        return frames.INDEX.unpack(data)[0] if data else None
+
+    def _send(self, frame: int, payload: bytes) -> None:
+        self._pending += frames.FRAME.pack(frame, len(payload)) + payload
+
+    def _flush(self) -> None:
+        self._front.sendall(self._pending)
+        self._pending.clear()
+        self._flushed = time.monotonic()
+
+    def _fault(self, text: str) -> int:
+        self._send(frames.FAULT, text.encode(errors="replace")[:2000])
+        try:
+            self._flush()
+        except OSError:
+            return FRONT_GONE
+        return FAULTY
+
+
+def _become_child(runner: int, stdin: int, out: int, err: int, executable: int) -> None:
+    """Leave nothing of the runner's in reach: its descriptors, its signals' handling."""
+    die_with(runner)
+    os.setpgid(0, 0)
+    os.dup2(stdin, 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    if executable >= 0:
+        os.dup2(executable, EXECUTABLE_FD, inheritable=False)
+        close_from(EXECUTABLE_FD + 1)
+    else:
+        close_from(3)
+
+
+def _execute(machine: str, confine: Filter | None) -> None:
+    """Become the compiled program on descriptor 3; never returns."""
+    import ctypes
+
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; a program of its own expects the default
+        signal.signal(number, signal.SIG_DFL)
+    pointers = (ctypes.c_char_p * 2)(b"main", None)
+    environment = (ctypes.c_char_p * 3)(b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8", None)
+    if confine is not None:
+        confine.install()
+    try:
+        syscall(
+            _EXECVEAT[machine], ctypes.c_int(EXECUTABLE_FD), b"", pointers, environment, ctypes.c_int(_AT_EMPTY_PATH)
+        )
+    finally:
+        os._exit(127)
+
+
+def _memory_file(blob: int, offset: int, size: int) -> int:
+    """Give a memory file with a copy of a piece of `blob`, rewound: stdin, as if it were `< file`."""
+    fd = os.memfd_create("stdin")
+    while size > 0:
+        moved = os.sendfile(fd, blob, offset, size)
+        if moved == 0:
+            raise OSError("the job is shorter than it says")
+        offset += moved
+        size -= moved
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _read_at(fd: int, size: int, offset: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = os.pread(fd, size - len(data), offset + len(data))
+        if not piece:
+            raise OSError("the job is shorter than it says")
+        data += piece
+    return bytes(data)
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)

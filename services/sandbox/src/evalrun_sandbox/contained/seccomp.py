@@ -1,0 +1,159 @@
+"""Seccomp filters: an allow-list as a classic BPF program, built once and installed by each child.
+
+A refused call gives EPERM, which ordinary programs see as an ordinary OSError. clone3 gives ENOSYS, so that libc falls
+back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture kills.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterable
+
+from evalrun_sandbox.contained.kernel import PR_SET_SECCOMP, prctl
+from evalrun_sandbox.contained.syscalls import COMPILERS, NUMBERS, PLAIN
+
+ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Machine name: column in `NUMBERS`, AUDIT_ARCH value."""
+
+ALLOW = 0x7FFF0000
+KILL_PROCESS = 0x80000000
+ERRNO = 0x00050000
+X32_BIT = 0x40000000
+
+_LOAD, _EQUAL, _AT_LEAST, _ABOVE, _AND, _RETURN = 0x20, 0x15, 0x35, 0x25, 0x54, 0x06
+_SECCOMP_MODE_FILTER = 2
+_SELF = object()
+
+# One condition: (argument, mask or None, value). An alternative is a list of them, all of which must hold.
+_THREAD = 0x00010900  # CLONE_VM | CLONE_SIGHAND | CLONE_THREAD
+_NOT_A_THREAD = 0x7E02A000  # every CLONE_NEW*, CLONE_PTRACE, CLONE_PARENT
+_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032, 1034)
+"""No F_SETOWN and F_SETSIG: they make the kernel send a signal to any process of the same user."""
+_IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+_NO_SELF_SIGNALS = (9, 19)
+"""SIGKILL and SIGSTOP: a SIGKILL that the runner did not send is then the out-of-memory killer's, never a verdict."""
+EXECUTABLE_FD = 3
+_AT_EMPTY_PATH = 0x1000
+
+Condition = tuple[int, "int | None", object]
+Rules = dict[str, list[list[Condition]]]
+
+_COMMON: Rules = {
+    "fcntl": [[(1, None, command)] for command in _FCNTL],
+    "ioctl": [[(1, None, command)] for command in _IOCTL],
+    "prlimit64": [[(0, None, 0)]],  # own limits only; hard limits are set, so none can be raised
+    "prctl": [[(0, None, 15)], [(0, None, 16)]],  # PR_SET_NAME, PR_GET_NAME
+    "clone": [[(0, _THREAD | _NOT_A_THREAD, _THREAD)]],
+    "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],  # AF_UNIX, SOCK_STREAM: asyncio wakes itself by one
+    "sendto": [[(4, None, 0), (5, None, 0)]],  # no address: only into a connected pair
+}
+
+
+class Filter:
+    """A BPF program, and where the process id of its user has to be written."""
+
+    def __init__(self, program: bytes, self_offsets: list[int]) -> None:
+        self._buffer = ctypes.create_string_buffer(program, len(program))
+        self._self_offsets = self_offsets
+        # struct sock_fprog: length in instructions, padding, pointer
+        self._fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(self._buffer))
+
+    def install(self) -> None:
+        """Confine this process for good. Needs no_new_privs. Raises OSError."""
+        own = os.getpid()
+        for offset in self._self_offsets:
+            struct.pack_into("<I", self._buffer, offset, own)
+        prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._fprog)
+
+
+def program_filter(machine: str, *, executable: bool) -> Filter:
+    """Give the filter of a candidate; `executable`: it may start, once, what descriptor 3 holds.
+
+    The descriptor closes with that start, and Landlock lets nothing else be executed.
+    """
+    rules = dict(_COMMON)
+    own_signal: list[Condition] = [(0, None, _SELF)]
+    rules["kill"] = [own_signal]
+    rules["tgkill"] = [own_signal]
+    if executable:
+        rules["execveat"] = [[(0, None, EXECUTABLE_FD), (4, None, _AT_EMPTY_PATH)]]
+    return Filter(*assemble(machine, PLAIN, rules))
+
+
+def compiler_filter(machine: str) -> Filter:
+    """Give the filter of a compiler driver and its stages."""
+    rules = {name: alternatives for name, alternatives in _COMMON.items() if name not in COMPILERS}
+    return Filter(*assemble(machine, COMPILERS, rules))
+
+
+def assemble(machine: str, allowed: frozenset[str], rules: Rules) -> tuple[bytes, list[int]]:
+    """Give the program's bytes and the offsets of the constants that stand for the caller's process id.
+
+    Raises:
+        KeyError: `machine` is no architecture that we know.
+    """
+    column, audit_arch = ARCHITECTURES[machine]
+    code: list[tuple[int, int, int, int]] = [
+        (_LOAD, 0, 0, 4),
+        (_EQUAL, 1, 0, audit_arch),
+        (_RETURN, 0, 0, KILL_PROCESS),
+    ]
+    code.append((_LOAD, 0, 0, 0))
+    if machine == "x86_64":
+        code += [(_AT_LEAST, 0, 1, X32_BIT), (_RETURN, 0, 0, KILL_PROCESS)]
+    for low, high in _ranges(number for name in allowed if (number := NUMBERS[name][column]) is not None):
+        code += [(_AT_LEAST, 0, 2, low), (_ABOVE, 1, 0, high), (_RETURN, 0, 0, ALLOW)]
+    clone3 = NUMBERS["clone3"][column]
+    if clone3 is not None:
+        code += [(_EQUAL, 0, 1, clone3), (_RETURN, 0, 0, ERRNO | errno.ENOSYS)]
+    self_offsets: list[int] = []
+    for name, alternatives in sorted(rules.items()):
+        number = NUMBERS[name][column]
+        if number is None:
+            continue
+        block = _block(name, alternatives)
+        code.append((_EQUAL, 0, len(block), number))
+        for instruction, is_self in block:
+            if is_self:
+                self_offsets.append(len(code) * 8 + 4)
+            code.append(instruction)
+    code.append((_RETURN, 0, 0, ERRNO | errno.EPERM))
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in code), self_offsets
+
+
+def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Join sorted numbers into inclusive ranges."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def _block(name: str, alternatives: list[list[Condition]]) -> list[tuple[tuple[int, int, int, int], bool]]:
+    """Give the instructions that decide one call by its arguments; the bool marks the caller's process id."""
+    block: list[tuple[tuple[int, int, int, int], bool]] = []
+    if name in ("kill", "tgkill"):
+        argument = 1 if name == "kill" else 2
+        for number in _NO_SELF_SIGNALS:
+            block += [((_LOAD, 0, 0, 16 + 8 * argument), False), ((_EQUAL, 0, 1, number), False)]
+            block.append(((_RETURN, 0, 0, ERRNO | errno.EPERM), False))
+    for alternative in alternatives:
+        rest = sum(2 if mask is None else 3 for _, mask, _ in alternative) + 1  # with the final return
+        for argument, mask, value in alternative:
+            block.append(((_LOAD, 0, 0, 16 + 8 * argument), False))  # the low half: what the kernel's int holds
+            rest -= 1
+            if mask is not None:
+                block.append(((_AND, 0, 0, mask), False))
+                rest -= 1
+            rest -= 1
+            is_self = value is _SELF
+            block.append(((_EQUAL, 0, rest, 0 if is_self else int(str(value))), is_self))
+        block.append(((_RETURN, 0, 0, ALLOW), False))
+    block.append(((_RETURN, 0, 0, ERRNO | errno.EPERM), False))
+    return block

@@ -1,0 +1,180 @@
+"""The zygote: a small single-threaded process that forks a runner for each program.
+
+It starts with a bare interpreter (`-s -S`, an empty environment), holds no secret, no expected output and no other
+program's text, and is never root: started by root it was given another user before it began. Its modules come from the
+front over a pipe, so they need not be readable by its user.
+
+Preloaded harnesses: the front gives name, file name and source of each. They are executed as modules
+`evalrun_harness_<name>` after `values.py`, which is registered as module `evalrun_values`: a harness says
+`import evalrun_values`. A harness has `main(code: str) -> None`, which reads stdin and writes stdout.
+
+Control socket (SOCK_SEQPACKET). Front to zygote: `SPAWN` (id, slot, kind) with the descriptors of the runner: its
+socket, the job's memory file, the index pipe and, for a compiled program, the executable. Zygote to front: one hello
+(lines of `name=value`), then an `ENDED` (id, wait status) for each runner that did not end by itself with status 0.
+At the front's end of file, everything that runs is killed, the place is removed, and the zygote ends.
+"""
+
+# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+
+from evalrun_sandbox.contained import folder, frames
+from evalrun_sandbox.contained.kernel import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, prctl
+from evalrun_sandbox.contained.runner import Runner
+from evalrun_sandbox.contained.site import Site
+
+SPAWN = struct.Struct("<III")
+ENDED = struct.Struct("<Ii")
+_MAX_FDS = 8
+
+Next = Callable[[], object]
+
+
+class Zygote:
+    """Serves the control socket until the front leaves."""
+
+    def __init__(self, control: socket.socket, site: Site) -> None:
+        self._control = control
+        self._site = site
+        self._runners: dict[int, tuple[int, int]] = {}
+        """By pidfd: the runner's id and its process id."""
+        self._poller = select.poll()
+        self._poller.register(control, select.POLLIN)
+
+    def serve(self) -> Next | None:
+        """Fork runners until the front leaves; gives the next step in a forked process, None in the zygote."""
+        while True:
+            for fd, _ in self._poller.poll():
+                if fd != self._control.fileno():
+                    self._reap(fd)
+                    continue
+                message, fds, _, _ = socket.recv_fds(self._control, SPAWN.size, _MAX_FDS)
+                if not message:
+                    self._end_all()
+                    return None
+                runner_id, slot, kind = SPAWN.unpack(message)
+                step = self._spawn(runner_id, slot, kind, fds)
+                if step is not None:
+                    return step
+
+    def _spawn(self, runner_id: int, slot: int, kind: int, fds: list[int]) -> Next | None:
+        self._site.make_folders(slot)
+        self._prepare_ruleset(slot, kind)
+        zygote = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            print(f"evalrun-sandbox zygote: cannot fork: {error}", file=sys.stderr)
+            self._control.send(ENDED.pack(runner_id, -1))
+            pid = -1
+        if pid == 0:
+            self._control.close()
+            for fd in self._runners:
+                os.close(fd)
+            runner = Runner(self._site, slot, kind, fds)
+            return lambda: runner.run(zygote)
+        for fd in fds:
+            os.close(fd)
+        if pid > 0:
+            pidfd = os.pidfd_open(pid)
+            self._runners[pidfd] = (runner_id, pid)
+            self._poller.register(pidfd, select.POLLIN)
+        return None
+
+    def _prepare_ruleset(self, slot: int, kind: int) -> None:
+        """Build the ruleset here, once a slot, rather than in each runner."""
+        purpose = {frames.KIND_COMPILE: "compile", frames.KIND_EXECUTABLE: "executable"}.get(kind, "python")
+        self._site.ruleset(slot, purpose)
+
+    def _reap(self, pidfd: int) -> None:
+        runner_id, pid = self._runners.pop(pidfd)
+        self._poller.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        if status != 0:
+            self._control.send(ENDED.pack(runner_id, status))
+
+    def _end_all(self) -> None:
+        """Kill runners, and what a compiler's driver left to us as their subreaper; remove the place."""
+        for _, pid in self._runners.values():
+            os.kill(pid, signal.SIGKILL)
+        try:
+            while True:
+                for orphan in _children():
+                    os.kill(orphan, signal.SIGKILL)
+                os.waitpid(-1, 0)
+        except ChildProcessError:
+            pass
+        folder.empty(self._site.place)
+        os.rmdir(self._site.place)
+
+
+def _children() -> list[int]:
+    try:
+        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:  # no CONFIG_PROC_CHILDREN
+        return []
+
+
+def main(settings: dict[str, object]) -> Next | None:
+    """Set up and serve; gives the next step in a forked process, None at the zygote's own end.
+
+    Args:
+        settings: `control` (descriptor), `place` (folder for private folders, made here), `package_dirs`,
+            `contain` (False: no Landlock and no filter), `values` and `harnesses` (name, file name, source).
+    """
+    control = socket.socket(fileno=int(str(settings["control"])))
+    place = str(settings["place"])
+    os.mkdir(place, 0o700)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    package_dirs = [str(path) for path in settings["package_dirs"]]  # type: ignore[attr-defined]  # list of str
+    site = Site(place, package_dirs, contain=bool(settings["contain"]))
+    _load_harnesses(site, settings["values"], settings["harnesses"])
+    _look_ordinary(package_dirs)
+    gc.collect()
+    gc.freeze()
+    control.send(
+        f"abi={site.landlock_abi}\nfilter={int(site.program_filter is not None)}\nuid={os.getuid()}\n"
+        f"python={'.'.join(map(str, sys.version_info[:3]))}\n".encode()
+    )
+    return Zygote(control, site).serve()
+
+
+def _load_harnesses(site: Site, values: object, harnesses: object) -> None:
+    """Execute the preloaded modules. What one raises ends the zygote: its traceback says where."""
+    if values is not None:
+        load_module("evalrun_values", *values)  # type: ignore[misc]  # (file name, source)
+    for name, path, source in harnesses:  # type: ignore[attr-defined]  # list of triples
+        site.harnesses[name] = load_module(f"evalrun_harness_{name}", path, source).main  # type: ignore[attr-defined]
+
+
+def load_module(name: str, path: str, source: str) -> object:
+    """Execute a source text as the module `name`."""
+    module = type(sys)(name)
+    module.__file__ = path
+    sys.modules[name] = module
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - our own module, from the front
+    return module
+
+
+def _look_ordinary(package_dirs: list[str]) -> None:
+    """Give what `site` would have given: exit, quit and help, and the path of a script's interpreter."""
+    import site
+
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
+    sys.path[:] = [path for path in sys.path if path.startswith("/")] + package_dirs
+    atexit._clear()

@@ -1,0 +1,271 @@
+"""The executor: an async client of the zygote, with slots of its own. The HTTP front and the judge both use it."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalrun_sandbox.api import Level, Limits, ProgramRun, RunReply, RunRequest
+from evalrun_sandbox.batch import MAX_INPUTS, Batch
+from evalrun_sandbox.compile_stage import CompileStage
+from evalrun_sandbox.contained import frames
+from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe, suffices
+from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused, Unusable
+from evalrun_sandbox.interpreter import find_interpreter, unprivileged
+from evalrun_sandbox.slots import Slots
+from evalrun_sandbox.time_outs import NOT_RUN, cut_after, decide_alone, in_order, is_suspect
+from evalrun_sandbox.toolchain import Toolchain
+from evalrun_sandbox.zygote_process import ZygotePlan, ZygoteProcess
+
+logger = logging.getLogger(__name__)
+
+CALL_HARNESS = Path(__file__).parent / "call_harness.py"
+_RECLAIM_SECONDS = 180.0
+_WORTH_A_RUNNER = 2
+"""Runs left for which another runner (1 to 2 ms: a fork, the compiler) is worth its cost."""
+_RETRY_MS = 20
+_MAX_TIME_SECONDS, _MAX_MEMORY_MIB, _MAX_OUTPUT_KIB = 3600.0, 1 << 20, 65536
+
+
+def usable_cpus() -> int:
+    """Give the CPUs that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class ExecutorPlan:
+    """How an executor is set up."""
+
+    slots: int = field(default_factory=usable_cpus)
+    """Programs that run at the same time; more than there are CPUs makes them wait for each other."""
+    queue: int | None = None
+    """Requests admitted beyond the slots, so that no slot idles while the next one travels; None: as many as slots."""
+    required: Level = "full"
+    allow_uncontained: bool = False
+    preload: Mapping[str, Path] = field(default_factory=dict)
+    """Harnesses beside `calls`: mode to file, see `contained.zygote`."""
+    python: str | None = None
+    """Candidates' interpreter; None: the first that works, see `interpreter`."""
+    package_dirs: Sequence[Path] = ()
+    """Folders of packages that candidates may import, beside the interpreter's own."""
+    work_dir: Path | None = None
+    confirm_wait_seconds: float = 300.0
+    """How long a run past its time limit waits for all other slots to be empty before it is reported unconfirmed."""
+    contain: bool = True
+    """False leaves Landlock and the filter out: for benchmarks, which show what they cost."""
+
+
+class Executor:
+    """Runs programs. `start` first; safe to use from one event loop only."""
+
+    def __init__(self, plan: ExecutorPlan | None = None) -> None:
+        self._plan = plan or ExecutorPlan()
+        if self._plan.slots < 1:
+            raise ValueError("an executor needs at least one slot")
+        queue = self._plan.slots if self._plan.queue is None else self._plan.queue
+        self._admitted_limit = self._plan.slots + queue
+        self._admitted = 0
+        self._slots = Slots(self._plan.slots, self._offer)
+        self._toolchain = Toolchain()
+        self._zygote: ZygoteProcess | None = None
+        self._zygote_plan: ZygotePlan | None = None
+        self._starting = asyncio.Lock()
+        self._open: dict[Batch, set[asyncio.Task[None]]] = {}
+        self._reclaims: set[asyncio.Task[None]] = set()
+        self._report: ContainmentReport | None = None
+
+    @property
+    def report(self) -> ContainmentReport:
+        """The containment reached. Raises RuntimeError before `start`."""
+        if self._report is None:
+            raise RuntimeError("the executor has not started")
+        return self._report
+
+    @property
+    def slots(self) -> int:
+        """Programs that can run at the same time."""
+        return self._plan.slots
+
+    @property
+    def free(self) -> int:
+        """Slots that are free now."""
+        return self._slots.free
+
+    @property
+    def languages(self) -> list[str]:
+        """Languages that this executor can run."""
+        return [*self._toolchain.languages, "python"]
+
+    async def start(self) -> None:
+        """Start the zygote and find out what containment it reaches.
+
+        Raises:
+            Unusable: the level is below the required one, or nothing can run at all.
+        """
+        if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
+            raise Unusable(
+                "programs can be contained on Linux 5.13 or newer only: judge through a SandboxFusion endpoint"
+            )
+        plan = self._plan
+        identity = unprivileged()
+        interpreter = await find_interpreter(plan.python, identity)
+        harnesses = {**({"calls": CALL_HARNESS} if CALL_HARNESS.exists() else {}), **plan.preload}
+        packages = [*interpreter.package_dirs, *(str(path.resolve()) for path in plan.package_dirs)]
+        self._zygote_plan = ZygotePlan(
+            interpreter, identity, packages, plan.contain, harnesses, str(plan.work_dir) if plan.work_dir else None
+        )
+        try:
+            self._report = await self._probe(await self._live_zygote())
+            if not suffices(self._report.level, plan.required) and not plan.allow_uncontained:
+                raise Unusable(
+                    f"containment reaches level {self._report.level}, required is {plan.required}: "
+                    + "; ".join(self._report.missing)
+                )
+        except BaseException:
+            await self.close()
+            raise
+        log = logger.info if suffices(self._report.level, plan.required) else logger.warning
+        log("containment: level %s, Landlock ABI %d, Python %s for candidates (%s)%s", self._report.level,
+            self._report.landlock_abi, self._report.python_version, interpreter.path,
+            "".join(f"; missing {line}" for line in self._report.missing))  # fmt: skip
+
+    async def close(self) -> None:
+        """End everything that runs; requests in flight fail with ExecutorLost."""
+        zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            await zygote.close()
+        await asyncio.gather(*self._reclaims, return_exceptions=True)
+
+    async def run(self, request: RunRequest) -> RunReply:
+        """Run a program on its inputs.
+
+        Raises:
+            RequestRefused: it cannot be served, now or later.
+            Busy: every slot and every place in the queue is taken.
+            ExecutorLost: the machinery died under it; nothing is known about the program.
+        """
+        self._check(request)
+        if self._admitted >= self._admitted_limit:
+            raise Busy(self._slots.free, _RETRY_MS)
+        self._admitted += 1
+        try:
+            return await self._run(request, await self._live_zygote())
+        finally:
+            self._admitted -= 1
+
+    async def _run(self, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
+        if request.language == "python":
+            kind = frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS
+            return await self._judge(Batch(zygote, request, kind), request, zygote)
+        slots = await self._slots.take(1)
+        stage = CompileStage(zygote, self._toolchain, request)
+        await self._occupy(zygote, slots, stage.run_in)
+        compiled = stage.compiled
+        if stage.executable is None:
+            return RunReply(compiled, [NOT_RUN] * len(request.inputs), self.report.level)
+        try:
+            batch = Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable)
+            reply = await self._judge(batch, request, zygote)
+        finally:
+            os.close(stage.executable)
+        return RunReply(compiled, reply.runs, reply.level)
+
+    async def _judge(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
+        try:
+            await self._run_everywhere(batch, zygote)
+            compiled = batch.compiled
+            if compiled is None:
+                raise ExecutorLost("a runner ended without a word on the program")
+            if compiled.status == "ok":
+                await self._confirm(batch, request, zygote)
+            runs = in_order(batch.runs, len(request.inputs), request.stop_after_timeouts)
+            return RunReply(compiled, list(runs), self.report.level)
+        finally:
+            batch.close()
+
+    async def _run_everywhere(self, batch: Batch, zygote: ZygoteProcess) -> None:
+        """Run the batch in one slot, and in every other that is idle and that nobody waits for."""
+        slots = await self._slots.take(1)
+        tasks = {asyncio.create_task(self._occupy(zygote, slots, batch.run_in))}
+        self._open[batch] = tasks
+        try:
+            self._offer()
+            while tasks:
+                either: set[asyncio.Future[Any]] = {ended, zygote.lost}
+        done, _ = await asyncio.wait(either, timeout=_RECLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            logger.error("a runner in slot %d did not end within %.0f s", slots[0], _RECLAIM_SECONDS)
+        self._slots.give_back(slots)
+
+    async def _confirm(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> None:
+        """Run again, with all other slots empty, what ended by itself past its time limit."""
+        limit = request.limits.time_seconds
+        for index in sorted(index for index, run in batch.runs.items() if is_suspect(run, limit)):
+            cut = cut_after(batch.runs, request.stop_after_timeouts)
+            if cut is not None and index > cut:
+                break
+            first = batch.runs[index]
+            alone: ProgramRun | None = None
+            try:
+                slots = await asyncio.wait_for(self._slots.take(self.slots), self._plan.confirm_wait_seconds)
+            except TimeoutError:
+                logger.warning("no moment with all slots empty within %.0f s", self._plan.confirm_wait_seconds)
+            else:
+                batch.again(index)
+                await self._occupy(zygote, slots, batch.run_in)
+                alone = batch.runs.get(index)
+            batch.runs[index] = decide_alone(first, alone, limit)
+
+    async def _live_zygote(self) -> ZygoteProcess:
+        """Give the zygote, started anew where it has died."""
+        async with self._starting:
+            if self._zygote_plan is None:
+                raise ExecutorLost("the executor is not running")
+            if self._zygote is not None and self._zygote.lost.done():
+                logger.error("the zygote died; starting another")
+                await self._zygote.close()
+                self._zygote = None
+            if self._zygote is None:
+                self._zygote = await ZygoteProcess.start(self._zygote_plan)
+            return self._zygote
+
+    async def _probe(self, zygote: ZygoteProcess) -> ContainmentReport:
+        request = RunRequest("python", PROBE, [b""], Limits(10.0, PROBE_MEMORY_MIB, 64))
+        batch = Batch(zygote, request, frames.KIND_PROGRAM)
+        try:
+            await self._run_everywhere(batch, zygote)
+        except ExecutorLost as error:
+            raise Unusable(f"the containment probe could not run: {error}") from error
+        finally:
+            batch.close()
+        run = batch.runs.get(0, NOT_RUN)
+        if not run.stdout:
+            raise Unusable(
+                f"the containment probe did not run ({run.end} {run.exit_code}): {run.stderr.decode()[-500:]}"
+            )
+        abi, version = int(zygote.hello["abi"]), zygote.hello["python"]
+        return reached(read_probe(run.stdout.decode(errors="replace")), abi, version)
+
+    def _check(self, request: RunRequest) -> None:
+        """Refuse what can never be served. Raises RequestRefused."""
+        limits = request.limits
+        modes = {"stdio", *(self._zygote_plan.harnesses if self._zygote_plan else ())}
+        complaints = [
+            (request.language not in self.languages, f"language {request.language} is not available here"),
+            (request.mode not in modes, f"mode {request.mode!r} is not one of {sorted(modes)}"),
+            (request.language != "python" and request.mode != "stdio", f"mode {request.mode} is for Python only"),
+            (not 1 <= len(request.inputs) <= MAX_INPUTS, f"inputs: give 1 to {MAX_INPUTS}, not {len(request.inputs)}"),
+            (
+                not 0 < limits.time_seconds <= _MAX_TIME_SECONDS,
+                f"limits.time_seconds: above 0, at most {_MAX_TIME_SECONDS}",
+            ),
+            (not 16 <= limits.memory_mib <= _MAX_MEMORY_MIB, f"limits.memory_mib: 16 to {_MAX_MEMORY_MIB}"),
+            (not 1 <= limits.output_kib <= _MAX_OUTPUT_KIB, f"limits.output_kib: 1 to {_MAX_OUTPUT_KIB}"),
+            (request.stop_after_timeouts < 0, "stop_after_timeouts: 0 or more"),
+        ]
+        for wrong, message in complaints:
+            if wrong:
+                raise RequestRefused(message)

@@ -1,0 +1,121 @@
+"""Frames from a runner, read as what they are: bytes from a process that stands beside hostile code."""
+
+import asyncio
+import os
+import socket
+
+from evalrun_sandbox.api import CompileResult, End, ProgramRun
+from evalrun_sandbox.contained import frames
+from evalrun_sandbox.errors import ExecutorLost
+
+_CHUNK = 1 << 18
+_ENDS: dict[int, End] = {0: "exited", 1: "timeout", 2: "memory_limit", 3: "output_limit"}
+MAX_TEXT = 1 << 20
+"""Bytes of a compiler's complaint, or of a fault."""
+
+
+class FrameReader:
+    """Reads whole frames from a non-blocking socket."""
+
+    def __init__(self, runner: socket.socket, max_payload: int) -> None:
+        self._socket = runner
+        self._max_payload = max_payload
+        self._buffer = bytearray()
+        self.descriptors: list[int] = []
+        """What came with a BINARY frame; the caller closes them."""
+
+    async def next(self, silence_seconds: float) -> tuple[int, bytes] | None:
+        """Give the next frame's type and payload; None at the end of the stream.
+
+        Raises:
+            ExecutorLost: nonsense, or nothing for `silence_seconds`.
+        """
+        head = frames.FRAME.size
+        while True:
+            if len(self._buffer) >= head:
+                kind, length = frames.FRAME.unpack_from(self._buffer)
+                if length > self._max_payload:
+                    raise ExecutorLost(f"a runner announced a frame of {length} bytes")
+                if len(self._buffer) >= head + length:
+                    payload = bytes(self._buffer[head : head + length])
+                    del self._buffer[: head + length]
+                    return kind, payload
+            data = await self._receive(silence_seconds)
+            if not data:
+                return None
+            self._buffer += data
+
+    async def _receive(self, silence_seconds: float) -> bytes:
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, 1)
+            except BlockingIOError:
+                await self._wait(silence_seconds)
+                continue
+            except ConnectionError:
+                return b""
+            self.descriptors += fds
+            if len(self.descriptors) > 1:
+                raise ExecutorLost("a runner sent more than one descriptor")
+            return data
+
+    async def _wait(self, silence_seconds: float) -> None:
+        try:
+            async with asyncio.timeout(silence_seconds):
+                await _readable(self._socket)
+        except TimeoutError as error:
+            raise ExecutorLost(f"a runner said nothing for {silence_seconds:.0f} s") from error
+
+    def close(self) -> None:
+        """Close the socket and what came over it."""
+        self._socket.close()
+        for fd in self.descriptors:
+            os.close(fd)
+        self.descriptors.clear()
+
+
+async def _readable(runner: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(runner, _set, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(runner)
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def parse_compiled(payload: bytes) -> CompileResult:
+    """Read a COMPILED frame. Raises ExecutorLost."""
+    head = frames.COMPILED_HEAD
+    if len(payload) < head.size:
+        raise ExecutorLost("a runner sent a short frame")
+    status, seconds = head.unpack_from(payload)
+    names = {0: "ok", 1: "error", 2: "timeout"}
+    if status not in names:
+        raise ExecutorLost(f"a runner sent compile status {status}")
+    return CompileResult(names[status], seconds, payload[head.size :][:MAX_TEXT])  # type: ignore[arg-type]  # of Literals
+
+
+def parse_run(payload: bytes, count: int, output_bytes: int) -> tuple[int, ProgramRun]:
+    """Read a RUN frame of a job with `count` inputs; gives the index and the run. Raises ExecutorLost."""
+    head = frames.RUN_HEAD
+    if len(payload) < head.size:
+        raise ExecutorLost("a runner sent a short frame")
+    index, end, code, cpu, wall, peak_kib, out_size = head.unpack_from(payload)
+    if index >= count or end not in _ENDS or out_size > len(payload) - head.size or out_size > output_bytes:
+        raise ExecutorLost("a runner sent a result that cannot be")
+    texts = memoryview(payload)[head.size :]
+    return index, ProgramRun(
+        end=_ENDS[end],
+        exit_code=None if code == frames.NO_EXIT_CODE else code,
+        stdout=bytes(texts[:out_size]),
+        stderr=bytes(texts[out_size:]),
+        cpu_seconds=cpu,
+        wall_seconds=wall,
+        peak_memory_mib=-(-peak_kib // 1024),
+    )
