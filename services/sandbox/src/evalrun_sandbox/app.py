@@ -1,5 +1,6 @@
 """The HTTP front: requests to the executor and back, nothing else."""
 
+import asyncio
 import hmac
 import importlib.metadata
 import logging
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 WIRE_MODES = ("stdio", "calls")
 """Harnesses beyond these are for who holds the executor in its own process."""
 _OPEN_PATHS = ("/v1/ping",)
+_CLEANUP_SECONDS = 10.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -53,9 +55,14 @@ class SandboxService:
 
     async def _listen(self) -> str:
         # handler_cancellation: a client that closes its connection cancels the run
-        runner = web.AppRunner(self.application(), handler_cancellation=True, access_log=None)
+        runner = web.AppRunner(
+            self.application(),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=self._settings.drain_seconds,
+        )
         await runner.setup()
-        site = web.TCPSite(runner, self._settings.host, self._settings.port, shutdown_timeout=0)
+        site = web.TCPSite(runner, self._settings.host, self._settings.port)
         await site.start()
         self._runner = runner
         host, port = runner.addresses[0][:2]
@@ -64,8 +71,8 @@ class SandboxService:
     async def stop(self, grace: float) -> None:
         """Refuse new connections, let requests in flight end within `grace` seconds, end the executor."""
         if self._runner is not None:
-            self._runner.shutdown_timeout = grace
-            await self._runner.cleanup()
+            async with asyncio.timeout(grace + _CLEANUP_SECONDS):
+                await self._runner.cleanup()
         await self._executor.close()
 
     def application(self) -> web.Application:

@@ -194,7 +194,46 @@ class Executor:
         try:
             self._offer()
             while tasks:
-                either: set[asyncio.Future[Any]] = {ended, zygote.lost}
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    tasks.discard(task)
+                    task.result()
+        finally:
+            del self._open[batch]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _offer(self) -> None:
+        """Let open batches use the slots that are idle."""
+        for batch, tasks in self._open.items():
+            zygote = batch.zygote
+            while batch.left - len(tasks) >= _WORTH_A_RUNNER and not zygote.lost.done():
+                slot = self._slots.take_idle()
+                if slot is None:
+                    return
+                tasks.add(asyncio.create_task(self._occupy(zygote, [slot], batch.run_in)))
+
+    async def _occupy(
+        self, zygote: ZygoteProcess, slots: list[int], work: Callable[[int], Coroutine[None, None, None]]
+    ) -> None:
+        """Work in the first slot; give all back once its runner has ended."""
+        clean = False
+        try:
+            await work(slots[0])
+            clean = True
+        finally:
+            ended = zygote.runner_in(slots[0])
+            if clean or ended is None:
+                self._slots.give_back(slots)
+            else:
+                task = asyncio.create_task(self._reclaim(zygote, slots, ended))
+                self._reclaims.add(task)
+                task.add_done_callback(self._reclaims.discard)
+
+    async def _reclaim(self, zygote: ZygoteProcess, slots: list[int], ended: asyncio.Future[int]) -> None:
+        """Give slots back after a runner that was left alone: it sees our end close, kills its child and ends."""
+        either: set[asyncio.Future[Any]] = {ended, zygote.lost}
         done, _ = await asyncio.wait(either, timeout=_RECLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             logger.error("a runner in slot %d did not end within %.0f s", slots[0], _RECLAIM_SECONDS)

@@ -1,7 +1,7 @@
 """Which interpreter runs candidates, and as whom.
 
-Started by root, the zygote gets a user and group of its own, which own nothing. The interpreter must work for that user:
-one under /root (mode 0700) does not.
+Started by root, the zygote gets a user and group of its own, which own nothing. The interpreter must work for that
+user: one under /root (mode 0700) does not.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import TypedDict
 from evalrun_sandbox.errors import Unusable
 
 FIRST_USER, USERS = 60100, 4000
-"""Each sandbox that root starts takes a user from this range by its process id, so that two of them on one machine 
-share neither signals nor RLIMIT_NPROC."""
+"""Each sandbox that root starts takes a user from this range by its process id: two of them on one machine share
+neither signals nor RLIMIT_NPROC."""
 OLDEST_PYTHON = (3, 9)
 _PROBE = f"""
 import ctypes, sys, sysconfig

@@ -32,9 +32,7 @@ class SandboxSettings(ServiceSettings):
     package_dirs: list[Path] = Field(
         default_factory=list, description="Folders of Python packages that candidates may import, read-only."
     )
-    work_dir: Path | None = Field(
-        None, description="Where the programs' private folders lie. Default: the temporary one."
-    )
+    work_dir: Path | None = Field(None, description="Where private folders lie. Default: a temporary folder.")
     max_request_mib: int = Field(512, ge=1, le=4096, description="Largest request body, MiB; beyond it 413.")
 
     def plan(self) -> ExecutorPlan:

@@ -1,6 +1,7 @@
 """Compiling C and C++: the compiler driver as a contained child of its own, with a policy of its own."""
 
-# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+# ruff: noqa: PTH109, PTH113, PTH123, SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
 import os
@@ -79,7 +80,7 @@ def start(site: Site, job: Job) -> Stage:
             site.compiler_filter.install()
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": os.getcwd()}
         try:
-            os.execve(command[0], [*command, source, "-o", _OUTPUT, "-lm"], environment)
+            os.execve(command[0], [*command, source, "-o", _OUTPUT, "-lm"], environment)  # noqa: S606
         finally:
             os._exit(127)
     for fd in (nothing, out_end, err_end):

@@ -3,7 +3,8 @@
 Hash seed 0, so that a program whose answer hangs on the order of a set gives the same answer each time.
 """
 
-# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+# ruff: noqa: SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
 import atexit
@@ -83,7 +84,7 @@ def _system_exit(code: object) -> int:
     if isinstance(code, int):
         return code & 0xFF
     try:
-        print(code, file=sys.stderr)
+        print(code, file=sys.stderr)  # noqa: T201 - as Python does
     except Exception:  # noqa: BLE001, S110 - the program may have closed or replaced stderr
         pass
     return 1

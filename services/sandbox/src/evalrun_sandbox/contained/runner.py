@@ -5,7 +5,8 @@ Functions that fork give what the process does next: the child's stack unwinds t
 that a program finds (almost) all of its recursion limit.
 """
 
-# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+# ruff: noqa: PTH116, PTH123
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
 import os

@@ -1,6 +1,7 @@
 """What the zygote knows of its machine, fixed before the first program runs."""
 
-# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+# ruff: noqa: PTH103, PTH120
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
 import os

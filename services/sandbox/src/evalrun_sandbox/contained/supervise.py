@@ -1,6 +1,7 @@
 """The runner's watch over one child: drain what it prints, hold it to its limits, reap it."""
 
-# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+# ruff: noqa: PTH116, SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
 import os

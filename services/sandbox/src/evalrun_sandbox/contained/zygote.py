@@ -14,7 +14,8 @@ socket, the job's memory file, the index pipe and, for a compiled program, the e
 At the front's end of file, everything that runs is killed, the place is removed, and the zygote ends.
 """
 
-# ruff: noqa: PTH, SIM105 - pathlib and contextlib would make the zygote larger, and each fork dearer
+# ruff: noqa: PTH102, PTH106, PTH123
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
 import atexit
@@ -73,7 +74,7 @@ class Zygote:
         try:
             pid = os.fork()
         except OSError as error:
-            print(f"evalrun-sandbox zygote: cannot fork: {error}", file=sys.stderr)
+            sys.stderr.write(f"evalrun-sandbox zygote: cannot fork: {error}\n")
             self._control.send(ENDED.pack(runner_id, -1))
             pid = -1
         if pid == 0:
@@ -120,7 +121,7 @@ class Zygote:
 
 def _children() -> list[int]:
     try:
-        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return [int(pid) for pid in file.read().split()]
     except OSError:  # no CONFIG_PROC_CHILDREN
         return []
