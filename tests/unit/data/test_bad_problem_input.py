@@ -93,7 +93,7 @@ def test_a_bad_second_line(tmp_path: Path, second_line: str | bytes | dict[str, 
         ("p.jsonl.gz", gzip.compress(b'{"a": "' + bytes(range(32, 127)) * 9)[:40], "p.jsonl.gz: broken gzip: "),
         ("p.jsonl", b"\x1f\x8bxxxx", "p.jsonl: broken gzip: "),
         ("p.parquet", b"PAR1 and no more", "p.parquet: broken Parquet after row 0: "),
-        ("p.parquet", b"{}", "p.parquet: not Parquet, although its name says so"),
+        ("p.parquet", b"{}", "p.parquet: not Parquet, although its name ends in .parquet"),
         ("p.json", b'[{"a": 1}]', "p.json:1: expected one JSON object a line, not a list"),
         (
             "p.json",

@@ -50,9 +50,7 @@ def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] 
             elif source.endswith(".gz"):
                 raise BadInputError(f"{source}: not gzip, although its name ends in .gz")
             elif source.endswith(".parquet"):
-                raise BadInputError(
-                    f"{source}: {'not Parquet, although its name says so' if magic else 'the file is empty'}"
-                )
+                raise BadInputError(f"{source}: not Parquet, although its name ends in .parquet")
             else:
                 rows = _json_rows(stream, source)
             for row in rows:

@@ -1,0 +1,78 @@
+"""docs/data-formats.md: every example is loaded as the page says it can be."""
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from builders.data import PROJECT_ROOT
+
+from evalrun_data.formats.record import COMPARATORS
+from evalrun_data.readers import load_problem_files, load_problems
+from evalrun_data.responses import load_responses
+
+PAGE = (PROJECT_ROOT / "docs" / "data-formats.md").read_text()
+EXAMPLES = re.findall(r"<!-- (problems|responses): (\S+) -->\n```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PROBLEMS = {
+    "contest.jsonl": [("contest", "sum", 2), ("contest", "mean", 2), ("contest", "any", 1)],
+    "functions.jsonl": [("ours", "double", 1), ("ours", "half", 2)],
+    "HumanEval.jsonl": [("humaneval", "HumanEval/0", 1)],
+    "mbpp.jsonl": [("mbpp", "MBPP/11", 1)],
+    "verl.parquet": [("codecontests", "0", 1), ("codecontests", "1", 1)],
+    "codecontests.parquet": [("codecontests", "1_A. Sum", 3)],
+    "statements.jsonl": [("codecontests", "sum", 1)],
+}
+RESPONSES = {
+    "answers.jsonl": [("contest", "sum", 0), ("contest", "sum", 1), ("ours", "double", 0), ("ours", "half", 0)],
+    "samples.jsonl": [("mbpp", "MBPP/11", 0), ("mbpp", "MBPP/11", 1)],
+    "generated.parquet": [("codecontests", "0", 0), ("codecontests", "0", 1)],
+}
+
+
+def written(folder: Path, wanted: str) -> list[str]:
+    """Writes the page's examples of one kind and returns their paths."""
+    paths = []
+    for kind, name, text in EXAMPLES:
+        if kind == wanted:
+            path = folder / name
+            if path.suffix == ".parquet":
+                rows = [json.loads(line) for line in text.splitlines()]
+                pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+            else:
+                path.write_text(text)
+            paths.append(str(path))
+    return paths
+
+
+def test_every_example_of_the_page_is_loaded_here() -> None:
+    assert [name for kind, name, _ in EXAMPLES if kind == "problems"] == list(PROBLEMS)
+    assert [name for kind, name, _ in EXAMPLES if kind == "responses"] == list(RESPONSES)
+    assert PAGE.count("```json") == len(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_problem_examples(tmp_path: Path, name: str) -> None:
+    written(tmp_path, "problems")
+    problems = load_problems(name, base_dir=tmp_path)
+    assert [(problem.dataset, problem.problem_id, problem.test_count) for problem in problems] == PROBLEMS[name]
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+def test_response_examples(tmp_path: Path, name: str) -> None:
+    chosen = [path for path in written(tmp_path, "problems") if not path.endswith("statements.jsonl")]
+    written(tmp_path, "responses")
+    responses = load_responses([name], load_problem_files(chosen), tmp_path)
+    assert [response.key for response in responses] == RESPONSES[name]
+
+
+def test_the_generation_file_serves_as_problems_and_as_responses(tmp_path: Path) -> None:
+    written(tmp_path, "responses")
+    problems = load_problems("generated.parquet", base_dir=tmp_path)
+    assert len(load_responses(["generated.parquet"], problems, tmp_path)) == 2
+
+
+def test_the_page_names_every_comparator_and_the_demos_size() -> None:
+    assert all(f"`{name}`" in PAGE for name in COMPARATORS)
+    assert f"holds {len(load_problems('builtin:demo'))} problems" in PAGE

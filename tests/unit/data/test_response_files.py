@@ -1,0 +1,183 @@
+"""Answers made elsewhere: tied to their problems, numbered, and refused with file and line."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from builders.data import assert_problem, check_problem, data_file, stdio_problem, write_jsonl
+
+from evalrun_data.readers import load_problems
+from evalrun_data.records import Problem
+from evalrun_data.responses import Response, load_responses
+from evalrun_runtime.exits import BadInputError
+
+PROBLEMS = [stdio_problem("a"), stdio_problem("b"), check_problem("HumanEval/0"), assert_problem("MBPP/11")]
+
+
+def load(tmp_path: Path, rows: list[dict[str, object]], problems: list[Problem] | None = None) -> list[Response]:
+    write_jsonl(tmp_path / "r.jsonl", rows)
+    return load_responses(["r.jsonl"], problems or PROBLEMS, tmp_path)
+
+
+def test_a_row_with_everything(tmp_path: Path) -> None:
+    row = {
+        "dataset": "contest",
+        "problem_id": "a",
+        "sample": 3,
+        "response": "x",
+        "mode": "full",
+        "language": "c++",
+        "finish_reason": "length",
+        "output_tokens": 7,
+        "prompt_tokens": 9,
+        "generation_seconds": 0.5,
+        "anything_else": {},
+    }
+    (response,) = load(tmp_path, [row])
+    assert response == Response("contest", "a", 3, "x", "standalone", "cpp", "length", 7, 9, 0.5)
+    assert response.truncated
+
+
+def test_a_short_row_and_an_empty_answer(tmp_path: Path) -> None:
+    first, second = load(tmp_path, [{"task_id": "a", "completion": ""}, {"task_id": "b", "completion": "y"}])
+    assert first == Response("contest", "a", 0, "")
+    assert second == Response("contest", "b", 0, "y")
+
+
+def test_the_language_is_the_problems_unless_said(tmp_path: Path) -> None:
+    problem = Problem("d", "p", "", stdio_problem().ground_truth, language="c")
+    assert load(tmp_path, [{"problem_id": "p", "response": ""}], [problem])[0].language == "c"
+
+
+def test_rows_without_sample_are_numbered_in_order_around_those_that_have_one(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"problem_id": "a", "response": "0"},
+        {"problem_id": "b", "response": "0"},
+        {"problem_id": "a", "response": "2"},
+        {"problem_id": "a", "response": "1", "sample": 1},
+        {"problem_id": "a", "response": "3"},
+    ]
+    assert [(r.problem_id, r.sample) for r in load(tmp_path, rows)] == [
+        ("a", 0),
+        ("b", 0),
+        ("a", 2),
+        ("a", 1),
+        ("a", 3),
+    ]
+
+
+def test_numbering_goes_on_over_files(tmp_path: Path) -> None:
+    for name in ("1.jsonl.gz", "2.jsonl"):
+        write_jsonl(tmp_path / name, [{"problem_id": "a", "response": name}])
+    found = load_responses(["1.jsonl.gz", "2.jsonl"], PROBLEMS, tmp_path)
+    assert [(r.sample, r.text) for r in found] == [(0, "1.jsonl.gz"), (1, "2.jsonl")]
+
+
+def test_a_list_of_answers_in_one_row(tmp_path: Path) -> None:
+    row: dict[str, object] = {
+        "problem_id": "a",
+        "responses": ["x", "y"],
+        "finish_reason": ["stop", "length"],
+        "output_tokens": [1, 2],
+    }
+    found = load(tmp_path, [row, {"problem_id": "a", "response": "z"}])
+    assert [(r.sample, r.text, r.truncated, r.output_tokens) for r in found] == [
+        (0, "x", False, 1),
+        (1, "y", True, 2),
+        (2, "z", False, None),
+    ]
+
+
+@pytest.mark.parametrize("task_id", [11, "11", "MBPP/11", "Mbpp/11"])
+def test_mbpp_ids_as_published_and_as_evalplus_writes_them(tmp_path: Path, task_id: object) -> None:
+    assert load(tmp_path, [{"task_id": task_id, "completion": ""}])[0].key == ("mbpp", "MBPP/11", 0)
+
+
+def test_verls_generation_file_answers_the_problems_it_holds(tmp_path: Path) -> None:
+    truth = json.dumps({"inputs": ["1"], "outputs": ["2"]})
+    rows = [
+        {
+            "data_source": "apps",
+            "prompt": [{"role": "user", "content": text}],
+            "reward_model": {"style": "rule", "ground_truth": truth},
+            "extra_info": {"index": index},
+            "responses": [f"{index}-0", f"{index}-1"],
+        }
+        for index, text in enumerate(["first", "same", "same"])
+    ]
+    path = str(tmp_path / "out.parquet")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    problems = load_problems(path)
+    found = load_responses([path], problems)
+    assert [(r.dataset, r.problem_id, r.sample, r.text) for r in found] == [
+        ("apps", str(index), sample, f"{index}-{sample}") for index in range(3) for sample in range(2)
+    ]
+    with pytest.raises(BadInputError, match=r"out.parquet row 1: the prompt is none of the problems'"):
+        load_responses([path], PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"response": "x"}, "field 'problem_id' is missing (expected text; task_id serves too)"),
+        ({"problem_id": "a"}, "field 'response' is missing (expected text)"),
+        ({"problem_id": "a", "response": None}, "field 'response' is missing (expected text)"),
+        ({"problem_id": "a", "response": 5}, "field 'response' should be text, not a whole number"),
+        (
+            {"problem_id": "a", "responses": []},
+            "field 'responses' is an empty list: it should hold at least one answer",
+        ),
+        ({"problem_id": "a", "responses": ["x", 5]}, "field 'responses' should be text, not a whole number"),
+        ({"problem_id": "a", "responses": ["x", "y"], "sample": 1}, "field 'sample' should be a list of 2"),
+        ({"problem_id": "zzz", "response": ""}, "unknown problem 'zzz'"),
+        ({"problem_id": "a", "response": "", "dataset": "mbpp"}, "unknown problem 'a' in dataset 'mbpp'"),
+        (
+            {"problem_id": "a", "response": "", "dataset": "x"},
+            "unknown dataset 'x' (the problems hold: contest, humaneval",
+        ),
+        ({"task_id": 12, "response": ""}, "unknown problem '12'"),
+        ({"task_id": True, "response": ""}, "field 'task_id' should be text, not true or false"),
+        ({"problem_id": "a", "response": "", "mode": "inline"}, "field 'mode' is 'inline' (known: auto, append, "),
+        ({"problem_id": "a", "response": "", "language": "rust"}, "field 'language' is 'rust' (known: python, c, cpp)"),
+        ({"problem_id": "a", "response": "", "sample": -1}, "field 'sample' should be at least 0, not -1"),
+        ({"problem_id": "a", "response": "", "sample": "0"}, "field 'sample' should be a number, not text"),
+        (
+            {"problem_id": "first", "response": "", "sample": 0},
+            "sample 0 of problem 'first' is there twice (first r.jsonl:1)",
+        ),
+    ],
+)
+def test_a_bad_row(tmp_path: Path, row: dict[str, object], message: str) -> None:
+    problems = [*PROBLEMS, stdio_problem("first")]
+    with pytest.raises(BadInputError) as caught:
+        load(tmp_path, [{"problem_id": "first", "response": "", "sample": 0}, row], problems)
+    assert str(caught.value).startswith(f"r.jsonl:2: {message}")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_id_of_several_datasets_needs_the_dataset(tmp_path: Path) -> None:
+    problems = [stdio_problem("a", "one"), stdio_problem("a", "two")]
+    with pytest.raises(
+        BadInputError, match=r"r.jsonl:1: problem 'a' is in several datasets \(one, two\): add the field"
+    ):
+        load(tmp_path, [{"problem_id": "a", "response": ""}], problems)
+    assert load(tmp_path, [{"problem_id": "a", "response": "", "dataset": "two"}], problems)[0].dataset == "two"
+
+
+def test_a_missing_and_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    with pytest.raises(BadInputError, match=r"^empty.jsonl: the file is empty$"):
+        load_responses(["empty.jsonl"], PROBLEMS, tmp_path)
+    with pytest.raises(BadInputError, match=r"^none.jsonl: no such file"):
+        load_responses(["none.jsonl"], PROBLEMS, tmp_path)
+
+
+def test_the_real_recorded_completions() -> None:
+    problems = load_problems(str(data_file("humaneval/HumanEval.jsonl.gz")))
+    for name in ("gpt-4_simple_a", "ollama-codellama_7b", "ollama-qwen2.5-coder_7b"):
+        found = load_responses([str(data_file(f"completions/humaneval_{name}.jsonl.gz"))], problems)
+        assert Counter(response.mode for response in found).total() == 164
+        assert {response.problem_id for response in found} == {problem.problem_id for problem in problems}
