@@ -14,8 +14,12 @@ import grpc
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.fake_ledger import FakeLedger, FakeLedgerService
+from evalrun_generator.recorded.__main__ import source_of
+from evalrun_generator.recorded.server import RecordedServer
+from evalrun_generator.recorded.settings import RecordedSettings
 from evalrun_runtime.grpc_server import TokenCheck
 from evalrun_runtime.process import address_of
+from evalrun_runtime.settings import load_settings
 
 
 def work_item(
@@ -125,6 +129,14 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._children: list[Child] = []
+        self._servers: list[RecordedServer] = []
+
+    async def recorded_here(self, *arguments: str) -> str:
+        """Serve recorded completions in this process, which saves the start of one; gives the address."""
+        settings = load_settings(RecordedSettings, arguments, program="evalrun-recorded")
+        server = RecordedServer(settings, source_of(settings))
+        self._servers.append(server)
+        return await server.start()
 
     async def start(self, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:
         stderr = self._folder / f"{module}.{len(self._children)}.log"
@@ -170,6 +182,8 @@ class Processes:
         return await self.start("evalrun_generator", flags, environment)
 
     async def stop(self) -> None:
+        for server in self._servers:
+            await server.stop(1)
         for child in self._children:
             if child.process.returncode is None:
                 await child.kill()

@@ -53,31 +53,30 @@ async def test_two_endpoints_one_killed_midway(started: Processes) -> None:
 
 async def test_nearly_a_third_of_the_requests_fails(started: Processes) -> None:
     endpoints = [
-        await started.recorded("--echo-tokens", "3", "--fault-rate", "0.3", "--fault-seed", str(seed))
+        await started.recorded_here("--echo-tokens", "3", "--fault-rate", "0.3", "--fault-seed", str(seed))
         for seed in (1, 2)
     ]
     async with ledger_server(work_items(300)) as server:
-        addresses = [endpoint.address for endpoint in endpoints]
-        generator = await started.generator(server, addresses, "--concurrency", "32", "--backoff-seconds", "0.01")
+        generator = await started.generator(server, endpoints, "--concurrency", "32", "--backoff-seconds", "0.01")
         assert await generator.wait() == 0, generator.errors
         assert set(server.fake.completions) == set(server.fake.items)
         assert sum(done.attempts for done in server.fake.completions.values()) > 330
 
 
 async def test_an_endpoint_that_hangs_is_worked_around(started: Processes) -> None:
-    hung = await started.recorded("--echo-tokens", "3", "--fault-rate", "1", "--fault-kinds", "hang")
-    good = await started.recorded("--echo-tokens", "3")
+    hung = await started.recorded_here("--echo-tokens", "3", "--fault-rate", "1", "--fault-kinds", "hang")
+    good = await started.recorded_here("--echo-tokens", "3")
     limits = ("--concurrency", "4", "--request-seconds", "0.3", "--request-seconds-per-token", "0")
     async with ledger_server(work_items(100)) as server:
-        generator = await started.generator(server, [hung.address, good.address], *limits)
+        generator = await started.generator(server, [hung, good], *limits)
         assert await generator.wait() == 0, generator.errors
-        assert {done.replica for done in server.fake.completions.values()} == {good.address}
+        assert {done.replica for done in server.fake.completions.values()} == {good}
 
 
 async def test_the_ledger_is_away_for_a_while(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.02")
+    endpoint = await started.recorded_here("--echo-tokens", "3", "--latency-seconds", "0.02")
     async with ledger_server(work_items(300)) as server:
-        generator = await started.generator(server, [endpoint.address], "--concurrency", "8")
+        generator = await started.generator(server, [endpoint], "--concurrency", "8")
         await server.until_stored(50)
         await server.stop()
         server.fake.leases.clear()  # an aggregator that was started again knows of no lease
@@ -88,14 +87,14 @@ async def test_the_ledger_is_away_for_a_while(started: Processes) -> None:
 
 
 async def test_killed_and_started_again(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.02")
+    endpoint = await started.recorded_here("--echo-tokens", "3", "--latency-seconds", "0.02")
     async with ledger_server(work_items(300)) as server:
         for stored in (40, 120):
-            generator = await started.generator(server, [endpoint.address], "--concurrency", "8")
+            generator = await started.generator(server, [endpoint], "--concurrency", "8")
             await server.until_stored(stored)
             await generator.kill()
         kept = dict(server.fake.completions)
-        generator = await started.generator(server, [endpoint.address], "--concurrency", "8")
+        generator = await started.generator(server, [endpoint], "--concurrency", "8")
         assert await generator.wait() == 0, generator.errors
         assert set(server.fake.completions) == set(server.fake.items)
         assert all(server.fake.completions[key] is done for key, done in kept.items())
@@ -103,9 +102,9 @@ async def test_killed_and_started_again(started: Processes) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_lets_requests_in_flight_end(started: Processes, number: signal.Signals) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.3")
+    endpoint = await started.recorded_here("--echo-tokens", "3", "--latency-seconds", "0.3")
     async with ledger_server(work_items(100)) as server:
-        generator = await started.generator(server, [endpoint.address], "--concurrency", "10")
+        generator = await started.generator(server, [endpoint], "--concurrency", "10")
         await server.until_stored(10)  # the second ten are in flight
         generator.process.send_signal(number)
         assert await generator.wait() == 130, generator.errors
@@ -114,9 +113,9 @@ async def test_a_signal_lets_requests_in_flight_end(started: Processes, number: 
 
 
 async def test_a_second_signal_ends_at_once(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3", "--latency-seconds", "50")
+    endpoint = await started.recorded_here("--echo-tokens", "3", "--latency-seconds", "50")
     async with ledger_server(work_items(3)) as server:
-        generator = await started.generator(server, [endpoint.address], "--report-seconds", "0.05")
+        generator = await started.generator(server, [endpoint], "--report-seconds", "0.05")
         await server.until_in_flight(3)
         generator.process.send_signal(signal.SIGTERM)
         await generator.until_logged("stopping")
@@ -134,9 +133,9 @@ async def test_nobody_at_the_endpoint(started: Processes) -> None:
 
 
 async def test_another_model_is_served(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3", "--model", "something/else")
+    endpoint = await started.recorded_here("--echo-tokens", "3", "--model", "something/else")
     async with ledger_server(work_items(3)) as server:
-        generator = await started.generator(server, [endpoint.address])
+        generator = await started.generator(server, [endpoint])
         assert await generator.wait() == 2
         assert "does not serve model 'recorded'; it serves: something/else" in generator.errors.splitlines()[-1]
         assert not server.fake.completions
@@ -158,23 +157,23 @@ async def test_the_key_is_checked_and_never_logged(started: Processes) -> None:
 
 
 async def test_the_ledger_wants_a_token(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3")
+    endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server(work_items(3), token="right-token") as server:
         environment = {"EVALRUN_GENERATOR_LEDGER_TOKEN": "wrong-token"}
-        wrong = await started.generator(server, [endpoint.address], environment=environment)
+        wrong = await started.generator(server, [endpoint], environment=environment)
         assert await wrong.wait() == 2
         assert f"the ledger at {server.address} refuses: UNAUTHENTICATED" in wrong.errors.splitlines()[-1]
         assert "wrong-token" not in wrong.errors
         environment = {"EVALRUN_GENERATOR_LEDGER_TOKEN": "right-token"}
-        right = await started.generator(server, [endpoint.address], environment=environment)
+        right = await started.generator(server, [endpoint], environment=environment)
         assert await right.wait() == 0, right.errors
 
 
 async def test_a_full_disk_is_waited_out(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3")
+    endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server(work_items(20)) as server:
         server.service.storing_fails = grpc.StatusCode.RESOURCE_EXHAUSTED
-        generator = await started.generator(server, [endpoint.address])
+        generator = await started.generator(server, [endpoint])
         await generator.until_logged("RESOURCE_EXHAUSTED")
         server.service.storing_fails = None
         assert await generator.wait() == 0, generator.errors
@@ -183,19 +182,19 @@ async def test_a_full_disk_is_waited_out(started: Processes) -> None:
 
 
 async def test_a_disk_that_stays_full_is_a_resumable_stop(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3")
+    endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server(work_items(20)) as server:
         server.service.storing_fails = grpc.StatusCode.RESOURCE_EXHAUSTED
-        generator = await started.generator(server, [endpoint.address], "--ledger-seconds", "0.5")
+        generator = await started.generator(server, [endpoint], "--ledger-seconds", "0.5")
         assert await generator.wait() == 1
         assert "has been away for" in generator.errors.splitlines()[-1]
 
 
 async def test_the_ledger_is_not_there(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "3")
+    endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server([]) as server:
         await server.stop()
-        generator = await started.generator(server, [endpoint.address], "--start-seconds", "0.5")
+        generator = await started.generator(server, [endpoint], "--start-seconds", "0.5")
         assert await generator.wait() == 2
         assert f"ledger {server.address} unreachable" in generator.errors.splitlines()[-1]
 

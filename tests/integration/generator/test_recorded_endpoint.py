@@ -22,15 +22,24 @@ async def started(tmp_path: Path) -> AsyncIterator[Processes]:
         yield running
 
 
-async def ask(endpoint: Child, *, key: str | None = None, deadline: float = 10.0) -> Timed | Failure:
+async def ask(endpoint: str, *, key: str | None = None, deadline: float = 10.0) -> Timed | Failure:
     async with open_session(key) as session:
-        there = HttpEndpoint(session, endpoint.address, "recorded")
+        there = HttpEndpoint(session, endpoint, "recorded")
         return await there.ask(request_for(work_item(), "recorded"), deadline)
 
 
+async def until_in_flight(endpoint: Child, count: int) -> None:
+    """Ask /health until it says that so many requests are in flight."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"{endpoint.address}/health") as health:
+                if (await health.json())["in_flight"] >= count:
+                    return
+
+
 async def test_the_official_client_whole_and_streamed(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "40")
-    async with openai.AsyncOpenAI(base_url=f"{endpoint.address}/v1", api_key="unused", max_retries=0) as client:
+    endpoint = await started.recorded_here("--echo-tokens", "40")
+    async with openai.AsyncOpenAI(base_url=f"{endpoint}/v1", api_key="unused", max_retries=0) as client:
         assert [model.id async for model in client.models.list()] == ["recorded"]
         whole = await client.chat.completions.create(
             model="recorded", messages=[{"role": "user", "content": "hi"}], n=2
@@ -57,8 +66,8 @@ async def test_the_official_client_whole_and_streamed(started: Processes) -> Non
 
 
 async def test_the_official_client_sees_errors_as_it_knows_them(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "4")
-    async with openai.AsyncOpenAI(base_url=f"{endpoint.address}/v1", api_key="unused", max_retries=0) as client:
+    endpoint = await started.recorded_here("--echo-tokens", "4")
+    async with openai.AsyncOpenAI(base_url=f"{endpoint}/v1", api_key="unused", max_retries=0) as client:
         with pytest.raises(openai.NotFoundError) as unknown:
             await client.chat.completions.create(model="gpt-9", messages=[{"role": "user", "content": "hi"}])
         assert unknown.value.code == "model_not_found"
@@ -90,7 +99,7 @@ async def test_health_and_a_ready_line(started: Processes) -> None:
 async def test_faults_are_what_the_generator_takes_them_for(
     started: Processes, kind: str, blame: Blame, reason: str
 ) -> None:
-    endpoint = await started.recorded(
+    endpoint = await started.recorded_here(
         "--echo-tokens", "4", "--fault-rate", "1", "--fault-kinds", kind, "--retry-after-seconds", "3"
     )
     outcome = await ask(endpoint, deadline=0.2 if kind == "hang" else 10.0)
@@ -101,11 +110,11 @@ async def test_faults_are_what_the_generator_takes_them_for(
 
 
 async def test_a_stream_that_breaks_off_halfway(started: Processes) -> None:
-    endpoint = await started.recorded("--echo-tokens", "40", "--fault-rate", "1", "--fault-kinds", "drop")
+    endpoint = await started.recorded_here("--echo-tokens", "40", "--fault-rate", "1", "--fault-kinds", "drop")
     body = {"model": "recorded", "prompt": "hi", "stream": True}
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{endpoint.address}/v1/completions", json=body) as response,
+        session.post(f"{endpoint}/v1/completions", json=body) as response,
     ):
         first = await response.content.readuntil(b"\n\n")
         with pytest.raises(aiohttp.ClientPayloadError):
@@ -114,7 +123,7 @@ async def test_a_stream_that_breaks_off_halfway(started: Processes) -> None:
 
 
 async def test_latency_and_the_line_before_a_full_server(started: Processes) -> None:
-    endpoint = await started.recorded(
+    endpoint = await started.recorded_here(
         "--echo-tokens",
         "10",
         "--latency-seconds",
@@ -132,12 +141,21 @@ async def test_latency_and_the_line_before_a_full_server(started: Processes) -> 
 
 async def test_sigterm_ends_the_server_though_a_request_hangs(started: Processes) -> None:
     endpoint = await started.recorded("--echo-tokens", "4", "--fault-rate", "1", "--fault-kinds", "hang")
-    asking = asyncio.create_task(ask(endpoint, deadline=30.0))
-    async with aiohttp.ClientSession() as session, session.get(f"{endpoint.address}/health") as health:
-        assert health.status == 200  # so the server has had a turn since
+    asking = asyncio.create_task(ask(endpoint.address, deadline=30.0))
+    await until_in_flight(endpoint, 1)
     endpoint.process.terminate()
     assert await endpoint.wait(10) == 0
     assert isinstance(await asking, Failure)
+
+
+async def test_drain_lets_requests_end_and_cuts_off_the_others(started: Processes) -> None:
+    for latency, ended in (("0.3", Timed), ("30", Failure)):
+        endpoint = await started.recorded("--echo-tokens", "4", "--latency-seconds", latency, "--drain-seconds", "1")
+        asking = asyncio.create_task(ask(endpoint.address))
+        await until_in_flight(endpoint, 1)
+        endpoint.process.terminate()
+        assert isinstance(await asking, ended)
+        assert await endpoint.wait(10) == 0
 
 
 @pytest.mark.parametrize(

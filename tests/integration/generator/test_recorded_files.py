@@ -52,14 +52,14 @@ async def test_samples_by_seed_with_what_was_recorded_of_them(started: Processes
         {"problem_id": "t/1", "response": "print(1)", "mode": "standalone"},
     ]
     flags, (zero, one) = write_files(tmp_path, 2, responses)
-    endpoint = await started.recorded(*flags, "--base-seed", "42")
+    endpoint = await started.recorded_here(*flags, "--base-seed", "42")
     items = [
         *(item(zero, sample=sample, seed=42 + sample) for sample in range(3)),
         item(one),
         item(one, sample=1, chat=False),
     ]
     async with ledger_server(items) as server:
-        generator = await started.generator(server, [endpoint.address])
+        generator = await started.generator(server, [endpoint])
         assert await generator.wait() == 0, generator.errors
         stored = {(done.key.problem_id, done.key.sample): done for done in server.fake.completions.values()}
     assert [stored["t/0", sample].text for sample in range(3)] == ["first", "second", "first"]
@@ -71,9 +71,9 @@ async def test_samples_by_seed_with_what_was_recorded_of_them(started: Processes
 
 async def test_a_problem_that_was_never_answered_stops_nothing_else(started: Processes, tmp_path: Path) -> None:
     flags, problems = write_files(tmp_path, 3, [{"problem_id": f"t/{index}", "response": "x"} for index in (0, 2)])
-    endpoint = await started.recorded(*flags)
+    endpoint = await started.recorded_here(*flags)
     async with ledger_server([item(problem) for problem in problems]) as server:
-        generator = await started.generator(server, [endpoint.address])
+        generator = await started.generator(server, [endpoint])
         assert await generator.wait() == 1
         assert len(server.fake.completions) == 2
         last = generator.errors.splitlines()[-1]
@@ -97,9 +97,9 @@ async def test_all_of_humaneval_comes_back_byte_for_byte(started: Processes) -> 
         pytest.skip(f"no test data at {DATA}: set EVALRUN_TEST_DATA")
     with gzip.open(response_file, "rt") as lines:
         recorded = {row["task_id"]: row["completion"] for row in map(json.loads, lines)}
-    endpoint = await started.recorded("--problems", str(problem_file), "--responses", str(response_file))
+    endpoint = await started.recorded_here("--problems", str(problem_file), "--responses", str(response_file))
     problems = load_problem_files([str(problem_file)])
     async with ledger_server([item(problem, chat=False) for problem in problems]) as server:
-        generator = await started.generator(server, [endpoint.address])
+        generator = await started.generator(server, [endpoint])
         assert await generator.wait() == 0, generator.errors
         assert {done.key.problem_id: done.text for done in server.fake.completions.values()} == recorded

@@ -2,6 +2,8 @@
 
 import asyncio
 import hmac
+import json
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -15,7 +17,12 @@ from evalrun_generator.recorded.recording import Echo, PromptUnknownError, Recor
 from evalrun_generator.recorded.settings import RecordedSettings
 from evalrun_generator.recorded.wire import Asked, Reply, RequestError
 
+logger = logging.getLogger(__name__)
+
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
+
+CUT_SECONDS = 0.1
+"""What aiohttp gives handlers on top of the grace, which is over by then."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -38,7 +45,11 @@ class RecordedServer:
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._completion)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=settings.drain_seconds)
+        self._busy = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        # A client that is gone frees its slot at once, as a model server aborts its request.
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=CUT_SECONDS)
 
     async def start(self) -> str:
         """Serve; gives the address. Raises OSError where the port is taken."""
@@ -49,10 +60,16 @@ class RecordedServer:
         return f"http://{self._settings.host}:{port}"
 
     async def stop(self, grace: float) -> None:
-        """Let requests end within `grace` seconds; those that hang by order end at once."""
+        """Let requests end within `grace` seconds, then cut them off; those that hang by order end at once."""
+        for site in list(self._runner.sites):
+            await site.stop()
         self._stopping.set()
-        async with asyncio.timeout(grace + 1.0):  # aiohttp has its own limit, the settings' drain_seconds
-            await self._runner.cleanup()
+        try:
+            async with asyncio.timeout(grace):
+                await self._idle.wait()
+        except TimeoutError:
+            logger.warning("%d requests did not end within %g s", self._busy, grace)
+        await self._runner.cleanup()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -62,15 +79,22 @@ class RecordedServer:
             given = request.headers.get("Authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {token.get_secret_value()}".encode()):
                 return _error(401, "Incorrect API key provided.", "invalid_api_key")
+        self._busy += 1
+        self._idle.clear()
         try:
             return await handler(request)
         except RequestError as error:
             return _error(error.status, str(error), error.code, error.param)
         except web.HTTPException as error:
             return _error(error.status, f"{request.method} {request.path}: {error.reason}", None)
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._idle.set()
 
     async def _health(self, _request: web.Request) -> web.Response:
-        return web.Response(text="ok")
+        in_flight = self._busy - 1  # this one is none
+        return _json(200, json.dumps({"status": "ok", "in_flight": in_flight}).encode())
 
     async def _models(self, _request: web.Request) -> web.Response:
         return _json(200, wire.models(self._settings.model, self._created))
