@@ -5,10 +5,27 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from builders.controlplane import ControlPlane, free_ports, run_builder, running_process
+from builders.controlplane import ControlPlane, free_ports, run_builder, running_process, until
 
 NODE_PROGRAMS = ("kube-controller-manager", "kube-scheduler", "kwok")
 KUBERAY_PROGRAMS = ("ray-operator",)
+RAY_KINDS = ("RayCluster", "RayJob", "RayService")
+"""What KubeRay's operator watches: where one is not served yet when it starts, it looks again only 10 s later."""
+
+
+def kuberay_crds() -> list[Path]:
+    """Give the files of KubeRay's CRDs that its operator cannot do without, in its own source."""
+    (source,) = run_builder("--source", "kuberay", wanted="KubeRay's CRDs")
+    return [source / "config" / "crd" / "bases" / f"ray.io_{kind.lower()}s.yaml" for kind in RAY_KINDS]
+
+
+def apply_crds(plane: ControlPlane, *places: Path) -> None:
+    """Apply CRDs, before `running_nodes`.
+
+    A garbage collector that is running already learns new kinds only every 30 s, and lets their children live so long.
+    """
+    plane.kubectl("apply", "--server-side", *(f"--filename={place}" for place in places))
+    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=25s")
 
 
 @contextmanager
@@ -45,24 +62,24 @@ def running_nodes(plane: ControlPlane, binaries: Mapping[str, Path], *, count: i
 
 @contextmanager
 def running_kuberay(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator[None]:
-    """Apply KubeRay's CRDs, from its own source, and run its operator.
+    """Run KubeRay's operator.
 
     Args:
-        plane: the API server.
+        plane: the API server, with `kuberay_crds` applied.
         binaries: `KUBERAY_PROGRAMS` and where they lie.
     """
-    (source,) = run_builder("--source", "kuberay", wanted="KubeRay's CRDs")
-    plane.kubectl("apply", "--server-side", "-f", str(source / "config" / "crd" / "bases"))
-    plane.kubectl(
-        "wait", "crd/rayclusters.ray.io", "crd/rayjobs.ray.io", "--for=condition=Established", "--timeout=25s"
-    )
     metrics, health = free_ports(2)
     command = [
         str(binaries["ray-operator"]), f"--kubeconfig={plane.kubeconfig}", "--enable-leader-election=false",
         f"--metrics-addr=127.0.0.1:{metrics}", f"--health-probe-bind-address=127.0.0.1:{health}",
     ]  # fmt: skip
+    until(lambda: set(RAY_KINDS) <= _served_kinds(plane, "/apis/ray.io/v1"), "KubeRay's kinds in discovery")
     with running_process("ray-operator", command, plane.folder):
         yield
+
+
+def _served_kinds(plane: ControlPlane, path: str) -> set[str]:
+    return {resource["kind"] for resource in plane.request("GET", path).body.get("resources", ())}
 
 
 def _kwok_stages() -> list[Path]:

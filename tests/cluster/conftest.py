@@ -9,10 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders.controllers import KUBERAY_PROGRAMS, NODE_PROGRAMS, running_kuberay, running_nodes
+from builders.controllers import (
+    KUBERAY_PROGRAMS,
+    NODE_PROGRAMS,
+    apply_crds,
+    kuberay_crds,
+    running_kuberay,
+    running_nodes,
+)
 from builders.controlplane import ControlPlane, MissingBinariesError, find_binaries, running_control_plane
 
 HERE = Path(__file__).parent
+CRD = HERE.parents[1] / "k8s" / "crd.yaml"
 NEEDS = {
     "control_plane": ("etcd", "kube-apiserver", "kubectl"),
     "nodes": NODE_PROGRAMS,
@@ -21,6 +29,13 @@ NEEDS = {
 """The programs that a fixture needs."""
 BINARIES = pytest.StashKey[dict[str, dict[str, Path] | str]]()
 """Of each fixture its programs, or why there are none."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder more time: the first ones wait for the whole control plane to start."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(180))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -64,6 +79,8 @@ def control_plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
 @pytest.fixture(scope="session")
 def nodes(pytestconfig: pytest.Config, control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The control plane with controllers, scheduler and two nodes of 8 GPUs; kwok pretends that their pods run."""
+    with_ray = not isinstance(pytestconfig.stash[BINARIES].get("kuberay", ""), str)
+    apply_crds(control_plane, CRD, *(kuberay_crds() if with_ray else []))
     with running_nodes(control_plane, binaries_of(pytestconfig, "nodes"), count=2, gpus=8):
         yield control_plane
 
