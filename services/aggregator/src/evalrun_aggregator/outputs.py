@@ -1,0 +1,167 @@
+"""Writes what a run leaves behind (evaluation.md section 9), in one pass over its results.
+
+Each file is there whole or not at all, and `summary.json` comes last: where it is, the folder is complete.
+"""
+
+import errno
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from evalrun_aggregator.atomic_files import write_atomically
+from evalrun_aggregator.json_text import json_document, json_line
+from evalrun_aggregator.metrics import DatasetMetrics, MetricOptions, MetricsAccumulator
+from evalrun_aggregator.qa_logs import QaLogs, QaOptions
+from evalrun_aggregator.result_table import result_table
+from evalrun_aggregator.results import JsonObject, SampleResult
+from evalrun_runtime.exits import BadInputError
+
+SUMMARY: Final = "summary.json"
+SUMMARY_SCHEMA_VERSION: Final = 1
+
+FinalState: TypeAlias = Literal["succeeded", "degraded"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """What the outputs say beyond the results themselves."""
+
+    run_info: Mapping[str, object]
+    """For audit: written as given, keys sorted. JSON's types only, and no secrets."""
+    metrics: MetricOptions
+    qa: QaOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What `summary.json` says."""
+
+    state: FinalState
+    """degraded: something was not judged."""
+    datasets: Mapping[str, DatasetMetrics]
+
+    def as_json(self) -> JsonObject:
+        """Give summary.json."""
+        counts: dict[str, int] = {}
+        for metrics in self.datasets.values():
+            for name, count in metrics.counts.items():
+                if isinstance(count, int):
+                    counts[name] = counts.get(name, 0) + count
+        return {
+            "schema": SUMMARY_SCHEMA_VERSION,
+            "state": self.state,
+            "counts": dict(counts),
+            "datasets": {name: metrics.summary() for name, metrics in self.datasets.items()},
+        }
+
+    def values(self) -> JsonObject:
+        """Give metrics.json: dataset -> metric -> value."""
+        return {
+            name: {metric: figure.value for metric, figure in metrics.figures.items()}
+            for name, metrics in self.datasets.items()
+        }
+
+
+def folder_name(run: str, at: datetime) -> str:
+    """Give the name of a run's folder, `<run>_<YYYYMMDD_HHMMSS>`, in UTC."""
+    return f"{run}_{at.astimezone(UTC):%Y%m%d_%H%M%S}"
+
+
+def write_outputs(
+    results: Iterable[SampleResult], destination: str, plan: OutputPlan, *, staging: Path | None = None
+) -> RunSummary:
+    """Write a run's folder and give its summary; results are read once and never held together.
+
+    Args:
+        results: every pass and turn, each key once; `results.jsonl` keeps their order.
+        destination: the folder itself, as a local path or an fsspec URL (s3://, gs://, ...). Files that are already
+            there are replaced; an old summary.json goes first.
+        plan: what they say beyond the results.
+        staging: where the files of a remote folder are written before they are sent; None: the system's own place for
+            temporary files. It must hold all of them.
+
+    Raises:
+        BadInputError: the URL cannot be used.
+        OSError: a file cannot be written or sent, e.g. the disk is full; it names the file. No summary.json is there.
+        ValueError: a key was given twice.
+    """
+    files, path = resolve_destination(destination)
+    if isinstance(files, LocalFileSystem):
+        return write_folder(results, Path(path), plan)
+    with TemporaryDirectory(prefix="evalrun-outputs-", dir=staging) as folder:
+        summary = write_folder(results, Path(folder), plan)
+        send_folder(Path(folder), files, path)
+    return summary
+
+
+def resolve_destination(destination: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    """Give the file system and the path in it that a destination names; nothing is written yet.
+
+    Raises:
+        BadInputError: the scheme is unknown, or its package is not installed.
+    """
+    try:
+        files, path = fsspec.core.url_to_fs(destination)
+    except (ValueError, ImportError) as error:
+        raise BadInputError(f"output {destination}: {' '.join(str(error).split())}") from error
+    return files, path
+
+
+def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan) -> RunSummary:
+    """Write a run's folder on this machine. Raises as `write_outputs` does."""
+    (folder / "qa_logs").mkdir(parents=True, exist_ok=True)
+    (folder / SUMMARY).unlink(missing_ok=True)
+    metrics, qa_logs = MetricsAccumulator(), QaLogs(plan.qa)
+    with result_table(folder / "results.jsonl", folder / "results.parquet") as table:
+        for result in results:
+            metrics.add(result)
+            qa_logs.add(result)
+            table.add(result)
+    _write_qa_logs(qa_logs, folder / "qa_logs")
+    summary = summarise(metrics, plan.metrics)
+    write_atomically(folder / "run_info.json", json_document(plan.run_info, sort_keys=True))
+    write_atomically(folder / "metrics.json", json_document(summary.values()))
+    write_atomically(folder / SUMMARY, json_document(summary.as_json()))
+    return summary
+
+
+def summarise(metrics: MetricsAccumulator, options: MetricOptions) -> RunSummary:
+    """Say how the run ended: degraded where anything was not judged."""
+    datasets = metrics.finish(options)
+    complete = all(dataset.not_judged == 0 for dataset in datasets.values())
+    return RunSummary("succeeded" if complete else "degraded", datasets)
+
+
+def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str) -> None:
+    """Copy a finished folder to another file system, summary.json last.
+
+    Raises:
+        OSError: a file cannot be sent; it names the file.
+    """
+    names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    names.sort(key=lambda name: name == SUMMARY)
+    if files.exists(f"{path}/{SUMMARY}"):
+        files.rm_file(f"{path}/{SUMMARY}")
+    for name in names:
+        target = f"{path}/{name}"
+        try:
+            files.makedirs(target.rpartition("/")[0], exist_ok=True)
+            files.put_file(str(folder / name), target)
+        except OSError as error:
+            raise OSError(error.errno or errno.EIO, error.strerror or str(error), target) from error
+
+
+def _write_qa_logs(qa_logs: QaLogs, folder: Path) -> None:
+    records, summary = qa_logs.finish()
+    for dataset, lines in records.items():
+        # A dataset of the user's own may be called a/b: quoting keeps the file in the folder and names apart.
+        path = folder / f"{quote(dataset, safe='')}_qa.jsonl"
+        write_atomically(path, b"".join(json_line(line) + b"\n" for line in lines))
+    write_atomically(folder / "qa_summary.json", json_document(summary))
