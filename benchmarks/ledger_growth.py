@@ -22,7 +22,7 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.board import Board, ItemState
 from evalrun_aggregator.facts import NOT_ENDED
 from evalrun_aggregator.fake_judge import scripted_verdict
-from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.items import DatasetItems, RunItems, pack_row
 from evalrun_aggregator.leases import Leases
 from evalrun_aggregator.ledger import Ledger
 from evalrun_aggregator.rows import StoredCompletion, StoredVerdict
@@ -79,7 +79,7 @@ async def measure_resume(path: Path, count: int) -> dict[str, float]:
     async with Ledger(path) as ledger:
         board = Board(items)
         board.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=True)
-        tallies = sum(tally.count for tally in ledger.reader.tallies())
+        tallies = sum(tally.count for tally in ledger.reader.tallies(0, pack_row(items.problems, 0, 0)))
         opened = time.perf_counter() - start
         if (board.count(ItemState.ACCEPTED), tallies) != (count, count):
             raise SystemExit(f"the ledger of {count} items lost some: {board.count(ItemState.ACCEPTED)}, {tallies}")

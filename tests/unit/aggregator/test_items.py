@@ -99,10 +99,38 @@ def test_a_board_takes_over_what_a_ledger_holds(keep: bool, expected: ItemState)
     foreign = board.restore(
         [*rows, pack_row(99, 0, 0)], [(rows[0], 1, True, True), (rows[1], 7, False, False)], keep_not_judged=keep
     )
-    assert foreign == [pack_row(99, 0, 0)]
+    assert foreign == 1
     assert [board.state(i) for i in range(4)] == [
         ItemState.ACCEPTED, expected, ItemState.GENERATED, ItemState.PENDING,
     ]  # fmt: skip
+
+
+def test_a_board_restored_counts_as_one_that_saw_it_happen() -> None:
+    chance = random.Random(3)
+    items = RunItems([DatasetItems("a", [f"a{i}" for i in range(9)]), DatasetItems("b", ["b1", "b2"])], 3, 2)
+    seen, rows, verdicts = Board(items), [], []
+    for index in range(items.count):
+        if chance.random() < 0.2:
+            continue
+        rows.append(items.row_of(index))
+        seen.move(index, ItemState.GENERATED)
+        if chance.random() < 0.8:
+            judged, accepted = chance.random() < 0.9, chance.random() < 0.5
+            status = 1 if accepted else chance.choice([3, 6])
+            seen.judge(index, judged=judged, accepted=accepted, final_status=status)
+            verdicts.append((items.row_of(index), status, judged, accepted))
+    restored = Board(items)
+    restored.restore(iter(rows), iter(verdicts), keep_not_judged=True)
+    assert [restored.state(i) for i in range(items.count)] == [seen.state(i) for i in range(items.count)]
+    assert [restored.count(state) for state in ItemState] == [seen.count(state) for state in ItemState]
+    for new, old in zip(restored.datasets, seen.datasets, strict=True):
+        assert (new.states, new.final_status) == (old.states, old.final_status)
+        assert new.accepted_at_1 == pytest.approx(old.accepted_at_1)
+    unjudged = restored.first(ItemState.GENERATED)
+    assert unjudged is not None
+    for board in (seen, restored):  # and goes on counting
+        board.judge(unjudged, judged=True, accepted=True, final_status=1)
+    assert restored.datasets[0].accepted_at_1 == pytest.approx(seen.datasets[0].accepted_at_1)
 
 
 def test_items_without_an_answer_can_be_left_out_of_the_run() -> None:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun.ledger.v1 import ledger_pb2_grpc
-from evalrun_aggregator.board import Board
 from evalrun_aggregator.dispatch import RetryPolicy
 from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
 from evalrun_aggregator.facts import identity_of, rejudging_of
 from evalrun_aggregator.finishing import Finisher, OutputWriter
+from evalrun_aggregator.items import RunItems, pack_row
 from evalrun_aggregator.judge_book import JudgeBook
 from evalrun_aggregator.judge_client import GrpcJudge, Judge
 from evalrun_aggregator.leases import Leases
@@ -28,7 +28,6 @@ from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.work_order import WorkOrder, read_work_order
 from evalrun_aggregator.writing import write_run_outputs
-from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
 
 logger = logging.getLogger(__name__)
@@ -117,7 +116,7 @@ class Aggregator:
     def _wire(self, order: WorkOrder, problems: RunProblems, ledger: Ledger, opened: OpenedRun) -> Run:
         settings, clocks, board = self._settings, self._clocks, opened.board
         telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now())
-        output_tokens = restore_tallies(telemetry, ledger, board)
+        output_tokens = restore_tallies(telemetry, ledger, board.items)
         book = ReplicaBook(ledger.reader.gpu_seconds())
         dispatcher = Dispatcher(
             board,
@@ -165,14 +164,15 @@ def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | No
     return read_responses(order, datasets)
 
 
-def restore_tallies(telemetry: Telemetry, ledger: Ledger, board: Board) -> int:
+def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> int:
     """Let counters go on from the ledger's; gives the output tokens so far."""
     tokens = 0
-    for tally in ledger.reader.tallies():
-        if tally.problem >= board.items.problems:
-            raise BadInputError(f"ledger {ledger.path}: it holds completions of problems that it does not name")
-        telemetry.restore(board.items.datasets[board.items.dataset_at(tally.problem)].name, tally)
-        tokens += tally.output_tokens
+    for number, dataset in enumerate(items.datasets):
+        start = items.start_of(number)
+        first, end = pack_row(start, 0, 0), pack_row(start + len(dataset.problem_ids), 0, 0)
+        for tally in ledger.reader.tallies(first, end):
+            telemetry.restore(dataset.name, tally)
+            tokens += tally.output_tokens
     return tokens
 
 

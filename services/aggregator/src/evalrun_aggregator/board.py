@@ -5,11 +5,22 @@ One byte an item: a million items cost a megabyte, and the next item in a given 
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
+from typing import Any, TypeAlias
 
-from evalrun_aggregator.items import RunItems
+import numpy as np
+from numpy.typing import NDArray
+
+from evalrun_aggregator.items import RunItems, unpack_rows
+
+Integers: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+CHUNK = 1 << 16
+VERDICT_ROW = np.dtype([("row", np.int64), ("status", np.int64), ("judged", np.bool_), ("accepted", np.bool_)])
 
 
 class ItemState(IntEnum):
@@ -147,13 +158,9 @@ class Board:
         counts.rate_sum += self._accepted[position] / self._judged[position] - before
 
     def restore(
-        self,
-        completed: Iterable[int],
-        verdicts: Iterable[tuple[int, int, bool, bool]],
-        *,
-        keep_not_judged: bool,
-    ) -> list[int]:
-        """Take over what a ledger holds.
+        self, completed: Iterable[int], verdicts: Iterable[tuple[int, int, bool, bool]], *, keep_not_judged: bool
+    ) -> int:
+        """Take over what a ledger holds; for a new board. A million items take a second.
 
         Args:
             completed: rows with a completion.
@@ -161,25 +168,64 @@ class Board:
             keep_not_judged: what was not judged stays so; otherwise it is to be judged again.
 
         Returns:
-            Rows that are not of this run.
+            How many rows are not of this run.
         """
-        foreign = []
-        for row in completed:
-            index = self.items.index_of_row(row)
-            if index is None:
-                foreign.append(row)
-            else:
-                self.move(index, ItemState.GENERATED)
-        for row, final_status, judged, accepted in verdicts:
-            index = self.items.index_of_row(row)
-            if index is not None and (judged or keep_not_judged):
-                self.judge(index, judged=judged, accepted=accepted, final_status=final_status)
+        states, foreign = np.frombuffer(self._states, dtype=np.uint8), 0
+        for rows in _chunks(completed, np.dtype(np.int64)):
+            indices, known = self._indices_of(rows)
+            states[indices[known]] = ItemState.GENERATED
+            foreign += int(np.count_nonzero(~known))
+        for chunk in _chunks(verdicts, VERDICT_ROW):
+            indices, known = self._indices_of(chunk["row"])
+            reached = np.where(chunk["accepted"], np.uint8(ItemState.ACCEPTED), np.uint8(ItemState.REJECTED))
+            kept = known & (chunk["judged"] | keep_not_judged)
+            states[indices[kept]] = np.where(chunk["judged"], reached, np.uint8(ItemState.NOT_JUDGED))[kept]
+            own = kept & chunk["judged"] & (indices < self.items.own_count)
+            self._tally(indices[own], chunk["status"][own])
+        self._recount(states)
         return foreign
 
     def leave_out_pending(self) -> int:
         """Take every item without a completion out of the run; gives how many."""
-        left, index = 0, self.first(ItemState.PENDING)
-        while index is not None:
-            self.move(index, ItemState.ABSENT)
-            left, index = left + 1, self.first(ItemState.PENDING, index)
-        return left
+        states = np.frombuffer(self._states, dtype=np.uint8)
+        pending = states == ItemState.PENDING
+        states[pending] = ItemState.ABSENT
+        self._recount(states)
+        return int(np.count_nonzero(pending))
+
+    def _indices_of(self, rows: Integers) -> tuple[Integers, Flags]:
+        """Give `items.index_of_row` of many rows, and which of them are of this run."""
+        items, parts = self.items, unpack_rows(rows)
+        known = (parts.problem < items.problems) & (parts.repeat <= items.repeats)
+        known &= (parts.sample < items.samples) & (parts.turn == 0)
+        return (parts.repeat * items.problems + parts.problem) * items.samples + parts.sample, known
+
+    def _tally(self, indices: Integers, statuses: Integers) -> None:
+        starts = [self.items.start_of(number) for number in range(len(self.datasets))]
+        numbers = np.searchsorted(starts, indices // self.items.samples, side="right") - 1
+        for number, counts in enumerate(self.datasets):
+            found = np.unique(statuses[numbers == number], return_counts=True)
+            counts.final_status.update(dict(zip(*(column.tolist() for column in found), strict=True)))
+
+    def _recount(self, states: NDArray[np.uint8]) -> None:
+        """Derive every count but `final_status` from the states."""
+        items = self.items
+        self._totals = np.bincount(states, minlength=len(STATES)).tolist()
+        own = states[: items.own_count].reshape(items.problems, items.samples)
+        accepted = np.count_nonzero(own == ItemState.ACCEPTED, axis=1)
+        judged = accepted + np.count_nonzero(own == ItemState.REJECTED, axis=1)
+        self._accepted, self._judged = array("I", accepted.tolist()), array("I", judged.tolist())
+        for number, counts in enumerate(self.datasets):
+            start = items.start_of(number)
+            problems = slice(start, start + len(items.datasets[number].problem_ids))
+            rated = judged[problems] > 0
+            counts.states = np.bincount(own[problems].ravel(), minlength=len(STATES)).tolist()
+            counts.rated_problems = int(np.count_nonzero(rated))
+            counts.rate_sum = float(np.sum(accepted[problems][rated] / judged[problems][rated]))
+
+
+def _chunks(values: Iterable[Any], dtype: "np.dtype[Any]") -> Iterator[NDArray[Any]]:
+    """Give the values in arrays of bounded size; Any: plain rows and records both come through here."""
+    iterator = iter(values)
+    while (chunk := np.fromiter(islice(iterator, CHUNK), dtype)).size:
+        yield chunk

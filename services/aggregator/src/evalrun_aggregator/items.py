@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 TURN_BITS = 8
 SAMPLE_BITS = 20
 REPEAT_BITS = 8
@@ -59,6 +62,25 @@ def unpack_row(row: int) -> Row:
         (row >> (SAMPLE_BITS + TURN_BITS)) & (MAX_REPEATS - 1),
         (row >> TURN_BITS) & (MAX_SAMPLES - 1),
         row & ((1 << TURN_BITS) - 1),
+    )
+
+
+class RowArrays(NamedTuple):
+    """The parts of many row numbers."""
+
+    problem: NDArray[np.int64]
+    repeat: NDArray[np.int64]
+    sample: NDArray[np.int64]
+    turn: NDArray[np.int64]
+
+
+def unpack_rows(rows: NDArray[np.int64]) -> RowArrays:
+    """Give the parts of many row numbers."""
+    return RowArrays(
+        rows >> PROBLEM_SHIFT,
+        (rows >> (SAMPLE_BITS + TURN_BITS)) & (MAX_REPEATS - 1),
+        (rows >> TURN_BITS) & (MAX_SAMPLES - 1),
+        rows & ((1 << TURN_BITS) - 1),
     )
 
 

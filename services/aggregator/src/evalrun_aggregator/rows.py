@@ -62,10 +62,8 @@ class StoredReplica:
 
 @dataclass(frozen=True, slots=True)
 class CompletionTally:
-    """How many completions of one problem, pass and finish reason there are."""
+    """How many completions of one dataset ended in one way."""
 
-    problem: int
-    repeat: int
     finish_reason: str
     count: int
     output_tokens: int

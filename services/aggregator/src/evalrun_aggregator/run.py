@@ -124,6 +124,7 @@ class Run:
         self._clocks = clocks
         self._asked_for_work = False
         self._failure: str | None = None
+        self._storage_trouble: str | None = None
         self._writing = False
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -168,8 +169,8 @@ class Run:
             return self._failure
         if self._ended is not None:
             return ""
-        if self._dispatcher.storage_trouble is not None:
-            return f"{self._dispatcher.storage_trouble}: verdicts wait until there is room"
+        if (full := self._storage_trouble or self._dispatcher.storage_trouble) is not None:
+            return f"{full}: completions and verdicts wait until there is room"
         if self.board.unjudged and (trouble := self._dispatcher.trouble) is not None:
             return f"waiting for the judge: {trouble}"
         return "writing outputs" if self._writing else ""
@@ -229,11 +230,13 @@ class Run:
     async def _submit(self, completions: Sequence[tuple[int, StoredCompletion]]) -> int:
         try:
             new = await self._ledger.add_completions([completion for _, completion in completions])
-        except LedgerFullError:
+        except LedgerFullError as error:
+            self._storage_trouble = str(error)
             raise
         except LedgerError as error:
             self._fail(str(error))
             raise
+        self._storage_trouble = None
         for (index, completion), is_new in zip(completions, new, strict=True):
             if not is_new:
                 continue

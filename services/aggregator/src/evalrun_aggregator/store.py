@@ -185,13 +185,14 @@ class LedgerReader:
         found = self._connection.execute("SELECT row, final_status, judged, accepted FROM verdicts ORDER BY row")
         return ((row, status, bool(judged), bool(accepted)) for row, status, judged, accepted in found)
 
-    def tallies(self) -> Iterator[CompletionTally]:
-        """Give the completions counted by problem, pass and finish reason."""
+    def tallies(self, first: int, end: int) -> list[CompletionTally]:
+        """Give the completions of the rows from `first` to before `end`, counted by finish reason."""
         found = self._connection.execute(
-            "SELECT row >> 36, (row >> 28) & 255, finish_reason, count(*), total(output_tokens) FROM completions "
-            "GROUP BY 1, 2, 3"
+            "SELECT finish_reason, count(*), total(output_tokens) FROM completions "
+            "WHERE row >= ? AND row < ? GROUP BY 1",
+            (first, end),
         )
-        return (CompletionTally(p, repeat, reason, n, int(tokens)) for p, repeat, reason, n, tokens in found)
+        return [CompletionTally(reason, count, int(tokens)) for reason, count, tokens in found]
 
     def completions(self, rows: Sequence[int]) -> list[StoredCompletion]:
         """Give the completions of these rows, in order of row; rows without one are left out."""
