@@ -7,8 +7,8 @@ read: no stripping, no line ending changed. A training split has megabytes of te
 import hashlib
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final, Literal
 
 Language = Literal["python", "c", "cpp"]
@@ -166,10 +166,6 @@ class Problem:
         """Hex SHA-256 of the canonical text as UTF-8. Computed at each call: always of this prompt."""
         return hashlib.sha256(self.canonical_text.encode()).hexdigest()
 
-    def renamed(self, dataset: str) -> "Problem":
-        """The same problem as part of another dataset (`mbpp_reg` is a part of `mbpp`)."""
-        return replace(self, dataset=dataset)
-
 
 _BLANKS = re.compile(r"[^\S\n]+")
 
@@ -180,8 +176,3 @@ def canonical_text(text: str) -> str:
     Line breaks stay: they carry meaning in code and in the layout of samples.
     """
     return _BLANKS.sub(" ", unicodedata.normalize("NFC", text.replace("\r\n", "\n"))).strip()
-
-
-def problems_by_key(problems: Collection[Problem]) -> Mapping[tuple[str, str], Problem]:
-    """Problems by (dataset, problem_id)."""
-    return {problem.key: problem for problem in problems}

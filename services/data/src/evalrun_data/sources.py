@@ -2,11 +2,13 @@
 
 import gzip
 import json
+import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import IO, BinaryIO, Final, cast
 from urllib.parse import unquote, urlsplit
 
 from evalrun_data.rows import Row, kind_of
@@ -17,6 +19,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _PARQUET_MAGIC = b"PAR1"
 # Contest problems have megabytes of tests a row: few rows at a time keep a 13k-record file in a small memory.
 _PARQUET_BATCH_ROWS = 32
+_COPY_BYTES = 4 << 20
 
 
 def local_path(source: str, base_dir: Path) -> Path | None:
@@ -58,6 +61,8 @@ def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] 
                 yield row
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise BadInputError(f"{source}: broken gzip: {error}") from error
+    except OSError as error:
+        raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
     if not found:
         raise BadInputError(f"{source}: the file is empty")
 
@@ -65,29 +70,36 @@ def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] 
 @contextmanager
 def _opened(source: str, base_dir: Path) -> Iterator[BinaryIO]:
     path = local_path(source, base_dir)
-    if path is not None:
-        try:
-            stream = path.open("rb")
-        except FileNotFoundError as error:
-            raise BadInputError(f"{source}: no such file{_looked_in(source, path)}") from error
-        except IsADirectoryError as error:
-            raise BadInputError(f"{source}: is a folder; name the file in it") from error
-        except OSError as error:
-            raise BadInputError(f"{source}: cannot be read: {error.strerror}") from error
-        with stream:
-            yield stream
+    if path is None:
+        with tempfile.TemporaryFile() as copy:
+            _fetch(source, copy)
+            yield cast("BinaryIO", copy)
         return
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError as error:
+        raise BadInputError(f"{source}: no such file{_looked_in(source, path)}") from error
+    except IsADirectoryError as error:
+        raise BadInputError(f"{source}: is a folder; name the file in it") from error
+    except OSError as error:
+        raise BadInputError(f"{source}: cannot be read: {error.strerror}") from error
+    with stream:
+        yield stream
+
+
+def _fetch(source: str, copy: IO[bytes]) -> None:
+    """Copies a remote file: it is read whole anyway, and some stores cannot seek."""
     import fsspec  # costs 0.2 s to import; local files do without
 
     try:
-        remote = fsspec.open(source, "rb").open()
+        with fsspec.open(source, "rb") as remote:
+            shutil.copyfileobj(remote, copy, _COPY_BYTES)
     except FileNotFoundError as error:
         raise BadInputError(f"{source}: no such file") from error
     except (OSError, ImportError, ValueError) as error:
         # ImportError: the protocol's package is not installed; ValueError: an unknown protocol. Both name it.
         raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
-    with remote:
-        yield cast("BinaryIO", remote)
+    copy.seek(0)
 
 
 def _json_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
