@@ -286,7 +286,7 @@ REFUSED: tuple[Refused, ...] = (
         "key in an endpoint's URL",
         {"spec.endpoints.0.url": "https://me:secret@vllm:8000/v1"},
         "spec.endpoints[0].url",
-        "write apiKeySecretRef",
+        "put them into a Secret and name it here",
     ),
     Refused(
         "endpoint twice",
@@ -435,10 +435,24 @@ REFUSED: tuple[Refused, ...] = (
         "output on my machine", {"spec.output": {"url": "./out"}}, "spec.output.url", NOT_IN_A_POD, cluster_only=True
     ),
     Refused(
-        "credentials for no place",
-        {"spec.output.credentialsSecretRef": {"name": "bucket"}},
-        "spec.output.credentialsSecretRef",
-        "write url too, or remove it",
+        "key in the output's URL",
+        {"spec.output.url": "s3://key:secret@bucket/runs"},
+        "spec.output.url",
+        "put them into a Secret and name it here",
+    ),
+    Refused(
+        "gate on a folder of my machine",
+        {"spec.gate": {**GATE, "baseline": "outputs/last_good"}},
+        "spec.gate.baseline",
+        "write the name of an EvalRun of this namespace, or the URL of its outputs",
+        cluster_only=True,
+    ),
+    Refused(
+        "newline at a name's end",
+        {"spec.datasets.0.name": "humaneval\n"},
+        "spec.datasets[0].name",
+        "does not match",
+        server_says="should match",
     ),
     Refused(
         "wandb without its key",

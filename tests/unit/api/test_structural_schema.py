@@ -163,6 +163,8 @@ def test_the_walker_refuses_exactly_what_jsonschema_refuses() -> None:
     """Our reading of the schema against an independent one, over every manifest of the table."""
     validator = jsonschema.Draft202012Validator(SCHEMA)
     for case in REFUSED:
+        if case.name == "newline at a name's end":  # there jsonschema is wrong: Python's `$` lets a last newline be
+            continue
         value = with_defaults(SCHEMA, case.manifest)
         ours = [
             problem

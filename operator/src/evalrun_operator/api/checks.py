@@ -140,10 +140,15 @@ def _string_problems(schema: Schema, value: str, path: str) -> Iterator[Problem]
         yield Problem(path, f"{shown} is not known; {hint}Write one of {', '.join(schema['enum'])}")
     if len(value) < (low or 0) or (high is not None and len(value) > high):
         yield Problem(path, f"has {len(value)} characters: write {_range(low, high)}")
-    if "pattern" in schema and not re.search(schema["pattern"], value):
+    if "pattern" in schema and not _matches(schema["pattern"], value):
         yield Problem(path, f"{shown} does not match {schema['pattern']}: {_says(schema)}")
     if schema.get("format") == "date-time" and not _is_time(value):
         yield Problem(path, f"{shown} is not a time: write it as 2026-01-31T12:00:00Z")
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """Match as RE2 does: there `$` is the end alone, in Python also the place before a last newline."""
+    return re.search(re.sub(r"\$$", r"\\Z", pattern), value) is not None
 
 
 def _is_time(value: str) -> bool:

@@ -113,6 +113,10 @@ PVC_RULE = Rule(
     r"!self.startsWith('pvc://') || self.matches('^pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?/.+$')",
     "write pvc://CLAIM/PATH: the claim's name, then the path inside the volume",
 )
+NO_CREDENTIALS_RULE = Rule(
+    "!self.matches('^[A-Za-z0-9+.-]+://[^/]*@')",
+    "no credentials in a URL, since the spec is shown and recorded: put them into a Secret and name it here",
+)
 
 
 class SecretKeyReference(ApiModel):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evalrun_operator.api.modelling import (
+    NO_CREDENTIALS_RULE,
     PVC_RULE,
     ApiModel,
     DatasetName,
@@ -47,6 +48,7 @@ class Output(ApiModel):
             description="A folder as fsspec URL: s3://..., gs://..., pvc://CLAIM/DIR; on one machine also a path.",
         ),
         PVC_RULE,
+        NO_CREDENTIALS_RULE,
         Rule(
             "self.contains('://') && !self.startsWith('file://')",
             "a path of your machine means nothing in a pod: write s3://..., gs://... or pvc://CLAIM/DIR",
@@ -55,15 +57,9 @@ class Output(ApiModel):
     ] = None
     retain: bool = Field(default=False, description="Keep the aggregator's volume when the EvalRun is deleted.")
     credentials_secret_ref: SecretReference | None = Field(
-        None, description="Environment for the place, e.g. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-    )
-
-    RULES = (
-        Rule(
-            "!has(self.credentialsSecretRef) || has(self.url)",
-            "credentialsSecretRef is for output.url: write url too, or remove it",
-            ".credentialsSecretRef",
-        ),
+        None,
+        description="Environment of the aggregator for output and datasets, e.g. AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY.",
     )
 
 
@@ -94,6 +90,7 @@ class Mlflow(ApiModel):
         str,
         Field(alias="trackingURI", min_length=1, max_length=1024, description="The tracking server's URL."),
         Rule("self.matches('^https?://[^/]')", "write the server's URL, e.g. http://mlflow.tools:5000"),
+        NO_CREDENTIALS_RULE,
     ]
     secret_ref: SecretReference | None = Field(
         None, description="Environment for the client, e.g. MLFLOW_TRACKING_TOKEN."
@@ -111,7 +108,17 @@ class Exports(ApiModel):
 class Gate(ApiModel):
     """A comparison with an earlier run: the lower bound of the difference decides."""
 
-    baseline: str = Field(min_length=1, max_length=1024, description="Name of an EvalRun here, or its output's URL.")
+    baseline: Annotated[
+        str,
+        Field(min_length=1, max_length=1024, description="Name of an EvalRun here, or the URL of its outputs."),
+        PVC_RULE,
+        NO_CREDENTIALS_RULE,
+        Rule(
+            "self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') || (self.contains('://') && !self.startsWith('file://'))",
+            "write the name of an EvalRun of this namespace, or the URL of its outputs (s3://..., pvc://CLAIM/DIR)",
+            place="cluster",
+        ),
+    ]
     metric: Annotated[
         str,
         Field(

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evalrun_operator.api.modelling import (
+    NO_CREDENTIALS_RULE,
     ApiModel,
     DnsName,
     ImageName,
@@ -172,10 +173,7 @@ class Endpoint(ApiModel):
             "!self.matches('/completions/?$')",
             "write the base URL up to /v1: the path of the call is added to it",
         ),
-        Rule(
-            "!self.matches('^https?://[^/]*@')",
-            "no credentials in a URL: put the key into a Secret and write apiKeySecretRef",
-        ),
+        NO_CREDENTIALS_RULE,
     ]
     model: str | None = Field(
         None, min_length=1, max_length=1024, description="The name by which the server knows it; unset: model.path."

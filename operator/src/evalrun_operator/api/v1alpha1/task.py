@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evalrun_operator.api.modelling import (
+    NO_CREDENTIALS_RULE,
     PVC_RULE,
     ApiModel,
     DatasetName,
@@ -31,6 +32,7 @@ class Model(ApiModel):
             description="A hub id (Qwen/Qwen2.5-Coder-7B-Instruct), or a checkpoint: pvc://CLAIM/DIR, s3://..., gs://...",
         ),
         PVC_RULE,
+        NO_CREDENTIALS_RULE,
         Rule(
             "!self.startsWith('/') && !self.startsWith('.') && !self.startsWith('file:')",
             "a path of your machine means nothing in a pod: write a hub id, pvc://CLAIM/DIR, s3://... or gs://...",
@@ -117,6 +119,7 @@ class Dataset(ApiModel):
             "path, relative to the manifest's folder.",
         ),
         PVC_RULE,
+        NO_CREDENTIALS_RULE,
         Rule(
             "!self.startsWith('builtin:') || self == 'builtin:demo'",
             "the only builtin dataset is builtin:demo",
