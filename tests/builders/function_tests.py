@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import evalrun_judge
+import evalrun_sandbox
 from evalrun_judge.function_programs import assertion_program, program
 from evalrun_judge.function_tests import (
     AssertTests,
@@ -26,8 +28,8 @@ MEMORY_BYTES = 1 << 30
 OUTPUT_BYTES = 48 << 20
 COMPILED = CompileResult("ok")
 
-Execute = Callable[[str, bytes], ProgramRun]
-"""Runs a stand-alone program text on an input."""
+Execute = Callable[[str, str, bytes], ProgramRun]
+"""Runs a step: `calls` or `assertions`, the program, the input."""
 
 
 def compile_result(code: str) -> CompileResult:
@@ -55,7 +57,7 @@ def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS) -> Progr
         with Path(folder, "out").open("w+b") as out, Path(folder, "err").open("w+b") as err:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             child = subprocess.Popen(
-                [sys.executable, "-I", str(file)], stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder,
+                [sys.executable, "-I", "-S", str(file)], stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder,
                 env={}, preexec_fn=limit, start_new_session=True,
             )  # fmt: skip
             try:
@@ -77,6 +79,108 @@ def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS) -> Progr
             )
 
 
+def standalone(mode: str, code: str, stdin: bytes, seconds: float = TIME_SECONDS) -> ProgramRun:
+    """Runs a step as a stand-alone program."""
+    return run_plainly(program(code) if mode == "calls" else assertion_program(), stdin, seconds)
+
+
+class WarmForks:
+    """Runs harness steps in forks of a small preloaded process, as the zygotes do; one step at a time."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}
+        )
+        folder = Path(evalrun_sandbox.__file__).parent
+        sources = [
+            folder.joinpath("values.py").read_text(),
+            folder.joinpath("call_harness.py").read_text(),
+            Path(evalrun_judge.__file__).with_name("assertion_harness.py").read_text(),
+        ]
+        self._send(json.dumps(sources).encode())
+        self.cpu_seconds = 0.0
+        """Used by the forks so far."""
+
+    def run(self, mode: str, code: str, stdin: bytes, seconds: float = TIME_SECONDS) -> ProgramRun:
+        """Run one step; `mode` is `calls` or `assertions`."""
+        self._send(json.dumps([mode, code, seconds]).encode())
+        self._send(stdin)
+        kind, code_, cpu = json.loads(self._receive())
+        stdout, stderr = self._receive(), self._receive()
+        self.cpu_seconds += cpu
+        return ProgramRun(kind, code_, stdout, stderr, cpu)
+
+    def close(self) -> None:
+        """End the process."""
+        self._server.communicate()
+
+    def _send(self, data: bytes) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.write(b"%d\n" % len(data) + data)
+        self._server.stdin.flush()
+
+    def _receive(self) -> bytes:
+        assert self._server.stdout is not None
+        return self._server.stdout.read(int(self._server.stdout.readline()))
+
+
+_SERVER = """
+import gc, json, os, random, resource, select, signal, sys, time
+def receive():
+    line = sys.stdin.buffer.readline()
+    if not line: os._exit(0)
+    return sys.stdin.buffer.read(int(line))
+def send(data):
+    sys.stdout.buffer.write(b"%d\\n" % len(data) + data); sys.stdout.buffer.flush()
+def load(name, source):
+    module = type(sys)(name); sys.modules[name] = module
+    exec(compile(source, name, "exec", dont_inherit=True), module.__dict__); return module
+import typing, math, copy, collections
+values, calls, assertions = json.loads(receive())
+load("evalrun_values", values)
+harness = {"calls": load("calls", calls), "assertions": load("assertions", assertions)}
+gc.collect(); gc.freeze()
+while True:
+    mode, code, seconds = json.loads(receive())
+    given = os.memfd_create("in"); data = receive()
+    while data: data = data[os.write(given, data):]
+    os.lseek(given, 0, 0)
+    out, out_end = os.pipe(); err, err_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        for fd, place in ((given, 0), (out_end, 1), (err_end, 2)): os.dup2(fd, place)
+        os.closerange(3, 32)
+        os.setpgid(0, 0)
+        whole = max(1, round(seconds))
+        resource.setrlimit(resource.RLIMIT_CPU, (whole, whole))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        sys.stdin = open(0, closefd=False); sys.stdout = open(1, "w", closefd=False)
+        sys.stderr = open(2, "w", 1, closefd=False)
+        try: harness[mode].main(code)
+        except BaseException as error: sys.__excepthook__(type(error), error, error.__traceback__)
+        os._exit(1)
+    os.close(given); os.close(out_end); os.close(err_end)
+    texts = {out: [], err: []}; open_ = [out, err]; end = time.monotonic() + 2 * seconds + 5; late = False
+    while open_:
+        ready = select.select(open_, [], [], max(0, end - time.monotonic()))[0]
+        if not ready:
+            late = True; break
+        for fd in ready:
+            part = os.read(fd, 65536)
+            if part: texts[fd].append(part)
+            else: open_.remove(fd)
+    try: os.killpg(pid, signal.SIGKILL) if late else None
+    except OSError: pass
+    _, status, usage = os.wait4(pid, 0)
+    os.close(out); os.close(err)
+    exit_code = os.waitstatus_to_exitcode(status)
+    late = late or exit_code in (-24, -9)
+    send(json.dumps(["timeout" if late else "exited", None if late else exit_code,
+                     usage.ru_utime + usage.ru_stime]).encode())
+    send(b"".join(texts[out])); send(b"".join(texts[err]))
+"""
+
+
 class Judged:
     """One session's outcome and what it took."""
 
@@ -95,7 +199,7 @@ def judge(
     tests: CheckTest | AssertTests,
     code: str,
     *,
-    execute: Execute = run_plainly,
+    execute: Execute = standalone,
     recorded: bytes | None = None,
     stop_after_timeouts: int = 3,
 ) -> Judged:
@@ -105,12 +209,12 @@ def judge(
     while True:
         match session.next_step():
             case RunAssertions(stdin=stdin):
-                session.assertions_done(execute(assertion_program(), stdin))
+                session.assertions_done(execute("assertions", "", stdin))
             case RunCalls(stdin=stdin, code=text):
                 judged.batches.append(stdin)
                 compiled = compile_result(text)
                 if compiled.status == "ok":
-                    judged.replies.append(execute(program(text), stdin))
+                    judged.replies.append(execute("calls", text, stdin))
                     session.calls_done(judged.replies[-1], compiled)
                 else:
                     session.calls_done(ProgramRun("not_run"), compiled)

@@ -208,7 +208,9 @@ class Run:
             self._stopped = True  # what it is called with will be known once the calls so far are
             return Placeholder()
         except values.ValueRefusedError as error:
-            raise self.end("api_error", f"the test calls {callee} with a {error}, which cannot cross") from None
+            # Too large or too deep by what the program returned: its own doing, and no way out of being judged.
+            status = "runtime_error" if self.valued and "of type" not in str(error) else "api_error"
+            raise self.end(status, f"the test calls {callee} with a {error}, which cannot cross") from None
         number = len(self.calls)
         if number < len(self._results) and self._same(self._known[number], wanted):
             self.calls.append(self._known[number])
@@ -285,8 +287,8 @@ class _Tolerated:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        return kind is not None and issubclass(kind, (_Ended, Exception))
+    def __exit__(self, *_: object) -> bool:
+        return True  # KeyboardInterrupt too: a program may have raised it, and must not end its own judging
 
 
 class _Derived(Exception):  # noqa: N818 - caught where it is raised for
@@ -392,7 +394,7 @@ def _compiled(source: str, file: str = _TEST, *, tolerant: bool = False) -> Code
     if not tolerant:
         return compile(source, file, "exec", dont_inherit=True)
     tree = _parse(source)
-    for node in _walk(tree):
+    for node in list(_walk(tree)):  # what is put in is not walked again
         for field in ("body", "orelse", "finalbody"):
             statements = getattr(node, field, None)
             if type(statements) is list:
@@ -604,5 +606,9 @@ def main(code: str = "") -> None:
     results = _results_by_test(lines)
     for test, source, calls in header["tests"]:
         outcome = record(problem, source) if recording else replay(problem, source, calls, results.get(test, []))
-        answer({"test": test, **outcome})
+        try:
+            answer({"test": test, **outcome})
+        except values.ValueRefusedError as error:
+            status = "api_error" if recording else "runtime_error"
+            answer({"test": test, "status": status, "reason": f"the test's calls hold a {error}"})
     os._exit(0)

@@ -14,8 +14,11 @@ def _module(name, source):
     exec(compile(source, name, "exec", dont_inherit=True), module.__dict__)
     return module
 
-_module("evalrun_values", {values!r})
-_module("evalrun_harness", {harness!r}).main({code!r})
+VALUES = {values!r}
+HARNESS = {harness!r}
+CODE = {code!r}
+_module("evalrun_values", VALUES)
+_module("evalrun_harness", HARNESS).main(CODE)
 """
 
 

@@ -40,6 +40,7 @@ TRACEBACKS = 5
 """Tracebacks written to stderr, at most; a test of a thousand raising calls would fill it."""
 
 _write, _leave, _show, _BaseException = os.write, os._exit, sys.__excepthook__, BaseException
+_OWN_FILES = ((lambda: None).__code__.co_filename, values.encode.__code__.co_filename)
 _dumps, _exception_parts, _Refused = values.dumps, values.exception_parts, values.ValueRefusedError
 
 
@@ -176,7 +177,7 @@ class Calls:
         if self._tracebacks < 0:
             return
         trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_globals is globals():
+        while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FILES:
             trace = trace.tb_next
         with _Ignored():
             _show(type(error), error.with_traceback(trace), trace)
