@@ -52,7 +52,13 @@ async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[Fake
     results = read_results(tmp_path / "out")
     assert len({(r["dataset"], r["problem_id"], r["sample"]) for r in results}) == len(results) == 60
     assert sum(r["accepted"] for r in results) == 40
-    assert json.loads((tmp_path / "out" / "run_info.json").read_text())["run"] == "test-run"
+    info = json.loads((tmp_path / "out" / "run_info.json").read_text())
+    assert (info["run"], info["judges"][judge[1]]["backend"]) == ("test-run", "fake")
+    assert [(d.accepted_at_1.value, d.accepted_at_1.low < 2 / 3 < d.accepted_at_1.high) for d in status.datasets] == [
+        (pytest.approx(2 / 3), True)
+    ] * 2
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["datasets"]["first"]["metrics"]["accepted_at_1"]["value"] == pytest.approx(2 / 3)
 
 
 async def test_work_holds_prompts_and_sampling_but_never_a_test(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
@@ -305,6 +311,8 @@ async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, j
         ({"run": "another"}, "of run 'test-run', not 'another'"),
         ({"dataset": {"judgeMode": "Submit"}}, "judgeMode: Submit is not supported yet"),
         ({"responses": ["nowhere.jsonl"]}, "nowhere.jsonl"),
+        ({"output_dir": "nowhere://bucket/x"}, "output nowhere://bucket/x"),
+        ({"output_dir": "/proc/nothing/here"}, "output /proc/nothing/here"),
     ],
 )
 async def test_what_cannot_be_used_is_one_line_and_exit_code_2(

@@ -27,7 +27,7 @@ from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.work_order import WorkOrder, read_work_order
-from evalrun_aggregator.writing import write_run_outputs
+from evalrun_aggregator.writing import check_destination, write_run_outputs
 from evalrun_runtime.grpc_server import GrpcServer
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,7 @@ class Aggregator:
         """
         settings = self._settings
         order = read_work_order(settings.work_order)
+        check_destination(order.output_dir)
         problems, responses = await asyncio.to_thread(load_problems_of, order)
         max_pages = None if settings.ledger_max_mib is None else settings.ledger_max_mib * PAGES_A_MIB
         self._ledger = ledger = Ledger(settings.ledger, max_pages=max_pages)
@@ -129,7 +130,7 @@ class Aggregator:
             chance=random.Random(),  # noqa: S311 - jitter of delays
         )
         judges = JudgeBook(self._judges, ledger, ledger.reader.facts().get("judges", ""))
-        finisher = Finisher(order, problems, ledger, board, book, judges, opened.started_at, clocks, self._write)
+        finisher = Finisher(order, problems, ledger, book, judges, opened.started_at, clocks, self._write)
         run = Run(
             name=order.run,
             board=board,

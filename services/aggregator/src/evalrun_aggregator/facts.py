@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from evalrun_aggregator.digest import digest_records
 from evalrun_aggregator.problems import RunDataset
-from evalrun_aggregator.run import Ended, Figure
+from evalrun_aggregator.run import Ended, Interval
 from evalrun_aggregator.work_order import WorkOrder
 from evalrun_data.prompts import TEMPLATES_VERSION
 from evalrun_runtime.exits import BadInputError
@@ -105,5 +105,5 @@ def ended_of(facts: Mapping[str, str]) -> Ended | None:
     if not text:
         return None
     content = json.loads(text)
-    figures = {name: Figure(*numbers) for name, numbers in content["accepted_at_1"].items()}
+    figures = {name: Interval(*numbers) for name, numbers in content["accepted_at_1"].items()}
     return Ended(content["finished_at"], content["output_url"], figures)

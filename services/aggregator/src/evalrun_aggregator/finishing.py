@@ -4,15 +4,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from evalrun_aggregator.board import Board, ItemState
 from evalrun_aggregator.facts import ended_facts
 from evalrun_aggregator.judge_book import JudgeBook
 from evalrun_aggregator.ledger import Ledger
 from evalrun_aggregator.problems import RunProblems
 from evalrun_aggregator.replicas import ReplicaBook
 from evalrun_aggregator.results import SampleResult
-from evalrun_aggregator.run import Clocks, Ended, Figure, OutputError
+from evalrun_aggregator.run import Clocks, Ended, Interval, OutputError
 from evalrun_aggregator.run_info import run_info
 from evalrun_aggregator.sample_stream import sample_results
 from evalrun_aggregator.work_order import WorkOrder
@@ -27,9 +27,9 @@ class OutputJob:
     order: WorkOrder
     samples: Callable[[], Iterable[SampleResult]]
     run_info: dict[str, object]
-    degraded: bool
     gpu_seconds: float
-    problems: RunProblems
+    staging: Path
+    """A folder on this machine with room for the outputs of a remote place: the ledger's."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Written:
     """What was written."""
 
     output_url: str
-    accepted_at_1: dict[str, Figure]
+    accepted_at_1: dict[str, Interval]
 
 
 OutputWriter = Callable[[OutputJob], Written]
@@ -52,7 +52,6 @@ class Finisher:
         order: WorkOrder,
         problems: RunProblems,
         ledger: Ledger,
-        board: Board,
         replicas: ReplicaBook,
         judges: JudgeBook,
         started_at: float,
@@ -62,7 +61,6 @@ class Finisher:
         self._order = order
         self._problems = problems
         self._ledger = ledger
-        self._board = board
         self._replicas = replicas
         self._judges = judges
         self._started_at = started_at
@@ -89,11 +87,10 @@ class Finisher:
         )
         job = OutputJob(
             order=self._order,
-            samples=lambda: sample_results(self._ledger.samples(), self._problems),
+            samples=lambda: sample_results(self._ledger.samples(), self._problems, self._order.spec.model.path),
             run_info=info,
-            degraded=self._board.count(ItemState.NOT_JUDGED) > 0,
             gpu_seconds=self._replicas.gpu_seconds,
-            problems=self._problems,
+            staging=self._ledger.path.parent,
         )
         try:
             written = await asyncio.to_thread(self._write, job)

@@ -34,8 +34,8 @@ class OutputError(Exception):
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure with its interval."""
+class Interval:
+    """A figure with its 95 % interval."""
 
     value: float
     low: float
@@ -49,7 +49,7 @@ class Ended:
     finished_at: float
     """Unix seconds."""
     output_url: str
-    accepted_at_1: dict[str, Figure]
+    accepted_at_1: dict[str, Interval]
     """By dataset."""
 
 
@@ -136,6 +136,8 @@ class Run:
         if self._ended is None:
             driving = (self._judge(), self._describe_judges(), self._end_when_decided())
             self._tasks = [asyncio.create_task(each) for each in driving]
+            for task in self._tasks:
+                task.add_done_callback(self._driver_ended)
 
     async def stop(self) -> None:
         """Stop judging; what is being stored is stored first."""
@@ -259,6 +261,12 @@ class Run:
     def _verdicts_stored(self, _count: int) -> None:
         self._events.progressed(self._clocks.now())
         self._changed.set()
+
+    def _driver_ended(self, task: "asyncio.Task[None]") -> None:
+        """Let a mistake of ours show as a failed run, not as one that waits for ever."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a part of the run ended unexpectedly", exc_info=error)
+            self._fail(f"unexpected {type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
         logger.error("the run cannot go on: %s", reason)

@@ -16,8 +16,14 @@ MODES = {
 }
 
 
-def sample_results(samples: Iterable[StoredSample], problems: RunProblems) -> Iterator[SampleResult]:
-    """Give the results; holds one sample at a time."""
+def sample_results(samples: Iterable[StoredSample], problems: RunProblems, asked_model: str) -> Iterator[SampleResult]:
+    """Give the results; holds one sample at a time.
+
+    Args:
+        samples: in order of row.
+        problems: the run's.
+        asked_model: the spec's, for completions of which nobody said what made them.
+    """
     position, truth = -1, dict[str, object]()
     for sample in samples:
         parts = unpack_row(sample.completion.row)
@@ -36,7 +42,7 @@ def sample_results(samples: Iterable[StoredSample], problems: RunProblems) -> It
             response=completion.text,
             ground_truth=truth,
             difficulty=problem.difficulty,
-            model=completion.model,
+            model=completion.model or asked_model,
             finish_reason=completion.finish_reason,
             prompt_tokens=completion.prompt_tokens,
             output_tokens=completion.output_tokens,

@@ -1,27 +1,56 @@
-"""Hands a finished run to the writer of the outputs."""
+"""Hands a run that is decided to the writer of its outputs."""
 
-import json
 from pathlib import Path
 
+from fsspec.implementations.local import LocalFileSystem
+
 from evalrun_aggregator.finishing import OutputJob, Written
-from evalrun_aggregator.results import result_row
+from evalrun_aggregator.metrics import MetricOptions
+from evalrun_aggregator.outputs import OutputPlan, resolve_destination, write_outputs
+from evalrun_aggregator.qa_logs import QaOptions
+from evalrun_aggregator.run import Interval
+from evalrun_runtime.exits import BadInputError
+
+ACCEPTED_AT_1 = "accepted_at_1"
+
+
+def check_destination(destination: str) -> None:
+    """Refuse, before anything is generated, a place where outputs could not be written at the end.
+
+    A remote place is only checked for its scheme: nothing is written there before the end.
+
+    Raises:
+        BadInputError: the URL cannot be used, or the folder cannot be made.
+    """
+    files, path = resolve_destination(destination)
+    if isinstance(files, LocalFileSystem):
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInputError(f"output {destination}: {error.strerror}: {error.filename}") from error
 
 
 def write_run_outputs(job: OutputJob) -> Written:
-    """Write the outputs; each file whole or not at all. Blocking. Raises OSError."""
-    folder = Path(job.order.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    counts: dict[str, int] = {}
-    with (folder / "results.jsonl.tmp").open("w", encoding="utf-8") as rows:
-        for result in job.samples():
-            counts[result.final_status] = counts.get(result.final_status, 0) + 1
-            rows.write(json.dumps(result_row(result)) + "\n")
-    (folder / "results.jsonl.tmp").replace(folder / "results.jsonl")
-    for name, content in (
-        ("run_info.json", job.run_info),
-        ("summary.json", {"schema": 1, "state": "Degraded" if job.degraded else "Succeeded", "counts": counts}),
-    ):
-        temporary = folder / f"{name}.tmp"
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(folder / name)
-    return Written(str(folder), {})
+    """Write the outputs; summary.json last. Blocking. Raises OSError."""
+    spec = job.order.spec
+    plan = OutputPlan(
+        run_info=job.run_info,
+        metrics=MetricOptions(
+            ks=tuple(spec.protocol.k) or None,
+            gpu_seconds=job.gpu_seconds,
+            gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
+        ),
+        qa=QaOptions(
+            temperature=spec.protocol.temperature_value,
+            max_new_tokens=spec.protocol.max_new_tokens,
+        ),
+    )
+    summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging)
+    accepted = {}
+    for name, metrics in summary.datasets.items():
+        figure = metrics.figures.get(ACCEPTED_AT_1)
+        if figure is not None and figure.value is not None:
+            low = figure.value if figure.low is None else figure.low
+            high = figure.value if figure.high is None else figure.high
+            accepted[name] = Interval(figure.value, low, high)
+    return Written(job.order.output_dir, accepted)
