@@ -3,17 +3,19 @@
 Standard library only; imports nothing but `evalrun_values` at the top. Everything comes on stdin, `code` is unused.
 
 First line of stdin, JSON: `{"mode": "record" | "replay", "kind": "check" | "asserts", "prompt": text, "setup": text,
-"entry": name, "seed": int, "names": [...], "tests": [[test, source, [[callee, args, kwargs], ...]], ...]}`. Then, for
-replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`, `TEST CALL E ...`), or `TEST CALL D
-[status, reason]` where the process ended in that call.
+"entry": name, "seed": int, "names": [...], "modules": [...], "tests": [[test, source, calls], ...]}`, a call being
+`[callee, args, kwargs]`. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
+`TEST CALL E ...`), or `TEST CALL D [status, reason]` where the process ended in that call.
 
 Record: the stand-in gives a placeholder that agrees to everything, asserts do not stop the test, calls are noted (an
 argument that is itself what a call gave becomes a mark). `random` is seeded before each test.
 Replay: the stand-in gives the real values, as long as the test makes the calls that are known. Where it makes another
 one, the test is run once more, known calls replayed and the following ones recorded, and the calls are the answer.
 
-The answer, a JSON line each: for record first `{"names": [...], "imports": text}`: names of the program that the tests
-use beside the entry point, and the setup's imports (the only part of it that the program may see); then for each test
+The answer, a JSON line each: for record first `{"names": [...], "modules": [...], "imports": text}`: names of the
+program that the tests use beside the entry point, standard modules that they use without importing them, and the
+setup's imports (the only part of it that the program may see: a reference solution may stand beside them); then for
+each test
 `{"test": id, "calls": [...]}` or `{"test": id, "status", "reason", "input", "expected", "actual"}`.
 
 How a replay ends: a call that raised, unless the test expected it, is runtime_error (MemoryError: memory_limit); a
@@ -315,6 +317,7 @@ class Problem:
         self.check = header["kind"] == "check"
         self.entry = str(header["entry"])
         self.names = [str(name) for name in header["names"]]
+        self.modules = [str(name) for name in header["modules"]]
         self._prompt, self._setup, self._seed = header["prompt"], header["setup"], header["seed"]
         self._tests = [source for _, source, _ in header["tests"]]
         self._random = "random" in self._prompt + self._setup + "".join(self._tests)
@@ -329,7 +332,10 @@ class Problem:
         for tree in trees:
             loaded |= _names(tree, bound)
         _names(_parse(self._prompt_that_compiles()), bound)
-        self.names = sorted(loaded - bound)
+        # MBPP 596 says `sys.getsizeof(...)`: the reference program imported it, here nobody has.
+        modules = {name for tree in trees for name in _attribute_owners(tree)} & sys.stdlib_module_names
+        self.modules = sorted((loaded & modules) - bound)
+        self.names = sorted(loaded - bound - modules)
 
     def imports(self) -> str:
         """Give the setup's top-level imports; the rest of it may hold what is expected and stays here."""
@@ -365,6 +371,7 @@ class Problem:
         space["__builtins__"] = builtins
         space["_evalrun_Exception"] = Exception
         space.update((name, StandIn(name, run)) for name in self.names)
+        space.update((name, __import__(name)) for name in self.modules)
         entry = StandIn(self.entry, run)
         if self.check:
             if self._ahead is None:
@@ -436,6 +443,13 @@ def _names(tree: ast.Module, bound: set[str]) -> set[str]:
         elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
             bound.add(node.name)
     return loaded
+
+
+def _attribute_owners(tree: ast.Module) -> Iterator[str]:
+    """Give the names that stand before a dot."""
+    for node in _walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.value.id
 
 
 def _segment(source: str, node: Value) -> str:
@@ -602,7 +616,7 @@ def main(code: str = "") -> None:
     recording = header["mode"] == "record"
     if recording:
         problem.learn_names()
-        answer({"names": problem.names, "imports": problem.imports()})
+        answer({"names": problem.names, "modules": problem.modules, "imports": problem.imports()})
     results = _results_by_test(lines)
     for test, source, calls in header["tests"]:
         outcome = record(problem, source) if recording else replay(problem, source, calls, results.get(test, []))

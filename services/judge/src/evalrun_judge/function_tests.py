@@ -16,14 +16,14 @@ A session says what to run next, and is told what came of it:
    `MAX_ROUNDS` times at most. What a call did to the process counts only where the replay reaches that call: an
    assertion that fails before it is a wrong answer.
 
-Time. The limits that the gateway gives a batch are those of one test. Where a batch of several tests runs past them, the
-test in whose call it stopped is timed out if it was the batch's first; otherwise, all of the batch's tests run again in
-batches of their own, so that none fails by another's time. A batch's CPU and wall seconds are shared out evenly.
+Time. The limits that the gateway gives a batch are those of one test. Where a batch of several tests runs past them,
+the test in whose call it stopped is timed out if it was the batch's first; otherwise, all of the batch's tests run
+again in batches of their own, so that none fails by another's time. A batch's CPU and wall seconds are shared out evenly.
 After `stop_after_timeouts` time-outs the tests without values are time-outs that did not run.
 
-What recording meets is the problem's fault (api_error), for no candidate was there; from then on, an assertion run that
-exceeds its limits was made to by the values returned, and is that test's timeout or memory_limit. A program that returns
-something else each time, so that the calls never settle, is runtime_error.
+What recording meets is the problem's fault (api_error), for no candidate was there. From then on, an assertion run that
+exceeds its limits was made to by the values returned, and is that test's timeout or memory_limit. A program that
+returns something else each time, so that the calls never settle, is runtime_error.
 """
 
 import hashlib
@@ -148,7 +148,8 @@ class FunctionTestSession:
         self._program = program
         self._seed = seed
         self._stop_after = stop_after_timeouts
-        self._names: list[str] = []
+        self._names: list[object] = []
+        self._modules: list[object] = []
         self._imports = ""
         self._tests = _tests_of(tests)
         self._batch: list[_Test] = []
@@ -247,6 +248,7 @@ class FunctionTestSession:
             "entry": problem.entry_point,
             "seed": self._seed,
             "names": self._names,
+            "modules": self._modules,
             "tests": [[test.index, test.source, test.calls] for test in tests],
         }
         return json.dumps(header, separators=(",", ":")).encode() + b"\n"
@@ -262,10 +264,12 @@ class FunctionTestSession:
     def _take_recording(self, recorded: bytes) -> bool:
         """Take over names and calls; says whether the text was a recording of these tests."""
         head, *reports = [_object(line) for line in recorded.splitlines()] or [{}]
-        names, imports = head.get("names"), head.get("imports")
-        if not isinstance(names, list) or not isinstance(imports, str) or len(reports) != len(self._tests):
+        names, modules, imports = head.get("names"), head.get("modules"), head.get("imports")
+        if not isinstance(names, list) or not isinstance(modules, list) or not isinstance(imports, str):
             return False
-        self._names, self._imports = [str(name) for name in names], imports
+        if len(reports) != len(self._tests):
+            return False
+        self._names, self._modules, self._imports = names, modules, imports
         for test, report in zip(self._tests, reports, strict=True):
             calls = report.get("calls")
             test.calls = calls if isinstance(calls, list) else []
@@ -282,8 +286,8 @@ class FunctionTestSession:
         reason = str(report.get("reason"))
         if test.late and status is TestStatus.SUCCESS:
             status, reason = TestStatus.TIMEOUT, "every call ended, but past the time limit"
-        texts = {name: str(report.get(name) or "") for name in ("input", "expected", "actual")}
-        self._end(test, status, reason, **texts)
+        given, expected, actual = (str(report.get(name) or "") for name in ("input", "expected", "actual"))
+        self._end(test, status, reason, input=given, expected=expected, actual=actual)
 
     def _need(self, test: _Test, calls: list[object]) -> None:
         """Make another round for a test, or end it."""
