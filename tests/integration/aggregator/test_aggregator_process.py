@@ -7,7 +7,6 @@ import random
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -54,9 +53,9 @@ async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[Fake
     assert sum(r["accepted"] for r in results) == 40
     info = json.loads((tmp_path / "out" / "run_info.json").read_text())
     assert (info["run"], info["judges"][judge[1]]["backend"]) == ("test-run", "fake")
-    assert [(d.accepted_at_1.value, d.accepted_at_1.low < 2 / 3 < d.accepted_at_1.high) for d in status.datasets] == [
-        (pytest.approx(2 / 3), True)
-    ] * 2
+    for dataset in status.datasets:
+        assert dataset.accepted_at_1.value == pytest.approx(2 / 3)
+        assert dataset.accepted_at_1.low < 2 / 3 < dataset.accepted_at_1.high
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["datasets"]["first"]["metrics"]["accepted_at_1"]["value"] == pytest.approx(2 / 3)
 
@@ -302,29 +301,11 @@ async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, j
     assert found == {("p1", 0, True, "auto"), ("p1", 1, False, "auto"), ("p3", 0, True, "append")}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"protocol": {"maxNewTokens": 5}}, "made with another model, protocol, prompts"),
-        ({"dataset": {"limits": {"timeSeconds": 1}}}, "reached with other tests, limits or comparators"),
-        ({"problems": 5}, "made with another model, protocol, prompts"),
-        ({"run": "another"}, "of run 'test-run', not 'another'"),
-        ({"dataset": {"judgeMode": "Submit"}}, "judgeMode: Submit is not supported yet"),
-        ({"responses": ["nowhere.jsonl"]}, "nowhere.jsonl"),
-        ({"output_dir": "nowhere://bucket/x"}, "output nowhere://bucket/x"),
-        ({"output_dir": "/proc/nothing/here"}, "output /proc/nothing/here"),
-    ],
-)
-async def test_what_cannot_be_used_is_one_line_and_exit_code_2(
-    tmp_path: Path, judge: tuple[FakeJudge, str], change: dict[str, Any], message: str
-) -> None:
-    write_work_order(tmp_path)
-    async with running(*arguments(tmp_path, judge[1])):
-        pass
-    write_work_order(tmp_path, **change)
+async def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+    write_work_order(tmp_path, responses=["nowhere.jsonl"])
     process = AggregatorProcess(arguments(tmp_path, judge[1]))
     with pytest.raises(AssertionError, match="exit code 2"):
         await process.start()
-    (line,) = [line for line in process.stderr.splitlines() if line.startswith("evalrun: ")]
-    assert message in line
-    assert "Traceback" not in process.stderr
+    (line,) = process.stderr.splitlines()
+    assert line.startswith("evalrun: ")
+    assert "nowhere.jsonl" in line

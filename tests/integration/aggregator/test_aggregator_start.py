@@ -1,0 +1,146 @@
+"""What the aggregator refuses at start, and what it says of itself; in this process, with a judge in memory."""
+
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from builders.aggregator import MemoryJudge, Worker, write_work_order
+from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.app import Aggregator
+from evalrun_aggregator.judge_client import JudgeRefusedError
+from evalrun_aggregator.run_info import git_revision
+from evalrun_aggregator.settings import AggregatorSettings
+from evalrun_runtime.exits import BadInputError
+
+
+@asynccontextmanager
+async def started(
+    folder: Path, judge: MemoryJudge | None = None, registry: CollectorRegistry | None = None, **settings: Any
+) -> AsyncIterator[str]:
+    given = AggregatorSettings(
+        work_order=folder / "work_order.json", ledger=folder / "l.db", judge=["memory"], **settings
+    )
+    asked = judge or MemoryJudge()
+    aggregator = Aggregator(given, open_judge=lambda _address, _token: asked, registry=registry or CollectorRegistry())
+    address = await aggregator.start()
+    try:
+        yield address
+    finally:
+        await aggregator.stop(0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"protocol": {"maxNewTokens": 5}}, "made with another model, protocol, prompts"),
+        ({"dataset": {"limits": {"timeSeconds": 1}}}, "reached with other tests, limits or comparators"),
+        ({"problems": 5}, "made with another model, protocol, prompts"),
+        ({"run": "another"}, "of run 'test-run', not 'another'"),
+        ({"dataset": {"judgeMode": "Submit"}}, "judgeMode: Submit is not supported yet"),
+        ({"dataset": {"source": "nowhere.jsonl"}}, "nowhere.jsonl"),
+        ({"responses": ["nowhere.jsonl"]}, "nowhere.jsonl"),
+        ({"output_dir": "nowhere://bucket/x"}, "output nowhere://bucket/x"),
+        ({"output_dir": "/proc/nothing/here"}, "output /proc/nothing/here"),
+    ],
+)
+async def test_what_cannot_be_used_is_refused_in_one_line_and_the_ledger_let_go(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    write_work_order(tmp_path)
+    async with started(tmp_path):
+        pass
+    write_work_order(tmp_path, **change)
+    with pytest.raises(BadInputError) as error:
+        async with started(tmp_path):
+            pass
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    write_work_order(tmp_path)
+    async with started(tmp_path):
+        pass
+
+
+async def test_nothing_can_be_judged_anew_in_an_empty_ledger(tmp_path: Path) -> None:
+    write_work_order(tmp_path, rejudge="again")
+    with pytest.raises(BadInputError, match="nothing to judge anew"):
+        async with started(tmp_path):
+            pass
+
+
+async def test_a_judge_that_refuses_the_token_fails_the_run_with_the_reason(tmp_path: Path) -> None:
+    write_work_order(tmp_path)
+    judge = MemoryJudge(refuse=[JudgeRefusedError("judge memory: UNAUTHENTICATED: send the token")])
+    async with started(tmp_path, judge) as address:
+        worker = Worker(address)
+        await worker.work()
+        status = await worker.wait_for(ledger_pb2.RUN_STATE_FAILED)
+        await worker.close()
+    assert status.message == "judge memory: UNAUTHENTICATED: send the token"
+    async with started(tmp_path) as address:  # and goes on with the right one
+        worker = Worker(address)
+        status = await worker.wait_for(ledger_pb2.RUN_STATE_SUCCEEDED)
+        await worker.close()
+    assert status.datasets[0].judged == 4
+
+
+async def test_callers_need_the_runs_token(tmp_path: Path) -> None:
+    write_work_order(tmp_path)
+    async with started(tmp_path, token=SecretStr("secret")) as address:
+        worker = Worker(address)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await worker.status()
+        await worker.close()
+    assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_replicas_are_reported_exposed_and_kept(tmp_path: Path) -> None:
+    write_work_order(tmp_path)
+    registry = CollectorRegistry()
+    async with started(tmp_path, registry=registry) as address:
+        worker = Worker(address)
+        replica = ledger_pb2.Replica(name="r0", address="http://r0", up=True, in_flight=7, models=["some/model"])
+        await worker.stub.ReportReplicas(
+            ledger_pb2.ReportReplicasRequest(worker_id="w", replicas=[replica], gpu_seconds=33.0)
+        )
+        assert list((await worker.status()).replicas) == [replica]
+        await worker.close()
+    labels = {"run": "test-run", "namespace": "default"}
+    assert registry.get_sample_value("evalrun_replica_inflight", {**labels, "replica": "0"}) == 7
+    registry = CollectorRegistry()
+    async with started(tmp_path, registry=registry):
+        assert registry.get_sample_value("evalrun_gpu_seconds_total", labels) == 33
+
+
+async def test_counters_go_on_after_a_restart(tmp_path: Path) -> None:
+    write_work_order(tmp_path)
+    labels = {"run": "test-run", "namespace": "default"}
+    for _ in range(2):
+        registry = CollectorRegistry()
+        async with started(tmp_path, registry=registry) as address:
+            worker = Worker(address)
+            await worker.work()
+            status = await worker.wait_for(ledger_pb2.RUN_STATE_SUCCEEDED)
+            await worker.close()
+            assert registry.get_sample_value("evalrun_generated_tokens_total", labels) == status.output_tokens == 40
+            accepted = {**labels, "dataset": "first", "state": "accepted"}
+            assert registry.get_sample_value("evalrun_problems", accepted) == status.datasets[0].accepted == 2
+
+
+def test_a_git_revision_is_told_where_there_is_one(tmp_path: Path) -> None:
+    assert git_revision(tmp_path) is None
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    (tmp_path / "f").write_text("1")
+    for command in (["init", "-q"], ["add", "f"], [*identity, "commit", "-qm", "m"]):
+        subprocess.run(["git", "-C", tmp_path, *command], check=True)
+    clean = git_revision(tmp_path)
+    (tmp_path / "f").write_text("2")
+    assert clean is not None
+    assert len(clean) == 40
+    assert git_revision(tmp_path) == f"{clean}+changes"
