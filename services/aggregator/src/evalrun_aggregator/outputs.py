@@ -26,7 +26,8 @@ from evalrun_runtime.exits import BadInputError
 SUMMARY: Final = "summary.json"
 SUMMARY_SCHEMA_VERSION: Final = 1
 
-FinalState: TypeAlias = Literal["succeeded", "degraded"]
+FinalState: TypeAlias = Literal["Succeeded", "Degraded"]
+"""As the phase of an EvalRun says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class RunSummary:
     """What `summary.json` says."""
 
     state: FinalState
-    """degraded: something was not judged."""
+    """Degraded: something was not judged."""
     datasets: Mapping[str, DatasetMetrics]
 
     def as_json(self) -> JsonObject:
@@ -136,7 +137,7 @@ def summarise(metrics: MetricsAccumulator, options: MetricOptions) -> RunSummary
     """Say how the run ended: degraded where anything was not judged."""
     datasets = metrics.finish(options)
     complete = all(dataset.not_judged == 0 for dataset in datasets.values())
-    return RunSummary("succeeded" if complete else "degraded", datasets)
+    return RunSummary("Succeeded" if complete else "Degraded", datasets)
 
 
 def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str) -> None:

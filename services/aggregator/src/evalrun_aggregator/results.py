@@ -59,7 +59,7 @@ class SampleResult:
     gen_seconds: float | None
     """Seconds from request to last byte; None where the answer was made elsewhere."""
     started_at: float | None
-    """Unix seconds of the request; of the first judging where the answer was made elsewhere."""
+    """Unix seconds of the request; None where the answer was made elsewhere: throughput is not known then."""
     judged_at: float | None
     """Unix seconds at which the verdict was stored."""
     verdict: pb.Verdict | None

@@ -1,0 +1,133 @@
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from evalrun_aggregator.intervals import Floats, bootstrap_percentile, bootstrap_ratios, wilson
+
+
+def test_wilson_agrees_with_statsmodels_for_every_count() -> None:
+    for n in (1, 2, 7, 164, 13_000):
+        for k in sorted({0, 1, n // 3, n // 2, n - 1, n}):
+            assert wilson(k, n) == pytest.approx(proportion_confint(k, n, method="wilson"), abs=1e-12), (k, n)
+
+
+def test_wilson_keeps_to_the_unit_interval_exactly() -> None:
+    assert wilson(0, 164)[0] == 0.0
+    assert wilson(164, 164)[1] == 1.0
+    assert wilson(0, 0) == (None, None)
+    with pytest.raises(ValueError, match="5 successes"):
+        wilson(5, 4)
+
+
+def column(values: Floats) -> Floats:
+    return values[:, np.newaxis]
+
+
+def bounds_of_mean(values: Floats, seed: int = 0, draws: int = 10_000) -> tuple[float | None, float | None]:
+    rng = np.random.default_rng(seed)
+    return bootstrap_ratios(column(values), np.ones((len(values), 1)), rng, draws)[0]
+
+
+def test_ratios_are_exactly_those_of_the_same_resamples() -> None:
+    rng = np.random.default_rng(5)
+    above, below = rng.random((40, 3)), rng.integers(0, 2, (40, 3)).astype(float)
+    found = bootstrap_ratios(above * below, below, np.random.default_rng(9), draws=500)
+    picks = np.random.default_rng(9).integers(0, 40, size=(500, 40))
+    for ratio in range(3):
+        outcomes = [(above * below)[pick, ratio].sum() / below[pick, ratio].sum() for pick in picks]
+        assert found[ratio] == pytest.approx(tuple(np.percentile(outcomes, [2.5, 97.5])), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_means_agree_with_scipy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.gamma(2.0, 50.0, size=int(rng.integers(60, 400)))
+    theirs = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=10_000, rng=seed).confidence_interval
+    width = theirs.high - theirs.low
+    assert bounds_of_mean(values) == pytest.approx((theirs.low, theirs.high), abs=0.04 * width)
+
+
+def test_ratios_of_sums_agree_with_scipys_paired_bootstrap() -> None:
+    rng = np.random.default_rng(3)
+    tokens, solved = rng.gamma(3.0, 40.0, 164), (rng.random(164) < 0.3).astype(float)
+    theirs = stats.bootstrap(
+        (tokens, solved),
+        lambda above, below, axis: above.sum(axis=axis) / below.sum(axis=axis),
+        paired=True, vectorized=True, method="percentile", n_resamples=10_000, rng=1,
+    ).confidence_interval  # fmt: skip
+    found = bootstrap_ratios(column(tokens), column(solved), np.random.default_rng(0))[0]
+    assert found == pytest.approx((theirs.low, theirs.high), abs=0.05 * (theirs.high - theirs.low))
+
+
+@pytest.mark.parametrize("percentile", [0, 10, 50, 90, 95, 100])
+@pytest.mark.parametrize("count", [5, 38, 164])
+def test_percentiles_drawn_by_rank_have_the_distribution_of_resampling(percentile: float, count: int) -> None:
+    values = np.random.default_rng(count).lognormal(size=count)
+    picks = np.random.default_rng(1).integers(0, count, size=(20_000, count))
+    resampled = np.percentile(values[picks], percentile, axis=1)
+    low, high = bootstrap_percentile(values, percentile, np.random.default_rng(2), draws=20_000)
+    assert low is not None
+    assert high is not None
+    # Shares, not values: percentiles of few values jump. 1e-9: numpy interpolates with other roundings.
+    assert np.mean(resampled < low - 1e-9) <= 0.025 + 0.006
+    assert np.mean(resampled <= low + 1e-9) >= 0.025 - 0.006
+    assert np.mean(resampled > high + 1e-9) <= 0.025 + 0.006
+    assert np.mean(resampled >= high - 1e-9) >= 0.025 - 0.006
+
+
+def test_percentile_agrees_with_scipy() -> None:
+    values = np.random.default_rng(8).gamma(2.0, 3.0, 400)
+    theirs = stats.bootstrap(
+        (values,),
+        lambda v, axis: np.percentile(v, 90, axis=axis),
+        method="percentile", n_resamples=10_000, vectorized=True, rng=4,
+    ).confidence_interval  # fmt: skip
+    found = bootstrap_percentile(values, 90, np.random.default_rng(0))
+    assert found == pytest.approx((theirs.low, theirs.high), abs=0.1 * (theirs.high - theirs.low))
+
+
+def test_a_cost_that_may_have_solved_nothing_has_no_upper_bound() -> None:
+    tokens, solved = np.full((20, 1), 100.0), np.zeros((20, 1))
+    solved[0] = 1  # 36 % of the draws miss it
+    low, high = bootstrap_ratios(tokens, solved, np.random.default_rng(0))[0]
+    assert low is not None
+    assert low < 2000
+    assert high is None
+
+
+def test_a_mean_over_few_members_leaves_out_the_draws_that_have_none() -> None:
+    cost, solved = np.zeros((20, 1)), np.zeros((20, 1))
+    cost[0], solved[0] = 70.0, 1
+    assert bootstrap_ratios(cost, solved, np.random.default_rng(0))[0] == (70.0, 70.0)
+
+
+def test_nothing_to_draw_from_has_no_bounds() -> None:
+    assert bootstrap_ratios(np.zeros((0, 2)), np.zeros((0, 2)), np.random.default_rng(0)) == [(None, None)] * 2
+    assert bootstrap_ratios(np.zeros((3, 1)), np.zeros((3, 1)), np.random.default_rng(0)) == [(None, None)]
+    assert bootstrap_percentile(np.zeros(0), 50, np.random.default_rng(0)) == (None, None)
+
+
+def test_wilson_over_clustered_samples_would_be_far_too_narrow() -> None:
+    """Section 7's reason: 164 problems x 10 samples whose chance differs by problem."""
+    rng = np.random.default_rng(0)
+    truth, held, wilson_held, runs = 0.5, 0, 0, 120
+    for run in range(runs):
+        accepted = rng.binomial(10, rng.beta(0.1, 0.1, size=164))
+        low, high = bounds_of_mean(accepted / 10, seed=run, draws=600)
+        held += low is not None and high is not None and low <= truth <= high
+        low, high = wilson(int(accepted.sum()), 1640)
+        wilson_held += low is not None and high is not None and low <= truth <= high
+    assert held / runs > 0.88
+    assert wilson_held / runs < 0.65
+
+
+def test_memory_does_not_grow_with_draws_times_problems() -> None:
+    values = np.random.default_rng(0).random(50_000)
+    tracemalloc.start()
+    bounds_of_mean(values, draws=60)  # 3 million cells: 24 MB an array if they were all held
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40e6
