@@ -75,7 +75,8 @@ class Finisher:
             LedgerError: the disk failed or is full.
         """
         finished_at = self._clocks.now()
-        info = run_info(
+        info = await asyncio.to_thread(  # git may take its time
+            run_info,
             self._order,
             self._problems,
             judges=self._judges.descriptions,
