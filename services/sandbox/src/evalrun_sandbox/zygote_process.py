@@ -17,7 +17,7 @@ from evalrun_sandbox.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
     "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "ends", "supervise", "program", "site",
-    "python_source", "compiler", "runner", "zygote",
+    "python_source", "compiler", "execution", "runner", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""
 _PACKAGE = Path(__file__).parent

@@ -9,8 +9,8 @@ that a program finds (almost) all of its recursion limit.
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
+import gc
 import os
-import signal
 import socket
 import sys
 import time
@@ -18,17 +18,17 @@ from collections.abc import Callable
 from types import CodeType
 
 from evalrun_sandbox.contained import compiler, ends, folder, frames, landlock, program, python_source
-from evalrun_sandbox.contained.kernel import close_from, die_with, syscall
-from evalrun_sandbox.contained.limits import limit_program
-from evalrun_sandbox.contained.seccomp import EXECUTABLE_FD, Filter
+from evalrun_sandbox.contained.execution import prepare_execution
+from evalrun_sandbox.contained.kernel import close_from, die_with
+from evalrun_sandbox.contained.limits import limit_program, refresh_cpu_limit
+from evalrun_sandbox.contained.seccomp import EXECUTABLE_FD
 from evalrun_sandbox.contained.site import Site
 from evalrun_sandbox.contained.supervise import FrontGoneError, Outcome, Watch
 
 Next = Callable[[], "object"]
-_EXECVEAT = {"x86_64": 322, "aarch64": 281}
-_AT_EMPTY_PATH = 0x1000
 _FLUSH_BYTES = 1 << 16
 _FLUSH_SECONDS = 0.05
+_CPU_REFRESH = 1000
 FRONT_GONE, FAULTY = 3, 4
 """Exit statuses of a runner that could not finish."""
 
@@ -62,7 +62,7 @@ class Runner:
             status = FRONT_GONE
         except ends.UnexplainedKillError:
             status = self._fault("the program was killed by something else: the machine ran out of memory")
-        except (OSError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
             status = self._fault(f"runner: {type(error).__name__}: {error}")
         os._exit(status)
 
@@ -96,41 +96,55 @@ class Runner:
     def _tests(
         self, job: frames.Job, offsets: list[int], watch: Watch, code: CodeType | None, path: str
     ) -> Next | None:
+        """Fork a child a test. What can be done before, is: each page that a child touches costs it 2 us."""
         compiled = self._kind == frames.KIND_EXECUTABLE
         confine = self._site.executable_filter if compiled else self._site.program_filter
-        runner = os.getpid()
-        if self._kind == frames.KIND_HARNESS:
-            harness = self._site.harnesses[job.mode]
-            text = job.code.decode()
+        become = self._future(job, code, path)
+        limit_program(job.time_seconds, job.memory_mib, max(job.sizes), compiled=compiled)
         work = self._site.work_folder(self._slot)
         empty_time = os.stat(work).st_mtime_ns
-        while True:
-            index = self._next_index()
-            if index is None:
-                return None
+        runner = os.getpid()
+        tests = 0
+        gc.collect()
+        gc.freeze()
+        while (index := self._next_index()) is not None:
             stdin = _memory_file(self._blob, offsets[index], job.sizes[index])
             out, out_end = os.pipe()
             err, err_end = os.pipe()
+            tests += 1
+            if tests % _CPU_REFRESH == 0:
+                refresh_cpu_limit(job.time_seconds)
             pid = os.fork()
             if pid == 0:
-                _become_child(runner, stdin, out_end, err_end, self._executable)
-                limit_program(job.time_seconds, job.memory_mib, compiled=compiled)
-                if compiled:
-                    return lambda: _execute(self._site.machine, confine)
+                die_with(runner)
+                self._front.detach()  # or its destructor would close whatever has its number by then
+                _take_descriptors(stdin, out_end, err_end, self._executable)
                 if confine is not None:
                     confine.install()
-                if code is not None and self._kind == frames.KIND_PROGRAM:
-                    return lambda: program.run_program(code, path)
-                return lambda: program.run_harness(harness, text)
+                else:
+                    os.setpgid(0, 0)  # so that what it starts can be killed with it
+                return become
             os.close(stdin)
             os.close(out_end)
             os.close(err_end)
             outcome = watch.child(pid, out, err, job.time_seconds)
-            now = os.stat(work).st_mtime_ns
-            if now != empty_time:
+            if os.stat(work).st_mtime_ns != empty_time:
                 folder.empty(work)
                 empty_time = os.stat(work).st_mtime_ns
             self._report(job, index, outcome, own_kill_possible=confine is None)
+        return None
+
+    def _future(self, job: frames.Job, code: CodeType | None, path: str) -> Next:
+        """Prepare what every test's child becomes, and give the step that becomes it."""
+        if self._kind == frames.KIND_EXECUTABLE:
+            return prepare_execution(self._site.machine)
+        namespace = program.prepare_main(path)
+        program.prepare_streams()
+        if self._kind == frames.KIND_PROGRAM and code is not None:
+            program.forget_ours()
+            return lambda: program.run_program(code, namespace)
+        harness, text = self._site.harnesses[job.mode], job.code.decode()
+        return lambda: program.run_harness(harness, text, namespace)
 
     def _report(self, job: frames.Job, index: int, outcome: Outcome, *, own_kill_possible: bool) -> None:
         end, code = ends.end_of(
@@ -194,10 +208,8 @@ class Runner:
         return FAULTY
 
 
-def _become_child(runner: int, stdin: int, out: int, err: int, executable: int) -> None:
-    """Leave nothing of the runner's in reach: its descriptors, its signals' handling."""
-    die_with(runner)
-    os.setpgid(0, 0)
+def _take_descriptors(stdin: int, out: int, err: int, executable: int) -> None:
+    """Put a test's descriptors in their places and close all others."""
     os.dup2(stdin, 0)
     os.dup2(out, 1)
     os.dup2(err, 2)
@@ -206,24 +218,6 @@ def _become_child(runner: int, stdin: int, out: int, err: int, executable: int) 
         close_from(EXECUTABLE_FD + 1)
     else:
         close_from(3)
-
-
-def _execute(machine: str, confine: Filter | None) -> None:
-    """Become the compiled program on descriptor 3; never returns."""
-    import ctypes
-
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; a program of its own expects the default
-        signal.signal(number, signal.SIG_DFL)
-    pointers = (ctypes.c_char_p * 2)(b"main", None)
-    environment = (ctypes.c_char_p * 3)(b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8", None)
-    if confine is not None:
-        confine.install()
-    try:
-        syscall(
-            _EXECVEAT[machine], ctypes.c_int(EXECUTABLE_FD), b"", pointers, environment, ctypes.c_int(_AT_EMPTY_PATH)
-        )
-    finally:
-        os._exit(127)
 
 
 def _memory_file(blob: int, offset: int, size: int) -> int:

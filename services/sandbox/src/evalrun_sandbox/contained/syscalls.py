@@ -179,7 +179,20 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 }
 
 _CONDITIONAL = frozenset(
-    {"fcntl", "ioctl", "prlimit64", "clone", "clone3", "kill", "tgkill", "prctl", "socketpair", "sendto", "execveat"}
+    {
+        "fcntl",
+        "ioctl",
+        "prlimit64",
+        "clone",
+        "clone3",
+        "setrlimit",
+        "kill",
+        "tgkill",
+        "prctl",
+        "socketpair",
+        "sendto",
+        "execveat",
+    }
 )
 _COMPILERS_ONLY = frozenset(
     {"fork", "vfork", "execve", "chmod", "fchmod", "fchmodat", "setpgid", "utimensat", "symlink", "link", "linkat"}
