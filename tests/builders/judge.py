@@ -36,6 +36,12 @@ def stdio_request(
 class NoFunctionTests:
     """For tests that have none."""
 
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
     async def judge(
         self, plan: FunctionPlan, request: JudgeRequest, on_begin: Callable[[], None]
     ) -> tuple[list[TestRecord], Level]:

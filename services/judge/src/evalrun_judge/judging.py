@@ -5,16 +5,18 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, get_args
 
 from evalrun_judge.admission import Admission, DrainingError, QueueFullError, Ticket
+from evalrun_judge.checker import checker_outcomes, checker_run
+from evalrun_judge.comparison import ComparatorName
 from evalrun_judge.extraction import Extraction
 from evalrun_judge.metrics import JudgeMetrics, Outcome
 from evalrun_judge.plan import FunctionPlan, Language, NothingToRun, StdioPlan, plan_of, without_code
 from evalrun_judge.pool import NoSandboxError, SandboxPool
-from evalrun_judge.records import records_of_runs, records_without_run
+from evalrun_judge.records import compared, records_of_runs, records_without_run
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import InvalidRequestError, JudgeRequest, check_request
-from evalrun_judge.verdict import TestRecord, Verdict, make_verdict
-from evalrun_sandbox.api import Level, RunReply
+from evalrun_judge.submission import CheckerProgram, InvalidRequestError, JudgeRequest, check_request
+from evalrun_judge.verdict import TestOutcome, TestRecord, Verdict, compile_status, failure_of, make_verdict
+from evalrun_sandbox.api import LEVELS, Level, RunReply
 
 LARGE_BYTES = 256 * 1024
 """Outputs above this are compared in a thread, so that other requests go on meanwhile."""
@@ -22,6 +24,14 @@ LARGE_BYTES = 256 * 1024
 
 class FunctionTests(Protocol):
     """Judges function tests: the candidate in the sandbox, the assertions in a contained child of the gateway."""
+
+    async def start(self) -> None:
+        """Make the child ready. Raises BadInputError where this machine cannot contain it as required."""
+        ...
+
+    async def close(self) -> None:
+        """End the child."""
+        ...
 
     async def judge(
         self, plan: FunctionPlan, request: JudgeRequest, on_begin: Callable[[], None]
@@ -103,25 +113,49 @@ class Judge:
                 reply = await self._pool.run(plan.run, on_slot=ticket.begin)
                 if plan.extraction.must_compile and reply.compile.status == "error":
                     return self._empty(request, without_code(plan).extraction)
-                records, level = await _compared(plan, reply, request), reply.level
+                outcomes, level = await self._outcomes(plan, reply, request)
+                records = records_of_runs(plan.run.inputs, plan.expected, reply, outcomes)
             case FunctionPlan():
                 records, level = await self._function_tests.judge(plan, request, ticket.begin)
                 if plan.extraction.must_compile and all(test.status is TestStatus.COMPILE_ERROR for test in records):
                     return self._empty(request, without_code(plan).extraction)
         return make_verdict(records, plan.extraction, level, ticket.queue_seconds)
 
+    async def _outcomes(
+        self, plan: StdioPlan, reply: RunReply, request: JudgeRequest
+    ) -> tuple[Sequence[TestOutcome], Level]:
+        """Say what each run means, and the least containment level of whatever ran."""
+        uncompiled = compile_status(reply.compile)
+        if uncompiled is not None:
+            return [TestOutcome(uncompiled)] * len(reply.runs), reply.level
+        if request.checker is not None and request.comparator.name is ComparatorName.CHECKER:
+            return await self._checked(plan, reply, request.checker)
+        if sum(len(run.stdout) for run in reply.runs) <= LARGE_BYTES:
+            return compared(plan.expected, reply, request.comparator), reply.level
+        return await asyncio.to_thread(compared, plan.expected, reply, request.comparator), reply.level
+
+    async def _checked(
+        self, plan: StdioPlan, reply: RunReply, checker: CheckerProgram
+    ) -> tuple[Sequence[TestOutcome], Level]:
+        """Let the checker decide the runs that did not fail by themselves."""
+        failures = [failure_of(run) for run in reply.runs]
+        cases = [
+            (data, wanted, run.stdout)
+            for data, wanted, run, failure in zip(plan.run.inputs, plan.expected, reply.runs, failures, strict=True)
+            if failure is None
+        ]
+        if not cases:
+            return [failure for failure in failures if failure is not None], reply.level
+        said = await self._pool.run(checker_run(checker, cases, plan.run.limits), begun=True)
+        decided = iter(checker_outcomes(checker, said, cases))
+        level = min(reply.level, said.level, key=LEVELS.index)
+        return [next(decided) if failure is None else failure for failure in failures], level
+
     def _empty(self, request: JudgeRequest, extraction: Extraction) -> Verdict:
         """Nothing ran, or nothing that is code: the level is the pool's own."""
         info = self._pool.describe()
         records = records_without_run(request.tests, TestStatus.COMPILE_ERROR, "nothing to run")
         return make_verdict(records, extraction, "none" if info is None else info.level, 0.0)
-
-
-async def _compared(plan: StdioPlan, reply: RunReply, request: JudgeRequest) -> Sequence[TestRecord]:
-    printed = sum(len(run.stdout) for run in reply.runs)
-    if printed <= LARGE_BYTES:
-        return records_of_runs(plan.run.inputs, plan.expected, reply, request.comparator)
-    return await asyncio.to_thread(records_of_runs, plan.run.inputs, plan.expected, reply, request.comparator)
 
 
 def _outcome_of(verdict: Verdict) -> Outcome:

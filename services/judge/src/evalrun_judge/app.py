@@ -1,0 +1,97 @@
+"""Wires the gateway: sandboxes, pool, admission, judge, RPCs. Decides nothing."""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from prometheus_client import REGISTRY
+
+from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_judge.admission import Admission
+from evalrun_judge.assertions import ContainedAssertions
+from evalrun_judge.function_judging import FunctionJudge
+from evalrun_judge.judging import FunctionTests, Judge
+from evalrun_judge.metrics import JudgeMetrics
+from evalrun_judge.pool import RetryPolicy, SandboxPool
+from evalrun_judge.sandboxes import Sandbox
+from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
+from evalrun_judge.service import JudgeService
+from evalrun_judge.settings import JudgeSettings
+from evalrun_runtime.grpc_server import GrpcServer
+
+SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
+
+
+class JudgeGateway:
+    """The service that `evalrun_runtime.process.run_service` runs."""
+
+    def __init__(
+        self, settings: JudgeSettings, pool: SandboxPool, function_tests: FunctionTests, metrics: JudgeMetrics
+    ) -> None:
+        """Wire it.
+
+        Args:
+            settings: the gateway's own.
+            pool: where programs run; not started.
+            function_tests: judges function tests; not started.
+            metrics: what is counted.
+        """
+        self._pool = pool
+        self._function_tests = function_tests
+        self._admission = Admission(lambda: pool.slots + settings.queue_limit, time.monotonic)
+        metrics.watch_queue(
+            lambda: self._admission.waiting,
+            lambda: self._admission.oldest_seconds,
+            lambda: self._admission.inside - self._admission.waiting,
+        )
+        self._service = JudgeService(
+            Judge(pool, function_tests, self._admission, metrics, time.monotonic),
+            pool,
+            version=version("evalrun"),
+            stream_concurrency=settings.stream_concurrency,
+            stream_seconds=settings.stream_seconds,
+        )
+        self._server = GrpcServer(settings, [SERVICE_NAME])
+        judge_pb2_grpc.add_JudgeServiceServicer_to_server(self._service, self._server.server)
+
+    async def start(self) -> str:
+        """Start the assertions' child, begin to watch the sandboxes, and listen."""
+        await self._function_tests.start()
+        self._pool.start()
+        return await self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        """Take nothing new, deliver the verdicts in flight within `grace` seconds, free everything."""
+        self._admission.drain()
+        self._service.drain()
+        await self._server.stop(grace)
+        await self._pool.close()
+        await self._function_tests.close()
+
+
+def build_gateway(settings: JudgeSettings) -> JudgeGateway:
+    """Make the gateway that the settings describe; called inside the running loop."""
+    token = None if settings.sandbox_token is None else settings.sandbox_token.get_secret_value()
+    metrics = JudgeMetrics(REGISTRY)
+    pool = build_pool(settings, [EvalrunSandbox(url, token) for url in settings.sandbox], metrics)
+    slots = settings.assertion_slots or len(os.sched_getaffinity(0))
+    assertions = ContainedAssertions(slots, settings.least_level)
+    return JudgeGateway(settings, pool, FunctionJudge(pool, assertions), metrics)
+
+
+def build_pool(settings: JudgeSettings, sandboxes: Sequence[Sandbox], metrics: JudgeMetrics) -> SandboxPool:
+    """Make the pool over these sandboxes, in real time."""
+    return SandboxPool(
+        sandboxes,
+        required_level=settings.least_level,
+        retries=RetryPolicy(attempts=settings.retry_attempts, budget_seconds=settings.retry_budget_seconds),
+        clock=time.monotonic,
+        sleep=asyncio.sleep,
+        randomness=random.Random(),  # noqa: S311 - spreads load, guards nothing
+        on_retry=metrics.count_retry,
+    )

@@ -1,0 +1,172 @@
+"""The client of `evalrun-sandbox` against a server that misbehaves in every way: each fault gets its type."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from evalrun_judge.sandboxes import (
+    RunRefusedError,
+    SandboxBusyError,
+    SandboxError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+    SandboxUnreachableError,
+    evalrun_http,
+)
+from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox, longest_seconds
+from evalrun_judge.sandboxes.fake import echo, ended
+from evalrun_sandbox.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo
+
+REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"\xff\x00 1", b""])
+GOOD = msgspec.msgpack.encode(echo(REQUEST))
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(run: Handler, info: Handler | None = None) -> AsyncIterator[str]:
+    app = web.Application(client_max_size=2**30)
+    app.router.add_post("/v1/run", run)
+    if info is not None:
+        app.router.add_get("/v1/info", info)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def answering(status: int, body: bytes) -> Handler:
+    async def handler(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(status=status, body=body, content_type=CONTENT_TYPE)
+
+    return handler
+
+
+async def truncated(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": str(len(GOOD))})
+    await response.prepare(request)
+    await response.write(GOOD[: len(GOOD) // 2])
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+async def reset(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+FAULTS: list[tuple[str, Handler, type[Exception], str]] = [
+    ("500", answering(500, b"Traceback"), SandboxFailedError, "500"),
+    ("503", answering(503, b""), SandboxFailedError, "503"),
+    ("401", answering(401, b"who are you"), SandboxFailedError, "401"),
+    ("not MessagePack", answering(200, b"<html>"), SandboxFailedError, "no answer"),
+    ("half an answer", answering(200, GOOD[:-3]), SandboxFailedError, "no answer"),
+    ("another type", answering(200, msgspec.msgpack.encode({"runs": 1})), SandboxFailedError, "no answer"),
+    ("empty", answering(200, b""), SandboxFailedError, "no answer"),
+    ("runs missing", answering(200, msgspec.msgpack.encode(msgspec.structs.replace(echo(REQUEST), runs=[ended()]))),
+     SandboxFailedError, "1 runs for 2 inputs"),
+    ("429", answering(429, msgspec.msgpack.encode(Busy(0, 250))), SandboxBusyError, "slot"),
+    ("429 from a proxy", answering(429, b"slow down"), SandboxFailedError, "429"),
+    ("400", answering(400, msgspec.msgpack.encode(Refused("unknown mode"))), RunRefusedError, "unknown mode"),
+    ("truncated", truncated, SandboxUnreachableError, "127.0.0.1"),
+    ("reset", reset, SandboxUnreachableError, "127.0.0.1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "handler", "kind", "message"), FAULTS, ids=[row[0] for row in FAULTS])
+async def test_every_fault_has_its_type(what: str, handler: Handler, kind: type[Exception], message: str) -> None:
+    async with serving(handler) as url, EvalrunSandbox(url) as sandbox:
+        with pytest.raises(kind, match=message) as error:
+            await sandbox.run(REQUEST)
+    assert type(error.value) is kind, what
+    if isinstance(error.value, SandboxBusyError):
+        assert error.value.retry_after_seconds == 0.25
+
+
+async def test_nobody_listens() -> None:
+    async with EvalrunSandbox("http://127.0.0.1:1") as sandbox:
+        with pytest.raises(SandboxUnreachableError):
+            await sandbox.run(REQUEST)
+        with pytest.raises(SandboxUnreachableError):
+            await sandbox.describe()
+
+
+async def test_a_good_answer_crosses_byte_for_byte_on_one_connection_with_the_token() -> None:
+    seen: list[tuple[str | None, object, RunRequest]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        body = msgspec.msgpack.decode(await request.read(), type=RunRequest)
+        seen.append((request.headers.get("Authorization"), request.transport, body))
+        return web.Response(body=GOOD)
+
+    async with serving(handler) as url, EvalrunSandbox(url + "/", token="s3cret") as sandbox:
+        replies = [await sandbox.run(REQUEST) for _ in range(3)]
+    assert [run.stdout for run in replies[0].runs] == [b"\xff\x00 1", b""]
+    assert {token for token, _, _ in seen} == {"Bearer s3cret"}
+    assert len({id(transport) for _, transport, _ in seen}) == 1
+    assert all(body == REQUEST for _, _, body in seen)
+
+
+async def test_what_the_sandbox_says_of_itself() -> None:
+    said = SandboxInfo("0.1.0", "full", 2, ["python"], "3.11.2")
+
+    async def info(request: web.Request) -> web.Response:
+        del request
+        return web.Response(body=msgspec.json.encode(said), content_type="application/json")
+
+    async with serving(reset, info) as url, EvalrunSandbox(url) as sandbox:
+        assert (await sandbox.describe()).info == said
+
+
+@pytest.mark.parametrize("info", [answering(404, b""), answering(200, b"pong"), reset])
+async def test_something_else_at_the_address(info: Handler) -> None:
+    async with serving(reset, info) as url, EvalrunSandbox(url) as sandbox:
+        with pytest.raises(SandboxError):
+            await sandbox.describe()
+
+
+async def test_a_cancelled_call_closes_its_connection() -> None:
+    reached, gone = asyncio.Event(), asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        await request.read()
+        reached.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+        return web.Response()
+
+    async with serving(handler) as url, EvalrunSandbox(url) as sandbox:
+        call = asyncio.create_task(sandbox.run(REQUEST))
+        await reached.wait()
+        call.cancel()
+        await asyncio.wait_for(gone.wait(), 5)
+
+
+async def test_a_hung_sandbox_is_a_timeout_of_the_sandbox() -> None:
+    async def hang(request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    async with serving(hang) as url, EvalrunSandbox(url, spare_seconds=0.2 - longest_seconds(REQUEST)) as sandbox:
+        with pytest.raises(SandboxTimeoutError):
+            await sandbox.run(REQUEST)
+
+
+def test_the_longest_time_grows_with_the_work() -> None:
+    one = RunRequest(language="python", code="", inputs=[b""], limits=Limits(time_seconds=10))
+    many = RunRequest(language="python", code="", inputs=[b""] * 100, limits=Limits(time_seconds=10))
+    assert longest_seconds(one) >= evalrun_http.COMPILE_SECONDS + 2 * (2 * 10 + 5)
+    assert longest_seconds(many) - longest_seconds(one) >= 99 * 25

@@ -1,0 +1,264 @@
+"""The gateway's RPCs over a real connection, with scripted sandboxes behind them."""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from builders.judge import NoFunctionTests
+from prometheus_client import CollectorRegistry
+
+from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_judge.app import JudgeGateway, build_pool
+from evalrun_judge.metrics import JudgeMetrics
+from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
+from evalrun_judge.sandboxes.fake import FakeSandbox, echo
+from evalrun_judge.settings import JudgeSettings
+from evalrun_runtime.grpc_server import open_channel
+from evalrun_sandbox.api import RunReply, RunRequest
+
+if TYPE_CHECKING:
+    from evalrun.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub as Stub
+
+
+def settings(**changes: object) -> JudgeSettings:
+    return JudgeSettings.model_validate({"sandbox": ["http://127.0.0.1:1"], **changes})
+
+
+@asynccontextmanager
+async def gateway(
+    *sandboxes: FakeSandbox, configured: JudgeSettings | None = None
+) -> AsyncIterator[tuple[Stub, JudgeGateway]]:
+    configured = configured or settings()
+    metrics = JudgeMetrics(CollectorRegistry())
+    service = JudgeGateway(configured, build_pool(configured, sandboxes, metrics), NoFunctionTests(), metrics)
+    address = await service.start()
+    try:
+        async with open_channel(address) as channel:
+            yield judge_pb2_grpc.JudgeServiceStub(channel), service
+    finally:
+        await service.stop(0)
+
+
+def message(
+    request_id: str = "r", text: str = "```python\nprint(input())\n```", data: str = "1\n", expected: str = "1\n"
+) -> judge_pb2.JudgeRequest:
+    return judge_pb2.JudgeRequest(
+        request_id=request_id,
+        submission=judge_pb2.Submission(text=text, mode=judge_pb2.SUBMISSION_MODE_AUTO, language="python"),
+        stdio=judge_pb2.StdioTests(tests=[judge_pb2.StdioTest(input=data, expected_output=expected)]),
+    )
+
+
+async def test_a_verdict() -> None:
+    async with gateway(FakeSandbox()) as (stub, _):
+        verdict = (await stub.Judge(message())).verdict
+    assert verdict.final_status == judge_pb2.FINAL_STATUS_SUCCESS
+    assert (verdict.judged, verdict.accepted, verdict.pass_ratio) == (True, True, 1.0)
+    assert verdict.containment_level == "full"
+    assert verdict.extraction == judge_pb2.EXTRACTION_METHOD_TAGGED_BLOCK
+    (test,) = verdict.tests
+    assert (test.status, test.ran, test.exit_code) == (judge_pb2.TEST_STATUS_SUCCESS, True, 0)
+    assert (test.stdout.text, test.stdout.full_length) == ("1\n", 2)
+    assert not test.HasField("stderr")
+
+
+async def failure(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call
+    return error.value
+
+
+async def test_what_can_never_be_judged_is_an_invalid_argument_that_names_the_field() -> None:
+    async with gateway(FakeSandbox()) as (stub, _):
+        for broken, field in (
+            (judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text="x")), "tests"),
+            (judge_pb2.JudgeRequest(stdio=judge_pb2.StdioTests()), "stdio.tests"),
+            (judge_pb2.JudgeRequest(comparator=judge_pb2.Comparator(name="near")), "comparator.name"),
+            (judge_pb2.JudgeRequest(submission=judge_pb2.Submission(language="cobol")), "submission.language"),
+        ):
+            request = message()
+            request.MergeFrom(broken)
+            if field == "tests":
+                request.ClearField("stdio")
+            if field == "stdio.tests":
+                request.stdio.Clear()
+                request.stdio.SetInParent()
+            error = await failure(stub.Judge(request))
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert field in (error.details() or "")
+
+
+async def test_no_sandbox_is_unavailable_and_so_is_describe_until_one_answers() -> None:
+    sandbox = FakeSandbox(down=SandboxUnreachableError("connection refused"))
+    async with gateway(sandbox, configured=settings(retry_budget_seconds=0)) as (stub, _):
+        assert (await failure(stub.Describe(judge_pb2.DescribeRequest()))).code() is grpc.StatusCode.UNAVAILABLE
+        assert (await failure(stub.Judge(message()))).code() is grpc.StatusCode.UNAVAILABLE
+        sandbox.down = None
+        await up(stub)
+        assert (await stub.Judge(message())).verdict.accepted
+        info = await stub.Describe(judge_pb2.DescribeRequest())
+    assert (info.backend, info.containment_level, info.slots) == ("evalrun", "full", 2)
+    assert (list(info.languages), info.python_version) == (["python", "c", "cpp"], "3.11.0")
+    assert info.judge_version
+
+
+async def up(stub: Stub) -> None:
+    """Ask until the first sandbox has answered; the test's time limit bounds it."""
+    while True:
+        try:
+            await stub.Describe(judge_pb2.DescribeRequest())
+        except grpc.aio.AioRpcError:
+            continue
+        return
+
+
+async def next_id(stream: grpc.aio.StreamStreamCall[Any, Any]) -> str:
+    answer = await stream.read()
+    assert isinstance(answer, judge_pb2.JudgeStreamResponse), "the stream has ended"
+    return answer.request_id
+
+
+async def test_infra_faults_end_as_a_status_and_never_as_a_verdict() -> None:
+    sandbox = FakeSandbox(faults=[SandboxFailedError("500")] * 9)
+    async with gateway(sandbox, configured=settings(retry_attempts=2)) as (stub, _):
+        error = await failure(stub.Judge(message()))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert "500" in (error.details() or "")
+
+
+async def test_a_full_queue_says_when_to_come_back() -> None:
+    gate = Gate()
+    async with gateway(FakeSandbox(gate.behaviour, slots=1), configured=settings(queue_limit=1)) as (stub, _):
+        await up(stub)
+        running = [stub.Judge(message()) for _ in range(2)]
+        await gate.arrived()
+        error = await failure(stub.Judge(message()))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        trailer = dict(error.trailing_metadata())
+        assert int(trailer["retry-after-ms"]) > 0
+        (refused,) = await ask(stub, [message("s")])
+        assert refused.failure.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        assert refused.failure.retry_after_ms > 0
+        gate.open.set()
+        for call in running:
+            assert (await call).verdict.accepted
+
+
+class Gate:
+    """A sandbox behaviour that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self._arrived = asyncio.Semaphore(0)
+        self.cancelled = asyncio.Event()
+
+    async def arrived(self) -> None:
+        """Wait until one more request is here."""
+        await self._arrived.acquire()
+
+    async def behaviour(self, request: RunRequest) -> RunReply:
+        self._arrived.release()
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return echo(request)
+
+
+async def ask(stub: Stub, requests: list[judge_pb2.JudgeRequest]) -> list[judge_pb2.JudgeStreamResponse]:
+    async def send() -> AsyncIterator[judge_pb2.JudgeStreamRequest]:
+        for request in requests:
+            yield judge_pb2.JudgeStreamRequest(request=request)
+
+    return [response async for response in stub.JudgeStream(send())]
+
+
+async def test_a_stream_answers_each_request_once() -> None:
+    requests = [message(str(i), data=f"{i}\n", expected=f"{i if i % 2 else -1}\n") for i in range(300)]
+    requests.append(judge_pb2.JudgeRequest(request_id="broken"))
+    async with gateway(FakeSandbox(slots=4), configured=settings(stream_concurrency=16)) as (stub, _):
+        answers = await ask(stub, requests)
+    assert len(answers) == 301
+    verdicts = {answer.request_id: answer.verdict.accepted for answer in answers if answer.HasField("verdict")}
+    assert verdicts == {str(i): bool(i % 2) for i in range(300)}
+    (broken,) = (answer for answer in answers if answer.HasField("failure"))
+    assert (broken.request_id, broken.failure.code) == ("broken", grpc.StatusCode.INVALID_ARGUMENT.value[0])
+
+
+async def test_answers_come_as_verdicts_are_reached() -> None:
+    gate = Gate()
+
+    async def behaviour(request: RunRequest) -> RunReply:
+        return await gate.behaviour(request) if request.inputs == [b"slow"] else echo(request)
+
+    async with gateway(FakeSandbox(behaviour)) as (stub, _):
+        stream = stub.JudgeStream()
+        for name in ("slow", "quick"):
+            await stream.write(judge_pb2.JudgeStreamRequest(request=message(name, data=name, expected=name)))
+        assert await next_id(stream) == "quick"
+        gate.open.set()
+        assert await next_id(stream) == "slow"
+        await stream.done_writing()
+
+
+async def test_a_client_that_goes_stops_what_it_asked_for() -> None:
+    for unary in (True, False):
+        gate = Gate()
+        async with gateway(FakeSandbox(gate.behaviour)) as (stub, _):
+            if unary:
+                call = stub.Judge(message())
+                await gate.arrived()
+                call.cancel()
+            else:
+                stream = stub.JudgeStream()
+                await stream.write(judge_pb2.JudgeStreamRequest(request=message()))
+                await gate.arrived()
+                stream.cancel()
+            await asyncio.wait_for(gate.cancelled.wait(), 5)
+
+
+async def test_a_deadline_stops_the_program_and_decides_nothing() -> None:
+    gate = Gate()
+    async with gateway(FakeSandbox(gate.behaviour)) as (stub, _):
+        await up(stub)
+        error = await failure(stub.Judge(message(), timeout=0.2))
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        await asyncio.wait_for(gate.cancelled.wait(), 5)
+
+
+async def test_draining_delivers_what_is_in_flight_and_takes_nothing_new() -> None:
+    gate = Gate()
+    async with gateway(FakeSandbox(gate.behaviour)) as (stub, service):
+        stream = stub.JudgeStream()
+        await stream.write(judge_pb2.JudgeStreamRequest(request=message("in flight")))
+        unary = asyncio.ensure_future(stub.Judge(message()))
+        await gate.arrived()
+        await gate.arrived()
+        stopping = asyncio.create_task(service.stop(5))
+        await asyncio.sleep(0)
+        gate.open.set()
+        answer = await stream.read()
+        assert isinstance(answer, judge_pb2.JudgeStreamResponse)
+        assert (answer.request_id, answer.verdict.accepted) == ("in flight", True)
+        assert (await unary).verdict.accepted
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stream.read()
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        await stopping
+        assert (await failure(stub.Judge(message()))).code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_an_old_stream_ends_after_its_answers() -> None:
+    async with gateway(FakeSandbox(), configured=settings(stream_seconds=0.05)) as (stub, _):
+        stream = stub.JudgeStream()
+        await stream.write(judge_pb2.JudgeStreamRequest(request=message("kept")))
+        assert await next_id(stream) == "kept"
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stream.read()
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
