@@ -7,8 +7,8 @@ First line of stdin, JSON: `{"mode": "record" | "replay", "kind": "check" | "ass
 `[callee, args, kwargs]`. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
 `TEST CALL E ...`), or `TEST CALL D [status, reason]` where the process ended in that call.
 
-Record: the stand-in gives a placeholder that agrees to everything, asserts do not stop the test, calls are noted (an
-argument that is itself what a call gave becomes a mark). `random` is seeded before each test.
+Record: the stand-in gives a placeholder that agrees to everything; the calls are noted (an argument that is what another
+call gave becomes a mark). A test that placeholders break runs again with asserts that stop nothing. `random` is seeded.
 Replay: the stand-in gives the real values, as long as the test makes the calls that are known. Where it makes another
 one, the test is run once more, known calls replayed and the following ones recorded, and the calls are the answer.
 
@@ -47,7 +47,7 @@ else:
 
     import evalrun_values as values
 
-MAX_CALLS = 100_000
+MAX_CALLS = 20_000
 """Calls recorded of one test; more is a loop that waits for a value."""
 TEXT_LIMIT = 4096
 """Characters kept of a text for people."""
@@ -97,8 +97,8 @@ _OPERATIONS = [f"__{prefix}{name}__" for name in _ARITHMETIC.split() for prefix 
 _OPERATIONS += [f"__{name}__" for name in _SPECIAL.split()]
 _OPERATIONS.remove("__idivmod__")
 _CONSTANTS: dict[str, Value] = {
-    **dict.fromkeys(("__bool__", "__eq__", "__le__", "__ge__", "__contains__"), True),
-    **dict.fromkeys(("__ne__", "__lt__", "__gt__"), False),
+    **dict.fromkeys(("__bool__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__"), True),
+    "__ne__": False,
     **dict.fromkeys(("__len__", "__int__", "__index__", "__length_hint__"), 0),
     **dict.fromkeys(("__str__", "__repr__", "__format__"), ""),
     **dict.fromkeys(("__setitem__", "__delitem__"), None),
@@ -283,16 +283,6 @@ class Run:
         return find
 
 
-class _Tolerated:
-    """Lets a test being recorded end as it likes: placeholders break any test, and what was met before counts."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> bool:
-        return True  # KeyboardInterrupt too: a program may have raised it, and must not end its own judging
-
-
 class _Derived(Exception):  # noqa: N818 - caught where it is raised for
     """An argument hangs on a value that is not known yet."""
 
@@ -326,14 +316,14 @@ class Problem:
 
     def learn_names(self) -> None:
         """Find the names of the program that the tests use: loaded in them, and defined nowhere."""
-        trees = [_parse(source) for source in [*self._tests, self._setup]]
+        walked = [_walk(_parse(source)) for source in [*self._tests, self._setup]]
         bound: set[str] = {self.entry, *vars(builtins)}
         loaded: set[str] = set()
-        for tree in trees:
-            loaded |= _names(tree, bound)
-        _names(_parse(self._prompt_that_compiles()), bound)
+        for nodes in walked:
+            loaded |= _names(nodes, bound)
+        _names(_walk(_parse(self._prompt_that_compiles())), bound)
         # MBPP 596 says `sys.getsizeof(...)`: the reference program imported it, here nobody has.
-        modules = {name for tree in trees for name in _attribute_owners(tree)} & sys.stdlib_module_names
+        modules = {name for nodes in walked for name in _attribute_owners(nodes)} & sys.stdlib_module_names
         self.modules = sorted((loaded & modules) - bound)
         self.names = sorted(loaded - bound - modules)
 
@@ -401,7 +391,7 @@ def _compiled(source: str, file: str = _TEST, *, tolerant: bool = False) -> Code
     if not tolerant:
         return compile(source, file, "exec", dont_inherit=True)
     tree = _parse(source)
-    for node in list(_walk(tree)):  # what is put in is not walked again
+    for node in _walk(tree):
         for field in ("body", "orelse", "finalbody"):
             statements = getattr(node, field, None)
             if type(statements) is list:
@@ -417,21 +407,24 @@ def _tolerated(node: ast.Assert) -> ast.Try:
     return ast.Try(body=[node], handlers=[handler], orelse=[], finalbody=[], **at)
 
 
-def _walk(node: Value) -> Iterator[Value]:
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting.extend(node)
-        elif isinstance(node, ast.AST):
-            yield node
-            waiting.extend(getattr(node, field, None) for field in node._fields)
+def _walk(tree: Value) -> list[Value]:
+    """Give the tree's nodes, but for constants and those without fields (contexts, operators)."""
+    found = [tree]
+    for node in found:
+        for field in node._fields:
+            child = getattr(node, field, None)
+            found += [  # the list is its own queue
+                item
+                for item in (child if type(child) is list else (child,))
+                if isinstance(item, ast.AST) and item._fields and type(item) is not ast.Constant
+            ]
+    return found
 
 
-def _names(tree: ast.Module, bound: set[str]) -> set[str]:
+def _names(nodes: list[Value], bound: set[str]) -> set[str]:
     """Give the names that are loaded; adds those that are bound, in whatever scope, to `bound`."""
     loaded: set[str] = set()
-    for node in _walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name):
             (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -445,9 +438,9 @@ def _names(tree: ast.Module, bound: set[str]) -> set[str]:
     return loaded
 
 
-def _attribute_owners(tree: ast.Module) -> Iterator[str]:
+def _attribute_owners(nodes: list[Value]) -> Iterator[str]:
     """Give the names that stand before a dot."""
-    for node in _walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.value.id
 
@@ -486,9 +479,15 @@ def replay(problem: Problem, source: str, calls: list[Json], results: list[Resul
 
 
 def _calls(problem: Problem, source: str, calls: list[Json], results: list[Result]) -> Json:
-    run = Run(calls, results, problem.entry, recording=True)
-    with _Tolerated():
-        problem.execute(source, run, tolerant=True)
+    """Note the calls of a test, with the results of those that are known."""
+    # Placeholders satisfy most tests as they stand; to rewrite their asserts costs more than running them.
+    for tolerant in (False, True):
+        run = Run(calls, results, problem.entry, recording=True)
+        try:
+            problem.execute(source, run, tolerant=tolerant)
+        except BaseException:  # noqa: BLE001, S112 - placeholders break any test, and the program may have raised
+            continue
+        break
     if run.status is not None:
         return {"status": run.status[0], "reason": run.status[1]}
     return {"calls": run.calls}

@@ -18,7 +18,7 @@ A session says what to run next, and is told what came of it:
 
 Time. The limits that the gateway gives a batch are those of one test. Where a batch of several tests runs past them,
 the test in whose call it stopped is timed out if it was the batch's first; otherwise, all of the batch's tests run
-again in batches of their own, so that none fails by another's time. A batch's CPU and wall seconds are shared out evenly.
+again in batches of their own, so that none fails by another's time. CPU and wall seconds are shared out evenly.
 After `stop_after_timeouts` time-outs the tests without values are time-outs that did not run.
 
 What recording meets is the problem's fault (api_error), for no candidate was there. From then on, an assertion run that

@@ -1,0 +1,311 @@
+"""The codec: what crosses comes back as it was, what lies is copied by its base type, what is no value is refused."""
+
+import collections
+import enum
+import json
+import math
+import sys
+from typing import Any, NamedTuple
+
+import pytest
+
+from evalrun_sandbox import values
+from evalrun_sandbox.values import ValueRefusedError, decode, dumps, encode, loads
+
+HUGE = 10**6000
+
+
+def crossed(value: object) -> Any:
+    return decode(loads(dumps(encode(value))))
+
+
+def nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, True, False, 0, 1, -1, 2**63 - 1, 2**63, -(2**63), 2**64, HUGE, -HUGE,
+        0.0, 0.1, 1.0, 1e300, 5e-324, math.inf, -math.inf, 1e16, 2j, complex(0.1, -3.0), complex(math.inf, -0.0),
+        "", "text", "\n\0\x7f", "é𝄞", "\ud800", "\ud83d\ude00", "a\udfffb", b"", b"\x00\xff\n",
+        [], [1, [2, ["a"]]], (), (1,), ((), ((),)), set(), {1, 2}, {(1, "a"), frozenset({2})}, frozenset(),
+        frozenset({b"x"}),
+        {}, {"b": 1, "a": 2}, {1: {2: 3}, (1, 2): [4], None: None, frozenset({1}): 0, 1.5: True},
+        [1, 2**70], [1.5, math.inf], [True, None], [1, True, 1.0], ["a", "\ud800"], nested(values.MAX_DEPTH),
+        int, str, ValueError, StopIteration, len, sorted, [int, max],
+    ],
+    ids=lambda value: f"{type(value).__name__}-{ascii(value)[:20]}" if value not in (HUGE, -HUGE) else "huge",
+)  # fmt: skip
+def test_a_value_comes_back_as_it_was(value: object) -> None:
+    back = crossed(value)
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_what_equality_does_not_show_comes_back_too() -> None:
+    assert math.isnan(crossed(math.nan))
+    assert math.copysign(1, crossed(-0.0)) == -1
+    assert math.copysign(1, crossed(complex(1, -0.0)).imag) == -1
+    assert list(crossed({"b": 1, "a": 2})) == ["b", "a"]
+    assert [type(item) for item in crossed([True, 1, 1.0])] == [bool, int, float]
+    assert [type(item) for item in crossed([1, True])] == [int, bool]
+    assert crossed("\ud83d\ude00") != "\U0001f600"
+
+
+def test_the_text_is_one_ascii_line_whatever_it_holds() -> None:
+    text = dumps(encode({"a\n\u2028": [b"\n", "\ud800"]}))
+    assert text.isascii()
+    assert "\n" not in text
+
+
+def test_sets_are_written_in_one_order_however_they_were_filled() -> None:
+    first, second = set(), set()
+    for item in (0, 8, 16, 24):
+        first.add(item)
+    for item in (24, 16, 8, 0):
+        second.add(item)
+    assert dumps(encode(first)) == dumps(encode(second))
+
+
+class Colour(enum.IntEnum):
+    RED = 3
+
+
+class Pair(NamedTuple):
+    a: int
+    b: str
+
+
+def moved() -> collections.OrderedDict[str, int]:
+    ordered = collections.OrderedDict(a=1, b=2)
+    ordered.move_to_end("a")
+    return ordered
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (collections.Counter("aab"), {"a": 2, "b": 1}),
+        (collections.defaultdict(list, a=[1]), {"a": [1]}),
+        (moved(), {"b": 2, "a": 1}),
+        (collections.deque([1, 2]), [1, 2]),
+        (Pair(1, "x"), (1, "x")),
+        (Colour.RED, 3),
+        ([Pair(1, "x"), Colour.RED], [(1, "x"), 3]),
+    ],
+)
+def test_subclasses_of_the_standard_library_become_their_base_type(value: object, plain: object) -> None:
+    back = crossed(value)
+    assert back == plain
+    assert type(back) is type(plain)
+    if isinstance(plain, dict):
+        assert list(back.items()) == list(plain.items())
+
+
+def test_numpy_scalars_and_arrays_become_plain() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert crossed(numpy.int64(3)) == 3
+    assert type(crossed(numpy.int64(3))) is int
+    assert type(crossed(numpy.float64(0.5))) is float
+    assert crossed(numpy.array([[1, 2], [3, 4]])) == [[1, 2], [3, 4]]
+    assert crossed([numpy.bool_(True)]) == [True]  # noqa: FBT003 - numpy's own constructor
+
+
+class LyingInt(int):
+    __class__ = float  # type: ignore[assignment]  # the lie
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "5"
+
+    def __index__(self) -> int:
+        return 5
+
+    def __pos__(self) -> int:
+        return 5
+
+    def bit_length(self) -> int:
+        return 5
+
+
+class LyingStr(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "lie"
+
+    def encode(self, *_: object) -> bytes:
+        return b"lie"
+
+
+class LyingFloat(float):
+    def __float__(self) -> float:
+        return 5.0
+
+    def __pos__(self) -> float:
+        return 5.0
+
+
+class LyingDict(dict[str, int]):
+    def items(self) -> Any:
+        return [("lie", 5)]
+
+    def __iter__(self) -> Any:
+        return iter(["lie"])
+
+
+class LyingList(list[int]):
+    def __iter__(self) -> Any:
+        return iter([5])
+
+    def __len__(self) -> int:
+        return 1
+
+
+class LyingBytes(bytes):
+    def hex(self, *_: object) -> str:
+        return "05"
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (LyingInt(1), 1), (LyingStr("x"), "x"), (LyingFloat(1.5), 1.5), (LyingDict(a=1), {"a": 1}),
+        (LyingList([1, 2]), [1, 2]), (LyingBytes(b"x"), b"x"), ([LyingInt(1)], [1]), ({LyingInt(7)}, {7}),
+        ({LyingStr("k"): LyingInt(2)}, {"k": 2}),
+    ],
+)  # fmt: skip
+def test_a_lying_subclass_is_read_by_its_base_type(value: object, plain: object) -> None:
+    back = crossed(value)
+    assert type(back) is type(plain)
+    assert back == plain
+
+
+class AlwaysEqual:
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (AlwaysEqual(), "AlwaysEqual"),
+        ([AlwaysEqual()], "AlwaysEqual"),
+        ({AlwaysEqual(): 1}, "AlwaysEqual"),
+        ((n for n in [1]), "generator"),
+        (range(3), "range"),
+        (lambda: 0, "function"),
+        (eval, "builtin_function_or_method"),
+        (type, "type"),
+        (nested(values.MAX_DEPTH + 1), "deeper than 64"),
+        ("x" * (values.MAX_BYTES + 1), "larger than 16 MiB"),
+        (b"x" * values.MAX_BYTES, "larger than 16 MiB"),
+    ],
+    ids=["object", "inside", "key", "generator", "range", "lambda", "eval", "type", "deep", "str", "bytes"],
+)
+def test_what_is_no_value_is_refused_by_name(value: object, says: str) -> None:
+    with pytest.raises(ValueRefusedError, match=says):
+        crossed(value)
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(ValueRefusedError, match="deeper"):
+        encode(loop)
+
+
+def test_a_small_object_that_unfolds_without_end_is_refused_soon() -> None:
+    value: object = [1, 2]
+    for _ in range(50):
+        value = [value, value]
+    with pytest.raises(ValueRefusedError, match="larger"):
+        encode(value)
+
+
+def test_objects_cross_as_the_callers_marks() -> None:
+    thing = AlwaysEqual()
+    structure = encode([1, thing], lambda found: {"h": [0, 0, type(found).__name__]})
+    assert structure == [1, {"h": [0, 0, "AlwaysEqual"]}]
+    back: Any = decode(structure, lambda tag, payload: (tag, payload))
+    assert back == [1, ("h", [0, 0, "AlwaysEqual"])]
+    with pytest.raises(ValueRefusedError):
+        decode(structure)
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [
+        {}, {"t": 1}, {"x": []}, {"t": [], "s": []}, {"d": [1]}, {"s": [[1]]}, {"d": [[1], 2]}, {"i": "zz"}, {"i": 3},
+        {"b": "0"}, {"b": 1}, {"c": [1.0]}, {"c": ["a", "b"]}, {"f": "1"}, {"f": []}, {"u": "ff"}, {"n": "eval"},
+        {"n": "__import__"}, {"n": []}, {"r": 0}, {"h": [0, 0, "x"]}, {"n": "type"},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_a_forged_structure_is_refused(structure: object) -> None:
+    with pytest.raises(ValueRefusedError):
+        decode(structure)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "nul", "1" * 5000, '"\\ud8'])
+def test_text_that_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueRefusedError):
+        loads(text)
+
+
+def test_a_nan_of_plain_json_is_refused() -> None:
+    with pytest.raises(ValueRefusedError):
+        decode(loads("[NaN]"))
+
+
+class OddError(KeyError):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "base"),
+    [
+        (ValueError("x", 1), ValueError),
+        (json.JSONDecodeError("m", "d", 1), ValueError),
+        (OddError("k"), KeyError),
+        (SystemExit(3), SystemExit),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "r"), UnicodeDecodeError),
+        (OSError(2, "gone"), OSError),
+        (ExceptionGroup("g", [ValueError()]), Exception),
+        (ZeroDivisionError(AlwaysEqual()), ZeroDivisionError),
+    ],
+)
+def test_an_exception_comes_back_as_the_builtin_class_it_was(error: BaseException, base: type[BaseException]) -> None:
+    back = values.exception_from(loads(dumps(values.exception_parts(error))))
+    assert isinstance(back, base)
+    assert type(back).__name__ == type(error).__name__
+    if isinstance(error, OSError | KeyError):
+        assert back.args == error.args
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [1, {}, {"base": "int", "type": "x", "args": {"t": []}}, {"base": "ValueError", "type": 1, "args": {"t": []}},
+     {"base": "ValueError", "type": "a\0b", "args": {"t": []}}, {"base": "ValueError", "type": "x", "args": 3}],
+)  # fmt: skip
+def test_a_forged_exception_is_refused(parts: object) -> None:
+    with pytest.raises(ValueRefusedError):
+        values.exception_from(parts)
+
+
+def test_no_limit_on_digits_is_needed() -> None:
+    assert sys.get_int_max_str_digits() < 6000
+    assert crossed(HUGE) == HUGE
