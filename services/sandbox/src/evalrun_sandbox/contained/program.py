@@ -61,9 +61,15 @@ def forget_ours() -> None:
         del sys.modules[name]
 
 
-def run_program(code: CodeType, namespace: dict[str, object]) -> None:
-    """Run the compiled program to its end; never returns."""
-    _end(_status_of(lambda: exec(code, namespace)), namespace)  # noqa: S102 - what a child is for
+def run_program(code: CodeType, namespace: dict[str, object], *, thorough: bool) -> None:
+    """Run the compiled program to its end; never returns.
+
+    Args:
+        code: compiled.
+        namespace: of `prepare_main`.
+        thorough: destroy its objects at the end, for that may be seen, see `python_source.needs_teardown`.
+    """
+    _end(_status_of(lambda: exec(code, namespace)), namespace if thorough else None)  # noqa: S102 - what a child is for
 
 
 def run_harness(main: Callable[[str], None], code: str, namespace: dict[str, object]) -> None:
@@ -112,19 +118,19 @@ def _uncaught(error: BaseException) -> int:
     return 1
 
 
-def _end(status: int, namespace: dict[str, object]) -> None:
+def _end(status: int, namespace: dict[str, object] | None) -> None:
     """End as Py_FinalizeEx does, but for what nobody can see: threads, atexit, flush, the globals' destructors."""
     threading = sys.modules.get("threading")
     if threading is not None:
         _quietly(threading._shutdown)
     atexit._run_exitfuncs()
     status = _flush() or status
-    # Files that the program opened on descriptor 1 and never closed are flushed by their destructors.
-    for name in [*namespace]:
-        if name != "__builtins__":
-            namespace[name] = None
-    gc.collect()
-    status = _flush() or status
+    if namespace is not None:  # e.g. a file on descriptor 1 that was never closed is flushed by its destructor
+        for name in [*namespace]:
+            if name != "__builtins__":
+                namespace[name] = None
+        gc.collect()
+        status = _flush() or status
     _leave(status)
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from opcode import opmap
 from types import CodeType
 
 from evalrun_sandbox.contained.limits import CompileLimits
 from evalrun_sandbox.contained.program import SCRIPT
+
+_IMPORT_NAME, _EXTENDED_ARG = opmap["IMPORT_NAME"], opmap["EXTENDED_ARG"]
+_MAX_COMPLAINT = 64 * 1024
 
 _AHEAD = """
 abc array base64 bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum fractions functools
@@ -44,7 +48,50 @@ def check(source: bytes) -> Checked:
             stderr = _describe(error)
         except (MemoryError, RecursionError) as error:
             stderr = f"{type(error).__name__}: the program is too deeply nested to compile: {error}\n".encode()
-    return Checked(code, stderr, time.monotonic() - started)
+    return Checked(code, stderr[:_MAX_COMPLAINT], time.monotonic() - started)
+
+
+_LASTING = """
+open fdopen FileIO IOBase RawIOBase BufferedIOBase TextIOBase BufferedWriter BufferedRandom BufferedRWPair TextIOWrapper
+__del__ finalize exec eval compile __import__ import_module getattr __builtins__ __dict__ globals vars dup dup2
+"""
+_SEEN_AT_THE_END = frozenset(_LASTING.split())
+
+
+def needs_teardown(code: CodeType) -> bool:
+    """Say whether the end of the program's objects may be seen: it names a file, a destructor, or what could hide one.
+
+    Modules of `AHEAD`, sys and os make no such object by themselves; any other import may.
+    """
+    waiting = [code]
+    while waiting:
+        part = waiting.pop()
+        if not _SEEN_AT_THE_END.isdisjoint(part.co_names):
+            return True
+        for constant in part.co_consts:
+            if isinstance(constant, CodeType):
+                waiting.append(constant)
+            elif "__del__" in repr(constant):
+                return True
+        if any(name not in AHEAD and name not in ("sys", "os") for name in _imported(part)):
+            return True
+    return False
+
+
+def _imported(code: CodeType) -> list[str]:
+    """Give the top-level packages that IMPORT_NAME instructions of the code object name."""
+    operations = code.co_code[::2]
+    arguments = code.co_code[1::2]
+    names = []
+    extended = 0
+    for operation, argument in zip(operations, arguments):  # noqa: B905 - equal lengths; Python 3.9 has no strict
+        if operation == _EXTENDED_ARG:
+            extended = (extended | argument) << 8
+            continue
+        if operation == _IMPORT_NAME:
+            names.append(code.co_names[extended | argument].partition(".")[0])
+        extended = 0
+    return names
 
 
 def _describe(error: Exception) -> bytes:

@@ -29,6 +29,7 @@ Next = Callable[[], "object"]
 _FLUSH_BYTES = 1 << 16
 _FLUSH_SECONDS = 0.05
 _CPU_REFRESH = 1000
+_KEPT: list[object] = []
 FRONT_GONE, FAULTY = 3, 4
 """Exit statuses of a runner that could not finish."""
 
@@ -105,6 +106,9 @@ class Runner:
         empty_time = os.stat(work).st_mtime_ns
         runner = os.getpid()
         tests = 0
+        # A child leaves these frames behind: what they hold must not be freed there, which would cost it page faults,
+        # and the socket's destructor would close whatever has its number by then.
+        _KEPT.extend((self, job, offsets, watch, become))
         gc.collect()
         gc.freeze()
         while (index := self._next_index()) is not None:
@@ -117,7 +121,6 @@ class Runner:
             pid = os.fork()
             if pid == 0:
                 die_with(runner)
-                self._front.detach()  # or its destructor would close whatever has its number by then
                 _take_descriptors(stdin, out_end, err_end, self._executable)
                 if confine is not None:
                     confine.install()
@@ -142,7 +145,8 @@ class Runner:
         program.prepare_streams()
         if self._kind == frames.KIND_PROGRAM and code is not None:
             program.forget_ours()
-            return lambda: program.run_program(code, namespace)
+            thorough = python_source.needs_teardown(code)
+            return lambda: program.run_program(code, namespace, thorough=thorough)
         harness, text = self._site.harnesses[job.mode], job.code.decode()
         return lambda: program.run_harness(harness, text, namespace)
 
