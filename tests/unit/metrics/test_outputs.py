@@ -196,7 +196,7 @@ def test_a_url_gets_the_same_files(tmp_path: Path) -> None:
     memory.rm("/bucket", recursive=True)
 
 
-class FailingStore(MemoryFileSystem):
+class FailingStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Object storage that refuses one file."""
 
     cachable = False
