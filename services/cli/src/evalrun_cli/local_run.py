@@ -14,9 +14,9 @@ from rich.console import Console
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_cli.display import Display, display_for
 from evalrun_cli.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
-from evalrun_cli.results_table import results_table
+from evalrun_cli.results_table import results_tables
 from evalrun_cli.workspace import Workspace
-from evalrun_runtime.exits import ExitCode
+from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_server import open_channel
 
 logger = logging.getLogger(__name__)
@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.2
 STOP_SECONDS = 20.0
 """Programs that are being judged when Ctrl-C comes may use their time limit before they are cut off."""
+
+ENVIRONMENT = {"GRPC_VERBOSITY": "ERROR"}
+"""gRPC warns at each child process that the judge starts that its fork handlers were skipped; they are not needed."""
 
 END_STATES = {
     ledger_pb2.RUN_STATE_SUCCEEDED: ExitCode.SUCCEEDED,
@@ -71,8 +74,12 @@ class LocalRun:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopped.set)
         try:
-            ledger = await self._start_services()
-            return await self._follow_to_end(ledger, display)
+            async with asyncio.TaskGroup() as starts:  # most of a start is imports: two at once use both cores
+                services = starts.create_task(self._start_services())
+                endpoints = starts.create_task(self._start_endpoints())
+            return await self._follow_to_end(services.result(), endpoints.result(), display)
+        except* (BadInputError, ServiceFailedError) as errors:
+            raise errors.exceptions[0] from None
         finally:
             display.close()
             for service in reversed(self._services):
@@ -84,14 +91,20 @@ class LocalRun:
         sandbox = await self._start("sandbox", "evalrun_sandbox", [*slots, *uncontained])
         judge = await self._start("judge", "evalrun_judge", ["--sandbox", sandbox, *uncontained])
         order, ledger = str(self._workspace.work_order), str(self._workspace.ledger)
-        return await self._start(
-            "aggregator", "evalrun_aggregator", ["--work-order", order, "--ledger", ledger, "--judge", judge]
-        )
+        arguments = ["--work-order", order, "--ledger", ledger, "--judge", judge, "--retry-not-judged"]
+        return await self._start("aggregator", "evalrun_aggregator", arguments)
 
-    async def _start_generation(self, ledger: str, generation: Generation) -> ServiceProcess:
-        endpoints = list(generation.endpoints)
-        if generation.recorded:
-            endpoints.append(await self._start("recorded", "evalrun_generator.recorded", generation.recorded))
+    async def _start_endpoints(self) -> Sequence[str]:
+        """Give the endpoints to generate with; a recorded one is started."""
+        if self._generation is None:
+            return []
+        if not self._generation.recorded:
+            return self._generation.endpoints
+        recorded = [*self._generation.recorded, "--model", self._generation.model]
+        address = await self._start("recorded", "evalrun_generator.recorded", recorded)
+        return [*self._generation.endpoints, address]
+
+    async def _start_generator(self, ledger: str, endpoints: Sequence[str], generation: Generation) -> ServiceProcess:
         arguments = ["--ledger", ledger, "--model", generation.model, "--worker-id", "generator-0"]
         for endpoint in endpoints:
             arguments += ["--endpoint", endpoint]
@@ -99,15 +112,16 @@ class LocalRun:
         return self._services[-1]
 
     async def _start(self, name: str, module: str, arguments: Sequence[str], *, has_port: bool = True) -> str:
-        service = ServiceProcess(name, module, arguments, self._workspace.logs / f"{name}.log", has_port=has_port)
+        log = self._workspace.logs / f"{name}.log"
+        service = ServiceProcess(name, module, arguments, log, environment=ENVIRONMENT, has_port=has_port)
         self._services.append(service)
         await service.start()
         return service.address
 
-    async def _follow_to_end(self, ledger: str, display: Display) -> ExitCode:
+    async def _follow_to_end(self, ledger: str, endpoints: Sequence[str], display: Display) -> ExitCode:
         generator = None
         if self._generation is not None:
-            generator = await self._start_generation(ledger, self._generation)
+            generator = await self._start_generator(ledger, endpoints, self._generation)
         follow = asyncio.create_task(self._follow(ledger, display))
         stop = asyncio.create_task(self._stopped.wait())
         kept = {asyncio.create_task(keep_running(service, Restarts())): service for service in self._services}
@@ -165,7 +179,8 @@ def run_to_end(
         logger.error("%s", error)
         code = ExitCode.FAILED
     if code in (ExitCode.SUCCEEDED, ExitCode.DEGRADED):
-        console.print(results_table(json.loads(workspace.summary.read_text())))
+        for table in results_tables(json.loads(workspace.summary.read_text())):
+            console.print(table)
         console.print(f"results: {workspace.directory}", markup=False, highlight=False, soft_wrap=True)
     else:
         console.print(f"nothing is lost; go on with: {resume_with}", markup=False, highlight=False, soft_wrap=True)

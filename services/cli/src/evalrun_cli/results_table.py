@@ -1,41 +1,49 @@
-"""The table at the end of a run, from its summary.json: it shows figures and computes none."""
+"""The tables at the end of a run, from its summary.json: they show figures and compute none."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
-STATUSES = ("success", "wrong_answer", "runtime_error", "timeout", "syntax_error", "empty_output")
+ENDS = {
+    "success": "success",
+    "wrong_answer": "wrong\nanswer",
+    "runtime_error": "runtime\nerror",
+    "timeout": "timeout",
+    "syntax_error": "syntax\nerror",
+    "empty_output": "empty\noutput",
+    "api_error": "not\njudged",
+}
+"""Each final status with its heading; two lines each, so that the table fits 80 columns."""
 
 
-def results_table(summary: Mapping[str, Any]) -> Table:
-    """Give one row a dataset: accepted@1 with its interval, pass ratio, coverage, and how the programs ended."""
-    table = Table(title=f"{summary['state']}", title_justify="left")
-    table.add_column("dataset")
+def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
+    """Give the figures of each dataset, then how its answers ended."""
+    figures = Table(title=f"{summary['state']}", title_justify="left", box=box.SIMPLE_HEAD)
+    figures.add_column("dataset")
     for heading in ("problems", "accepted@1", "95 % interval", "pass ratio", "coverage"):
-        table.add_column(heading, justify="right")
-    for status in STATUSES:
-        table.add_column(status.replace("_", " "), justify="right")
-    table.add_column("not judged", justify="right")
+        figures.add_column(heading, justify="right")
+    ends = Table(title="How the answers ended", title_justify="left", box=box.SIMPLE_HEAD)
+    ends.add_column("dataset")
+    for heading in ENDS.values():
+        ends.add_column(heading, justify="right")
     for name, dataset in summary["datasets"].items():
-        table.add_row(name, *_cells(dataset))
-    return table
+        figures.add_row(name, *_figures(dataset))
+        counts = dataset["counts"]["final_status"]
+        ends.add_row(name, *(str(counts.get(status, 0)) for status in ENDS))
+    return iter((figures, ends))
 
 
-def _cells(dataset: Mapping[str, Any]) -> list[str]:
-    metrics, counts = dataset["metrics"], dataset["counts"]
+def _figures(dataset: Mapping[str, Any]) -> list[str]:
+    metrics = dataset["metrics"]
     accepted = metrics["accepted_at_1"]
-    ends = counts.get("final_status", {})
-    coverage = dataset["coverage"]
-    share = coverage["value"] if isinstance(coverage, Mapping) else coverage
     return [
-        str(counts.get("problems", counts.get("total", ""))),
+        str(dataset["counts"]["problems"]),
         percent(accepted["value"]),
         f"{percent(accepted['low'])} to {percent(accepted['high'])}",
         percent(metrics["pass_ratio_mean"]["value"]),
-        percent(share),
-        *(str(ends.get(status, 0)) for status in STATUSES),
-        str(counts.get("not_judged", 0)),
+        percent(dataset["coverage"]),
     ]
 
 
