@@ -1,0 +1,136 @@
+"""Installs one deployable's packages, and nothing else of the distribution, into a folder: what its image holds of ours.
+
+Usage: `python tools/install_part.py PART FOLDER`, e.g. `judge /out/site-packages`. `Dockerfile.judge` runs it in its
+build stage, after the part's locked requirements. It also writes the distribution's metadata (services ask for their
+own version) and byte code that is never compared with a timestamp, so that two builds give the same bytes and a
+container with a read-only root starts without compiling.
+"""
+
+import base64
+import csv
+import hashlib
+import io
+import py_compile
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = {
+    "evalrun": "proto/gen",
+    "evalrun_aggregator": "services/aggregator/src",
+    "evalrun_cli": "services/cli/src",
+    "evalrun_data": "services/data/src",
+    "evalrun_generator": "services/generator/src",
+    "evalrun_judge": "services/judge/src",
+    "evalrun_operator": "operator/src",
+    "evalrun_runtime": "services/runtime/src",
+    "evalrun_sandbox": "services/sandbox/src",
+}
+"""Each of our packages and the folder that holds it."""
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "aggregator": (
+        "evalrun",
+        "evalrun_aggregator",
+        "evalrun_data",
+        "evalrun_operator/__init__.py",
+        "evalrun_operator/api",
+        "evalrun_runtime",
+    ),
+    "generator": ("evalrun", "evalrun_generator", "evalrun_runtime"),
+    "judge": ("evalrun", "evalrun_judge", "evalrun_runtime", "evalrun_sandbox"),
+    "operator": ("evalrun", "evalrun_operator", "evalrun_runtime"),
+    "sandbox": ("evalrun_runtime", "evalrun_sandbox"),
+    "cli": tuple(SOURCES),
+}
+"""What each image holds of ours: whole packages, or files and folders of one. A test holds it against the imports."""
+
+
+class UnknownPartError(Exception):
+    """There is no such part; the message lists them."""
+
+
+def install(part: str, target: Path, root: Path = ROOT) -> list[Path]:
+    """Install a part; give the files written, relative to `target`, in order.
+
+    Raises:
+        UnknownPartError: the part is none of `PARTS`.
+    """
+    if part not in PARTS:
+        raise UnknownPartError(f"no part {part!r}: write one of {', '.join(sorted(PARTS))}")
+    written = []
+    for entry in PARTS[part]:
+        source_root = root / SOURCES[entry.partition("/")[0]]
+        for source in _files(source_root / entry):
+            relative = source.relative_to(source_root)
+            (target / relative).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target / relative)
+            written.append(relative)
+    for relative in [path for path in written if path.suffix == ".py"]:
+        written.append(_compile(target, relative))
+    return sorted(written + _write_metadata(target, root, written))
+
+
+def _files(place: Path) -> list[Path]:
+    """Give the files of a package, or the one file; byte code of whoever ran it here stays behind."""
+    if place.is_file():
+        return [place]
+    return sorted(path for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _compile(target: Path, relative: Path) -> Path:
+    """Compile one module; give the byte code's path. `UNCHECKED_HASH` holds no time and is never looked at again."""
+    made = py_compile.compile(
+        str(target / relative),
+        dfile=f"/{relative}",
+        doraise=True,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+    return Path(made).relative_to(target)
+
+
+def _write_metadata(target: Path, root: Path, files: list[Path]) -> list[Path]:
+    """Write `*.dist-info` as the packaging specifications want it, so that scanners list what is here."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    folder = Path(f"{project['name']}-{project['version']}.dist-info")
+    (target / folder).mkdir(parents=True, exist_ok=True)
+    texts = {
+        "METADATA": f"Metadata-Version: 2.4\nName: {project['name']}\nVersion: {project['version']}\n"
+        f"Summary: {project['description']}\nLicense-Expression: {project['license']}\n",
+        "INSTALLER": "evalrun install_part\n",
+    }
+    for name, text in texts.items():
+        (target / folder / name).write_text(text, encoding="utf-8")
+    named = sorted([*files, *(folder / name for name in texts)])
+    record = io.StringIO()
+    writer = csv.writer(record, lineterminator="\n")
+    writer.writerows(_record_row(target, path) for path in named)
+    writer.writerow([f"{folder}/RECORD", "", ""])
+    (target / folder / "RECORD").write_text(record.getvalue(), encoding="utf-8")
+    return [folder / name for name in (*texts, "RECORD")]
+
+
+def _record_row(target: Path, path: Path) -> list[str]:
+    content = (target / path).read_bytes()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return [str(path), f"sha256={digest}", str(len(content))]
+
+
+def main(arguments: list[str]) -> int:
+    """Install the part that is named; give the exit code."""
+    if len(arguments) != 2:
+        print("usage: install_part.py PART FOLDER", file=sys.stderr)
+        return 2
+    try:
+        written = install(arguments[0], Path(arguments[1]))
+    except UnknownPartError as error:
+        print(f"install_part: {error}", file=sys.stderr)
+        return 2
+    print(f"{arguments[0]}: {len(written)} files into {arguments[1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
