@@ -7,8 +7,9 @@ First line of stdin, JSON: `{"mode": "record" | "replay", "kind": "check" | "ass
 `[callee, args, kwargs]`. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
 `TEST CALL E ...`), or `TEST CALL D [status, reason]` where the process ended in that call.
 
-Record: the stand-in gives a placeholder that agrees to everything; the calls are noted (an argument that is what another
-call gave becomes a mark). A test that placeholders break runs again with asserts that stop nothing. `random` is seeded.
+Record: the stand-in gives a placeholder that agrees to everything; the calls are noted (an argument that is what
+another call gave becomes a mark). A test that placeholders break runs again, with asserts that stop nothing. `random`
+is seeded.
 Replay: the stand-in gives the real values, as long as the test makes the calls that are known. Where it makes another
 one, the test is run once more, known calls replayed and the following ones recorded, and the calls are the answer.
 
@@ -129,12 +130,18 @@ class Opaque:
             raise AttributeError(name)
         raise self.misuse()
 
+    def __repr__(self) -> str:
+        end = self.misuse()
+        if end.args == (True,):  # the outcome is fixed, and shown to people
+            return f"<{self.mark['h'][2] if 'h' in self.mark else self.mark['g']}>"
+        raise end
+
 
 def _refuse(self: Opaque, *_: object, **__: object) -> Value:
     raise self.misuse()
 
 
-for _name in {*_OPERATIONS, *_CONSTANTS, "__hash__", "__iter__", "__setattr__", "__delattr__"}:
+for _name in {*_OPERATIONS, *_CONSTANTS, "__hash__", "__iter__", "__setattr__", "__delattr__"} - {"__repr__"}:
     setattr(Opaque, _name, _refuse)
 
 
@@ -190,7 +197,7 @@ class Run:
         """Fix the test's outcome; what the test does with the exception changes nothing."""
         if self.status is None and not self.unknown and not self.frozen:
             self.status = (status, reason)
-        return _Ended()
+        return _Ended(self.frozen)
 
     def call(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """Make one call: replay it, note it, or end the test."""
@@ -474,6 +481,7 @@ def replay(problem: Problem, source: str, calls: list[Json], results: list[Resul
     status, reason = run.status or _outcome(run, error)
     outcome = {"status": status, "reason": reason, "input": "", "expected": "", "actual": ""}
     if status != "success" and error is not None:
+        run.frozen = True
         outcome.update(_explained(error, source, run))
     return outcome
 
@@ -507,7 +515,7 @@ def _outcome(run: Run, error: BaseException | None) -> tuple[str, str]:
     if isinstance(error, MemoryError):
         return "memory_limit", "comparing what the program returned ran out of memory"
     if type(error) is AssertionError:
-        return "wrong_answer", f"the assertion failed: {error}"[:500] if error.args else "the assertion failed"
+        return "wrong_answer", f"the assertion failed: {_text(error)}" if error.args else "the assertion failed"
     return "wrong_answer", f"the assertion raised {line}"
 
 
@@ -515,20 +523,32 @@ def _raised(error: BaseException) -> tuple[str, str]:
     if isinstance(error, MemoryError):
         return "memory_limit", "the program raised MemoryError"
     if isinstance(error, SystemExit):
-        return "runtime_error", f"the program called sys.exit({', '.join(map(repr, error.args))})"[:500]
+        return "runtime_error", f"the program called sys.exit({_text(error)})"
     return "runtime_error", f"the program raised {_line(error)}"
 
 
 def _line(error: BaseException) -> str:
+    text = _text(error)
+    return type(error).__name__ + (f": {text}" if text else "")
+
+
+def _text(error: BaseException) -> str:
+    """Give what an exception says; nothing where what it holds has no text (objects of the program, long ints)."""
     try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a test's own exception
-        text = ""
-    return (type(error).__name__ + (f": {text}" if text else ""))[:500].replace("\n", " ")
+        return str(error)[:500].replace("\n", " ")
+    except (_Ended, Exception):  # noqa: BLE001 - a test's own class
+        return ""
 
 
 def _explained(error: BaseException, source: str, run: Run) -> dict[str, str]:
     """Say for people which assertion it was, what was expected and what came back."""
+    try:
+        return _explanation(error, source, run)
+    except (_Ended, Exception):  # noqa: BLE001 - the outcome is fixed, whatever the texts meet
+        return {}
+
+
+def _explanation(error: BaseException, source: str, run: Run) -> dict[str, str]:
     frame, line = None, 0
     trace = error.__traceback__
     while trace is not None:
@@ -549,16 +569,15 @@ def _explained(error: BaseException, source: str, run: Run) -> dict[str, str]:
         texts["actual"] = _shown(run.last)
     test = found.test if isinstance(found, ast.Assert) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        texts["expected"] = _evaluated(source, test.comparators[0], frame, run)
-        actual = _evaluated(source, test.left, frame, run, fallback="")
+        texts["expected"] = _evaluated(source, test.comparators[0], frame)
+        actual = _evaluated(source, test.left, frame, fallback="")
         texts["actual"] = actual or texts["actual"]
     return texts
 
 
-def _evaluated(source: str, node: ast.expr, frame: Value, run: Run, fallback: str | None = None) -> str:
+def _evaluated(source: str, node: ast.expr, frame: Value, fallback: str | None = None) -> str:
     """Give the value of one side of a comparison where it makes no call of the program; else its text."""
     text = _segment(source, node)
-    run.frozen = True
     try:
         body = compile(ast.Expression(body=node), _TEST, "eval", dont_inherit=True)
         return _shown(eval(body, frame.f_globals, frame.f_locals))  # noqa: S307 - the problem's own test
@@ -567,11 +586,9 @@ def _evaluated(source: str, node: ast.expr, frame: Value, run: Run, fallback: st
 
 
 def _shown(value: Value) -> str:
-    if isinstance(value, Opaque):
-        return f"<{value.mark.get('h', ['', '', 'program'])[2]}>"[:TEXT_LIMIT]
     try:
         return repr(value)[:TEXT_LIMIT]
-    except Exception as error:  # noqa: BLE001 - ints beyond the digits limit, a test's own classes
+    except (_Ended, Exception) as error:  # noqa: BLE001 - ints beyond the digits limit, a test's own classes
         return f"<{type(value).__name__}: {type(error).__name__}>"
 
 

@@ -53,6 +53,8 @@ _NAMED.update(
 _NAME_OF = {id(thing): name for name, thing in _NAMED.items()}
 _ATOMS = frozenset((type(None), bool, str))
 _SMALL = 1 << 63
+_CONTAINER = 24
+"""Bytes that a container counts at least: one that unfolds without end is refused within about two seconds."""
 
 # Bound now: a program may replace the builtins before its values are encoded.
 _type, _issubclass, _len, _id, _list, _set, _map, _all, _max, _min, _sorted, _str, _repr = (
@@ -135,7 +137,7 @@ class Encoder:
     def _items(self, items: list[Value], depth: int, hashed: bool) -> list[Value]:
         if depth >= MAX_DEPTH:
             raise ValueRefusedError(f"value nested deeper than {MAX_DEPTH}")
-        self._spend(2 + 2 * _len(items))
+        self._spend(_CONTAINER + 2 * _len(items))
         kinds = _set(_map(_type, items))
         if kinds == {int} and _min(items) > -_SMALL and _max(items) < _SMALL:
             return items
