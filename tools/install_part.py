@@ -1,4 +1,4 @@
-"""Installs one deployable's packages, and nothing else of the distribution, into a folder: what its image holds of ours.
+"""Installs one deployable's packages, and nothing else of the distribution, into a folder, for its image.
 
 Usage: `python tools/install_part.py PART FOLDER`, e.g. `judge /out/site-packages`. `Dockerfile.judge` runs it in its
 build stage, after the part's locked requirements. It also writes the distribution's metadata (services ask for their
@@ -68,8 +68,7 @@ def install(part: str, target: Path, root: Path = ROOT) -> list[Path]:
             (target / relative).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target / relative)
             written.append(relative)
-    for relative in [path for path in written if path.suffix == ".py"]:
-        written.append(_compile(target, relative))
+    written += [_compile(target, path) for path in written if path.suffix == ".py"]
     return sorted(written + _write_metadata(target, root, written))
 
 
@@ -82,13 +81,15 @@ def _files(place: Path) -> list[Path]:
 
 def _compile(target: Path, relative: Path) -> Path:
     """Compile one module; give the byte code's path. `UNCHECKED_HASH` holds no time and is never looked at again."""
-    made = py_compile.compile(
+    place = relative.parent / "__pycache__" / f"{relative.stem}.{sys.implementation.cache_tag}.pyc"
+    py_compile.compile(
         str(target / relative),
+        cfile=str(target / place),
         dfile=f"/{relative}",
         doraise=True,
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
-    return Path(made).relative_to(target)
+    return place
 
 
 def _write_metadata(target: Path, root: Path, files: list[Path]) -> list[Path]:
