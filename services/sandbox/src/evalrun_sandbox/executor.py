@@ -95,6 +95,11 @@ class Executor:
         return self._slots.free
 
     @property
+    def zygote_pid(self) -> int | None:
+        """The zygote's process id, where one runs."""
+        return self._zygote.pid if self._zygote is not None and not self._zygote.lost.done() else None
+
+    @property
     def languages(self) -> list[str]:
         """Languages that this executor can run."""
         return [*self._toolchain.languages, "python"]

@@ -14,7 +14,7 @@ from evalrun_sandbox.contained.limits import STOP_FACTOR, wall_limit
 
 TICK_SECONDS = 0.02
 """Between two looks at a running child: bounds by how much it can pass a limit that the kernel does not hold."""
-QUICK_MS = 4
+QUICK_MS = 10
 THREADS = 256
 FRONT_LEFT = "front"
 _CHUNK = 1 << 18

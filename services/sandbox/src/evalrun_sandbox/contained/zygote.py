@@ -102,7 +102,16 @@ class Zygote:
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
         if status != 0:
+            self._end_orphans()
             self._control.send(ENDED.pack(runner_id, status))
+
+    def _end_orphans(self) -> None:
+        """End what a runner left behind when it died: it comes to us, as we are its subreaper."""
+        runners = {pid for _, pid in self._runners.values()}
+        for orphan in _children():
+            if orphan not in runners:
+                os.kill(orphan, signal.SIGKILL)
+                os.waitpid(orphan, 0)
 
     def _end_all(self) -> None:
         """Kill runners, and what a compiler's driver left to us as their subreaper; remove the place."""

@@ -1,0 +1,212 @@
+"""What the executor does with requests: limits, slots, time, faults."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from builders.sandbox import living_children, request, run_one, started, until
+
+from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused, Unusable
+from evalrun_sandbox.executor import Executor, ExecutorPlan
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_runs_come_in_the_order_of_the_inputs(executor: Executor) -> None:
+    reply = await executor.run(request("print(int(input()) ** 2)", *[b"%d\n" % number for number in range(100)]))
+    assert [run.stdout for run in reply.runs] == [b"%d\n" % number**2 for number in range(100)]
+
+
+async def test_a_program_that_does_not_compile_runs_nowhere(executor: Executor) -> None:
+    reply = await executor.run(request("print(1\n", b"", b""))
+    assert reply.compile.status == "error"
+    assert b'File "main.py", line 1' in reply.compile.stderr
+    assert b"SyntaxError: '(' was never closed" in reply.compile.stderr
+    assert [run.end for run in reply.runs] == ["not_run", "not_run"]
+
+
+@pytest.mark.parametrize("code", [
+    "x = 1\0", "(" * 100_000 + ")" * 100_000, "-" * 200_000 + "1", "x = " + "1+" * 200_000 + "1", "if 1:\n" * 200,
+    "\ud800", "lambda: " * 50_000 + "0",
+])  # fmt: skip
+async def test_hostile_text_hurts_nobody(executor: Executor, code: str) -> None:
+    reply, beside = await asyncio.gather(executor.run(request(code)), executor.run(request("print(1)")))
+    assert reply.compile.status in ("error", "timeout")
+    assert beside.runs[0].stdout == b"1\n"
+
+
+async def test_constant_folding_does_not_eat_the_machine(executor: Executor) -> None:
+    reply = await executor.run(request("x = " + "*".join(["(1 << 100)"] * 10) + "\ny = 'a' * 10**10\nprint(2)"))
+    assert reply.compile.status == "ok"
+    assert reply.runs[0].end == "memory_limit"
+
+
+@pytest.mark.parametrize(("code", "end"), [
+    ("while True: pass", "timeout"),
+    ("import time\ntime.sleep(1000)", "timeout"),
+    ("x = bytearray(10 << 30)", "memory_limit"),
+    ("x = []\nwhile True: x.append(bytearray(1 << 20))", "memory_limit"),
+    ("while True: print('x' * 10000)", "output_limit"),
+    ("import sys\nwhile True: sys.stderr.write('x' * 10000)", "output_limit"),
+    ("import os, time\nos.write(1, b'x' * 100000)\ntime.sleep(1000)", "output_limit"),
+    ("try:\n  while True: print('x' * 10000)\nexcept BaseException:\n  pass\nwhile True: pass", "output_limit"),
+])  # fmt: skip
+async def test_limits(executor: Executor, code: str, end: str) -> None:
+    run = await run_one(executor, code, seconds=0.3, memory=128, output=64)
+    assert (run.end, run.exit_code) == (end, None), run.stderr[-500:]
+    assert max(len(run.stdout), len(run.stderr)) <= 64 * 1024
+
+
+async def test_output_of_exactly_the_cap_passes(executor: Executor) -> None:
+    at_cap, beyond = (
+        await executor.run(request("print('x' * int(input()), end='')", b"65536", b"65537", output=64))
+    ).runs
+    assert (at_cap.end, len(at_cap.stdout)) == ("exited", 65536)
+    assert (beyond.end, len(beyond.stdout)) == ("output_limit", 65536)
+
+
+async def test_cpu_time_counts_not_waiting(executor: Executor) -> None:
+    run = await run_one(executor, "import time\ntime.sleep(0.4)\nprint('slept')", seconds=0.2)
+    assert (run.end, run.stdout) == ("exited", b"slept\n")
+    assert run.cpu_seconds < 0.2 < run.wall_seconds
+
+
+async def test_threads_share_the_cpu_limit(executor: Executor) -> None:
+    code = "import hashlib, threading\ndef spin():\n  while True: hashlib.sha256(bytes(1 << 20)).digest()\n"
+    code += "for _ in range(4): threading.Thread(target=spin).start()"
+    run = await run_one(executor, code, seconds=0.5)
+    assert run.end == "timeout"
+    assert 0.5 < run.cpu_seconds < 1.5
+
+
+SPIN = "import time\nwanted = float(input())\nwhile time.process_time() < wanted: pass\nprint('done')"
+
+
+async def test_between_the_limit_and_its_stop_a_run_alone_decides(executor: Executor) -> None:
+    """It takes 1.1 x the limit alone, too."""
+    run = await run_one(executor, SPIN, b"0.55", seconds=0.5)
+    assert (run.end, run.confirmed) == ("timeout", True)
+
+
+async def test_a_run_within_the_limit_alone_passes(executor: Executor) -> None:
+    """The first run, disturbed by its neighbour, takes 1.1 x the limit; alone it takes less. A file would not tell
+    which run it is, as each starts clean, so the program looks at whether anybody else keeps the machine busy."""
+    code = (
+        "import os, time\nbefore = time.monotonic()\nx = 0\nfor _ in range(20): time.sleep(0.002)\n"
+        "late = time.monotonic() - before\nlimit = float(input())\n"
+        "while time.process_time() < limit: pass\nprint('done')"
+    )
+    run = await run_one(executor, code, b"0.3", seconds=0.5)
+    assert (run.end, run.confirmed) == ("exited", True)
+
+
+async def test_after_so_many_time_outs_nothing_more_is_started(executor: Executor) -> None:
+    inputs = [b"0", b"9", b"0", b"9", b"0", b"0", b"9", b"0"]
+    reply = await executor.run(request(SPIN, *inputs, seconds=0.2, stop_after=2))
+    assert [run.end for run in reply.runs] == ["exited", "timeout", "exited", "timeout", *["not_run"] * 4]
+
+
+async def test_more_than_slots_and_queue_is_busy() -> None:
+    async with started(ExecutorPlan(slots=1, queue=1, allow_uncontained=True)) as executor:
+        slow = request("import time\ntime.sleep(0.5)")
+        running = [asyncio.create_task(executor.run(slow)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy) as raised:
+            await executor.run(slow)
+        assert raised.value.retry_after_ms > 0
+        assert [reply.runs[0].end for reply in await asyncio.gather(*running)] == ["exited"] * 2
+
+
+async def test_a_cancelled_run_frees_its_slot_and_ends_its_program(executor: Executor) -> None:
+    before = executor.free
+    task = asyncio.create_task(executor.run(request("import time\ntime.sleep(1000)", seconds=100)))
+    await until(lambda: executor.free < before)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: executor.free == before)
+
+
+@pytest.mark.parametrize(("wanted", "word"), [
+    (request("x", language="cobol"), "language"),
+    (request("x", mode="nonsense"), "mode"),
+    (request("x", seconds=0), "time_seconds"),
+    (request("x", memory=1), "memory_mib"),
+    (request("x", output=0), "output_kib"),
+    (request("x", stop_after=-1), "stop_after"),
+])  # fmt: skip
+async def test_what_can_never_be_served_is_refused(executor: Executor, wanted: object, word: str) -> None:
+    with pytest.raises(RequestRefused, match=word):
+        await executor.run(wanted)  # type: ignore[arg-type]  # a RunRequest
+
+
+async def test_a_dead_zygote_is_an_infra_error_and_the_next_request_has_another() -> None:
+    async with started(ExecutorPlan(slots=2, allow_uncontained=True)) as executor:
+        running = asyncio.create_task(executor.run(request("import time\ntime.sleep(1000)", seconds=100)))
+        await until(lambda: executor.free < 2)
+        zygote = executor.zygote_pid
+        assert zygote is not None
+        os.kill(zygote, signal.SIGKILL)
+        with pytest.raises(ExecutorLost):
+            await running
+        assert (await run_one(executor, "print(1)")).stdout == b"1\n"
+        assert executor.zygote_pid != zygote
+
+
+async def test_a_dead_runner_is_an_infra_error_for_its_request_only() -> None:
+    async with started(ExecutorPlan(slots=2, allow_uncontained=True)) as executor:
+        running = asyncio.create_task(executor.run(request("import time\ntime.sleep(1000)", seconds=100)))
+        assert executor.zygote_pid is not None
+        runners = await until(lambda: living_children(executor.zygote_pid))
+        beside = asyncio.create_task(executor.run(request("import time\ntime.sleep(0.3)\nprint('fine')")))
+        os.kill(runners[0], signal.SIGKILL)
+        with pytest.raises(ExecutorLost):
+            await running
+        assert (await beside).runs[0].stdout == b"fine\n"
+
+
+async def test_a_harness_reads_the_input_and_answers_on_stdout(tmp_path: Path) -> None:
+    harness = tmp_path / "harness.py"
+    harness.write_text("import sys\ndef main(code):\n    print(code[::-1], sys.stdin.read(), __name__)\n")
+    async with started(ExecutorPlan(slots=1, preload={"mine": harness}, allow_uncontained=True)) as executor:
+        reply = await executor.run(request("not python", b"1", b"2", mode="mine"))
+    assert [run.stdout for run in reply.runs] == [
+        b"nohtyp ton 1 evalrun_harness_mine\n",
+        b"nohtyp ton 2 evalrun_harness_mine\n",
+    ]
+
+
+async def test_a_harness_that_does_not_load_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    harness = tmp_path / "harness.py"
+    harness.write_text("import nothing_of_that_name\n")
+    with pytest.raises(Unusable):
+        await Executor(ExecutorPlan(slots=1, preload={"mine": harness}, allow_uncontained=True)).start()
+    assert "nothing_of_that_name" in capfd.readouterr().err
+
+
+async def test_below_the_required_level_it_refuses_and_names_what_is_missing() -> None:
+    with pytest.raises(Unusable, match=r"reaches level \w+, required is full: .*seccomp"):
+        await Executor(ExecutorPlan(slots=1, contain=False)).start()
+
+
+async def test_uncontained_is_reported_as_it_is() -> None:
+    async with started(ExecutorPlan(slots=1, contain=False, allow_uncontained=True)) as executor:
+        reply = await executor.run(request("import os\nif os.fork() == 0:\n  while True: pass\nprint('forked')"))
+        assert (reply.level, reply.runs[0].stdout) == ("limits", b"forked\n")
+
+
+async def test_an_interpreter_that_does_not_work_is_named() -> None:
+    with pytest.raises(Unusable, match="/nonexistent/python"):
+        await Executor(ExecutorPlan(slots=1, python="/nonexistent/python")).start()
+
+
+async def test_the_private_folders_go_with_the_executor(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in tmp_path.parents):
+        pytest.skip("the temporary folder is closed to the candidates' user")
+    async with started(ExecutorPlan(slots=1, work_dir=tmp_path, allow_uncontained=True)) as executor:
+        await run_one(executor, "open('x', 'w').write('y')")
+        assert len(os.listdir(tmp_path)) == 1
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,173 @@
+"""Ordinary programs just run: the list of the evaluation's specification, each a test."""
+
+import sys
+
+import pytest
+from builders.sandbox import request, run_one
+
+from evalrun_sandbox.executor import Executor
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+# ruff: noqa: E501, ISC004 - a table of programs reads best with a program a line
+PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
+    "main guard": ('if __name__ == "__main__":\n    print("main")', b"", b"main\n"),
+    "input": ("print(int(input()) + int(input()))", b"1\n2\n", b"3\n"),
+    "input at the end": ("try:\n  input()\nexcept EOFError:\n  print('end')", b"", b"end\n"),
+    "sys.stdin": ("import sys\nfor line in sys.stdin: print(line.strip()[::-1])", b"ab\ncd", b"ba\ndc\n"),
+    "sys.stdin.buffer": ("import sys\nprint(sum(map(int, sys.stdin.buffer.read().split())))", b"1 2\n3", b"6\n"),
+    "sys.stdin.readline": ("import sys\ninput = sys.stdin.readline\nprint(repr(input()), repr(input()))", b"a\n",
+                           b"'a\\n' ''\n"),
+    "open(0)": ("print(open(0).read().upper())", b"abc", b"ABC\n"),
+    "open /dev/stdin": ("print(open('/dev/stdin').read())", b"abc", b"abc\n"),
+    "os.read": ("import os\nprint(os.read(0, 3))", b"abcdef", b"b'abc'\n"),
+    "carriage returns stay": ("import sys\nprint(repr(sys.stdin.read()))", b"a\r\nb", b"'a\\r\\nb'\n"),
+    "no last newline": ('print("x", end="")', b"", b"x"),
+    "sys.exit(0)": ("import sys\nprint(1)\nsys.exit(0)\nprint(2)", b"", b"1\n"),
+    "exit()": ("print(1)\nexit()", b"", b"1\n"),
+    "os._exit after a flush": ("import os\nprint(1, flush=True)\nos._exit(0)", b"", b"1\n"),
+    "os._exit loses the unflushed": ("import os\nprint(1)\nos._exit(0)", b"", b""),
+    "os.write": ("import os\nos.write(1, b'raw')", b"", b"raw"),
+    "atexit": ("import atexit\natexit.register(print, 'bye')\nprint('hi')", b"", b"hi\nbye\n"),
+    "both ways to stdout": ("print('a', flush=True)\nopen('/dev/stdout', 'w').write('b\\n')\nprint('c')", b"",
+                            b"a\nb\nc\n"),
+    "a file on 1, never closed": ("out = open(1, 'w', closefd=False)\nout.write('kept')", b"", b"kept"),
+    "a replaced stdout": ("import sys, io\nsys.stdout = io.TextIOWrapper(io.FileIO(1, 'w'))\nprint('kept')", b"",
+                          b"kept\n"),
+    "a destructor": ("class A:\n  def __del__(self): print('gone')\na = A()", b"", b"gone\n"),
+    "recursion in the main thread": (
+        "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(100000))", b"",
+        b"100000\n"),
+    "recursion in a thread of 64 MiB": (
+        "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(64 << 20)\n"
+        "def f(n): return n and 1 + f(n - 1)\nt = threading.Thread(target=lambda: print(f(100000)))\nt.start()\nt.join()",
+        b"", b"100000\n"),
+    "a thread that outlives main": (
+        "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.05), print('late'))).start()\nprint('main')",
+        b"", b"main\nlate\n"),
+    "a daemon thread does not": (
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nprint('main')",
+        b"", b"main\n"),
+    "a pool of threads": ("from concurrent.futures import ThreadPoolExecutor\n"
+                          "print(sum(ThreadPoolExecutor(4).map(abs, range(-9, 1))))", b"", b"45\n"),
+    "asyncio": ("import asyncio\nasync def main():\n  await asyncio.sleep(0)\n  print('async')\nasyncio.run(main())", b"",
+                b"async\n"),
+    "300 kB of output": ("print('x' * 300_000)", b"", b"x" * 300_000 + b"\n"),
+    "10 MB of input": ("import sys\nprint(len(sys.stdin.buffer.read()))", b"x" * 10_000_000, b"10000000\n"),
+    "gc off": ("import gc\ngc.disable()\nprint(gc.isenabled())", b"", b"False\n"),
+    "gc on": ("import gc\nprint(gc.isenabled())", b"", b"True\n"),
+    "the usual modules": (
+        "import heapq, collections, itertools, bisect, math, decimal, fractions, re, string, typing, functools, random\n"
+        "print(heapq.nsmallest(1, [2, 1]), collections.Counter('aa'), next(itertools.count()), bisect.bisect([1], 1),\n"
+        "      math.gcd(4, 6), decimal.Decimal('0.1') * 3, fractions.Fraction(1, 3), re.findall('a', 'aa'),\n"
+        "      string.digits, functools.reduce(max, [1, 2]), typing.List, 0 <= random.random() < 1)", b"",
+        b"[1] Counter({'a': 2}) 0 1 2 0.3 1/3 ['a', 'a'] 0123456789 2 typing.List True\n"),
+    "random differs from run to run": ("import random\nprint(random.getrandbits(64) != 0)", b"", b"True\n"),
+    "a file of its own": ("open('a', 'w').write('x')\nimport os\nprint(open('a').read(), os.listdir())", b"",
+                          b"x ['a']\n"),
+    "its own text": ("print(open(__file__).readline().strip())", b"", b"print(open(__file__).readline().strip())\n"),
+    "arguments": ("import sys\nprint(sys.argv, __name__)", b"", b"['main.py'] __main__\n"),
+    "clean globals": ("print(sorted(name for name in globals() if not name.startswith('__')))", b"", b"[]\n"),
+    "unpickles its own classes": ("import pickle\nclass A: x = 1\nprint(pickle.loads(pickle.dumps(A())).x)", b"", b"1\n"),
+    "dataclasses": ("from dataclasses import dataclass\n@dataclass\nclass P:\n  x: int\nprint(P(1))", b"", b"P(x=1)\n"),
+    "bytes that are no text": ("import sys\nsys.stdout.write(sys.stdin.read())", b"\xff\xfe", b"\xff\xfe"),
+    "unicode": ("print(input() + '\u00e9')", "\u4e16\n".encode(), "\u4e16\u00e9\n".encode()),
+    "a larger stack": ("import resource\nresource.setrlimit(resource.RLIMIT_STACK, (1 << 29, -1))\nprint('set')", b"",
+                       b"set\n"),
+    "a caught MemoryError": ("try:\n  bytearray(10 << 30)\nexcept MemoryError:\n  print('caught')", b"", b"caught\n"),
+    "the clock": ("import time\nprint(time.time() > 0, time.perf_counter() > 0, time.localtime().tm_year > 2000)", b"",
+                  b"True True True\n"),
+    "signals of its own": ("import signal\nsignal.signal(signal.SIGALRM, lambda *_: print('rang'))\n"
+                           "signal.setitimer(signal.ITIMER_REAL, 0.01)\nsignal.pause()", b"", b"rang\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_it_prints_what_python_would(executor: Executor, name: str) -> None:
+    code, stdin, expected = PROGRAMS[name]
+    run = await run_one(executor, code, stdin)
+    assert (run.stdout, run.end, run.exit_code) == (expected, "exited", 0), run.stderr.decode()
+
+
+EXITS: dict[str, tuple[str, int, bytes, bytes]] = {
+    "sys.exit(7)": ("import sys\nsys.exit(7)", 7, b"", b""),
+    "sys.exit(-1)": ("import sys\nsys.exit(-1)", 255, b"", b""),
+    "sys.exit(text)": ("import sys\nprint('out')\nsys.exit('why')", 1, b"out\n", b"why\n"),
+    "raise SystemExit": ("raise SystemExit", 0, b"", b""),
+    "an exception": ("print('out')\n1 / 0", 1, b"out\n",
+                     b'Traceback (most recent call last):\n  File "main.py", line 2, in <module>\n    1 / 0\n    ~~^~~\n'
+                     b"ZeroDivisionError: division by zero\n"),
+    "an excepthook": ("import sys\nsys.excepthook = lambda *_: print('hooked')\n1 / 0", 1, b"hooked\n", b""),
+    "an exception in atexit": ("import atexit\natexit.register(lambda: 1 / 0)\nprint('x')", 0, b"x\n", b"..."),
+    "an exception in a thread": ("import threading\nt = threading.Thread(target=lambda: 1 / 0)\nt.start()\nt.join()", 0,
+                                 b"", b"..."),
+    "a closed stdout": ("import sys\nprint('x')\nsys.stdout.flush()\nsys.stdout.close()", 0, b"x\n", b""),
+    "os.abort": ("import os\nos.abort()", -6, b"", b""),
+    "a signal to itself": ("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", -15, b"", b""),
+    "KeyboardInterrupt": ("raise KeyboardInterrupt", -2, b"", b"..."),
+    "a bad address": ("import ctypes\nctypes.string_at(0)", -11, b"", b""),
+    "endless recursion": ("def f(): f()\nf()", 1, b"", b"..."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXITS)
+async def test_it_ends_as_python_would(executor: Executor, name: str) -> None:
+    code, exit_code, stdout, stderr = EXITS[name]
+    run = await run_one(executor, code)
+    assert (run.end, run.exit_code, run.stdout) == ("exited", exit_code, stdout)
+    if stderr == b"...":
+        assert run.stderr
+    elif sys.version_info[:2] == (3, 11) or b"~~" not in stderr:  # other versions mark the place otherwise
+        assert run.stderr == stderr
+
+
+async def test_starting_programs_and_opening_sockets_are_ordinary_errors(executor: Executor) -> None:
+    if executor.report.level not in ("seccomp", "full"):
+        pytest.skip("this machine does not refuse them")
+    code = """
+import os, socket, subprocess
+for attempt in (os.fork, lambda: subprocess.run(["true"]), lambda: os.system("true"), socket.socket,
+                lambda: socket.create_connection(("127.0.0.1", 1)), lambda: os.execv("/bin/true", ["true"]),
+                lambda: os.posix_spawn("/bin/true", ["true"], {})):
+    try:
+        print("allowed", attempt())
+    except OSError as error:
+        print("refused")
+"""
+    run = await run_one(executor, code)
+    lines = run.stdout.decode().splitlines()
+    assert lines[:2] + lines[3:] == ["refused"] * 6
+    assert lines[2] in ("allowed -1", "allowed 32512", "refused")  # os.system tells by its result
+
+
+async def test_nothing_that_one_did_is_seen_by_the_next(executor: Executor) -> None:
+    code = """
+import builtins, os, sys, random
+print(sorted(os.listdir()), hasattr(builtins, "mark"), "mark" in sys.modules, os.environ.get("MARK"), len(sys.path))
+open("left", "w").write("x"); os.makedirs("a/b/c")
+builtins.mark = 1; sys.modules["mark"] = sys; os.environ["MARK"] = "1"; sys.path.append("/")
+"""
+    reply = await executor.run(request(code, *[b""] * 6))
+    assert len({run.stdout for run in reply.runs}) == 1
+    assert reply.runs[0].stdout.startswith(b"[] False False None")
+
+
+async def test_a_set_has_the_same_order_each_time(executor: Executor) -> None:
+    reply = await executor.run(request("print(set('abcdefgh'), hash('x'))", *[b""] * 4))
+    again = await executor.run(request("print(set('abcdefgh'), hash('x'))"))
+    assert len({run.stdout for run in [*reply.runs, *again.runs]}) == 1
+
+
+async def test_random_is_seeded_anew_in_each_test(executor: Executor) -> None:
+    reply = await executor.run(request("import random\nprint(random.random())", *[b""] * 4))
+    assert len({run.stdout for run in reply.runs}) == 4
+
+
+async def test_numpy_where_the_image_has_it(executor: Executor) -> None:
+    run = await run_one(executor, "import importlib.util\nprint(importlib.util.find_spec('numpy') is not None)")
+    if run.stdout != b"True\n":
+        pytest.skip("the candidates' interpreter has no numpy")
+    run = await run_one(
+        executor, "import numpy as np\nprint(np.arange(10).sum(), np.linalg.det(np.eye(3)))", memory=1024
+    )
+    assert run.stdout == b"45 1.0\n", run.stderr.decode()

@@ -1,0 +1,44 @@
+import pytest
+
+from evalrun_sandbox.api import ProgramRun
+from evalrun_sandbox.time_outs import cut_after, decide_alone, in_order, is_suspect
+
+OK = ProgramRun("exited", 0, b"x", cpu_seconds=0.5)
+SLOW = ProgramRun("exited", 0, b"x", cpu_seconds=1.1)
+LATE = ProgramRun("timeout", cpu_seconds=1.2)
+
+
+@pytest.mark.parametrize(("run", "suspect"), [
+    (OK, False), (SLOW, True), (LATE, False),
+    (ProgramRun("exited", 1, cpu_seconds=1.05), True),
+    (ProgramRun("memory_limit", cpu_seconds=1.05), True),
+    (ProgramRun("exited", 0, cpu_seconds=1.0), False),
+    (ProgramRun("not_run"), False),
+])  # fmt: skip
+def test_suspects_ended_by_themselves_past_the_limit(run: ProgramRun, suspect: bool) -> None:
+    assert is_suspect(run, 1.0) is suspect
+
+
+@pytest.mark.parametrize(("alone", "end", "confirmed"), [
+    (OK, "exited", True), (SLOW, "timeout", True), (LATE, "timeout", True), (None, "timeout", False),
+])  # fmt: skip
+def test_the_run_alone_decides(alone: ProgramRun | None, end: str, confirmed: bool) -> None:
+    decided = decide_alone(SLOW, alone, 1.0)
+    assert (decided.end, decided.confirmed) == (end, confirmed)
+    assert decided.exit_code == (0 if end == "exited" else None)
+
+
+@pytest.mark.parametrize(("late", "stop_after", "cut"), [
+    ([], 3, None), ([0, 1], 3, None), ([4, 0, 2], 3, 4), ([4, 0, 2, 9], 3, 4), ([0, 1, 2], 0, None), ([5], 1, 5),
+])  # fmt: skip
+def test_nothing_counts_after_the_last_time_out_that_is_allowed(
+    late: list[int], stop_after: int, cut: int | None
+) -> None:
+    assert cut_after(dict.fromkeys(late, LATE), stop_after) == cut
+
+
+def test_the_order_of_arrival_does_not_show() -> None:
+    """Two slots finish 0, 1, 2, 3 and 5 before they learn that 0 and 2 timed out; one slot would have stopped at 2."""
+    runs = {5: OK, 0: LATE, 3: OK, 2: LATE, 1: OK}
+    ends = [run.end for run in in_order(runs, 7, stop_after=2)]
+    assert ends == ["timeout", "exited", "timeout", "not_run", "not_run", "not_run", "not_run"]
