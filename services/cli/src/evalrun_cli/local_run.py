@@ -22,11 +22,14 @@ from evalrun_runtime.grpc_server import open_channel
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
+ENDPOINT_SECONDS = 15
+"""How long an endpoint may be unreachable at first. A person watches: a wrong URL should not take a minute to show."""
 STOP_SECONDS = 20.0
 """Programs that are being judged when Ctrl-C comes may use their time limit before they are cut off."""
 
-ENVIRONMENT = {"GRPC_VERBOSITY": "ERROR"}
-"""gRPC warns at each child process that the judge starts that its fork handlers were skipped; they are not needed."""
+ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false"}
+"""gRPC's fork handlers serve programs that use gRPC in a forked child. Ours fork only to execute another program (the
+judge its zygote); under load the handlers once cost such a child its life before it could."""
 
 END_STATES = {
     ledger_pb2.RUN_STATE_SUCCEEDED: ExitCode.SUCCEEDED,
@@ -106,6 +109,7 @@ class LocalRun:
 
     async def _start_generator(self, ledger: str, endpoints: Sequence[str], generation: Generation) -> ServiceProcess:
         arguments = ["--ledger", ledger, "--model", generation.model, "--worker-id", "generator-0"]
+        arguments += ["--start-seconds", str(ENDPOINT_SECONDS)]
         for endpoint in endpoints:
             arguments += ["--endpoint", endpoint]
         await self._start("generator", "evalrun_generator", arguments, has_port=False)

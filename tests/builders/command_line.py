@@ -1,0 +1,84 @@
+"""Runs the `evalrun` command as a user would, and looks at the processes that it starts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[2]
+DEMO = PROJECT / "k8s" / "samples" / "demo.yaml"
+COMMAND = [sys.executable, "-m", "evalrun_cli"]
+
+
+def evalrun(*arguments: str | Path, timeout: float = 55.0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end and give what it printed."""
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False)
+
+
+@contextmanager
+def evalrun_started(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """Start the command; whatever is left of it is killed at the end."""
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+def child_running(parent: int, module: str) -> int | None:
+    """Give the id of the child of `parent` that runs `python -m module`; None while there is none."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_text()
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # it ended while we looked
+            continue
+        if int(stat.rpartition(")")[2].split()[1]) == parent and words[1:3] == [b"-m", module.encode()]:
+            return int(entry.name)
+    return None
+
+
+def processes_with(marker: str) -> list[int]:
+    """Give the ids of all processes, this one excepted, whose environment or arguments hold `marker`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if marker.encode() in (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def results(directory: Path) -> list[dict[str, Any]]:
+    """Give the rows of a run's results.jsonl."""
+    return [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
+
+
+def verdicts(directory: Path) -> dict[tuple[str, str, int], str]:
+    """Give each answer's final status by (dataset, problem, sample); a doubled row is an error."""
+    rows = results(directory)
+    found = {(row["dataset"], row["problem_id"], row["sample"]): row["final_status"] for row in rows}
+    if len(found) != len(rows):
+        raise AssertionError(f"{directory}: {len(rows) - len(found)} rows are doubled")
+    return found
+
+
+def summary(directory: Path) -> dict[str, Any]:
+    """Give a run's summary.json."""
+    content: dict[str, Any] = json.loads((directory / "summary.json").read_text())
+    return content

@@ -1,0 +1,227 @@
+"""The commands as a user types them: the demo, answers made elsewhere, judging again, and what bad input says."""
+
+import gzip
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.command_line import (
+    DEMO,
+    child_running,
+    evalrun,
+    evalrun_started,
+    processes_with,
+    results,
+    summary,
+    verdicts,
+)
+
+RUN_DEMO = ("run", DEMO, "--local", "--endpoint", "builtin:demo")
+EXPECTED = json.loads((DEMO.parents[2] / "tests" / "unit" / "data" / "demo_expected.json").read_text())
+
+ADD: dict[str, Any] = {
+    "dataset": "sums",
+    "problem_id": "add",
+    "prompt": "Add two numbers.",
+    "ground_truth": {"inputs": ["1 2\n", "5 7\n"], "outputs": ["3\n", "12\n"]},
+}
+RIGHT_IN_CPP = "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b; }"
+RIGHT = "print(sum(map(int, input().split())))"
+
+
+def write_lines(path: Path, *rows: Any) -> Path:
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("demo") / "out"
+    done = evalrun(*RUN_DEMO, "--output", output)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "accepted@1" in done.stdout
+    assert f"results: {output}" in done.stdout
+    return output
+
+
+def test_the_demo_ends_each_answer_as_filed(demo: Path) -> None:
+    found = verdicts(demo)
+    assert len(found) == 32
+    filed = {key.removesuffix("/0"): entry["final_status"] for key, entry in EXPECTED.items() if key.endswith("/0")}
+    assert {problem: status for (_, problem, _), status in found.items()} == filed
+
+
+def test_the_demo_leaves_every_output(demo: Path) -> None:
+    files = {str(path.relative_to(demo)) for path in demo.rglob("*") if path.is_file()}
+    wanted = {"summary.json", "metrics.json", "run_info.json", "results.jsonl", "results.parquet"}
+    assert wanted | {"qa_logs/demo_qa.jsonl", "qa_logs/qa_summary.json"} <= files
+    assert summary(demo)["state"] == "Succeeded"
+
+
+def test_a_finished_run_is_shown_again_not_run_again(demo: Path) -> None:
+    before = (demo / "results.jsonl").read_bytes()
+    done = evalrun(*RUN_DEMO, "--resume", demo)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (demo / "results.jsonl").read_bytes() == before
+
+
+def test_judging_again_gives_the_same_verdicts_and_leaves_the_run_alone(demo: Path, tmp_path: Path) -> None:
+    before = (demo / "summary.json").read_bytes()
+    done = evalrun("rejudge", demo, "--output", tmp_path / "again")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdicts(tmp_path / "again") == verdicts(demo)
+    assert (demo / "summary.json").read_bytes() == before
+
+
+def test_answers_made_elsewhere_are_judged(tmp_path: Path) -> None:
+    problems = write_lines(tmp_path / "problems.jsonl", ADD)
+    responses = write_lines(
+        tmp_path / "responses.jsonl",
+        {"problem_id": "add", "response": f"Sure:\n```python\n{RIGHT}\n```"},
+        {"problem_id": "add", "response": "print(3)", "mode": "standalone"},
+        {"problem_id": "add", "response": RIGHT_IN_CPP, "mode": "standalone", "language": "cpp"},
+    )
+    done = evalrun("judge", "--problems", problems, "--responses", responses, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = results(tmp_path / "out")
+    assert [(row["sample"], row["final_status"], row["pass_ratio"]) for row in rows] == [
+        (0, "success", 1.0),
+        (1, "wrong_answer", 0.5),
+        (2, "success", 1.0),
+    ]
+    assert {"dataset", "problem_id", "sample", "accepted", "pass_ratio", "final_status", "tests"} <= rows[0].keys()
+
+
+def test_a_gzipped_published_file_is_read_as_it_is(tmp_path: Path) -> None:
+    task = {
+        "task_id": "HumanEval/0",
+        "prompt": "def double(x):\n",
+        "entry_point": "double",
+        "canonical_solution": "    return 2 * x\n",
+        "test": "def check(candidate):\n    assert candidate(2) == 4\n",
+    }
+    with gzip.open(tmp_path / "HumanEval.jsonl.gz", "wt") as file:
+        file.write(json.dumps(task) + "\n")
+    responses = write_lines(
+        tmp_path / "r.jsonl", {"task_id": "HumanEval/0", "completion": "    return x + x\n", "mode": "append"}
+    )
+    problems = tmp_path / "HumanEval.jsonl.gz"
+    done = evalrun("judge", "--problems", problems, "--responses", responses, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdicts(tmp_path / "out") == {("humaneval", "HumanEval/0", 0): "success"}
+
+
+def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with evalrun_started(*RUN_DEMO, "--output", output) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "judging" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(30) == 130, rest
+        assert "--resume" in rest
+    assert processes_with(str(output)) == []
+    done = evalrun(*RUN_DEMO, "--resume", output)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdicts(output) == verdicts(demo)
+
+
+def test_nothing_outlives_the_command(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with evalrun_started(*RUN_DEMO, "--output", output) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "judging" in line:
+                break
+        assert child_running(process.pid, "evalrun_judge") is not None
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        while processes_with(str(output)):  # the kernel ends them one after the other
+            pass
+
+
+BAD_PROBLEMS: dict[str, tuple[list[Any], str]] = {
+    "malformed line": ([ADD, "{not json"], r"problems.jsonl:2"),
+    "no tests": ([{**ADD, "ground_truth": {"inputs": [], "outputs": []}}], r"problems.jsonl:1"),
+    "unequal numbers": ([{**ADD, "ground_truth": {"inputs": ["1"], "outputs": []}}], r"problems.jsonl:1"),
+    "twice the same": ([ADD, ADD], r"problems.jsonl:2"),
+    "empty": ([], r"problems.jsonl"),
+}
+BAD_RESPONSES: dict[str, tuple[list[Any], str]] = {
+    "malformed line": (["{"], r"responses.jsonl:1"),
+    "unknown problem": ([{"problem_id": "subtract", "response": ""}], r"responses.jsonl:1"),
+    "no text": ([{"problem_id": "add"}], r"responses.jsonl:1"),
+    "the same sample twice": (
+        [{"problem_id": "add", "sample": 0, "response": "1"}, {"problem_id": "add", "sample": 0, "response": "2"}],
+        r"responses.jsonl:2",
+    ),
+    "unknown language": ([{"problem_id": "add", "response": "", "language": "cobol"}], r"responses.jsonl:1"),
+}
+
+
+BAD_CASES = [("problems", name) for name in BAD_PROBLEMS] + [("responses", name) for name in BAD_RESPONSES]
+
+
+@pytest.mark.parametrize("case", BAD_CASES, ids=[f"{kind}: {name}" for kind, name in BAD_CASES])
+def test_bad_input_is_named_in_one_line_before_anything_starts(case: tuple[str, str], tmp_path: Path) -> None:
+    kind, name = case
+    rows, where = (BAD_PROBLEMS if kind == "problems" else BAD_RESPONSES)[name]
+    problems = write_lines(tmp_path / "problems.jsonl", *(rows if kind == "problems" else [ADD]))
+    answers = rows if kind == "responses" else [{"problem_id": "add", "response": RIGHT}]
+    responses = write_lines(tmp_path / "responses.jsonl", *answers)
+    done = evalrun("judge", "--problems", problems, "--responses", responses, "--output", tmp_path / "out")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert where in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    problems, responses = tmp_path / "no.jsonl", tmp_path / "none.jsonl"
+    done = evalrun("judge", "--problems", problems, "--responses", responses, "--output", tmp_path / "out")
+    assert done.returncode == 2
+    assert str(tmp_path / "no.jsonl") in done.stderr
+
+
+def test_an_invalid_spec_names_field_and_way_out(tmp_path: Path) -> None:
+    spec = tmp_path / "run.yaml"
+    spec.write_text(DEMO.read_text().replace("spec:", "spec:\n  protocol: {samples: 4}", 1))
+    for arguments in (("validate", spec), ("run", spec, "--local", "--output", tmp_path / "out")):
+        done = evalrun(*arguments)
+        assert done.returncode == 2, done.stdout
+        assert f"{spec}: spec.protocol" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_rollout_needs_an_endpoint_on_one_machine(tmp_path: Path) -> None:
+    done = evalrun("run", DEMO.parent / "evalrun-phase0.yaml", "--local", "--output", tmp_path / "out")
+    assert done.returncode == 2
+    assert "--endpoint" in done.stderr
+
+
+def test_an_unreachable_endpoint_is_named_and_the_run_can_be_resumed(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    done = evalrun("run", DEMO, "--local", "--endpoint", "http://127.0.0.1:9/v1", "--output", output)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "http://127.0.0.1:9" in done.stderr
+    done = evalrun(*RUN_DEMO, "--resume", output)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_unknown_dataset_is_named(tmp_path: Path) -> None:
+    spec = tmp_path / "run.yaml"
+    spec.write_text(DEMO.read_text().replace("source: builtin:demo", "source: nowhere.jsonl"))
+    done = evalrun("run", spec, "--local", "--endpoint", "builtin:demo", "--output", tmp_path / "out")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "nowhere.jsonl" in done.stderr
+
+
+def test_each_help_is_worth_reading() -> None:
+    for command in ("run", "judge", "rejudge", "validate", "serve"):
+        done = evalrun(command, "--help")
+        assert done.returncode == 0
+        assert len(done.stdout.splitlines()) > 8, done.stdout
