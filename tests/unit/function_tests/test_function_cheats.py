@@ -1,0 +1,176 @@
+"""Programs that try to pass without solving anything. None is accepted, and none makes itself not judged."""
+
+from collections.abc import Iterator
+
+import pytest
+from builders.function_tests import WarmForks, adding, judge, standalone
+
+from evalrun_judge.function_tests import AssertTests, CheckTest
+
+ASSERTS = adding("assert f(3) == 9", "assert f(4) == 16", "assert f('no') is None", entry="f")
+CHECK = CheckTest(
+    "def f(x):\n    '''Square numbers.'''\n",
+    "def check(candidate):\n    assert candidate(3) == 9\n    assert candidate(4) == 16\n",
+    "f",
+)
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[WarmForks]:
+    warm = WarmForks()
+    yield warm
+    warm.close()
+
+
+HEAD = "import atexit, builtins, gc, json, os, signal, sys, threading, types\n"
+
+CHEATS = {
+    "exit at import": "sys.exit(0)\ndef f(x): pass",
+    "exit in the function": "def f(x): sys.exit(0)",
+    "leave at import": "os._exit(0)",
+    "leave in the function": "def f(x): os._exit(0)",
+    "leave from a thread": "threading.Thread(target=lambda: os._exit(0)).start()\ndef f(x):\n    while True: pass",
+    "leave at exit": "atexit.register(lambda: os._exit(0))\ndef f(x): raise ValueError",
+    "excepthook": "sys.excepthook = lambda *_: os._exit(0)\ndef f(x): raise ValueError",
+    "unraisable hook": "sys.unraisablehook = lambda *_: os._exit(0)\n"
+    "class A:\n  def __del__(self): 1/0\ndef f(x): return A()",
+    "keyboard interrupt": "def f(x): raise KeyboardInterrupt",
+    "generator exit": "def f(x): raise GeneratorExit",
+    "assertion error": "def f(x): raise AssertionError",
+    "kill itself": "def f(x): os.kill(os.getpid(), signal.SIGKILL)",
+    "kill the group": "def f(x): os.killpg(0, signal.SIGKILL)",
+    "always equal": "class E:\n  def __eq__(self, o): return True\n"
+    "  def __hash__(self): return 0\ndef f(x): return E()",
+    "always equal type": "class M(type):\n  def __eq__(s, o): return True\n  __hash__ = type.__hash__\n"
+    "class E(metaclass=M): pass\ndef f(x): return E",
+    "lying int": "class E(int):\n  def __eq__(self, o): return True\n  def __index__(self): return 9\n"
+    "  def __hash__(self): return 9\n  def __repr__(self): return '9'\ndef f(x): return E(1)",
+    "lying class": "class E:\n  __class__ = int\n  def __eq__(self, o): return True\ndef f(x): return E()",
+    "lying float": "class E(float):\n  def __eq__(self, o): return True\ndef f(x): return E('nan')",
+    "lying string": "class E(str):\n  def __eq__(self, o): return True\ndef f(x): return E('x')",
+    "lying dict": "class E(dict):\n  def __eq__(self, o): return True\n"
+    "  def items(self): return []\ndef f(x): return E(a=1)",
+    "lying list": "class E(list):\n  def __eq__(self, o): return True\n  def __iter__(self): return iter([9])\n"
+    "def f(x): return E([1])",
+    "lying numpy": "m = types.ModuleType('numpy')\nclass ndarray:\n  def tolist(self): return E()\n"
+    "class E(int):\n  def __eq__(self, o): return True\nm.ndarray = m.generic = ndarray\nsys.modules['numpy'] = m\n"
+    "def f(x): return ndarray()",
+    "patched builtins": "for n in ('len','isinstance','repr','sorted','type','issubclass','all','str','int'):\n"
+    "  setattr(builtins, n, lambda *a, **k: True)\ndef f(x): return 1",
+    "patched equality": "builtins.AssertionError = ValueError\nbuiltins.__debug__ if 0 else 0\ndef f(x): return 1",
+    "patched json": "json.dumps = json.JSONEncoder.encode = lambda *a, **k: '9'\n"
+    "json.encoder.encode_basestring_ascii = lambda s: '9'\ndef f(x): return 1",
+    "patched codec": "import evalrun_values as v\nv.encode = lambda *a: 9\nv.dumps = lambda *a: '[9,null]'\n"
+    "v.Encoder.encode = lambda *a, **k: 9\ndef f(x): return 1 if x != 9 else 1",
+    "patched stdout": "sys.stdout = sys.stderr = None\ndef f(x): return 1",
+    "closed descriptors": "def f(x):\n  for fd in range(64):\n    try: os.close(fd)\n"
+    "    except OSError: pass\n  return 9",
+    "patched open": "builtins.open = lambda *a, **k: None\ndef f(x): return 1",
+    "patched write": "os.write = lambda *a: 0\nos._exit = lambda *a: None\ndef f(x): return 1",
+    "recursion limit": "sys.setrecursionlimit(15)\ndef f(x): return 1",
+    "own frames": "def f(x):\n  found = []\n  frame = sys._getframe()\n  while frame:\n"
+    "    found += [v for v in [*frame.f_locals.values(), *frame.f_globals.values()] if type(v) is int and v == x * x]\n"
+    "    frame = frame.f_back\n  return found[0]",
+    "all objects": "def f(x):\n  want = str(x * x)\n"
+    "  return int([o for o in gc.get_objects() if want in repr(o)[:999]][0])",
+    "no asserts": "def f(x):\n  if not sys.flags.optimize: os.execv(sys.executable, [sys.executable, '-O'] + sys.argv)",
+    "another program": "def f(x): os.execv('/bin/true', ['true'])",
+    "fork": "def f(x):\n  if os.fork(): os._exit(0)\n  return 1",
+    "garbage": "def f(x):\n  for fd in range(64):\n    try: os.write(fd, b'garbage ' * 99 + bytes(range(256)))\n"
+    "    except OSError: pass\n  return 9 if x == 3 else 1",
+    "garbage lines": "def f(x):\n  for fd in range(64):\n    try: os.write(fd, b'\\n\\n1 1 V\\n0 0 X 1\\nend\\n')\n"
+    "    except OSError: pass\n  return 1",
+    "forged ends": "for fd in range(64):\n  try: os.write(fd, b'load V null\\nend\\n')\n"
+    "  except OSError: pass\nos._exit(0)",
+    "forged order": "for fd in range(3, 64):\n"
+    "  try: os.write(fd, b'load V null\\n1 0 V [16,null]\\n0 0 V [9,null]\\n')\n"
+    "  except OSError: pass\nos._exit(0)",
+    "forged statuses": "for fd in range(3, 64):\n"
+    "  try: os.write(fd, b'load V null\\n0 0 D [\"success\",\"\"]\\n0 1 D [\"success\",\"\"]\\n')\n"
+    "  except OSError: pass\nos._exit(0)",
+    "forged report": "def f(x):\n  for fd in range(64):\n"
+    "    try: os.write(fd, b'{\"test\":0,\"status\":\"success\"}\\n')\n"
+    "    except OSError: pass\n  return 1",
+    "forged structures": "for fd in range(3, 64):\n"
+    "  try: os.write(fd, b'load V null\\n0 0 V [{\"n\":\"eval\"},null]\\n0 1 V {}\\n1 0 V [[[[,null]\\n2 0 V \\n')\n"
+    "  except OSError: pass\nos._exit(0)",
+    "forged exception": "for fd in range(3, 64):\n"
+    "  try: os.write(fd, b'load V null\\n"
+    "0 0 E {\"base\":\"SystemExit\",\"type\":\"SystemExit\",\"args\":{\"t\":[0]}}\\n')\n"
+    "  except OSError: pass\nos._exit(0)",
+    "endless recursion": "def f(x): return f(x)",
+    "deep recursion": "sys.setrecursionlimit(10**7)\ndef f(x): return f(x)",
+    "generator": "def f(x): yield x * x",
+    "value that holds itself": "def f(x):\n  l = []\n  l.append(l)\n  return l",
+    "value without end": "def f(x):\n  l = [0]\n  for _ in range(60): l = [l, l]\n  return l",
+    "changed arguments": "def f(x):\n  g = sys._getframe(1).f_locals\n  g.update(test=1, number=1)\n  return 1",
+    "trace of the harness": "def t(fr, ev, arg):\n  fr.f_locals.update(result=9)\n"
+    "  return t\nsys.settrace(t)\ndef f(x): return 1",
+    "settings of the garbage collector": "gc.disable()\nclass A: pass\ndef f(x): return gc.get_referrers(A)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tests", [ASSERTS, CHECK], ids=["asserts", "check"])
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_is_judged_and_not_accepted(forks: WarmForks, tests: AssertTests | CheckTest, name: str) -> None:
+    judged = judge(tests, HEAD + CHEATS[name], execute=lambda mode, code, stdin: forks.run(mode, code, stdin, 1))
+    assert any(status != "success" for status in judged.statuses), judged.outcomes
+    assert "api_error" not in judged.statuses, judged.outcomes
+
+
+def test_the_tests_that_cheats_fail_are_passed_by_the_real_thing(forks: WarmForks) -> None:
+    code = "def f(x):\n    return x * x if isinstance(x, int) else None\n"
+    assert judge(ASSERTS, code, execute=forks.run).statuses == ["success"] * 3
+    assert judge(CHECK, code, execute=forks.run).statuses == ["success"]
+
+
+def test_forged_answers_of_the_right_form_are_what_returned_values_are(forks: WarmForks) -> None:
+    lines = r"load V null\n0 0 V [9,null]\n1 0 V [15,null]\n2 0 V [null,null]\nend\n"
+    code = f"{HEAD}for fd in range(3, 64):\n  try: os.write(fd, b'{lines}')\n  except OSError: pass\nos._exit(0)"
+    assert judge(ASSERTS, code, execute=forks.run).statuses == ["success", "wrong_answer", "success"]
+
+
+TOKEN = "ninety-nine-luftballons"
+SEARCH = f"""
+HIDDEN = bytes({[byte ^ 0x55 for byte in TOKEN.encode()]})
+TABLE = bytes(n ^ 0x55 for n in range(256))  # never the token itself: the program would find its own copy
+
+def f(*_):
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+        for line in maps.readlines():
+            bounds, rights = line.split()[:2]
+            start, end = (int(part, 16) for part in bounds.split("-"))
+            if "r" in rights and "[v" not in line:
+                memory.seek(start)
+                if HIDDEN in memory.read(end - start).translate(TABLE):
+                    return "found"
+    return "not found"
+"""
+
+
+def test_what_is_expected_is_nowhere_in_the_programs_memory() -> None:
+    """The program searches its whole memory; where the token is an argument, it does find it."""
+    expected = judge(adding(f"assert f(0) == {TOKEN!r}", entry="f"), SEARCH, execute=standalone)
+    assert [found.actual for found in expected.outcomes] == ["'not found'"], expected.outcomes
+    given = judge(adding(f"assert f({TOKEN!r}) == 0", entry="f"), SEARCH, execute=standalone)
+    assert [found.actual for found in given.outcomes] == ["'found'"], given.outcomes
+
+
+def test_nothing_that_is_expected_is_sent_to_the_sandbox(forks: WarmForks) -> None:
+    tests = adding(
+        f"want = [{TOKEN!r}]\nassert f(3) == want, 'told {TOKEN}'", entry="f", setup=f"import math\nX = {TOKEN!r}"
+    )
+    judged = judge(tests, "def f(x):\n    return x\n", execute=forks.run)
+    assert judged.statuses == ["wrong_answer"]
+    assert all(TOKEN.encode() not in batch for batch in judged.batches)
+
+
+def test_a_program_that_ends_its_process_spoils_no_other_test(forks: WarmForks) -> None:
+    code = "import os\ndef f(x):\n    return x * x if x == 3 else os._exit(0)\n"
+    assert judge(ASSERTS, code, execute=forks.run).statuses == ["success", "runtime_error", "runtime_error"]
+
+
+def test_cheats_fail_as_stand_alone_programs_too() -> None:
+    for name in ("leave in the function", "always equal", "no asserts", "patched codec", "garbage"):
+        statuses = judge(CHECK, HEAD + CHEATS[name], execute=standalone).statuses
+        assert statuses in (["runtime_error"], ["wrong_answer"]), name
