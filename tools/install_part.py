@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {
     "evalrun": "proto/gen",
     "evalrun_aggregator": "services/aggregator/src",
-    "evalrun_cli": "services/cli/src",
     "evalrun_data": "services/data/src",
     "evalrun_generator": "services/generator/src",
     "evalrun_judge": "services/judge/src",
@@ -35,17 +34,20 @@ PARTS: dict[str, tuple[str, ...]] = {
         "evalrun",
         "evalrun_aggregator",
         "evalrun_data",
+        "evalrun_generator",
         "evalrun_operator/__init__.py",
         "evalrun_operator/api",
         "evalrun_runtime",
     ),
-    "generator": ("evalrun", "evalrun_generator", "evalrun_runtime"),
     "judge": ("evalrun", "evalrun_judge", "evalrun_runtime", "evalrun_sandbox"),
     "operator": ("evalrun", "evalrun_operator", "evalrun_runtime"),
     "sandbox": ("evalrun_runtime", "evalrun_sandbox"),
-    "cli": tuple(SOURCES),
 }
-"""What each image holds of ours: whole packages, or files and folders of one. A test holds it against the imports."""
+"""What each image holds of ours: whole packages, or files and folders of one. A test holds it against the imports.
+
+The aggregator's also holds the generator, which simple mode's Job runs (and the server of recorded answers): it needs
+what the aggregator needs and aiohttp. The GPU side has an image of its own.
+"""
 
 
 class UnknownPartError(Exception):
