@@ -24,6 +24,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import grpc
+
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.processes import ServiceProcess
 from evalrun_runtime.grpc_server import open_channel
@@ -57,10 +59,21 @@ def request_of(problem: dict[str, str]) -> judge_pb2.JudgeRequest:
     )
 
 
+async def until_ready(stub: judge_pb2_grpc.JudgeServiceAsyncStub) -> None:
+    """The gateway listens before its first sandbox has answered."""
+    while True:
+        try:
+            await stub.Describe(judge_pb2.DescribeRequest())
+        except grpc.aio.AioRpcError:
+            await asyncio.sleep(0.01)
+        else:
+            return
+
+
 async def judged_seconds(address: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> tuple[float, int]:
     """Give the wall seconds and how many were accepted."""
     async with open_channel(address) as channel:
-        await judge_pb2_grpc.JudgeServiceStub(channel).Describe(judge_pb2.DescribeRequest())
+        await until_ready(judge_pb2_grpc.JudgeServiceStub(channel))
         started = time.perf_counter()
         stream = judge_pb2_grpc.JudgeServiceStub(channel).JudgeStream()
         waiting = list(reversed(requests))

@@ -1,13 +1,15 @@
 """Where function tests' assertions are replayed: a contained child of the gateway, which never sees a candidate."""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from evalrun_judge.pool import NoSandboxError
 from evalrun_runtime.exits import BadInputError
-from evalrun_sandbox.api import Level, Limits, ProgramRun, RunReply, RunRequest
+from evalrun_sandbox.api import Level, Limits, ProgramRun, RunRequest
 from evalrun_sandbox.errors import ExecutorLost, Unusable
 from evalrun_sandbox.executor import Executor, ExecutorPlan
 
@@ -16,6 +18,11 @@ HARNESS = Path(__file__).with_name("assertion_harness.py")
 MODE = "assertions"
 
 ATTEMPTS = 3
+
+LARGEST_BATCH = 8
+"""Replays that share one request to the executor. Each has a process of its own all the same; what they share is the
+process that forks them, 4 ms of CPU of the 6 ms that HumanEval's replays take one by one (measured: 164 replays, 1.1 s
+of CPU alone, 0.67 s by eight)."""
 
 
 class AssertionRunner(Protocol):
@@ -39,6 +46,14 @@ class AssertionRunner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Replay:
+    stdin: bytes
+    limits: Limits
+    on_slot: Callable[[], None]
+    done: asyncio.Future[ProgramRun]
+
+
 class ContainedAssertions:
     """Replays assertions in the sandbox's own executor, as a child of this process."""
 
@@ -49,10 +64,10 @@ class ContainedAssertions:
             slots: replays at once.
             required_level: below it, `start` fails.
         """
-        self._executor = Executor(
-            ExecutorPlan(slots=slots, queue=slots, required=required_level, preload={MODE: HARNESS})
-        )
-        self._places = asyncio.Semaphore(2 * slots)  # what the executor admits
+        self._executor = Executor(ExecutorPlan(slots=slots, required=required_level, preload={MODE: HARNESS}))
+        self._slots = slots
+        self._waiting: deque[_Replay] = deque()
+        self._batches: set[asyncio.Task[None]] = set()
 
     @property
     def level(self) -> Level:
@@ -66,25 +81,64 @@ class ContainedAssertions:
         except Unusable as error:
             raise BadInputError(f"the judge's assertions cannot be contained here: {error}") from error
 
-    async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
-        """Replay; see `AssertionRunner.run`."""
-        request = RunRequest(language="python", code="", inputs=[stdin], limits=limits, mode=MODE)
-        async with self._places:
-            on_slot()
-            reply = await self._run(request)
-        return reply.runs[0]
-
-    async def _run(self, request: RunRequest) -> RunReply:
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return await self._executor.run(request)
-            except ExecutorLost:
-                continue
-        try:
-            return await self._executor.run(request)
-        except ExecutorLost as error:
-            raise NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}") from error
-
     async def close(self) -> None:
         """End the child."""
+        for batch in self._batches:
+            batch.cancel()
+        await asyncio.gather(*self._batches, return_exceptions=True)
         await self._executor.close()
+
+    async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
+        """Replay; see `AssertionRunner.run`."""
+        replay = _Replay(stdin, limits, on_slot, asyncio.get_running_loop().create_future())
+        self._waiting.append(replay)
+        if len(self._batches) < self._slots:
+            batch = asyncio.create_task(self._work())
+            self._batches.add(batch)
+            batch.add_done_callback(self._batches.discard)
+        return await replay.done
+
+    async def _work(self) -> None:
+        """Replay whatever waits, a batch after the other."""
+        while batch := self._next_batch():
+            for replay in batch:
+                replay.on_slot()
+            try:
+                runs = await self._replayed([replay.stdin for replay in batch], batch[0].limits)
+            except NoSandboxError as error:
+                for replay in batch:
+                    if not replay.done.done():
+                        replay.done.set_exception(error)
+                continue
+            except asyncio.CancelledError:
+                for replay in batch:
+                    replay.done.cancel()
+                raise
+            for replay, run in zip(batch, runs, strict=True):
+                if not replay.done.done():
+                    replay.done.set_result(run)
+
+    def _next_batch(self) -> list[_Replay]:
+        """Take a slot's share of what waits, as far as the limits are the same."""
+        size = min(LARGEST_BATCH, -(-len(self._waiting) // self._slots))
+        batch: list[_Replay] = []
+        while self._waiting and len(batch) < size:
+            if self._waiting[0].done.done():  # its caller is gone
+                self._waiting.popleft()
+            elif batch and self._waiting[0].limits != batch[0].limits:
+                break
+            else:
+                batch.append(self._waiting.popleft())
+        return batch
+
+    async def _replayed(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun]:
+        request = RunRequest("python", "", list(stdins), limits, mode=MODE)
+        error: ExecutorLost | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                return (await self._executor.run(request)).runs
+            except ExecutorLost as lost:
+                error = lost
+        if len(stdins) > 1:  # one of them may be what the child dies of: the others must not share its end
+            return [run for stdin in stdins for run in await self._replayed([stdin], limits)]
+        raise NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}") from error

@@ -1,0 +1,129 @@
+"""Real problems, real programs, real processes: the verdicts that their makers recorded."""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import os
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+import pytest_asyncio
+from builders.data import contests_with_submissions, data_file, humaneval_with_solutions, json_rows, mbpp_with_solutions
+from builders.judging import judge_all, request_of, services, told
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_data.records import StdioTests
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+APPEND, STANDALONE, AUTO = (
+    judge_pb2.SUBMISSION_MODE_APPEND, judge_pb2.SUBMISSION_MODE_STANDALONE, judge_pb2.SUBMISSION_MODE_AUTO,
+)  # fmt: skip
+
+ALL_CONTESTS = os.environ.get("EVALRUN_TEST_ALL_CONTESTS") == "1"
+"""Judge all 209 filed programs (minutes) and not only a sample."""
+
+SAMPLED_TESTS = 1_000_000
+"""Bytes of input times programs that a sampled problem may have, so that the sample takes seconds."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def judge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    async with services(tmp_path_factory.mktemp("services")) as (gateway, _):
+        yield gateway.address
+
+
+def rejected(verdicts: Mapping[str, judge_pb2.Verdict]) -> dict[str, str]:
+    return {name: told(verdict) for name, verdict in verdicts.items() if not (verdict.accepted and verdict.judged)}
+
+
+async def test_every_canonical_solution_of_humaneval_is_accepted(judge: str) -> None:
+    requests = {
+        problem.problem_id: request_of(problem, solution, mode=APPEND)
+        for problem, solution in humaneval_with_solutions()
+    }
+    verdicts = await judge_all(judge, requests)
+    assert len(verdicts) == 164
+    assert rejected(verdicts) == {}
+
+
+async def test_a_fenced_answer_that_restates_the_function_runs_after_the_prompt(judge: str) -> None:
+    requests = {}
+    for problem, solution in humaneval_with_solutions():
+        prompt = str(getattr(problem.ground_truth, "prompt"))  # noqa: B009 - a check test's, for mypy
+        requests[problem.problem_id] = request_of(problem, f"Sure!\n```python\n{prompt}{solution}```\n", mode=AUTO)
+    assert rejected(await judge_all(judge, requests)) == {}
+
+
+async def test_every_reference_program_of_mbpp_11_to_210_is_accepted(judge: str) -> None:
+    requests = {problem.problem_id: request_of(problem, code) for problem, code in mbpp_with_solutions()}
+    verdicts = await judge_all(judge, requests)
+    assert len(verdicts) == 200
+    assert rejected(verdicts) == {}
+
+
+@pytest.mark.parametrize("model", ["gpt-4_simple_a", "ollama-codellama_7b", "ollama-qwen2.5-coder_7b"])
+async def test_recorded_completions_get_the_recorded_verdict(judge: str, model: str) -> None:
+    problems = {problem.problem_id: problem for problem, _ in humaneval_with_solutions()}
+    rows = json_rows(data_file(f"completions/humaneval_{model}.jsonl.gz"))
+    modes = {"append": APPEND, "standalone": STANDALONE, "full": STANDALONE}
+    requests = {
+        str(row["task_id"]): request_of(
+            problems[str(row["task_id"])], str(row["completion"]), mode=modes[str(row["mode"])]
+        )
+        for row in rows
+    }
+    verdicts = await judge_all(judge, requests)
+    recorded = {str(row["task_id"]): bool(row["recorded"]) for row in rows}
+    assert len(verdicts) == 164
+    assert {name: told(verdict) for name, verdict in verdicts.items() if verdict.accepted is not recorded[name]} == {}
+
+
+FILED = {
+    "accepted": {judge_pb2.FINAL_STATUS_SUCCESS},
+    "wrong_answer": {judge_pb2.FINAL_STATUS_WRONG_ANSWER},
+    "time_limit_exceeded": {judge_pb2.FINAL_STATUS_TIMEOUT},
+    "run_time_error": {judge_pb2.FINAL_STATUS_RUNTIME_ERROR},
+    "runtime_error": {judge_pb2.FINAL_STATUS_RUNTIME_ERROR},
+}
+"""What a program's filed verdict allows; `partially_accepted` must fail some test, whichever way."""
+
+KNOWN_DIFFERENCES: dict[str, str] = {}
+"""Program -> why our verdict is another one. At most 2 % of the 209 programs."""
+
+
+def as_filed(verdict: judge_pb2.Verdict, expected: str) -> bool:
+    if expected == "partially_accepted":
+        return verdict.judged and not verdict.accepted
+    return verdict.judged and verdict.final_status in FILED[expected]
+
+
+@pytest.mark.timeout(1800 if ALL_CONTESTS else 180)
+async def test_contest_programs_get_the_verdict_that_they_were_filed_under(judge: str) -> None:
+    requests, filed = {}, {}
+    for problem, submissions in contests_with_submissions():
+        assert isinstance(problem.ground_truth, StdioTests)
+        size = sum(map(len, problem.ground_truth.inputs)) * len(submissions)
+        if not ALL_CONTESTS and (size > SAMPLED_TESTS or (problem.limits.time_seconds or 0) > 1):
+            continue
+        for submission in submissions:
+            name = f"{problem.problem_id}/{submission['name']}"
+            requests[name] = request_of(problem, submission["code"], language=submission["lang"], stop_after_timeouts=1)
+            filed[name] = submission["expected"]
+    verdicts = await judge_all(judge, requests)
+    different = {
+        name: f"filed as {filed[name]}, judged {told(verdict)}"
+        for name, verdict in verdicts.items()
+        if not as_filed(verdict, filed[name])
+    }
+    assert {name: text for name, text in different.items() if name not in KNOWN_DIFFERENCES} == {}
+    assert len(KNOWN_DIFFERENCES) <= 0.02 * 209
+
+
+async def test_the_same_verdicts_at_1_and_at_64_in_flight(judge: str) -> None:
+    requests = {}
+    problems = {problem.problem_id: problem for problem, _ in humaneval_with_solutions()}
+    for row in json_rows(data_file("completions/humaneval_ollama-codellama_7b.jsonl.gz"))[:80]:
+        name = str(row["task_id"])
+        requests[name] = request_of(problems[name], str(row["completion"]), mode=APPEND)
+    alone, together = [await judge_all(judge, requests, in_flight=number) for number in (1, 64)]
+    assert {name: v.final_status for name, v in alone.items()} == {name: v.final_status for name, v in together.items()}
