@@ -1,0 +1,343 @@
+"""The session's decisions, with scripted runs: batches after a process that ended, time-outs, rounds, recordings."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from builders.function_tests import COMPILED, request_of
+
+from evalrun_judge.function_tests import (
+    MAX_ROUNDS,
+    AssertTests,
+    CheckTest,
+    Finished,
+    FunctionTestSession,
+    RunAssertions,
+    RunCalls,
+    recording_key,
+)
+from evalrun_sandbox.api import CompileResult, End, ProgramRun
+
+CALL = ["f", [1], {"d": []}]
+TIMEOUT = ProgramRun("timeout", cpu_seconds=12.0, wall_seconds=13.0)
+
+
+def asserts(count: int) -> AssertTests:
+    return AssertTests([f"assert f({n})" for n in range(count)], "", "f")
+
+
+def recording(calls: Sequence[Sequence[object]]) -> bytes:
+    head = {"names": [], "modules": [], "imports": ""}
+    return b"".join(
+        json.dumps(line).encode() + b"\n"
+        for line in [head, *({"test": index, "calls": made} for index, made in enumerate(calls))]
+    )
+
+
+def session_of(count: int, *, stop_after_timeouts: int = 3) -> FunctionTestSession:
+    """Each test makes one call."""
+    recorded = recording([[CALL]] * count)
+    return FunctionTestSession(asserts(count), "code", 0, recorded, stop_after_timeouts)
+
+
+def answers(*tests: int, end: End = "exited", code: int | None = 0) -> ProgramRun:
+    """A process that answered these tests' only calls."""
+    lines = ["load V null", *(f"{test} 0 V [1,null]" for test in tests)]
+    text = "\n".join(lines) + "\n"
+    return ProgramRun(end, code if end == "exited" else None, text.encode(), b"said", 1.5, 2.0)
+
+
+def batch(session: FunctionTestSession) -> list[int]:
+    """The tests of the next batch."""
+    step = session.next_step()
+    assert isinstance(step, RunCalls), step
+    tests = request_of(step.stdin)["tests"]
+    assert isinstance(tests, list)
+    return [test for test, _ in tests]
+
+
+def replayed(session: FunctionTestSession) -> dict[int, str]:
+    """The tests of the next replay, with the kind of their last result."""
+    step = session.next_step()
+    assert isinstance(step, RunAssertions), step
+    head, *lines = step.stdin.decode().splitlines()
+    assert json.loads(head)["mode"] == "replay"
+    return {int(line.split()[0]): line.split()[2] for line in lines}
+
+
+def report(session: FunctionTestSession, **statuses: str) -> None:
+    """Answer a replay: `t0="success"`."""
+    lines = [json.dumps({"test": int(name[1:]), "status": status, "reason": ""}) for name, status in statuses.items()]
+    session.assertions_done(ProgramRun("exited", 0, "\n".join(lines).encode() + b"\n"))
+
+
+def finish(session: FunctionTestSession) -> list[str]:
+    step = session.next_step()
+    assert isinstance(step, Finished), step
+    return [f"{test.status}{'' if test.ran else ' (not run)'}" for test in step.tests]
+
+
+def test_one_batch_and_one_replay_for_a_program_that_answers() -> None:
+    session = session_of(3)
+    assert batch(session) == [0, 1, 2]
+    session.calls_done(answers(0, 1, 2), COMPILED)
+    assert replayed(session) == {0: "V", 1: "V", 2: "V"}
+    report(session, t0="success", t1="wrong_answer", t2="success")
+    assert finish(session) == ["success", "wrong_answer", "success"]
+
+
+def test_seconds_are_shared_out_over_the_tests_of_a_batch() -> None:
+    session = session_of(3)
+    batch(session)
+    session.calls_done(answers(0, 1, 2), COMPILED)
+    replayed(session)
+    report(session, t0="success", t1="success", t2="success")
+    step = session.next_step()
+    assert isinstance(step, Finished)
+    assert [(test.cpu_seconds, round(test.wall_seconds, 3)) for test in step.tests] == [(0.5, 0.667)] * 3
+    assert [test.stderr for test in step.tests] == ["said"] * 3
+
+
+def test_the_tests_after_the_one_in_which_a_process_ended_go_into_a_fresh_process() -> None:
+    session = session_of(4)
+    assert batch(session) == [0, 1, 2, 3]
+    session.calls_done(answers(0, code=1), COMPILED)
+    assert batch(session) == [2, 3]
+    session.calls_done(answers(2, code=-11), COMPILED)
+    step = session.next_step()
+    assert isinstance(step, RunAssertions)
+    last = step.stdin.decode().splitlines()[-1]
+    assert last == '3 0 D ["runtime_error", "the program was ended by signal 11"]'
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("timeout", "timeout"),
+        ("memory_limit", "memory_limit"),
+        ("output_limit", "runtime_error"),
+        ("not_run", "api_error"),
+    ],
+)
+def test_how_a_process_ended_is_what_its_call_gave(end: End, status: str) -> None:
+    session = session_of(1)
+    batch(session)
+    session.calls_done(answers(end=end), COMPILED)
+    step = session.next_step()
+    assert isinstance(step, RunAssertions)
+    assert json.loads(step.stdin.decode().splitlines()[-1].split(" ", 3)[3])[0] == status
+
+
+def test_a_time_out_in_the_first_test_of_a_batch_is_its_own_and_the_others_go_alone() -> None:
+    session = session_of(3)
+    batch(session)
+    session.calls_done(answers(end="timeout"), COMPILED)
+    assert batch(session) == [1]
+    session.calls_done(answers(1), COMPILED)
+    assert batch(session) == [2]
+    session.calls_done(answers(2), COMPILED)
+    assert replayed(session) == {0: "D", 1: "V", 2: "V"}
+
+
+def test_a_time_out_in_a_later_test_is_nobodys_until_each_has_run_alone() -> None:
+    session = session_of(3)
+    batch(session)
+    session.calls_done(answers(0, end="timeout"), COMPILED)
+    for test in range(3):
+        assert batch(session) == [test]
+        session.calls_done(answers(test), COMPILED)
+    assert replayed(session) == {0: "V", 1: "V", 2: "V"}
+
+
+def test_calls_that_all_ended_but_past_the_limit_are_a_time_out() -> None:
+    session = session_of(1)
+    batch(session)
+    session.calls_done(answers(0, end="timeout"), COMPILED)
+    replayed(session)
+    report(session, t0="success")
+    assert finish(session) == ["timeout"]
+
+
+def test_after_enough_time_outs_the_other_tests_do_not_run() -> None:
+    session = session_of(6, stop_after_timeouts=3)
+    assert batch(session) == [0, 1, 2, 3, 4, 5]
+    session.calls_done(answers(end="timeout"), COMPILED)
+    for test in (1, 2):
+        assert batch(session) == [test]
+        session.calls_done(answers(end="timeout"), COMPILED)
+    assert replayed(session) == {0: "D", 1: "D", 2: "D"}
+    report(session, t0="timeout", t1="timeout", t2="timeout")
+    assert finish(session) == ["timeout"] * 3 + ["timeout (not run)"] * 3
+
+
+def test_time_outs_that_the_replay_never_reaches_do_not_stop_the_others() -> None:
+    session = session_of(5, stop_after_timeouts=2)
+    batch(session)
+    session.calls_done(answers(end="timeout"), COMPILED)
+    assert batch(session) == [1]
+    session.calls_done(answers(end="timeout"), COMPILED)
+    replayed(session)
+    report(session, t0="wrong_answer", t1="timeout")
+    for test in (2, 3):
+        assert batch(session) == [test]
+        session.calls_done(answers(test), COMPILED)
+    assert batch(session) == [4]
+
+
+def test_never_stopping_is_a_choice() -> None:
+    session = session_of(4, stop_after_timeouts=0)
+    batch(session)
+    session.calls_done(answers(end="timeout"), COMPILED)
+    for test in (1, 2, 3):
+        assert batch(session) == [test]
+        session.calls_done(answers(end="timeout"), COMPILED)
+    assert set(replayed(session).values()) == {"D"}
+
+
+def test_a_program_that_does_not_load_fails_every_test_at_once() -> None:
+    session = session_of(3)
+    batch(session)
+    text = b'load E {"type":"SystemExit","base":"SystemExit","args":{"t":[0]},"message":"0"}\n'
+    session.calls_done(ProgramRun("exited", 0, text), COMPILED)
+    step = session.next_step()
+    assert isinstance(step, Finished)
+    assert {(test.status, test.ran, test.reason) for test in step.tests} == {
+        ("runtime_error", True, "the program called sys.exit(0) while it was loaded")
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "test_status"), [("error", "compile_error (not run)"), ("timeout", "compile_timeout (not run)")]
+)
+def test_a_program_that_does_not_compile_fails_every_test(status: str, test_status: str) -> None:
+    session = session_of(2)
+    batch(session)
+    compiled = CompileResult("error" if status == "error" else "timeout", 0.1, b"line 1")
+    session.calls_done(ProgramRun("not_run"), compiled)
+    assert finish(session) == [test_status] * 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"load V null\n1 0 V [1,null]\n",
+        b"load V null\n0 1 V [1,null]\n",
+        b"load V null\n0 0 X [1,null]\n",
+        b"load V null\nend\n",
+        b"load V null\n0 0  V [1,null]\n",
+        b"load V null\n00 0 V [1,null]\n",
+        b"load V null\n\n0 0 V [1,null]\n",
+        b"load V null\n0 0 D [\"success\",\"\"]\n",
+        b"load V null\n0 0 P \"a\"\n0 0 P \"b\"\n0 0 V [1,null]\n",
+    ],
+)  # fmt: skip
+def test_lines_that_are_not_the_expected_ones_are_a_runtime_error_of_the_test(text: bytes) -> None:
+    session = session_of(1)
+    batch(session)
+    session.calls_done(ProgramRun("exited", 0, text), COMPILED)
+    step = session.next_step()
+    assert isinstance(step, RunAssertions)
+    last = step.stdin.decode().splitlines()[-1]
+    assert last == '0 0 D ["runtime_error", "the program wrote into the judge\'s channel"]'
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"load V nul\n", b"load E {\n", b"load E [1]\n", b"\xff\n", b"load E " + b"[" * 99999]
+)
+def test_a_load_that_is_not_told_properly_is_a_runtime_error(text: bytes) -> None:
+    session = session_of(1)
+    batch(session)
+    session.calls_done(ProgramRun("exited", 0, text), COMPILED)
+    assert finish(session) == ["runtime_error"]
+
+
+def test_a_test_that_needs_more_calls_gets_them_all_again_in_a_fresh_process() -> None:
+    session = session_of(2)
+    batch(session)
+    session.calls_done(answers(0, 1), COMPILED)
+    replayed(session)
+    more = {"test": 0, "calls": [CALL, ["f", [2], {"d": []}]]}
+    done = {"test": 1, "status": "success", "reason": ""}
+    session.assertions_done(ProgramRun("exited", 0, f"{json.dumps(more)}\n{json.dumps(done)}\n".encode()))
+    step = session.next_step()
+    assert isinstance(step, RunCalls)
+    assert request_of(step.stdin)["tests"] == [[0, more["calls"]]]
+
+
+@pytest.mark.parametrize(("stable", "status"), [(True, "api_error"), (False, "runtime_error")])
+def test_calls_that_never_settle_end(stable: bool, status: str) -> None:
+    """Where the same call gives something else each time, the program is to blame, else nobody."""
+    session = session_of(1)
+    for number in range(MAX_ROUNDS):
+        assert batch(session) == [0]
+        lines = "".join(f"0 {call} V [{0 if stable else number},null]\n" for call in range(number + 1))
+        session.calls_done(ProgramRun("exited", 0, f"load V null\n{lines}end\n".encode()), COMPILED)
+        replayed(session)
+        calls = [["f", [call], {"d": []}] for call in range(number + 2)]
+        calls[0] = CALL
+        session.assertions_done(ProgramRun("exited", 0, json.dumps({"test": 0, "calls": calls}).encode() + b"\n"))
+    assert finish(session) == [status]
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("timeout", "timeout"), ("memory_limit", "memory_limit"), ("exited", "api_error")]
+)
+def test_a_replay_that_ends_early_costs_the_test_it_was_at(end: End, status: str) -> None:
+    """The values made it exceed its limits: a program must not be able to make itself not judged."""
+    session = session_of(3)
+    batch(session)
+    session.calls_done(answers(0, 1, 2), COMPILED)
+    replayed(session)
+    line = b'{"test": 0, "status": "success", "reason": ""}\n'
+    session.assertions_done(ProgramRun(end, -9 if end == "exited" else None, line))
+    assert replayed(session) == {2: "V"}
+    report(session, t2="success")
+    assert finish(session) == ["success", status, "success"]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ProgramRun("timeout"),
+        ProgramRun("exited", 1, b"", b"Traceback\nSyntaxError: bad test\n"),
+        ProgramRun("exited", 0, b"nonsense\n"),
+        ProgramRun("exited", 0, recording([[CALL]])),
+        ProgramRun("exited", 0, b""),
+    ],
+)
+def test_tests_that_cannot_be_recorded_are_not_judged(run: ProgramRun) -> None:
+    session = FunctionTestSession(asserts(2), "code")
+    assert isinstance(session.next_step(), RunAssertions)
+    session.assertions_done(run)
+    assert finish(session) == ["api_error (not run)"] * 2
+    assert session.recording is None
+
+
+def test_a_recording_is_given_out_for_the_next_program() -> None:
+    session = FunctionTestSession(asserts(1), "code")
+    step = session.next_step()
+    assert isinstance(step, RunAssertions)
+    assert request_of(step.stdin)["mode"] == "record"
+    session.assertions_done(ProgramRun("exited", 0, recording([[CALL]])))
+    assert session.recording == recording([[CALL]])
+    assert batch(FunctionTestSession(asserts(1), "other", 0, session.recording)) == [0]
+
+
+def test_tests_that_make_no_call_still_run_the_program() -> None:
+    session = FunctionTestSession(asserts(1), "code", 0, recording([[]]))
+    assert batch(session) == [0]
+
+
+def test_recordings_are_kept_by_everything_that_makes_them() -> None:
+    check = CheckTest("prompt", "test", "f")
+    keys = {
+        recording_key(asserts(1), 0),
+        recording_key(asserts(2), 0),
+        recording_key(asserts(1), 1),
+        recording_key(AssertTests(["assert f(0)"], "import math", "f"), 0),
+        recording_key(AssertTests(["assert f(0)"], "", "g"), 0),
+        recording_key(check, 0),
+        recording_key(CheckTest("other", "test", "f"), 0),
+    }
+    assert len(keys) == 7
+    assert recording_key(check, 0) == recording_key(CheckTest("prompt", "test", "f"), 0)
