@@ -21,13 +21,13 @@ def answer(program: bytes, arch: int, number: int, *arguments: int) -> int:
         operation, if_true, if_false, constant = code[at]
         at += 1
         if operation == 0x20:
-            (accumulator,) = struct.unpack_from("<I", data, constant)
+            accumulator = struct.unpack_from("<I", data, constant)[0]
         elif operation == 0x54:
             accumulator &= constant
         elif operation == 0x05:
             at += constant
         elif operation == 0x06:
-            return constant
+            return int(constant)
         else:
             holds = accumulator == constant if operation == 0x15 else accumulator >= constant
             at += if_true if holds else if_false

@@ -1,0 +1,16 @@
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from builders.sandbox import started
+
+from evalrun_sandbox.executor import Executor, ExecutorPlan
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def sandbox() -> AsyncIterator[Executor]:
+    """Two slots, fully contained; skips where this machine cannot."""
+    async with started(ExecutorPlan(slots=2, queue=64, allow_uncontained=True)) as running:
+        if running.report.level != "full":
+            pytest.skip(f"this machine reaches level {running.report.level}: {'; '.join(running.report.missing)}")
+        yield running

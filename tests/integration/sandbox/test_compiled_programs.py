@@ -1,0 +1,133 @@
+"""C and C++: compiled once, run many times."""
+
+import asyncio
+import shutil
+
+import pytest
+from builders.sandbox import request, run_one
+
+from evalrun_sandbox.errors import RequestRefused
+from evalrun_sandbox.executor import Executor
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.skipif(shutil.which("g++", path="/usr/bin:/bin") is None, reason="no C++ compiler here"),
+]
+
+# ruff: noqa: E501, ISC004 - tables of programs read best with a program a line
+SUM = {
+    "c": "#include <stdio.h>\nint main(void){int a,b;if(scanf(\"%d %d\",&a,&b)!=2)return 3;printf(\"%d\",a+b);return 0;}",
+    "cpp": "#include <iostream>\nint main(){int a,b;if(!(std::cin>>a>>b))return 3;std::cout<<a+b<<std::endl;}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", SUM)
+async def test_a_program_runs_on_each_input(executor: Executor, language: str) -> None:
+    reply = await executor.run(request(SUM[language], b"1 2", b"40 2", b"", language=language))
+    assert reply.compile.status == "ok"
+    assert [run.stdout.strip() for run in reply.runs] == [b"3", b"42", b""]
+    assert [run.exit_code for run in reply.runs] == [0, 0, 3]
+
+
+async def test_what_does_not_compile_says_where(executor: Executor) -> None:
+    reply = await executor.run(request("int main(){ return x; }", language="c"))
+    assert reply.compile.status == "error"
+    assert b"main.c:1" in reply.compile.stderr
+    assert reply.runs[0].end == "not_run"
+
+
+PROGRAMS: dict[str, tuple[str, str, int | None, bytes]] = {
+    "deep recursion": (
+        "#include <cstdio>\nvolatile int x;\nlong f(long n){ volatile char pad[64]; pad[0]=n; return n ? f(n-1)+pad[0]*0+1 : 0; }\n"
+        "int main(){ printf(\"%ld\", f(1000000)); }", "exited", 0, b"1000000"),
+    "threads": ("#include <thread>\n#include <cstdio>\nint main(){ std::thread t([]{ printf(\"t\"); }); t.join(); }",
+                "exited", 0, b"t"),
+    "math": ("#include <cmath>\n#include <cstdio>\nint main(){ double x; scanf(\"%lf\",&x); printf(\"%.3f\", std::sqrt(2.0)); }",
+             "exited", 0, b"1.414"),
+    "exceptions": ("#include <stdexcept>\n#include <cstdio>\nint main(){ try { throw std::runtime_error(\"x\"); } "
+                   "catch (std::exception& e) { printf(\"%s\", e.what()); } }", "exited", 0, b"x"),
+    "a crash": ("int main(){ int* p = 0; *(volatile int*)p = 1; }", "exited", -11, b""),
+    "abort": ("#include <cstdlib>\nint main(){ std::abort(); }", "exited", -6, b""),
+    "too much memory": ("#include <vector>\nint main(){ std::vector<char> v; for(;;) v.resize(v.size() + (1 << 20), 1); }",
+                        "memory_limit", None, b""),
+    "malloc that fails": ("#include <cstdlib>\n#include <cstdio>\nint main(){ printf(\"%d\", malloc(1ull << 40) == 0); }",
+                          "exited", 0, b"1"),
+    "endless": ("int main(){ for(volatile int i = 0;; i++); }", "timeout", None, b""),
+    "a flood": ("#include <cstdio>\nint main(){ for(;;) puts(\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"); }", "output_limit", None,
+                b"x"),
+    "unflushed at _exit": ("#include <unistd.h>\n#include <cstdio>\nint main(){ printf(\"lost\"); _exit(0); }", "exited", 0,
+                           b""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_ends(executor: Executor, name: str) -> None:
+    code, end, exit_code, stdout = PROGRAMS[name]
+    run = await run_one(executor, code, language="cpp", seconds=1.0, memory=256)
+    assert (run.end, run.exit_code) == (end, exit_code), run.stderr
+    assert run.stdout[: len(stdout) or None] == stdout
+
+
+HOSTILE = {
+    "a fork bomb": '#include <unistd.h>\n#include <stdio.h>\nint main(){ int n=0; for(int i=0;i<64;i++) if (fork() >= 0) n++; printf("%d", n); }',
+    "a shell": '#include <unistd.h>\n#include <stdio.h>\nint main(){ execl("/bin/sh", "sh", "-c", "echo escaped", (char*)0); printf("0"); }',
+    "system": '#include <stdlib.h>\n#include <stdio.h>\nint main(){ system("echo escaped"); printf("0"); }',
+    "itself, by a copy": '#include <unistd.h>\n#include <stdio.h>\n#include <fcntl.h>\n#include <sys/syscall.h>\nint main(){ '
+        'int f=open("copy",O_CREAT|O_RDWR,0777); write(f,"#!/bin/sh\\necho escaped\\n",23); dup2(f,3); char*a[]={"x",0}; '
+        'syscall(SYS_execveat,3,"",a,a,0x1000); printf("0"); }',
+    "a socket": '#include <sys/socket.h>\n#include <stdio.h>\nint main(){ printf("%d", socket(AF_INET, SOCK_STREAM, 0) >= 0); }',
+    "a file": '#include <stdio.h>\nint main(){ printf("%d", fopen("/etc/passwd", "r") != 0); }',
+    "a write outside": '#include <stdio.h>\nint main(){ printf("%d", fopen("../escaped", "w") != 0 || fopen("/tmp/escaped", "w") != 0); }',
+    "its parent": '#include <signal.h>\n#include <unistd.h>\n#include <stdio.h>\nint main(){ printf("%d", kill(getppid(), 9) == 0 || kill(-1, 9) == 0); }',
+    "ptrace": '#include <sys/ptrace.h>\n#include <unistd.h>\n#include <stdio.h>\nint main(){ printf("%d", ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0); }',
+    "inherited descriptors": '#include <unistd.h>\n#include <stdio.h>\nint main(){ int n=0; for(int f=3;f<1024;f++) if (write(f,"x",1) > 0) n++; printf("%d", n); }',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_programs_get_nowhere(executor: Executor, name: str) -> None:
+    if executor.report.level != "full":
+        pytest.skip("this machine does not contain fully")
+    run = await run_one(executor, HOSTILE[name], language="c")
+    assert (run.stdout, run.end) == (b"0", "exited"), run.stderr
+
+
+LEAKS = [
+    '#include "/etc/passwd"\nint main(){}',
+    '#include </etc/shadow>\nint main(){}',
+    '__asm__(".incbin \\"/etc/passwd\\"");\nint main(){}',
+    '#include "/proc/self/environ"\nint main(){}',
+    '#include "../../source/main.py"\nint main(){}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", LEAKS)
+async def test_the_compile_stage_leaks_nothing(executor: Executor, code: str) -> None:
+    if executor.report.level != "full":
+        pytest.skip("this machine does not contain fully")
+    reply = await executor.run(request(code, language="c"))
+    assert reply.compile.status == "error"
+    assert b"root:" not in reply.compile.stderr
+
+
+BOMBS = [
+    "template<int N> struct A { static const long v = A<N-1>::v + A<N-2>::v; }; int main() { return A<100000>::v; }",
+    "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(A(A(A(A(x))))))))\nB(B(B(int x;)))\nint main(){}",
+    "char big[1ul << 34] = {1};\nint main(){}",
+    '#include "/dev/zero"\nint main(){}',
+    "#include __FILE__\nint main(){}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", BOMBS)
+async def test_compile_bombs_end_and_hurt_nobody(executor: Executor, code: str) -> None:
+    wanted = executor.run(request(code, language="cpp"))
+    reply, beside = await asyncio.gather(wanted, executor.run(request("print(1)")))
+    assert reply.compile.status in ("error", "timeout")
+    assert len(reply.compile.stderr) <= 1 << 20
+    assert beside.runs[0].stdout == b"1\n"
+
+
+async def test_a_language_without_a_compiler_is_refused(executor: Executor) -> None:
+    with pytest.raises(RequestRefused):
+        await executor.run(request("x", language="fortran"))
