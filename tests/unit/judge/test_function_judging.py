@@ -1,0 +1,167 @@
+"""Function tests driven over scripted collaborators: what goes where, what is remembered, what is never a verdict."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from builders.judge import Time, make_judge, make_pool
+
+from evalrun_judge.extraction import SubmissionMode
+from evalrun_judge.function_judging import FunctionJudge, Recordings
+from evalrun_judge.function_tests import OUTPUT_KIB
+from evalrun_judge.pool import NoSandboxError, RetryPolicy
+from evalrun_judge.sandboxes import SandboxFailedError
+from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
+from evalrun_judge.status import TestStatus
+from evalrun_judge.submission import AssertTests, CheckTest, JudgeRequest, Submission, TestLimits
+from evalrun_judge.verdict import FinalStatus, Verdict
+from evalrun_sandbox.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest
+
+CHECK = CheckTest("def f(x):\n", "def check(candidate):\n    assert candidate(1) == 2\n", "f")
+ASSERTS = AssertTests(["assert f(1) == 2", "assert f(2) == 3"], "", "f")
+
+
+class ScriptedAssertions:
+    """Answers records with one call a test, and replays as told."""
+
+    def __init__(self, replayed: Callable[[dict[str, object]], ProgramRun], level: Level = "full") -> None:
+        self.level: Level = level
+        self.modes: list[str] = []
+        self.limits: list[Limits] = []
+        self._replayed = replayed
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
+        on_slot()
+        header = json.loads(stdin.splitlines()[0])
+        self.modes.append(header["mode"])
+        self.limits.append(limits)
+        if header["mode"] == "replay":
+            return self._replayed(header)
+        head = {"names": [], "modules": [], "imports": ""}
+        reports = [{"test": test, "calls": [["f", [1], {}]]} for test, _, _ in header["tests"]]
+        return ended(b"".join(json.dumps(line).encode() + b"\n" for line in [head, *reports]))
+
+
+def all_pass(header: dict[str, object]) -> ProgramRun:
+    tests = header["tests"]
+    assert isinstance(tests, list)
+    lines = [{"test": test, "status": "success", "reason": ""} for test, _, _ in tests]
+    return ended(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+
+
+def values(request: RunRequest) -> RunReply:
+    """Answer a batch as the call harness does: each call gives 2."""
+    batch = json.loads(request.inputs[0])
+    lines = [b"load V null"] + [
+        b"%d %d V 2" % (test, number) for test, calls in batch["tests"] for number, _ in enumerate(calls)
+    ]
+    return reply(ended(b"\n".join(lines) + b"\n"))
+
+
+def uncompiled(request: RunRequest) -> RunReply:
+    del request
+    return reply(ProgramRun("not_run"), compiling=CompileResult("error", 0.1, b"SyntaxError: bad"))
+
+
+async def judge_twice(
+    request: JudgeRequest, sandbox: FakeSandbox, assertions: ScriptedAssertions, retries: RetryPolicy | None = None
+) -> list[Verdict]:
+    time = Time()
+    pool = make_pool([sandbox], time, retries=retries)
+    pool.start()
+    judging, admission, _ = make_judge(pool, time, function_tests=FunctionJudge(pool, assertions))
+    try:
+        return [await judging.judge(request) for _ in range(2)]
+    finally:
+        assert admission.inside == 0
+        await pool.close()
+
+
+async def test_a_programs_calls_run_in_the_sandbox_and_its_assertions_do_not() -> None:
+    sandbox, assertions = FakeSandbox(uncompiled), ScriptedAssertions(all_pass)
+    request = JudgeRequest(Submission("    return x + 1\n", SubmissionMode.APPEND), CHECK, TestLimits(2.0, 64, 16))
+    verdicts = await judge_twice(request, sandbox, assertions)
+    assert [verdict.final_status for verdict in verdicts] == [FinalStatus.SYNTAX_ERROR] * 2
+    assert assertions.modes == ["record"]  # once a problem, not once a program
+    sent = sandbox.requests[0]
+    assert (sent.mode, sent.code) == ("calls", "def f(x):\n    return x + 1\n")
+    assert "assert" not in sent.code + sent.inputs[0].decode()
+    assert (sent.limits.time_seconds, sent.limits.memory_mib, sent.limits.output_kib) == (2.0, 64, OUTPUT_KIB)
+    assert assertions.limits[0].output_kib == OUTPUT_KIB
+
+
+async def test_an_accepted_program_needs_the_record_once_and_a_replay_each() -> None:
+    assertions = ScriptedAssertions(all_pass)
+    verdicts = await judge_twice(
+        JudgeRequest(Submission("def f(x): return 2"), ASSERTS), FakeSandbox(values), assertions
+    )
+    assert [(v.accepted, v.judged, len(v.tests), v.containment_level) for v in verdicts] == [
+        (True, True, 2, "full")
+    ] * 2
+    assert assertions.modes == ["record", "replay", "replay"]
+
+
+async def test_prose_is_no_code_for_function_tests_either() -> None:
+    request = JudgeRequest(Submission("Sorry, no."), ASSERTS)
+    verdicts = await judge_twice(request, FakeSandbox(uncompiled), ScriptedAssertions(all_pass))
+    assert verdicts[0].final_status is FinalStatus.EMPTY_OUTPUT
+    assert [test.ran for test in verdicts[0].tests] == [False, False]
+
+
+async def test_a_program_that_fails_to_compile_is_a_syntax_error_of_every_test() -> None:
+    request = JudgeRequest(Submission("```python\ndef f(:\n```"), ASSERTS)
+    verdict = (await judge_twice(request, FakeSandbox(uncompiled), ScriptedAssertions(all_pass)))[0]
+    assert [test.status for test in verdict.tests] == [TestStatus.COMPILE_ERROR] * 2
+    assert verdict.tests[0].compile_stderr.text == "SyntaxError: bad"
+    assert verdict.tests[0].compile_duration == 0.1
+
+
+async def test_tests_that_cannot_be_recorded_are_the_problems_fault() -> None:
+    class Broken(ScriptedAssertions):
+        async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
+            await super().run(stdin, limits, on_slot)
+            return ended(b"", exit_code=1, stderr=b"SyntaxError: in the test")
+
+    sandbox = FakeSandbox()
+    verdict = (await judge_twice(JudgeRequest(Submission("def f(x): ..."), CHECK), sandbox, Broken(all_pass)))[0]
+    assert (verdict.judged, verdict.pass_ratio, verdict.final_status) == (False, None, FinalStatus.API_ERROR)
+    assert sandbox.requests == []
+
+
+async def test_an_infra_failure_of_the_calls_is_no_verdict() -> None:
+    sandbox = FakeSandbox(faults=[SandboxFailedError("500")] * 9)
+    with pytest.raises(NoSandboxError):
+        await judge_twice(
+            JudgeRequest(Submission("def f(x): ..."), CHECK),
+            sandbox,
+            ScriptedAssertions(all_pass),
+            RetryPolicy(attempts=2),
+        )
+
+
+async def test_the_least_level_of_any_part_is_reported() -> None:
+    assertions = ScriptedAssertions(all_pass, level="seccomp")
+    verdict = (await judge_twice(JudgeRequest(Submission("def f(:"), CHECK), FakeSandbox(uncompiled), assertions))[0]
+    assert verdict.final_status is FinalStatus.EMPTY_OUTPUT
+    fenced = JudgeRequest(Submission("```\ndef f(:\n```"), CHECK)
+    assert (await judge_twice(fenced, FakeSandbox(uncompiled), assertions))[0].containment_level == "seccomp"
+
+
+def test_recordings_are_bounded_and_the_least_used_goes_first() -> None:
+    kept = Recordings(capacity_bytes=10)
+    kept.put("a", b"1234")
+    kept.put("b", b"1234")
+    assert kept.get("a") == b"1234"
+    kept.put("c", b"1234")
+    assert [kept.get(key) for key in "abc"] == [b"1234", None, b"1234"]
+    kept.put("a", b"1")  # in place of the longer one
+    kept.put("d", b"12345")
+    assert kept.get("c") == b"1234"
+    kept.put("huge", b"1" * 11)
+    assert kept.get("huge") is None
