@@ -1,11 +1,17 @@
-"""Fail where something generated differs from what its source makes now."""
+"""Fail where something generated differs from what its source makes now.
 
+`k8s/install.yaml` is left out, with a word on stderr, where there is no helm to render the chart with (CI has one).
+"""
+
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATORS = ("generate_stubs.py", "generate_crd.py")
+GENERATORS = ("generate_stubs.py", "generate_crd.py", "generate_manifests.py")
+NO_HELM = 3
+"""Exit code of `generate_manifests.py` where there is no helm."""
 
 
 def snapshot() -> dict[Path, bytes]:
@@ -19,7 +25,11 @@ def main() -> int:
     """Run the generators and name what they changed."""
     before = snapshot()
     for generator in GENERATORS:
-        subprocess.run([sys.executable, str(ROOT / "tools" / generator)], check=True)
+        done = subprocess.run([sys.executable, str(ROOT / "tools" / generator)])
+        if done.returncode == NO_HELM and os.environ.get("CI") != "true":
+            print(f"not checked: what {generator} makes, see above", file=sys.stderr)
+        elif done.returncode != 0:
+            return done.returncode
     after = snapshot()
     changed = sorted(
         str(path.relative_to(ROOT)) for path in before.keys() | after if before.get(path) != after.get(path)

@@ -1,0 +1,69 @@
+{{/* What all pods have in common: they satisfy the Pod Security Standard "restricted", and have a read-only root. */}}
+
+{{/* 10001 is the user of the images of Dockerfile.judge. */}}
+{{- define "evalrun.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "evalrun.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Labels and annotations of a pod; argument: (dict "root" $ "component" "judge" "values" .Values... "metrics" true). */}}
+{{- define "evalrun.podMetadata" -}}
+labels:
+  {{- include "evalrun.labels" . | nindent 2 }}
+  {{- with .values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $notes := dict }}
+{{- if .root.Values.metrics.annotations }}
+{{- $notes = dict "prometheus.io/scrape" "true" "prometheus.io/port" "9090" }}
+{{- end }}
+{{- $notes = merge (dict) .values.podAnnotations $notes }}
+{{- with $notes }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Where a pod may run; argument: its values. */}}
+{{- define "evalrun.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "evalrun.pullSecrets" -}}
+{{- with .Values.images.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Spread a component over nodes where there are several; argument: (dict "root" $ "component" "judge"). */}}
+{{- define "evalrun.spread" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "evalrun.selector" . | nindent 8 }}
+{{- end }}
