@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import importlib.metadata
 import logging
+import os
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -14,6 +15,10 @@ from evalrun_sandbox.api import CONTENT_TYPE, LEVELS, Busy, Refused, RunRequest,
 from evalrun_sandbox.errors import Busy as BusyError
 from evalrun_sandbox.errors import RequestRefused, SandboxError
 from evalrun_sandbox.executor import Executor
+from evalrun_sandbox.fusion.credentials import as_bearer
+from evalrun_sandbox.fusion.dispatch import Dispatcher
+from evalrun_sandbox.fusion.front import FusionFront
+from evalrun_sandbox.fusion.rows import RowFolder
 from evalrun_sandbox.settings import SandboxSettings
 
 logger = logging.getLogger(__name__)
@@ -35,6 +40,8 @@ class SandboxService:
         self._decoder = msgspec.msgpack.Decoder(RunRequest)
         self._encoder = msgspec.msgpack.Encoder()
         self._registry = registry
+        rows = RowFolder.open(settings.fusion_datasets) if settings.fusion_datasets is not None else None
+        self._fusion = FusionFront(Dispatcher(executor), rows, os.environ.get("MY_POD_NAME"))
         slots = Gauge("evalrun_sandbox_slots", "Slots, by state.", ["state"], registry=registry)
         slots.labels("free").set_function(lambda: executor.free)
         slots.labels("busy").set_function(lambda: executor.slots - executor.free)
@@ -84,6 +91,7 @@ class SandboxService:
         application.router.add_get("/v1/info", self._info)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_post("/v1/run", self._run)
+        self._fusion.add_routes(application.router)
         return application
 
     @web.middleware
@@ -91,7 +99,7 @@ class SandboxService:
         token = self._settings.token
         if token is None or request.path in _OPEN_PATHS:
             return await handler(request)
-        given = request.headers.get("Authorization", "").encode(errors="replace")
+        given = as_bearer(request.headers.get("Authorization", "")).encode(errors="replace")
         if hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
             return await handler(request)
         return web.json_response({"message": "send the run's token as 'Authorization: Bearer ...'"}, status=401)

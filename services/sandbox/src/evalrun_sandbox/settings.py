@@ -33,6 +33,11 @@ class SandboxSettings(ServiceSettings):
         default_factory=list, description="Folders of Python packages that candidates may import, read-only."
     )
     work_dir: Path | None = Field(None, description="Where private folders lie. Default: a temporary folder.")
+    fusion_datasets: Path | None = Field(
+        None,
+        description="Turns SandboxFusion's /submit and dataset routes on: a folder of rows, <dataset>.jsonl each; "
+        "it may be empty. /run_code is always on.",
+    )
     max_request_mib: int = Field(512, ge=1, le=4096, description="Largest request body, MiB; beyond it 413.")
 
     def plan(self) -> ExecutorPlan:

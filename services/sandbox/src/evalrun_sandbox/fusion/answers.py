@@ -1,0 +1,115 @@
+"""Pure: what the executor says, in SandboxFusion's terms.
+
+| what happened | compile_result | run_result | status |
+|---|---|---|---|
+| Python does not compile | null | Finished, rc 1, the SyntaxError on stderr | Failed |
+| Python takes too long to compile | null | TimeLimitExceeded, rc null | Failed |
+| C or C++ does not compile | Finished, rc 1 | null | Failed |
+| compiling takes too long | TimeLimitExceeded, rc null | null | Failed |
+| ended by itself | | Finished, rc | Success where rc is 0, else Failed |
+| ended by a signal | | Finished, rc = -signal | Failed |
+| time limit | | TimeLimitExceeded, rc null, what it printed | Failed |
+| memory limit | | Finished, rc 1 after a MemoryError, -6 after a bad_alloc, else -9 | Failed |
+| output past 1 MiB | | Finished, rc -25 (SIGXFSZ), the reason on stderr | Failed |
+"""
+
+import signal
+
+from evalrun_sandbox.api import CompileResult, ProgramRun
+from evalrun_sandbox.fusion.refusals import TryAgain
+from evalrun_sandbox.fusion.wire import CommandRunResult, CommandRunStatus, RunCodeResponse, RunStatus
+
+
+def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: str | None = None) -> RunCodeResponse:
+    """Give the answer for one run. Raises TryAgain where a time limit could not be confirmed."""
+    compile_result: CommandRunResult | None = None
+    run_result: CommandRunResult | None = None
+    if language != "python":
+        compile_result = _of_compiler(compiled)
+    elif compiled.status != "ok":
+        run_result = _of_compiler(compiled)
+    if compiled.status == "ok":
+        run_result = _of_run(run)
+    status = _status([result for result in (compile_result, run_result) if result is not None])
+    return RunCodeResponse(
+        status=status, compile_result=compile_result, run_result=run_result, executor_pod_name=pod_name
+    )
+
+
+def no_time(language: str, compile_timeout: float, pod_name: str | None = None) -> RunCodeResponse:
+    """Give the answer to a request that leaves no time to compile, or to run: too late at once, as in the stock server.
+
+    Args:
+        language: of the request.
+        compile_timeout: seconds; above 0, it is the run that has none.
+        pod_name: of this sandbox.
+    """
+    late = CommandRunResult(
+        status=CommandRunStatus.TIME_LIMIT_EXCEEDED, execution_time=0.0, stdout="", stderr=""
+    )  # fmt: skip
+    in_compiler = language != "python" and not compile_timeout > 0
+    return RunCodeResponse(
+        status=RunStatus.FAILED,
+        compile_result=late if in_compiler else None,
+        run_result=None if in_compiler else late,
+        executor_pod_name=pod_name,
+    )
+
+
+def sandbox_error(message: str, pod_name: str | None = None) -> RunCodeResponse:
+    """Give the answer that says that nothing ran."""
+    return RunCodeResponse(status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name)
+
+
+def text(data: bytes) -> str:
+    """Decode what a program printed; what is not UTF-8 becomes a complaint, as in the stock server."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return f"[DecodeError] {error}"
+
+
+def _of_compiler(compiled: CompileResult) -> CommandRunResult:
+    late = compiled.status == "timeout"
+    return CommandRunResult(
+        status=CommandRunStatus.TIME_LIMIT_EXCEEDED if late else CommandRunStatus.FINISHED,
+        execution_time=compiled.seconds,
+        return_code=None if late else int(compiled.status == "error"),
+        stdout="",
+        stderr=text(compiled.stderr),
+    )
+
+
+def _of_run(run: ProgramRun) -> CommandRunResult:
+    if not run.confirmed:
+        raise TryAgain("the run ended near its time limit and could not be repeated alone: send it again")
+    if run.end == "not_run":
+        raise TryAgain("the sandbox did not run the program: send it again")
+    late = run.end == "timeout"
+    code, remark = _return_code(run)
+    return CommandRunResult(
+        status=CommandRunStatus.TIME_LIMIT_EXCEEDED if late else CommandRunStatus.FINISHED,
+        execution_time=run.wall_seconds,
+        return_code=code,
+        stdout=text(run.stdout),
+        stderr=text(run.stderr) + remark,
+    )
+
+
+def _return_code(run: ProgramRun) -> tuple[int | None, str]:
+    """Give the return code, and what stderr should say beside what the program wrote."""
+    if run.end == "output_limit":
+        return -signal.SIGXFSZ, "\nstopped by the sandbox: more output than it keeps\n"
+    if run.end == "memory_limit":
+        if b"MemoryError" in run.stderr[-1000:]:
+            return 1, ""
+        if b"std::bad_alloc" in run.stderr:
+            return -signal.SIGABRT, ""
+        return -signal.SIGKILL, "\nstopped by the sandbox: memory limit\n"
+    return (None if run.end == "timeout" else run.exit_code), ""
+
+
+def _status(results: list[CommandRunResult]) -> RunStatus:
+    if any(result.status != CommandRunStatus.FINISHED or result.return_code != 0 for result in results):
+        return RunStatus.FAILED
+    return RunStatus.SUCCESS

@@ -1,0 +1,53 @@
+"""Pure: from a completion to code, by SandboxFusion's two rules, with their faults.
+
+Here the first block wins, also inside `<think>`; evalrun's own rule is another (evalrun_judge.extraction). Observed
+there and kept: `~~~` fences are text, a closing fence on the code's last line does not close, indented fences keep
+the indent, and without a fence only a Python program's first definition is found.
+"""
+
+import re
+
+_FENCED = re.compile(r"```([^\n]*)\n(.*?)\n\s*```", re.DOTALL)
+_UNCLOSED = re.compile(r"```([^\n]*)\n(.*)", re.DOTALL)
+_DEFINITION = re.compile(r"(?:^(?:import|from|#)[^\n]+\n)*^(?:def|class) [^\n]+\n(?:\s+[^\n]+\n)+", re.MULTILINE)
+
+_TAGS = {
+    "python": ("python", "Python", "py", "Python3", "python3", "PY"),
+    "cpp": ("cpp", "c++", "C++", "Cpp", "CPP"),
+    "c": ("c", "C"),
+}
+_LANGUAGE_OF = {tag: language for language, tags in _TAGS.items() for tag in tags}
+
+Block = tuple[str, str]
+"""Language ("" where the tag names none that can run here) and text."""
+
+
+def first_of_language(completion: str, language: str) -> str:
+    """Give the first block of the language, else the first block: closed ones, else an unclosed, else a definition.
+
+    The stock server's `default_extract_helper`: CommonOJ, and HumanEval's free form.
+    """
+    blocks = _blocks(completion, language)
+    matching = [text for tag, text in blocks if tag == language]
+    return (matching or [text for _, text in blocks] or [""])[0]
+
+
+def first_of_any(completion: str) -> str:
+    """Give the first block whatever its language, cut at Python's main guard and at example usage.
+
+    The stock server's `extract_code_from_freeform_completion` for Python: MBPP, and shadow HumanEval's free form.
+    """
+    blocks = _blocks(completion, "python")
+    code = blocks[0][1].replace("\r", "") if blocks else ""
+    for end in ('if __name__ == "__main__":', "# Example usage"):
+        if end in code:
+            code = code[: code.index(end)].strip()
+    return code
+
+
+def _blocks(completion: str, language: str) -> list[Block]:
+    found = _FENCED.findall(completion) or _UNCLOSED.findall(completion)
+    if found or language != "python":
+        return [(_LANGUAGE_OF.get(tag.strip(), ""), text) for tag, text in found]
+    dense = "\n".join(line for line in completion.split("\n") if line.strip()) + "\n"
+    return [("python", text) for text in _DEFINITION.findall(dense)]

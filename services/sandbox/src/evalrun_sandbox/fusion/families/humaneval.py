@@ -1,0 +1,93 @@
+"""HumanEvalDataset for Python: a function to complete, and a `check` of it. The exit status is the verdict.
+
+Only under the names for which the stock server calls `check`: under any other it accepts whatever does not crash.
+"""
+
+import re
+
+from evalrun_sandbox.fusion.extraction import first_of_any, first_of_language
+from evalrun_sandbox.fusion.families.plan import Plan
+from evalrun_sandbox.fusion.families.row_fields import id_of, text_of
+from evalrun_sandbox.fusion.wire import Prompt, Row, SubmitRequest, TestConfig
+
+PLAIN = "humaneval_python"
+
+_IMPORTS = """import math
+import re
+import sys
+import copy
+import datetime
+import itertools
+import collections
+import heapq
+import statistics
+import functools
+import hashlib
+try:
+    import numpy
+    import numpy as np
+except ImportError:
+    pass
+import string
+from typing import *
+from collections import *
+"""
+"""What the stock server puts before each program; its image has numpy, another interpreter may not."""
+
+_AFTER_FUNCTION = re.compile(r"\n(?!\s|\n)(?=.|\n)")
+"""Before the first line that is not indented."""
+_FREE_FORM = {
+    "en": (
+        "Please complete the above code according to the requirements in the docstring. Write the complete code and "
+        "wrap it in markdown syntax. The code should not contain `Main` function."
+    ),
+    "zh": "请按照docstring的要求补全如上代码，写出完整的代码，代码要用markdown语法包裹。代码不要包含`Main`函数",  # noqa: RUF001
+}
+"""The stock server's own sentences (Apache-2.0): a model's answers hang on each word."""
+
+
+class HumanEval:
+    """The family's rules."""
+
+    def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
+        """Give the function's head, or the head and what to do with it. Labels are all other fields, the tests too."""
+        del dataset
+        prompt = text_of(row, "prompt")
+        if _is_free_form(config):
+            instruction = _FREE_FORM["zh" if config.locale == "zh" else "en"]
+            prompt = f"```python\n{prompt}\n```\n\n{instruction}"
+        name = "task_id" if "task_id" in row else "name"
+        return Prompt(
+            id=id_of(row, name), prompt=prompt, labels={key: value for key, value in row.items() if key != "prompt"}
+        )
+
+    def plan(self, row: Row, request: SubmitRequest) -> Plan:
+        """Plan imports, program, tests and the call of `check` as one program."""
+        tests, entry_point = text_of(row, "test"), text_of(row, "entry_point")
+        config = request.config
+        if not _is_free_form(config):
+            extracted = _function(request.completion)
+            body = f"{text_of(row, 'prompt')}\n{extracted}"
+        elif request.dataset == PLAIN:
+            extracted = body = first_of_language(request.completion, "python")
+        else:
+            extracted = body = _function(first_of_any(request.completion))
+        program = f"{_IMPORTS}{body}\n{tests}\ncheck({entry_point})"
+        return Plan(
+            language="python",
+            program=program,
+            extracted_code=extracted,
+            compile_timeout=config.compile_timeout or 20,
+            run_timeout=config.run_timeout or 20,
+            full_code=program,
+        )
+
+
+def _is_free_form(config: TestConfig) -> bool:
+    return bool(config.extra.get("is_freeform"))
+
+
+def _function(completion: str) -> str:
+    """Cut what follows the function: at the first line that is not indented."""
+    found = _AFTER_FUNCTION.search(completion)
+    return completion[: found.start()] if found else completion

@@ -1,0 +1,171 @@
+"""The routes: bodies to requests, answers and refusals to JSON, nothing else."""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from evalrun_sandbox.fusion import answers, demand
+from evalrun_sandbox.fusion.dispatch import Dispatcher
+from evalrun_sandbox.fusion.refusals import FusionRefusal, NotHere, TryAgain
+from evalrun_sandbox.fusion.registry import family_of
+from evalrun_sandbox.fusion.rows import RowFolder
+from evalrun_sandbox.fusion.submission import Submissions
+from evalrun_sandbox.fusion.wire import (
+    DatasetRequest,
+    GetMetricsRequest,
+    GetPromptByIdRequest,
+    GetPromptsRequest,
+    Prompt,
+    RunCodeRequest,
+    RunCodeResponse,
+    SubmitRequest,
+)
+
+_RETRY_SECONDS = "1"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+RequestT = TypeVar("RequestT", bound=BaseModel)
+
+
+class InvalidBody(Exception):  # noqa: N818 - an answer, not a failure of ours
+    """The body is not what its schema says; holds the list of complaints."""
+
+    def __init__(self, complaints: list[object]) -> None:
+        super().__init__("the body does not fit its schema")
+        self.complaints = complaints
+
+
+class FusionFront:
+    """SandboxFusion's routes. `/run_code` always; `/submit` and the dataset routes where rows may be served."""
+
+    def __init__(self, dispatcher: Dispatcher, rows: RowFolder | None, pod_name: str | None = None) -> None:
+        """Wire the routes.
+
+        Args:
+            dispatcher: runs programs.
+            rows: None turns `/submit` and the dataset routes off.
+            pod_name: reported as `executor_pod_name`.
+        """
+        self._dispatcher = dispatcher
+        self._rows = rows
+        self._pod_name = pod_name
+        self._submissions = Submissions(dispatcher, pod_name)
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        """Register every route of the API but `/v1/ping`, which the sandbox has anyway."""
+        router.add_post("/run_code", _answering(self._run_code))
+        router.add_post("/run_jupyter", self._run_jupyter)
+        router.add_get("/list_datasets", _answering(self._list_datasets))
+        router.add_post("/list_ids", _answering(self._list_ids))
+        router.add_post("/get_prompts", _answering(self._get_prompts))
+        router.add_post("/get_prompt_by_id", _answering(self._get_prompt_by_id))
+        router.add_post("/submit", _answering(self._submit))
+        router.add_post("/get_metrics", _answering(self._get_metrics))
+        router.add_post("/get_metrics_function", _answering(self._get_metrics_function))
+
+    async def _run_code(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        wanted = _read(RunCodeRequest, body)
+        demand.refuse_files(wanted)
+        return _model(await self._answer(wanted, len(body)))
+
+    async def _answer(self, wanted: RunCodeRequest, weight: int) -> RunCodeResponse:
+        if wanted.language not in self._dispatcher.languages:
+            known = ", ".join(sorted(self._dispatcher.languages))
+            return answers.sandbox_error(f"language {wanted.language} is not one of {known}", self._pod_name)
+        compiles = wanted.language != "python"
+        if demand.seconds(wanted.run_timeout) == 0 or (compiles and demand.seconds(wanted.compile_timeout) == 0):
+            return answers.no_time(wanted.language, wanted.compile_timeout, self._pod_name)
+        patience = demand.patience_seconds(wanted.compile_timeout, wanted.run_timeout)
+        reply = await self._dispatcher.run(demand.to_executor(wanted), weight, patience)
+        return answers.response(wanted.language, reply.compile, reply.runs[0], self._pod_name)
+
+    async def _run_jupyter(self, _: web.Request) -> web.Response:
+        return _json({"detail": "/run_jupyter is not served: this sandbox runs whole programs; use /run_code"}, 501)
+
+    async def _list_datasets(self, _: web.Request) -> web.Response:
+        return _json(self._open_rows().names)
+
+    async def _list_ids(self, request: web.Request) -> web.Response:
+        return _json([prompt.id for prompt in await self._prompts(request)])
+
+    async def _get_prompts(self, request: web.Request) -> web.Response:
+        return _models(await self._prompts(request))
+
+    async def _prompts(self, request: web.Request) -> list[Prompt]:
+        rows = self._open_rows()
+        wanted = _read(GetPromptsRequest, await request.read())
+        family = family_of(wanted)
+        return [family.prompt(row, wanted.dataset, wanted.config) for row in await rows.several(wanted)]
+
+    async def _get_prompt_by_id(self, request: web.Request) -> web.Response:
+        rows = self._open_rows()
+        wanted = _read(GetPromptByIdRequest, await request.read())
+        family = family_of(wanted)
+        return _model(family.prompt(await rows.one(wanted, wanted.id), wanted.dataset, wanted.config))
+
+    async def _submit(self, request: web.Request) -> web.Response:
+        rows = self._open_rows()
+        wanted = _read(SubmitRequest, await request.read())
+        family = family_of(wanted)
+        plan = family.plan(await rows.one(wanted, wanted.id), wanted)
+        return _model(await self._submissions.judge(plan, wanted.id))
+
+    async def _get_metrics(self, request: web.Request) -> web.Response:
+        self._open_rows()
+        family_of(_read(GetMetricsRequest, await request.read()))
+        return _json({})  # no dataset of the stock server defines any
+
+    async def _get_metrics_function(self, request: web.Request) -> web.Response:
+        self._open_rows()
+        family_of(_read(DatasetRequest, await request.read()))
+        return _json({"function": None})  # none of the families here defines one
+
+    def _open_rows(self) -> RowFolder:
+        if self._rows is None:
+            raise NotHere("/submit and the dataset routes are off on this sandbox: start it with --fusion-datasets")
+        return self._rows
+
+
+def _answering(handler: Handler) -> Handler:
+    """Turn refusals into answers, as FastAPI spells them."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except InvalidBody as error:
+            return _json({"detail": error.complaints}, 422)
+        except TryAgain as error:
+            return _json({"detail": str(error)}, error.status, {"Retry-After": _RETRY_SECONDS})
+        except FusionRefusal as error:
+            return _json({"detail": str(error)}, error.status)
+
+    return answer
+
+
+def _read(model: type[RequestT], body: bytes) -> RequestT:
+    """Parse a body. Raises InvalidBody."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        complaints = json.loads(error.json(include_url=False))
+        for complaint in complaints:
+            complaint["loc"] = ["body", *complaint["loc"]]
+        raise InvalidBody(complaints) from error
+
+
+def _model(model: BaseModel) -> web.Response:
+    return web.Response(text=model.model_dump_json(), content_type="application/json")
+
+
+def _models(models: Sequence[BaseModel]) -> web.Response:
+    return web.Response(
+        text="[" + ",".join(model.model_dump_json() for model in models) + "]", content_type="application/json"
+    )
+
+
+def _json(value: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    return web.json_response(value, status=status, headers=headers)

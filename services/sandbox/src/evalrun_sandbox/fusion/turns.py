@@ -1,0 +1,59 @@
+"""Who runs next: a bounded queue before the executor, first come, first served."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from evalrun_sandbox.fusion.refusals import TryAgain
+from evalrun_sandbox.slots import Slots
+
+MAX_WAITING = 1024
+"""Requests. Many, so that time ends a wait and not the count: a 504 at once would spend a client's few attempts."""
+MAX_WAITING_BYTES = 512 << 20
+
+
+class Turns:
+    """As many turns at a time as the executor has slots; those who wait hold their request's bytes."""
+
+    def __init__(self, slots: int, max_waiting: int = MAX_WAITING, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
+        self._slots = Slots(slots)
+        self._max_waiting = max_waiting
+        self._max_bytes = max_waiting_bytes
+        self._bytes = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return self._slots.waiting
+
+    @asynccontextmanager
+    async def turn(self, weight: int, patience_seconds: float) -> AsyncIterator[None]:
+        """Wait for a turn and hold it; a caller that is cancelled leaves the queue.
+
+        Args:
+            weight: bytes that the caller holds while it waits.
+            patience_seconds: longest wait.
+
+        Raises:
+            TryAgain: the queue is full, or patience ended.
+        """
+        slot = await self._take(weight, patience_seconds)
+        try:
+            yield
+        finally:
+            self._slots.give_back(slot)
+
+    async def _take(self, weight: int, patience_seconds: float) -> list[int]:
+        idle = self._slots.take_idle()
+        if idle is not None:
+            return [idle]
+        if self.waiting >= self._max_waiting or self._bytes + weight > self._max_bytes:
+            raise TryAgain(f"the queue is full: {self.waiting} requests wait")
+        self._bytes += weight
+        try:
+            async with asyncio.timeout(patience_seconds):
+                return await self._slots.take(1)
+        except TimeoutError:
+            raise TryAgain(f"no turn came within {patience_seconds:.0f} s: every slot is busy") from None
+        finally:
+            self._bytes -= weight
