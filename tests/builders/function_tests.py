@@ -41,7 +41,7 @@ def compile_result(code: str) -> CompileResult:
     return COMPILED
 
 
-def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS) -> ProgramRun:
+def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packages: bool = False) -> ProgramRun:
     """Runs a program as `python -I` in an empty folder, with limits on CPU, wall time, memory and file size."""
 
     def limit() -> None:
@@ -57,7 +57,8 @@ def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS) -> Progr
         with Path(folder, "out").open("w+b") as out, Path(folder, "err").open("w+b") as err:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(file)], stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder,
+                [sys.executable, "-I", *([] if packages else ["-S"]), str(file)],
+                stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder,
                 env={}, preexec_fn=limit, start_new_session=True,
             )  # fmt: skip
             try:
@@ -79,9 +80,11 @@ def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS) -> Progr
             )
 
 
-def standalone(mode: str, code: str, stdin: bytes, seconds: float = TIME_SECONDS) -> ProgramRun:
-    """Runs a step as a stand-alone program."""
-    return run_plainly(program(code) if mode == "calls" else assertion_program(), stdin, seconds)
+def standalone(
+    mode: str, code: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packages: bool = False
+) -> ProgramRun:
+    """Runs a step as a stand-alone program; with `packages`, it can import those of this environment."""
+    return run_plainly(program(code) if mode == "calls" else assertion_program(), stdin, seconds, packages=packages)
 
 
 class WarmForks:

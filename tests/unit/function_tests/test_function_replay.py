@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from builders.function_tests import Judged, WarmForks, adding, judge, request_of
+from builders.function_tests import Judged, WarmForks, adding, judge, request_of, standalone
 
 from evalrun_judge.function_tests import AssertTests, CheckTest, FunctionTestOutcome
+from evalrun_sandbox.api import ProgramRun
 
 
 @pytest.fixture(scope="module")
@@ -238,11 +239,11 @@ def test_a_recording_serves_every_program(forks: WarmForks) -> None:
     first = judge(tests, TWICE, execute=forks.run)
     modes: list[str] = []
 
-    def execute(mode: str, code: str, stdin: bytes) -> object:
+    def execute(mode: str, code: str, stdin: bytes) -> ProgramRun:
         modes.append(mode)
         return forks.run(mode, code, stdin)
 
-    second = judge(tests, TWICE, execute=execute, recorded=first.recording)  # type: ignore[arg-type]  # notes, and passes on
+    second = judge(tests, TWICE, execute=execute, recorded=first.recording)
     assert second.statuses == ["success"]
     assert modes == ["calls", "assertions"]
 
@@ -259,3 +260,15 @@ def test_tests_that_cannot_be_recorded_are_not_judged(forks: WarmForks) -> None:
 )
 def test_a_test_that_asks_nothing_is_no_failure_of_the_program(forks: WarmForks, body: str) -> None:
     assert outcome(forks, checked(body), "def f(x):\n    return 0\n").status in ("success", "api_error")
+
+
+def test_numpys_random_numbers_are_the_same_in_each_pass() -> None:
+    pytest.importorskip("numpy")
+    tests = adding("import numpy\nx = int(numpy.random.randint(10**9))\nassert f(x) == 2 * x", entry="f")
+
+    def execute(mode: str, code: str, stdin: bytes) -> ProgramRun:
+        return standalone(mode, code, stdin, packages=mode == "assertions")
+
+    judged = judge(tests, TWICE, execute=execute)
+    assert judged.statuses == ["success"], judged.outcomes
+    assert len(judged.batches) == 1
