@@ -1,0 +1,114 @@
+"""Infra faults around real programs: every verdict right, none lost, none turned into a failure of the program."""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import grpc
+import pytest
+from builders.data import stdio_problem
+from builders.faulty_proxy import FAULTS, faulty_proxy
+from builders.judging import judge_all, request_of, send, services
+
+from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_cli.processes import ServiceProcess
+from evalrun_data.records import AssertTests, Problem
+from evalrun_runtime.grpc_server import open_channel
+
+PROGRAMS = {
+    "right": ("print(sum(map(int, input().split())))", judge_pb2.FINAL_STATUS_SUCCESS),
+    "wrong": ("print(1)", judge_pb2.FINAL_STATUS_WRONG_ANSWER),
+    "crash": ("import sys; print(sum(map(int, input().split()))); sys.exit(1)", judge_pb2.FINAL_STATUS_RUNTIME_ERROR),
+    "broken": ("print(", judge_pb2.FINAL_STATUS_SYNTAX_ERROR),
+}
+FUNCTIONS = {
+    "right": ("def add(a, b):\n    return a + b\n", judge_pb2.FINAL_STATUS_SUCCESS),
+    "wrong": ("def add(a, b):\n    return a - b\n", judge_pb2.FINAL_STATUS_WRONG_ANSWER),
+    "crash": ("def add(a, b):\n    raise ValueError\n", judge_pb2.FINAL_STATUS_RUNTIME_ERROR),
+}
+
+
+def load(number: int) -> tuple[dict[str, judge_pb2.JudgeRequest], dict[str, int]]:
+    """Give `number` requests of every kind, and each one's right final status."""
+    requests: dict[str, judge_pb2.JudgeRequest] = {}
+    right: dict[str, int] = {}
+    asserts = Problem(
+        "mbpp", "MBPP/1", "Add.", AssertTests(("assert add(1, 2) == 3", "assert add(0, 5) == 5"), "", "add")
+    )
+    for index in range(number):
+        for problem, programs in ((stdio_problem(), PROGRAMS), (asserts, FUNCTIONS)):
+            for kind, (code, final) in programs.items():
+                name = f"{problem.dataset}/{kind}/{index}"
+                requests[name] = request_of(problem, code)
+                right[name] = final
+    return requests, right
+
+
+def finals(verdicts: dict[str, judge_pb2.Verdict]) -> dict[str, int]:
+    assert all(verdict.judged for verdict in verdicts.values())
+    return {name: int(verdict.final_status) for name, verdict in verdicts.items()}
+
+
+async def test_faults_between_gateway_and_sandbox_change_no_verdict(tmp_path: Path) -> None:
+    sandbox = ServiceProcess("sandbox", "evalrun_sandbox", [], tmp_path / "sandbox.log")
+    await sandbox.start()
+    try:
+        async with (
+            faulty_proxy(sandbox.address, 0.4, seed=11) as (one, first),
+            faulty_proxy(sandbox.address, 0.1, seed=12) as (two, second),
+        ):
+            arguments = ["--sandbox", one, "--sandbox", two, "--retry-attempts", "30"]
+            judge = ServiceProcess("judge", "evalrun_judge", arguments, tmp_path / "judge.log")
+            await judge.start()
+            try:
+                requests, right = load(25)
+                assert finals(await judge_all(judge.address, requests, in_flight=16)) == right
+            finally:
+                await judge.stop(5)
+            assert set(first.injected + second.injected) == set(FAULTS)
+    finally:
+        await sandbox.stop(5)
+
+
+async def test_sandboxes_killed_in_turn_lose_and_change_nothing(tmp_path: Path) -> None:
+    requests, right = load(60)
+    async with services(tmp_path, sandboxes=2) as (judge, sandboxes):
+        judging = asyncio.create_task(judge_all(judge.address, requests, in_flight=16))
+        killed = 0
+        while not judging.done():
+            sandbox = sandboxes[killed % 2]
+            if sandbox.pid is not None:
+                os.kill(sandbox.pid, signal.SIGKILL)
+            killed += 1
+            await sandbox.wait()
+            await sandbox.start()
+            await asyncio.wait([judging], timeout=0.3)
+        assert finals(await judging) == right
+        assert killed > 1
+
+
+async def test_sigterm_delivers_what_is_in_flight_and_ends_with_0(tmp_path: Path) -> None:
+    slow = "import time\nwhile time.process_time() < 0.5: pass\nprint(sum(map(int, input().split())))"
+    async with services(tmp_path) as (judge, _), open_channel(judge.address) as channel:
+        stream = judge_pb2_grpc.JudgeServiceStub(channel).JudgeStream(wait_for_ready=True)
+        await send(stream, "slow", request_of(stdio_problem(), slow))
+        await until_in_flight(channel)
+        stopping = asyncio.create_task(judge.stop(30))
+        answer = await stream.read()
+        assert isinstance(answer, judge_pb2.JudgeStreamResponse)
+        assert (answer.request_id, answer.verdict.accepted) == ("slow", True)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stream.read()
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        await stopping
+        assert await judge.wait() == 0
+
+
+async def until_in_flight(channel: grpc.aio.Channel) -> None:
+    """A request sent after another on the same connection is answered after it has been read."""
+    stub = judge_pb2_grpc.JudgeServiceStub(channel)
+    for _ in range(20):
+        await stub.Judge(request_of(stdio_problem(), "print(1)"))

@@ -1,0 +1,32 @@
+"""The command's own errors: one line that says what to write instead, and exit code 2."""
+
+import pytest
+
+from evalrun_judge.__main__ import main
+from evalrun_judge.settings import JudgeSettings
+from evalrun_runtime.exits import ExitCode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "sandbox"),
+        (["--sandbox", "localhost:8080"], "http://host:port"),
+        (["--sandbox", "http://127.0.0.1:1", "--queue-limit", "0"], "queue-limit"),
+        (["--sandbox", "http://127.0.0.1:1", "--host", "0.0.0.0"], "token"),
+        (["--sandbox", "http://127.0.0.1:1", "--required-level", "some"], "required-level"),
+    ],
+)
+def test_what_a_user_can_mend(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == ExitCode.BAD_INPUT
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+    assert shown.err.count("\n") == 1
+
+
+def test_only_allow_uncontained_lowers_the_level() -> None:
+    urls = ["http://127.0.0.1:1", "https://sandbox:8080"]
+    assert JudgeSettings(sandbox=urls).least_level == "full"
+    assert JudgeSettings(sandbox=urls, required_level="seccomp").least_level == "seccomp"
+    assert JudgeSettings(sandbox=urls, allow_uncontained=True).least_level == "none"
