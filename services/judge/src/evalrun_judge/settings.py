@@ -25,7 +25,13 @@ class JudgeSettings(ServiceSettings):
         256, ge=1, description="Requests of one stream judged at once; the stream is not read further meanwhile."
     )
     stream_seconds: float = Field(
-        60.0, gt=0, description="Age at which a stream is ended once its requests are answered, so that clients spread."
+        120.0, gt=0, description="Age at which a stream ends once its requests are answered, so that clients spread."
+    )
+    drain_seconds: float = Field(
+        600.0,
+        ge=0,
+        description="Seconds that verdicts in flight get after SIGTERM, or once their connection is old (60 s): more "
+        "than the longest verdict takes, or it is cut off, and again when it is asked for again.",
     )
     required_level: Level = Field(
         "full", description="Least containment level of a sandbox that is used; seccomp where a runtimeClass isolates."
