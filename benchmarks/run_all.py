@@ -1,0 +1,31 @@
+"""Run every benchmark one after the other, each in a process of its own: `make bench`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+COMMANDS = (
+    ("sandbox_throughput.py",),
+    ("judge_humaneval.py",),
+    ("end_to_end.py",),
+    ("contests.py",),
+    ("ledger_growth.py", "--most", "100000"),
+    ("outputs_growth.py", "--results", "20000"),
+)
+
+
+def main() -> int:
+    """Run them all; gives 1 where one failed."""
+    failed = []
+    for name, *arguments in COMMANDS:
+        print(f"== {name} {' '.join(arguments)}", flush=True)
+        if subprocess.run([sys.executable, str(HERE / name), *arguments], check=False).returncode:
+            failed.append(name)
+    for name in failed:
+        print(f"{name} failed", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
