@@ -1,0 +1,76 @@
+"""Wires the operator: settings and clients in, kopf's registry out; decides nothing."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import httpx2
+import kopf
+from lightkube import AsyncClient
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from evalrun_operator import names
+from evalrun_operator.aggregator_client import Aggregators, GrpcAggregators
+from evalrun_operator.cluster import Cluster
+from evalrun_operator.controller import Controller
+from evalrun_operator.handlers import build_registry
+from evalrun_operator.kinds import KINDS, Kind
+from evalrun_operator.metrics import OperatorMetrics
+from evalrun_operator.settings import AutoscalingMode, OperatorSettings
+from evalrun_operator.simulated_aggregators import SimulatedAggregators
+from evalrun_operator.watching import Children, Key, Watches
+from evalrun_operator.work_queue import WorkQueue
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The operator's parts, wired."""
+
+    registry: kopf.OperatorRegistry
+    controller: Controller
+    queue: WorkQueue[Key]
+    watches: Watches
+
+
+def watched_kinds(autoscaling: AutoscalingMode) -> list[Kind]:
+    """Give the kinds to follow: of autoscalers only the one that is made."""
+    unused = "HorizontalPodAutoscaler" if autoscaling == "keda" else "ScaledObject"
+    return [kind for kind in KINDS.values() if kind.kind != unused]
+
+
+def build_operator(
+    settings: OperatorSettings,
+    *,
+    transport: httpx2.AsyncBaseTransport | None = None,
+    aggregators: Aggregators | None = None,
+    registry: CollectorRegistry = REGISTRY,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Operator:
+    """Wire the operator. Called inside the running loop.
+
+    Args:
+        settings: the operator's.
+        transport: what requests go through; None: the network.
+        aggregators: the runs' ledgers; None: as the settings say.
+        registry: where the metrics go.
+        now: the time.
+    """
+    client = AsyncClient(
+        field_manager=names.FIELD_MANAGER, timeout=httpx2.Timeout(settings.request_seconds), transport=transport
+    )
+    if aggregators is None:
+        aggregators = (
+            GrpcAggregators(settings.aggregator_seconds)
+            if settings.aggregators == "grpc"
+            else SimulatedAggregators(settings.simulated_seconds, time.monotonic)
+        )
+    loop = asyncio.get_running_loop()
+    queue: WorkQueue[Key] = WorkQueue(lambda key: controller.work(key), settings.workers, loop.time)
+    children = Children(queue.wake)
+    controller = Controller(
+        settings, Cluster(client), children, aggregators, OperatorMetrics(registry), queue.wake, now
+    )
+    watches = Watches(client, watched_kinds(settings.autoscaling), settings.namespace, children)
+    return Operator(build_registry(controller, queue, watches), controller, queue, watches)

@@ -1,0 +1,68 @@
+"""What kopf is for: it follows the EvalRuns, logs in, starts and ends the operator, and answers liveness.
+
+Only `on.event` handlers: they need no finalizer, so an EvalRun can be deleted while the operator is away, and they keep
+nothing in the object. (Should a handler that keeps state ever be added: its notes go to annotations under our prefix.)
+Passes, retries and errors are the controller's and the queue's; starting ends as TemporaryError or not at all.
+"""
+
+from typing import Any
+
+import kopf
+
+from evalrun_operator import names
+from evalrun_operator.controller import Controller
+from evalrun_operator.kinds import EVAL_RUN
+from evalrun_operator.watching import Key, Watches
+from evalrun_operator.work_queue import WorkQueue
+
+START_SECONDS = 30.0
+"""How long the first listing of everything may take before it is tried again."""
+
+
+def build_registry(controller: Controller, queue: WorkQueue[Key], watches: Watches) -> kopf.OperatorRegistry:
+    """Give kopf's registry with the operator's handlers."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 - kopf's own arguments
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.startup(registry=registry)
+    async def start(settings: kopf.OperatorSettings, **_: object) -> None:
+        configure(settings)
+        try:
+            await watches.start(START_SECONDS)
+        except TimeoutError as error:
+            raise kopf.TemporaryError("the API server did not list everything in time", delay=5) from error
+        queue.start()
+
+    @kopf.on.cleanup(registry=registry)
+    async def stop(**_: object) -> None:
+        await queue.stop()
+        await watches.stop()
+
+    @kopf.on.event(EVAL_RUN.group, EVAL_RUN.version, EVAL_RUN.plural, registry=registry)
+    def saw(event: kopf.RawEvent, **_: object) -> None:
+        controller.saw_run(plain(event["object"]), gone=event["type"] == "DELETED")
+
+    @kopf.on.probe(id="listed", registry=registry)
+    def listed(**_: object) -> bool:
+        return watches.listed
+
+    return registry
+
+
+def configure(settings: kopf.OperatorSettings) -> None:
+    """Set kopf up: one replica, no events of its own, no permission beyond EvalRuns."""
+    settings.peering.standalone = True
+    settings.posting.enabled = False
+    settings.scanning.disabled = True  # it would watch CRDs and namespaces of the whole cluster
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.PREFIX)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.PREFIX)
+
+
+def plain(item: Any) -> dict[str, Any]:  # noqa: ANN401 - an object as kopf gives it
+    """Give an EvalRun without what nobody reads but the API server: managedFields is half of it."""
+    manifest = dict(item)
+    manifest["metadata"] = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return manifest

@@ -1,0 +1,106 @@
+"""What an aggregator says of its run, as plain data."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """The ledger's own view of the run."""
+
+    PREPARING = "preparing"
+    GENERATING = "generating"
+    JUDGING = "judging"
+    SUCCEEDED = "succeeded"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+    """It cannot go on without help; `message` says why. The ledger is intact."""
+
+
+class GateDecision(StrEnum):
+    """What the gate says; the aggregator decides it."""
+
+    PENDING = "pending"
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    NO_BASELINE = "no_baseline"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class DatasetCounts:
+    """Counts of one dataset's answers."""
+
+    name: str
+    total: int
+    generated: int = 0
+    judged: int = 0
+    """With a verdict; `not_judged` are not among them."""
+    accepted: int = 0
+    not_judged: int = 0
+    accepted_at_1: Figure | None = None
+    """Set once the run has ended."""
+
+
+@dataclass(frozen=True)
+class LedgerStatus:
+    """One answer of GetStatus."""
+
+    state: RunState
+    datasets: tuple[DatasetCounts, ...] = ()
+    output_tokens: int = 0
+    elapsed_seconds: float = 0.0
+    output_url: str = ""
+    wandb_url: str = ""
+    message: str = ""
+    gpu_seconds: float = 0.0
+    gate: GateDecision = GateDecision.PENDING
+    gate_message: str = ""
+
+    @property
+    def total(self) -> int:
+        """Answers to draw."""
+        return sum(dataset.total for dataset in self.datasets)
+
+    @property
+    def pending(self) -> int:
+        """Answers that are still to be drawn."""
+        return sum(dataset.total - dataset.generated for dataset in self.datasets)
+
+    @property
+    def judged(self) -> int:
+        """Answers with a verdict."""
+        return sum(dataset.judged for dataset in self.datasets)
+
+    @property
+    def not_judged(self) -> int:
+        """Answers that the judge could not tell about."""
+        return sum(dataset.not_judged for dataset in self.datasets)
+
+    @property
+    def accepted(self) -> int:
+        """Accepted answers."""
+        return sum(dataset.accepted for dataset in self.datasets)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the outputs are written."""
+        return self.state in {RunState.SUCCEEDED, RunState.DEGRADED}
+
+    @property
+    def all_generated(self) -> bool:
+        """Whether every completion is on disk."""
+        return self.ended or self.state is RunState.JUDGING or (self.total > 0 and self.pending == 0)
+
+    @property
+    def some_missing(self) -> bool:
+        """Whether completions are known to be missing; a ledger that is still being read says nothing."""
+        return self.total > 0 and self.pending > 0

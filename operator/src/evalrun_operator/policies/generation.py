@@ -1,0 +1,267 @@
+"""What a run's generation needs next: a cluster, an attempt, a wait, or an end.
+
+Never two attempts at once, and never two clusters: what is on its way out is waited for. A failed attempt's Job or
+RayJob stays, as the record of its failure; an attempt whose cluster was lost is deleted, and the status' reason
+AttemptFailed is the record. The next attempt takes the warm cluster over, where there is one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from evalrun_operator import names
+from evalrun_operator.api.v1alpha1 import Reason
+from evalrun_operator.observed import Attempt, Cluster, Observed, Seen
+
+JOB_KINDS = ("Job", "RayJob")
+STUCK_SECONDS = 60.0
+"""A RayJob's finalizer asks Ray to stop the job; without KubeRay's operator it stays, and so would its GPUs."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """Status, reason and message of a condition."""
+
+    status: bool
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class NewAttempt:
+    """An attempt to start."""
+
+    number: int
+    cluster: str = ""
+    head_uid: str = ""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What is to be done for the generation, and what is to be said of it."""
+
+    attempts: int
+    cluster_ready: Said
+    generated: Said
+    cluster: int | None = None
+    """Number of the RayCluster that is to be, kept or made."""
+    start: NewAttempt | None = None
+    delete: tuple[Seen, ...] = ()
+    due: datetime | None = None
+    """When to look again."""
+    exhausted: str = ""
+    """Why no further attempt is made; empty while there may be one."""
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the decision follows from."""
+
+    run: str
+    on_ray: bool
+    observed: Observed
+    attempts: int
+    """Attempts that the status knows of."""
+    failed: bool
+    """The status says that the last of them failed."""
+    backoff_limit: int
+    waiting_for: str
+    """What keeps the run from starting its generation; empty where nothing does."""
+    now: datetime
+    backoff: Callable[[int], timedelta]
+
+
+NO_CLUSTER = Said(True, Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoints serve already.")  # noqa: FBT003 - a status
+
+
+def live_attempts(observed: Observed) -> list[Seen]:
+    """Give the attempts that have not ended, those on their way out too."""
+    return [seen for seen in observed.of_kind(*JOB_KINDS) if seen.owned and _outcome(seen) == "running"]
+
+
+def gpu_holders(observed: Observed) -> list[Seen]:
+    """Give the RayClusters and the pods that hold GPUs, those on their way out too."""
+    pods = [seen for seen, pod in observed.pods(names.RAY) if not pod.ended]
+    return [*observed.of_kind("RayCluster"), *pods]
+
+
+def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[Seen, ...]:
+    """Give what is to be deleted so that no GPU is held and no attempt runs.
+
+    Args:
+        observed: the run's objects.
+        now: the time.
+        jobs_first: keep the RayClusters until the attempts are gone, so that they end in order (suspend).
+    """
+    jobs = live_attempts(observed)
+    waited = [seen for seen in jobs if not seen.deleting or _seconds_since(seen.deleted_at, now) < STUCK_SECONDS]
+    clusters = [] if jobs_first and waited else observed.of_kind("RayCluster")
+    return tuple(seen for seen in (*jobs, *clusters) if not seen.deleting)
+
+
+def next_generation(given: Circumstances) -> Generation:
+    """Decide what the generation needs next. Only for a run that is neither suspended nor fully generated."""
+    observed = given.observed
+    jobs = [seen for seen in observed.of_kind(*JOB_KINDS) if seen.owned]
+    clusters = [seen for seen in observed.of_kind("RayCluster") if not seen.deleting]
+    number = max([given.attempts, 1, *(seen.attempt for seen in (*jobs, *clusters))])
+    current = next((seen for seen in jobs if seen.attempt == number), None)
+    cluster = clusters[-1] if clusters else None
+    stale = [seen for seen in live_attempts(observed) if seen is not current and not seen.deleting]
+    stale += [seen for seen in clusters if seen is not cluster]
+    lost = _lost(given, current, cluster)
+    interrupted = cluster is not None and isinstance(cluster.detail, Cluster) and cluster.detail.suspended
+    if current is not None and _outcome(current) == "running" and not lost:
+        if interrupted and not current.deleting:  # Kueue took the place away: not the attempt's fault
+            stale.append(current)
+        return _running(given, number, current, cluster, tuple(stale))
+    failure = _failure(given, number, current, lost)
+    if failure is None:
+        return _starting(given, number, cluster, tuple(stale))
+    if lost:
+        stale += [seen for seen in (current, cluster) if seen is not None and not seen.deleting]
+        cluster = None
+    return _after_failure(given, number, current, cluster, tuple(stale), failure)
+
+
+def _failure(given: Circumstances, number: int, current: Seen | None, lost: str) -> str | None:
+    """Say why attempt `number` is over without having done the work; None where it is not over."""
+    if lost:
+        return lost
+    if current is not None and isinstance(current.detail, Attempt):
+        attempt = current.detail
+        if attempt.outcome == "failed":
+            return f"{attempt.message} {_last_words(given, current)}".strip() or "the generator failed"
+        ledger = given.observed.ledger
+        if attempt.outcome == "succeeded" and ledger is not None and ledger.some_missing:
+            return f"the generator ended, but {ledger.pending} answers are missing"
+    if current is None and given.failed and given.attempts == number:
+        return "its cluster was lost"
+    return None
+
+
+def _after_failure(
+    given: Circumstances,
+    number: int,
+    current: Seen | None,
+    cluster: Seen | None,
+    delete: tuple[Seen, ...],
+    failure: str,
+) -> Generation:
+    said = Said(status=False, reason=Reason.ATTEMPT_FAILED, message=f"Attempt {number} failed: {failure}"[:2000])
+    kept = None if cluster is None else cluster.attempt
+    ready = _cluster_said(given, cluster)
+    if number > given.backoff_limit:
+        return Generation(number, ready, said, kept, None, delete, None, f"attempt {number} failed: {failure}")
+    ended = current.detail.finished_at if current is not None and isinstance(current.detail, Attempt) else None
+    due = None if ended is None else ended + given.backoff(number)
+    recorded = given.failed and given.attempts == number
+    leaving = [seen for seen, pod in given.observed.pods(names.GENERATOR) if not pod.ended]
+    if not recorded or delete or leaving or (due is not None and given.now < due):
+        return Generation(number, ready, said, kept, None, delete, due)
+    return _starting(given, number + 1, cluster, delete)
+
+
+def _running(
+    given: Circumstances, number: int, current: Seen, cluster: Seen | None, delete: tuple[Seen, ...]
+) -> Generation:
+    troubles = given.observed.troubles(names.GENERATOR)
+    message = f"Attempt {number} is being ended." if current.deleting else f"Attempt {number} runs."
+    said = Said(status=False, reason=Reason.GENERATING, message=f"{message} {troubles}".strip())
+    return Generation(
+        number, _cluster_said(given, cluster), said, None if cluster is None else cluster.attempt, delete=delete
+    )
+
+
+def _starting(given: Circumstances, number: int, cluster: Seen | None, delete: tuple[Seen, ...]) -> Generation:
+    """Start attempt `number` as soon as nothing stands in its way."""
+    observed = given.observed
+    ready = _cluster_said(given, cluster)
+    kept = None if cluster is None else cluster.attempt
+    leaving = [*live_attempts(observed), *(seen for seen, pod in observed.pods(names.GENERATOR) if not pod.ended)]
+    if given.waiting_for and cluster is None:
+        said = Said(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
+        return Generation(given.attempts, ready, said, delete=delete)
+    waiting = Said(status=False, reason=Reason.WAITING_FOR_CLUSTER, message="The RayCluster is not up yet.")
+    if given.on_ray and cluster is None:
+        gone = not gpu_holders(observed) and not leaving
+        served = not {"RayCluster", "RayJob"} & observed.missing_kinds
+        return Generation(number, ready, waiting, number if gone and served and not delete else None, delete=delete)
+    head = ""
+    if cluster is not None:
+        heads = _heads(observed, cluster)
+        usable = isinstance(cluster.detail, Cluster) and cluster.detail.usable
+        if not usable or len(heads) != 1:
+            return Generation(number, ready, waiting, kept, delete=delete)
+        head = heads[0].uid
+    said = Said(status=False, reason=Reason.GENERATING, message=f"Attempt {number} starts.")
+    if leaving or delete:
+        said = Said(status=False, reason=Reason.GENERATING, message="An earlier attempt is being ended.")
+        return Generation(given.attempts, ready, said, kept, delete=delete)
+    start = NewAttempt(number, "" if cluster is None else cluster.ref.name, head)
+    return Generation(number, ready, said, kept, start)
+
+
+def _lost(given: Circumstances, current: Seen | None, cluster: Seen | None) -> str:
+    """Say how a running attempt lost its cluster; empty where it did not.
+
+    KubeRay's `state: ready` never goes back. What counts: the cluster is gone, or its head is another pod, which knows
+    nothing of the actors and jobs of the one before.
+    """
+    if current is None or not isinstance(current.detail, Attempt) or current.ref.kind != "RayJob":
+        return ""
+    attempt = current.detail
+    if attempt.outcome != "running" or current.deleting:
+        return ""
+    if cluster is None or cluster.ref.name != attempt.cluster:
+        return f"RayCluster {attempt.cluster} is gone"
+    heads = _heads(given.observed, cluster)
+    if len(heads) == 1 and heads[0].uid != attempt.head_uid and isinstance(cluster.detail, Cluster):
+        return "" if cluster.detail.suspended else f"the head of RayCluster {attempt.cluster} was replaced"
+    return ""
+
+
+def _heads(observed: Observed, cluster: Seen) -> list[Seen]:
+    return [
+        seen
+        for seen, pod in observed.pods(names.RAY)
+        if pod.cluster == cluster.ref.name and pod.node_type == "head" and not seen.deleting and not pod.ended
+    ]
+
+
+def _cluster_said(given: Circumstances, cluster: Seen | None) -> Said:
+    if not given.on_ray:
+        return NO_CLUSTER
+    if given.observed.missing_kinds & {"RayCluster", "RayJob"}:
+        message = "KubeRay is not installed: this cluster serves no RayCluster. Install it, or use endpoints."
+        return Said(status=False, reason=Reason.CLUSTER_PENDING, message=message)
+    if cluster is None:
+        if given.waiting_for:
+            return Said(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
+        return Said(status=False, reason=Reason.CLUSTER_PENDING, message="The RayCluster is being made.")
+    detail = cluster.detail
+    if not isinstance(detail, Cluster):
+        return Said(status=False, reason=Reason.CLUSTER_PENDING, message=f"{cluster.ref.name}: no status yet.")
+    if detail.usable:
+        return Said(status=True, reason=Reason.CLUSTER_PROVISIONED, message=f"{cluster.ref.name}: {detail.message}.")
+    why = "suspended, e.g. by Kueue for quota" if detail.suspended else detail.message
+    troubles = given.observed.troubles(names.RAY)
+    message = f"{cluster.ref.name}: {why}. {troubles}".strip()[:2000]
+    return Said(status=False, reason=Reason.CLUSTER_PENDING, message=message)
+
+
+def _last_words(given: Circumstances, job: Seen) -> str:
+    said = [
+        pod.trouble
+        for seen, pod in given.observed.pods(names.GENERATOR)
+        if seen.ref.name.startswith(f"{job.ref.name}-") and pod.trouble
+    ]
+    return said[-1] if said else ""
+
+
+def _outcome(seen: Seen) -> str:
+    return seen.detail.outcome if isinstance(seen.detail, Attempt) else ""
+
+
+def _seconds_since(moment: datetime | None, now: datetime) -> float:
+    return 0.0 if moment is None else (now - moment).total_seconds()

@@ -1,0 +1,35 @@
+"""The objects of a run, as manifests: pure functions of (run, spec, settings, token), one module a part.
+
+No clock, no I/O, no decision about when: `reconcile` says which of them a run needs now.
+"""
+
+from evalrun_operator.resources.aggregator import aggregator_service, aggregator_stateful_set, ledger_claim
+from evalrun_operator.resources.autoscaling import autoscaler
+from evalrun_operator.resources.generator import generator_job, generator_ray_job
+from evalrun_operator.resources.judge import judge_deployment, judge_disruption_budget, judge_service
+from evalrun_operator.resources.plan import Object, RunIdentity, RunPlan
+from evalrun_operator.resources.ray_cluster import ray_cluster
+from evalrun_operator.resources.sandbox import sandbox_deployment, sandbox_network_policy, sandbox_service, slots_of
+from evalrun_operator.resources.work_order import order_config_map, token_secret
+
+__all__ = [
+    "Object",
+    "RunIdentity",
+    "RunPlan",
+    "aggregator_service",
+    "aggregator_stateful_set",
+    "autoscaler",
+    "generator_job",
+    "generator_ray_job",
+    "judge_deployment",
+    "judge_disruption_budget",
+    "judge_service",
+    "ledger_claim",
+    "order_config_map",
+    "ray_cluster",
+    "sandbox_deployment",
+    "sandbox_network_policy",
+    "sandbox_service",
+    "slots_of",
+    "token_secret",
+]

@@ -1,0 +1,121 @@
+"""The keeper of the run's ledger: a StatefulSet of one pod, its volume and its Service."""
+
+from evalrun_operator import names
+from evalrun_operator.resources.plan import Object, RunPlan, without_owner
+from evalrun_operator.resources.pods import (
+    GRPC,
+    GRPC_LIVENESS,
+    GRPC_READINESS,
+    METRICS,
+    ORDER_MOUNT,
+    claim_volumes,
+    container,
+    headless_service,
+    order_volume,
+    pod_spec,
+    pod_template,
+    secret_env,
+    service_account,
+    token_env,
+)
+
+START_SECONDS = 3600
+"""How long reading datasets and a large ledger may take."""
+DEFAULT_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}}
+
+
+def ledger_claim(plan: RunPlan) -> Object:
+    """Give the ledger's claim; with `output.retain` it has no owner and stays when the run is deleted."""
+    storage = plan.spec.aggregator.storage
+    spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage.size}}}
+    if storage.class_name is not None:
+        spec["storageClassName"] = storage.class_name
+    name = names.ledger_claim(plan.run.name, plan.run.uid)
+    claim = plan.made("PersistentVolumeClaim", name, names.AGGREGATOR, spec=spec)
+    return without_owner(claim) if plan.spec.output.retain else claim
+
+
+def aggregator_service(plan: RunPlan) -> Object:
+    """Give the Service by which generator and operator reach the ledger."""
+    return headless_service(plan, names.AGGREGATOR, {"grpc": names.GRPC_PORT, "metrics": names.METRICS_PORT})
+
+
+def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
+    """Give the StatefulSet; a higher `restarts` makes it start its pod anew."""
+    name = names.component(plan.run.name, names.AGGREGATOR)
+    notes = {names.RESTARTS_ANNOTATION: str(restarts)}
+    return plan.made(
+        "StatefulSet",
+        name,
+        names.AGGREGATOR,
+        notes,
+        spec={
+            "replicas": 1,
+            "serviceName": name,
+            "selector": {"matchLabels": plan.selector(names.AGGREGATOR)},
+            "template": pod_template(plan, names.AGGREGATOR, _pod(plan), annotations=notes),
+        },
+    )
+
+
+def judge_address(plan: RunPlan) -> str:
+    """Give where the run's judge answers: its own, or the shared one."""
+    reference = plan.spec.judge_ref
+    if reference is None:
+        host = names.service_host(names.component(plan.run.name, names.JUDGE), plan.run.namespace)
+    else:
+        host = names.service_host(reference.name, reference.namespace or plan.run.namespace)
+    return f"dns:///{host}:{names.GRPC_PORT}"
+
+
+def _pod(plan: RunPlan) -> Object:
+    spec, output = plan.spec, plan.spec.output
+    sources = [dataset.source for dataset in spec.datasets]
+    volumes, mounts = claim_volumes([*sources, spec.gate.baseline if spec.gate else None], writable=output.url)
+    resources = spec.aggregator.resources
+    main = container(
+        plan,
+        names.AGGREGATOR,
+        plan.settings.aggregator_image,
+        resources=DEFAULT_RESOURCES if resources is None else resources.to_wire(),
+        mounts=[ORDER_MOUNT, {"name": "ledger", "mountPath": names.LEDGER_FOLDER}, *mounts],
+        command=["python", "-m", "evalrun_aggregator"],
+        args=[
+            f"--work-order={names.ORDER_FOLDER}/{names.ORDER_FILE}", f"--ledger={names.LEDGER_FOLDER}/ledger.sqlite",
+            f"--judge={judge_address(plan)}", "--host=0.0.0.0", f"--port={names.GRPC_PORT}",
+            f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+        ],
+        env=_environment(plan),
+        envFrom=_environment_from(plan),
+        ports=[GRPC, METRICS],
+        readinessProbe=GRPC_READINESS,
+        livenessProbe=GRPC_LIVENESS,
+        startupProbe={**GRPC_READINESS, "failureThreshold": START_SECONDS // 5},
+    )  # fmt: skip
+    ledger = {
+        "name": "ledger",
+        "persistentVolumeClaim": {"claimName": names.ledger_claim(plan.run.name, plan.run.uid)},
+    }
+    return pod_spec(
+        plan, [main], [order_volume(plan), ledger, *volumes], terminationGracePeriodSeconds=90, **service_account(plan)
+    )
+
+
+def _environment(plan: RunPlan) -> list[Object]:
+    reference = plan.spec.judge_ref
+    shared = None if reference is None else reference.token_secret_ref
+    variables = token_env(plan, "EVALRUN_AGGREGATOR_TOKEN")
+    if shared is not None:
+        variables.append(secret_env("EVALRUN_AGGREGATOR_JUDGE_TOKEN", shared.name, shared.key))
+    elif reference is None:
+        variables += token_env(plan, "EVALRUN_AGGREGATOR_JUDGE_TOKEN")
+    wandb = plan.spec.exports.wandb
+    if wandb is not None and wandb.secret_ref is not None:
+        variables.append(secret_env("WANDB_API_KEY", wandb.secret_ref.name, wandb.secret_ref.key))
+    return variables
+
+
+def _environment_from(plan: RunPlan) -> list[Object]:
+    mlflow = plan.spec.exports.mlflow
+    secrets = [plan.spec.output.credentials_secret_ref, mlflow.secret_ref if mlflow is not None else None]
+    return [{"secretRef": {"name": secret.name}} for secret in secrets if secret is not None]

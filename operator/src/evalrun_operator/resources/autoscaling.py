@@ -1,0 +1,82 @@
+"""Autoscalers of gateway and sandboxes, in the operator's mode.
+
+The signal is the judge's load: its queue and what is in flight, as the gateways export it, against 0.8 of the slots.
+What is in flight alone is capped by the slots and would never pass its target.
+"""
+
+import math
+
+from evalrun_operator import names
+from evalrun_operator.resources.plan import Object, RunPlan
+
+LOAD_METRIC = "evalrun_judge_load"
+"""What a metrics adapter must offer with `custom`: evalrun_judge_queue_depth + evalrun_judge_inflight, by run."""
+LOAD_SHARE = 0.8
+CPU_PERCENT = 80
+
+
+def autoscaler(plan: RunPlan, component: str, least: int, most: int, load_per_pod: float) -> Object | None:
+    """Give the autoscaler of a component's Deployment; None where there is nothing to scale.
+
+    Args:
+        plan: the run's.
+        component: judge or sandbox.
+        least: fewest pods; 0 needs KEDA.
+        most: most pods.
+        load_per_pod: how much of the judge's load one pod takes, before the share that is aimed at.
+    """
+    if least >= most:
+        return None
+    name = names.component(plan.run.name, component)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    threshold = max(1, math.floor(LOAD_SHARE * load_per_pod))
+    if plan.settings.autoscaling == "keda":
+        return plan.made(
+            "ScaledObject",
+            name,
+            component,
+            spec={
+                "scaleTargetRef": {"name": name},
+                "minReplicaCount": least,
+                "maxReplicaCount": most,
+                "triggers": [
+                    {
+                        "type": "prometheus",
+                        "metadata": {
+                            "serverAddress": plan.settings.keda_prometheus,
+                            "query": load_query(plan),
+                            "threshold": str(threshold),
+                        },
+                    }
+                ],
+            },
+        )
+    metric = _cpu_metric() if plan.settings.autoscaling == "cpu" else _load_metric(plan, threshold)
+    return plan.made(
+        "HorizontalPodAutoscaler",
+        name,
+        component,
+        spec={"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most, "metrics": [metric]},
+    )
+
+
+def load_query(plan: RunPlan) -> str:
+    """Give the judge's load as a Prometheus expression; the gateways' pods carry the run in their labels."""
+    labels = f'{{namespace="{plan.run.namespace}",run="{plan.run.name}"}}'
+    return f"sum(evalrun_judge_queue_depth{labels}) + sum(evalrun_judge_inflight{labels})"
+
+
+def _cpu_metric() -> Object:
+    target = {"type": "Utilization", "averageUtilization": CPU_PERCENT}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def _load_metric(plan: RunPlan, threshold: int) -> Object:
+    selector = {"matchLabels": {"run": plan.run.name, "namespace": plan.run.namespace}}
+    return {
+        "type": "External",
+        "external": {
+            "metric": {"name": LOAD_METRIC, "selector": selector},
+            "target": {"type": "AverageValue", "averageValue": str(threshold)},
+        },
+    }

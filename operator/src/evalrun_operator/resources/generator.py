@@ -1,0 +1,88 @@
+"""A generator attempt: a Job in simple mode, else a RayJob on the run's RayCluster. Each has a name of its own."""
+
+from collections.abc import Sequence
+
+from evalrun_operator import names
+from evalrun_operator.api.v1alpha1 import Endpoint
+from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_operator.resources.pods import (
+    METRICS,
+    container,
+    pod_spec,
+    pod_template,
+    secret_env,
+    service_account,
+    token_env,
+)
+
+RESOURCES: Object = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
+
+
+def ledger_address(plan: RunPlan) -> str:
+    """Give where the run's ledger answers."""
+    host = names.service_host(names.component(plan.run.name, names.AGGREGATOR), plan.run.namespace)
+    return f"dns:///{host}:{names.GRPC_PORT}"
+
+
+def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) -> Object:
+    """Give the Job of an attempt in simple mode. A node that is drained does not cost an attempt."""
+    key = endpoints[0].api_key_secret_ref
+    secrets = [] if key is None else [secret_env("EVALRUN_GENERATOR_API_KEY", key.name, key.key)]
+    main = container(
+        plan,
+        names.GENERATOR,
+        plan.settings.generator_image,
+        resources=RESOURCES,
+        command=["python", "-m", "evalrun_generator"],
+        args=[
+            f"--ledger={ledger_address(plan)}", f"--model={endpoints[0].model or plan.spec.model.path}",
+            *(f"--endpoint={endpoint.url}" for endpoint in endpoints), f"--worker-id={plan.run.name}",
+            "--host=0.0.0.0", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+        ],
+        env=[*token_env(plan, "EVALRUN_GENERATOR_LEDGER_TOKEN", "EVALRUN_GENERATOR_TOKEN"), *secrets],
+        ports=[METRICS],
+    )  # fmt: skip
+    return plan.made(
+        "Job",
+        names.attempt_job(plan.run.name, attempt),
+        names.GENERATOR,
+        {names.ATTEMPT_ANNOTATION: str(attempt)},
+        spec={
+            "backoffLimit": 0,  # attempts are counted here, not by the Job
+            "podFailurePolicy": {
+                "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+            },
+            "template": pod_template(
+                plan, names.GENERATOR, pod_spec(plan, [main], restartPolicy="Never", **service_account(plan))
+            ),
+        },
+    )
+
+
+def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) -> Object:
+    """Give the RayJob of an attempt.
+
+    HTTPMode: KubeRay submits over the head's dashboard, and no submitter pod can fail in between. With a
+    clusterSelector KubeRay neither retries nor deletes anything: both are ours. The ledger's token comes from the
+    head's environment, so it stands in no RayJob.
+    """
+    entrypoint = (
+        f"python -m evalrun_generator.rollout --work-order={names.ORDER_FOLDER}/{names.ORDER_FILE} "
+        f"--ledger={ledger_address(plan)} --worker-id={plan.run.name} --log-format=json"
+    )
+    return plan.made(
+        "RayJob",
+        names.attempt_job(plan.run.name, attempt),
+        names.GENERATOR,
+        {
+            names.ATTEMPT_ANNOTATION: str(attempt),
+            names.CLUSTER_ANNOTATION: cluster,
+            names.HEAD_UID_ANNOTATION: head_uid,
+        },
+        spec={
+            "entrypoint": entrypoint,
+            "clusterSelector": {"ray.io/cluster": cluster},
+            "submissionMode": "HTTPMode",
+            "shutdownAfterJobFinishes": False,
+        },
+    )

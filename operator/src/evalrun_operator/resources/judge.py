@@ -1,0 +1,69 @@
+"""The run's own judge gateway: Deployment, headless Service, PodDisruptionBudget."""
+
+from evalrun_operator import names
+from evalrun_operator.api.v1alpha1 import Judge
+from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_operator.resources.pods import (
+    GRPC,
+    GRPC_LIVENESS,
+    GRPC_READINESS,
+    METRICS,
+    container,
+    headless_service,
+    pod_spec,
+    pod_template,
+    token_env,
+)
+
+RESOURCES: Object = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
+
+
+def judge_service(plan: RunPlan) -> Object:
+    """Give the Service by which the aggregator reaches every gateway."""
+    return headless_service(plan, names.JUDGE, {"grpc": names.GRPC_PORT, "metrics": names.METRICS_PORT})
+
+
+def judge_disruption_budget(plan: RunPlan) -> Object:
+    """Give the budget that keeps a drain from taking all gateways at once."""
+    return plan.made(
+        "PodDisruptionBudget",
+        names.component(plan.run.name, names.JUDGE),
+        names.JUDGE,
+        spec={"maxUnavailable": 1, "selector": {"matchLabels": plan.selector(names.JUDGE)}},
+    )
+
+
+def judge_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Object:
+    """Give the Deployment; without `replicas` an autoscaler owns them."""
+    spec: Object = {
+        "selector": {"matchLabels": plan.selector(names.JUDGE)},
+        "template": pod_template(plan, names.JUDGE, _pod(plan, judge)),
+    }
+    if replicas is not None:
+        spec["replicas"] = replicas
+    return plan.made("Deployment", names.component(plan.run.name, names.JUDGE), names.JUDGE, spec=spec)
+
+
+def required_level(judge: Judge) -> str:
+    """Give the containment that is asked for: with a RuntimeClass of stronger isolation landlock may be missing."""
+    return "full" if judge.sandbox.runtime_class_name is None else "seccomp"
+
+
+def _pod(plan: RunPlan, judge: Judge) -> Object:
+    host = names.service_host(names.component(plan.run.name, names.SANDBOX), plan.run.namespace)
+    main = container(
+        plan,
+        names.JUDGE,
+        judge.gateway.image or plan.settings.judge_image,
+        resources=RESOURCES,
+        command=["python", "-m", "evalrun_judge"],
+        args=[
+            f"--sandbox=http://{host}:{names.SANDBOX_PORT}", f"--required-level={required_level(judge)}",
+            "--host=0.0.0.0", f"--port={names.GRPC_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+        ],
+        env=token_env(plan, "EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN"),
+        ports=[GRPC, METRICS],
+        readinessProbe=GRPC_READINESS,
+        livenessProbe=GRPC_LIVENESS,
+    )  # fmt: skip
+    return pod_spec(plan, [main], terminationGracePeriodSeconds=90)

@@ -1,0 +1,136 @@
+"""What all pods have in common: they are restricted in the sense of Kubernetes' Pod Security Standards, and more.
+
+Non-root, no privilege escalation, no capability, seccomp RuntimeDefault, a read-only root, and no token of a
+ServiceAccount: nothing that a run makes talks to the API server.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from evalrun_operator import names
+from evalrun_operator.resources.plan import Object, RunPlan
+
+USER = 10001
+"""Of the images of Dockerfile.judge."""
+CONTAINER_SECURITY: Object = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def pod_template(
+    plan: RunPlan,
+    component: str,
+    pod_spec: Object,
+    *,
+    metrics: bool = True,
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
+    """Give the pod template of a component."""
+    notes = {names.TOKEN_DIGEST_ANNOTATION: plan.token_digest, **(annotations or {})}
+    if metrics and plan.spec.exports.prometheus:
+        notes |= {"prometheus.io/scrape": "true", "prometheus.io/port": str(names.METRICS_PORT)}
+    return {"metadata": {"labels": plan.labels(component), "annotations": notes}, "spec": pod_spec}
+
+
+def pod_spec(
+    plan: RunPlan, containers: Sequence[Object], volumes: Sequence[Object] = (), *, user: int = USER, **fields: object
+) -> Object:
+    """Give a restricted pod; `fields` are added, or replace what stands here."""
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(user),
+        "containers": list(containers),
+        "volumes": [{"name": "tmp", "emptyDir": {}}, *volumes],
+        **fields,
+    }
+    if plan.spec.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": secret.name} for secret in plan.spec.image_pull_secrets]
+    return spec
+
+
+def pod_security(user: int) -> Object:
+    """Give the security context of a pod that runs as `user`."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        # Else every start would walk a user's whole volume to change its owner.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container(
+    plan: RunPlan, name: str, image: str, *, resources: Object, mounts: Iterable[Object] = (), **fields: object
+) -> Object:
+    """Give a restricted container with a writable /tmp; its last log lines become its termination message."""
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": plan.settings.image_pull_policy,
+        "securityContext": CONTAINER_SECURITY,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": resources,
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts],  # noqa: S108 - an emptyDir of the pod
+        **fields,
+    }
+
+
+def service_account(plan: RunPlan) -> Object:
+    """Give the pod's field that names the user's ServiceAccount, where there is one."""
+    name = plan.spec.service_account_name
+    return {} if name is None else {"serviceAccountName": name}
+
+
+def token_env(plan: RunPlan, *variables: str) -> list[Object]:
+    """Give environment variables that hold the run's token."""
+    return [secret_env(variable, names.token_secret(plan.run.name), names.TOKEN_KEY) for variable in variables]
+
+
+def secret_env(variable: str, secret: str, key: str) -> Object:
+    """Give an environment variable that holds one key of a Secret."""
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+def order_volume(plan: RunPlan) -> Object:
+    """Give the volume of the work order."""
+    return {"name": "order", "configMap": {"name": names.order_config_map(plan.run.name)}}
+
+
+ORDER_MOUNT: Object = {"name": "order", "mountPath": names.ORDER_FOLDER, "readOnly": True}
+METRICS = {"name": "metrics", "containerPort": names.METRICS_PORT}
+GRPC = {"name": "grpc", "containerPort": names.GRPC_PORT}
+GRPC_READINESS: Object = {"grpc": {"port": names.GRPC_PORT}, "periodSeconds": 5, "timeoutSeconds": 5}
+GRPC_LIVENESS: Object = {
+    "grpc": {"port": names.GRPC_PORT}, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6,
+}  # fmt: skip
+
+
+def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tuple[list[Object], list[Object]]:
+    """Give volumes and mounts of the claims that `pvc://` URLs name; all but `writable`'s are read-only."""
+    target = None if writable is None else names.claim_of(writable)
+    claims = {claim for url in urls if url is not None and (claim := names.claim_of(url)) is not None}
+    volumes, mounts = [], []
+    for number, claim in enumerate(sorted(claims | ({target} if target else set()))):
+        volume = f"claim-{number}"
+        volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim}})
+        mount: Object = {"name": volume, "mountPath": names.claim_folder(claim)}
+        mounts.append(mount if claim == target else {**mount, "readOnly": True})
+    return volumes, mounts
+
+
+def headless_service(plan: RunPlan, component: str, ports: Mapping[str, int]) -> Object:
+    """Give a component's headless Service: clients see every pod and spread over them themselves."""
+    return plan.made(
+        "Service",
+        names.component(plan.run.name, component),
+        component,
+        spec={
+            "clusterIP": "None",
+            "selector": plan.selector(component),
+            "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
+        },
+    )

@@ -1,0 +1,120 @@
+"""The RayCluster that hosts the replicas: a head without GPU, which also runs the generator, and GPU workers."""
+
+from evalrun_operator import names
+from evalrun_operator.api.v1alpha1 import Rollout
+from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_operator.resources.pods import (
+    ORDER_MOUNT,
+    claim_volumes,
+    container,
+    order_volume,
+    pod_spec,
+    pod_template,
+    secret_env,
+    service_account,
+    token_env,
+)
+
+USER = 1000
+"""Of Dockerfile.gen, as in Ray's own images."""
+HOME = "/scratch"
+"""Writable, for what Ray, the engine and its compilers keep under HOME."""
+ENGINE_ENV = [
+    {"name": "HOME", "value": HOME},
+    {"name": "HF_HOME", "value": f"{HOME}/huggingface"},
+    {"name": "TOKENIZERS_PARALLELISM", "value": "true"},
+    {"name": "NCCL_DEBUG", "value": "WARN"},
+]
+
+
+def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, replicas: int) -> Object:
+    """Give the RayCluster made for an attempt, with workers for `replicas` replicas.
+
+    Ray's autoscaler stays off, since verl never waits for GPUs: replicas = min = max. Nothing is said of `suspend`,
+    which is Kueue's.
+    """
+    workers = rollout.worker_pods(replicas)
+    annotations = {names.ATTEMPT_ANNOTATION: str(attempt)}
+    spec: Object = {
+        "rayVersion": plan.settings.ray_version,
+        "enableInTreeAutoscaling": False,
+        "headGroupSpec": {
+            # No work is placed on the head: it has no GPU, and keeps the cluster's state.
+            "rayStartParams": {"num-cpus": "0"},
+            "template": pod_template(plan, names.RAY, _head(plan, rollout), metrics=False),
+        },
+        "workerGroupSpecs": [
+            {
+                "groupName": "gpu",
+                "replicas": workers,
+                "minReplicas": workers,
+                "maxReplicas": workers,
+                "rayStartParams": {"num-cpus": str(worker_cpus(rollout))},
+                "template": pod_template(plan, names.RAY, _worker(plan, rollout), metrics=False),
+            }
+        ],
+    }
+    cluster = plan.made("RayCluster", names.ray_cluster(plan.run.name, attempt), names.RAY, annotations, spec=spec)
+    return cluster if rollout.queue_name is None else with_queue(cluster, rollout.queue_name)
+
+
+def with_queue(cluster: Object, queue: str) -> Object:
+    """Put the cluster under a Kueue LocalQueue's quota. (The queue cannot change, so the digest need not know it.)"""
+    metadata = cluster["metadata"]
+    labels = {**metadata["labels"], names.QUEUE_LABEL: queue}
+    return {**cluster, "metadata": {**metadata, "labels": labels}}
+
+
+def worker_cpus(rollout: Rollout) -> int:
+    """Give Ray's CPUs of a worker: below two a GPU and two more, Ray never places verl's replicas."""
+    least = 2 * rollout.gpus_per_node + 2
+    limits = {} if rollout.resources is None else rollout.resources.limits
+    given = limits.get("cpu", "")
+    return max(least, int(given)) if given.isdecimal() else least
+
+
+def _head(plan: RunPlan, rollout: Rollout) -> Object:
+    amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory}
+    environment = token_env(plan, "EVALRUN_GENERATOR_LEDGER_TOKEN")
+    return _pod(plan, rollout, "ray-head", {"requests": amounts, "limits": amounts}, environment)
+
+
+def _worker(plan: RunPlan, rollout: Rollout) -> Object:
+    fields: Object = {"restartPolicy": "Never"}  # KubeRay replaces the pod; a restarted container would be a stranger
+    if rollout.node_selector:
+        fields["nodeSelector"] = dict(rollout.node_selector)
+    if rollout.tolerations:
+        fields["tolerations"] = [toleration.to_wire() for toleration in rollout.tolerations]
+    return _pod(plan, rollout, "ray-worker", worker_resources(plan, rollout), [], **fields)
+
+
+def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
+    """Give a worker's requests and limits; memory's are equal, since loading the model must not be evicted."""
+    gpus = rollout.gpus_per_node
+    amounts = {
+        "cpu": str(2 * gpus + 2),
+        "memory": f"{gpus * plan.settings.worker_memory_gib_per_gpu}Gi",
+    }
+    given = rollout.resources
+    limits = {**amounts, **(given.limits if given else {})}
+    requests = {**limits, **(given.requests if given else {}), "memory": limits["memory"]}
+    gpu = {"nvidia.com/gpu": str(gpus)}
+    return {"requests": {**requests, **gpu}, "limits": {**limits, **gpu}}
+
+
+def _pod(
+    plan: RunPlan, rollout: Rollout, name: str, resources: Object, environment: list[Object], **fields: object
+) -> Object:
+    volumes, mounts = claim_volumes([plan.spec.model.path])
+    hub = plan.spec.model.token_secret_ref
+    secrets = [] if hub is None else [secret_env("HF_TOKEN", hub.name, hub.key)]
+    main = container(
+        plan,
+        name,
+        rollout.image or plan.settings.ray_image,
+        resources=resources,
+        mounts=[ORDER_MOUNT, {"name": "scratch", "mountPath": HOME}, *mounts],
+        env=[*ENGINE_ENV, *secrets, *environment],
+    )
+    scratch = {"name": "scratch", "emptyDir": {}}
+    return pod_spec(plan, [main], [order_volume(plan), scratch, *volumes], user=USER, **service_account(plan), **fields)

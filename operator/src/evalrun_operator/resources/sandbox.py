@@ -1,0 +1,118 @@
+"""The sandboxes, in which programs run: Deployment, headless Service, and a NetworkPolicy that lets nothing out."""
+
+from evalrun_operator import names
+from evalrun_operator.api.v1alpha1 import Judge
+from evalrun_operator.resources.judge import required_level
+from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_operator.resources.pods import (
+    container,
+    headless_service,
+    pod_spec,
+    pod_template,
+    token_env,
+)
+
+FUSION_PORT = 8081
+HTTP = {"name": "http", "containerPort": names.SANDBOX_PORT}
+READINESS: Object = {"tcpSocket": {"port": names.SANDBOX_PORT}, "periodSeconds": 5}
+
+
+def slots_of(plan: RunPlan, judge: Judge) -> int:
+    """Give the programs that run at once in a sandbox pod: one a CPU."""
+    return judge.sandbox.slots or plan.settings.sandbox_slots
+
+
+def sandbox_service(plan: RunPlan) -> Object:
+    """Give the Service by which the gateways reach every sandbox."""
+    return headless_service(plan, names.SANDBOX, {"http": names.SANDBOX_PORT})
+
+
+def sandbox_network_policy(plan: RunPlan) -> Object:
+    """Give the policy: no egress at all, not even DNS; ingress from the run's gateways only."""
+    gateway = {"podSelector": {"matchLabels": plan.selector(names.JUDGE)}}
+    return plan.made(
+        "NetworkPolicy",
+        names.component(plan.run.name, names.SANDBOX),
+        names.SANDBOX,
+        spec={
+            "podSelector": {"matchLabels": plan.selector(names.SANDBOX)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": [gateway], "ports": [{"protocol": "TCP", "port": names.SANDBOX_PORT}]}],
+            "egress": [],
+        },
+    )
+
+
+def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Object:
+    """Give the Deployment; without `replicas` an autoscaler owns them."""
+    spec: Object = {
+        "selector": {"matchLabels": plan.selector(names.SANDBOX)},
+        "template": pod_template(plan, names.SANDBOX, _pod(plan, judge), metrics=False),
+    }
+    if replicas is not None:
+        spec["replicas"] = replicas
+    return plan.made("Deployment", names.component(plan.run.name, names.SANDBOX), names.SANDBOX, spec=spec)
+
+
+def _pod(plan: RunPlan, judge: Judge) -> Object:
+    fields: Object = {"terminationGracePeriodSeconds": 90}
+    if judge.sandbox.runtime_class_name is not None:
+        fields["runtimeClassName"] = judge.sandbox.runtime_class_name
+    if judge.sandbox.backend == "SandboxFusion":
+        # Its image knows no user but root. The namespace must allow that: prefer backend Evalrun.
+        fields["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}}
+        return pod_spec(plan, [_fusion(plan, judge), _slot_proxy(plan, judge)], **fields)
+    return pod_spec(plan, [_executor(plan, judge)], **fields)
+
+
+def _executor(plan: RunPlan, judge: Judge) -> Object:
+    slots = slots_of(plan, judge)
+    return container(
+        plan,
+        names.SANDBOX,
+        judge.sandbox.image or plan.settings.sandbox_image,
+        resources=_resources(plan, slots),
+        command=["python", "-m", "evalrun_sandbox"],
+        args=[
+            "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
+            f"--required-level={required_level(judge)}", "--log-format=json",
+        ],
+        env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
+        ports=[HTTP],
+        readinessProbe=READINESS,
+    )  # fmt: skip
+
+
+def _slot_proxy(plan: RunPlan, judge: Judge) -> Object:
+    """Give the sidecar that admits no more than the slots; it is the pod's only exposed port."""
+    slots = slots_of(plan, judge)
+    return container(
+        plan,
+        "slot-proxy",
+        plan.settings.sandbox_image,
+        resources={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        command=["python", "-m", "evalrun_sandbox.slot_proxy"],
+        args=[
+            "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
+            f"--upstream=http://127.0.0.1:{FUSION_PORT}", "--log-format=json",
+        ],
+        env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
+        ports=[HTTP],
+        readinessProbe=READINESS,
+    )  # fmt: skip
+
+
+def _fusion(plan: RunPlan, judge: Judge) -> Object:
+    return container(
+        plan,
+        "sandbox-fusion",
+        judge.sandbox.image or plan.settings.sandbox_fusion_image,
+        resources=_resources(plan, slots_of(plan, judge)),
+        securityContext={"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        env=[{"name": "HOST", "value": "127.0.0.1"}, {"name": "PORT", "value": str(FUSION_PORT)}],
+    )
+
+
+def _resources(plan: RunPlan, slots: int) -> Object:
+    amounts = {"cpu": str(slots), "memory": f"{slots * plan.settings.sandbox_slot_memory_mib}Mi"}
+    return {"requests": amounts, "limits": amounts}

@@ -1,0 +1,76 @@
+"""The operator's settings: one frozen object, read once at start."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from evalrun_runtime.settings import ServiceSettings
+
+AutoscalingMode = Literal["cpu", "custom", "keda"]
+
+
+class OperatorSettings(ServiceSettings):
+    """Runs the EvalRuns of a cluster: makes what they need, watches it, reports, cleans up."""
+
+    model_config = SettingsConfigDict(env_prefix="EVALRUN_OPERATOR_")
+
+    namespace: list[str] = Field(
+        default_factory=list, max_length=100, description="Namespaces to serve; none: the whole cluster. Repeatable."
+    )
+
+    aggregator_image: str = Field("evalrun-aggregator:latest", description="Image of the aggregator.")
+    judge_image: str = Field("evalrun-judge:latest", description="Image of the judge gateway.")
+    sandbox_image: str = Field("evalrun-sandbox:latest", description="Image of the sandbox and its slot proxy.")
+    sandbox_fusion_image: str = Field(
+        "volcengine/sandbox-fusion:server-20250609", description="Image of stock SandboxFusion."
+    )
+    generator_image: str = Field(
+        "evalrun-aggregator:latest", description="Image of the generator's Job in simple mode; it needs no GPU library."
+    )
+    ray_image: str = Field("evalrun-gen:latest", description="Image of Ray head and workers (Dockerfile.gen).")
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        "IfNotPresent", description="When images are pulled."
+    )
+    ray_version: str = Field("2.60.0", description="Version of Ray in ray_image; KubeRay reads it.")
+
+    autoscaling: AutoscalingMode = Field(
+        "cpu", description="cpu: HPA by CPU. custom: HPA by the judge's load (a metrics adapter). keda: ScaledObject."
+    )
+    keda_prometheus: str = Field(
+        "http://prometheus.monitoring.svc:9090", description="Prometheus that KEDA asks for the judge's load."
+    )
+
+    sandbox_slots: int = Field(4, ge=1, le=1024, description="Slots, and CPUs, of a sandbox pod that says nothing.")
+    sandbox_slot_memory_mib: int = Field(1280, ge=64, description="Memory a slot, MiB; a test may use 1024 by default.")
+    head_cpu: str = Field("4", description="CPUs of the Ray head, which also runs the generator.")
+    head_memory: str = Field("16Gi", description="Memory of the Ray head.")
+    worker_memory_gib_per_gpu: int = Field(
+        64, ge=1, description="Memory a GPU of a worker that says nothing, GiB; loading a model passes through it."
+    )
+
+    poll_seconds: float = Field(5.0, gt=0, description="How often a run's ledger is asked while it makes progress.")
+    resync_seconds: float = Field(
+        600.0, gt=0, description="How often everything of a run is applied anew, whatever was observed."
+    )
+    backoff_seconds: float = Field(
+        10.0, ge=0, description="Wait before a failed attempt is followed by another; doubles with each."
+    )
+    longest_backoff_seconds: float = Field(360.0, ge=0, description="Longest such wait.")
+    workers: int = Field(16, ge=1, le=1000, description="Runs that are worked on at the same time.")
+    request_seconds: float = Field(15.0, gt=0, description="Longest that a request to the API server may take.")
+    aggregator_seconds: float = Field(3.0, gt=0, description="Longest that a question to an aggregator may take.")
+
+    aggregators: Literal["grpc", "simulated"] = Field(
+        "grpc", description="simulated: every run's ledger is made up, for load tests of the operator alone."
+    )
+    aggregator_address: str = Field(
+        "dns:///{service}.{namespace}.svc:50051",
+        description="Where a run's aggregator answers; {service}, {namespace} and {run} are filled in.",
+    )
+    simulated_seconds: float = Field(10.0, gt=0, description="With simulated: seconds of generating and of judging.")
+
+    @model_validator(mode="after")
+    def _token_beyond_loopback(self) -> Self:
+        """Ask for no token, unlike the services: only liveness and metrics are served, which hold no secret."""
+        return self
