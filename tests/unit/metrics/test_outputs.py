@@ -23,8 +23,8 @@ from evalrun_runtime.exits import BadInputError
 
 PLAN = OutputPlan({"versions": {"evalrun": "0.1.0"}, "seeds": [1]}, MetricOptions(), QaOptions(0.0, 2048))
 FILES = {
-    "summary.json", "metrics.json", "run_info.json", "results.jsonl", "results.parquet", "qa_logs/qa_summary.json",
-    "qa_logs/humaneval_qa.jsonl", "qa_logs/mbpp_reg_qa.jsonl",
+    "summary.json", "metrics.json", "run_info.json", "results.jsonl", "results.parquet", "report.html",
+    "qa_logs/qa_summary.json", "qa_logs/humaneval_qa.jsonl", "qa_logs/mbpp_reg_qa.jsonl",
 }  # fmt: skip
 
 

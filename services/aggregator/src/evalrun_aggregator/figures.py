@@ -44,6 +44,7 @@ class FigureSheet:
     """Some problem has more than one sample: Wilson's interval would be far too narrow."""
     _done: dict[str, Figure] = field(default_factory=dict)
     _ratios: dict[str, tuple[Floats, Floats, int]] = field(default_factory=dict)
+    _means: dict[str, tuple[Floats, Mask]] = field(default_factory=dict)
     _percentiles: dict[str, tuple[Floats, float]] = field(default_factory=dict)
     _order: list[str] = field(default_factory=list)
 
@@ -61,6 +62,7 @@ class FigureSheet:
 
     def mean(self, name: str, values: Floats, members: Mask) -> None:
         """Report the mean over the member problems."""
+        self._means[name] = (values, members)
         self.ratio(name, values, members.astype(np.float64), members)
 
     def ratio(self, name: str, above: Floats, below: Floats, members: Mask) -> None:
@@ -72,6 +74,10 @@ class FigureSheet:
         """Report numpy's linear percentile over the member problems."""
         self._order.append(name)
         self._percentiles[name] = (values[members], percentile)
+
+    def means(self) -> dict[str, tuple[Floats, Mask]]:
+        """Give the values and members of each mean; where the sheet is clustered, shares are means too."""
+        return dict(self._means)
 
     def figures(self, seed: int) -> dict[str, Figure]:
         """Give every figure, in the order in which they were asked for."""

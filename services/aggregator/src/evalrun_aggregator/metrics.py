@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from evalrun_aggregator.figures import Figure, FigureSheet
+from evalrun_aggregator.figures import Figure, FigureSheet, Mask
+from evalrun_aggregator.intervals import Floats
 from evalrun_aggregator.problem_columns import ProblemColumns
 from evalrun_aggregator.problem_totals import FINAL_STATUSES, DatasetTotals
 from evalrun_aggregator.results import JsonObject, SampleResult
@@ -67,6 +68,11 @@ class MetricsAccumulator:
 
     _datasets: dict[str, DatasetTotals] = field(default_factory=dict)
 
+    @property
+    def datasets(self) -> Mapping[str, DatasetTotals]:
+        """What is known so far, by dataset; not to be changed."""
+        return self._datasets
+
     def add(self, result: SampleResult) -> None:
         """Take one result.
 
@@ -119,10 +125,7 @@ def dataset_metrics(totals: DatasetTotals, options: MetricOptions, gpu_seconds: 
             sheet.mean(f"pass_at_{k}", columns.pass_at(k), enough)
             left_out[f"pass_at_{k}"] = int((~enough).sum())
     if options.budget:
-        # Unsolved with a sample that was not judged: the judge could not tell whether it was solved.
-        told = columns.solved | (columns.judged == columns.seen)
-        sheet.share("solved_within_budget", columns.solved, np.ones_like(columns.seen), told)
-        left_out["solved_within_budget"] = int((~told).sum())
+        left_out["solved_within_budget"] = _budget_figure(sheet, columns)
     if columns.comparable.any():
         sheet.share("flip_rate", columns.flips, columns.comparable, columns.comparable > 0)
     return DatasetMetrics(
@@ -131,6 +134,35 @@ def dataset_metrics(totals: DatasetTotals, options: MetricOptions, gpu_seconds: 
         counts=_counts(totals, columns, left_out),
         figures=sheet.figures(options.seed),
     )
+
+
+def problem_values(
+    columns: ProblemColumns, ks: Iterable[int] = (), *, budget: bool = False
+) -> dict[str, tuple[Floats, Mask]]:
+    """Give, for each metric that is a mean over problems, every problem's value and which problems have one.
+
+    By the very formulas of the figures: two runs are compared by the differences of these values.
+
+    Args:
+        columns: the problems.
+        ks: of pass@k.
+        budget: whether `solved_within_budget` is asked for.
+    """
+    sheet = FigureSheet(clustered=True)
+    _verdict_figures(sheet, columns)
+    _token_and_time_figures(sheet, columns, None)
+    for k in ks:
+        sheet.mean(f"pass_at_{k}", columns.pass_at(k), columns.judged >= k)
+    if budget:
+        _budget_figure(sheet, columns)
+    return sheet.means()
+
+
+def _budget_figure(sheet: FigureSheet, columns: ProblemColumns) -> int:
+    """Give how many problems are left out: unsolved with a sample that was not judged, so that nobody can tell."""
+    told = columns.solved | (columns.judged == columns.seen)
+    sheet.share("solved_within_budget", columns.solved, np.ones_like(columns.seen), told)
+    return int((~told).sum())
 
 
 def _verdict_figures(sheet: FigureSheet, columns: ProblemColumns) -> None:

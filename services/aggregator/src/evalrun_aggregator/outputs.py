@@ -4,7 +4,7 @@ Each file is there whole or not at all, and `summary.json` comes last: where it 
 """
 
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +18,16 @@ from fsspec.implementations.local import LocalFileSystem
 from evalrun_aggregator.atomic_files import write_atomically
 from evalrun_aggregator.json_text import json_document, json_line
 from evalrun_aggregator.metrics import DatasetMetrics, MetricOptions, MetricsAccumulator
+from evalrun_aggregator.problem_totals import DatasetTotals
 from evalrun_aggregator.qa_logs import QaLogs, QaOptions
+from evalrun_aggregator.report.disagreements import DisagreementLog
+from evalrun_aggregator.report.document import ReportContent, render_report
 from evalrun_aggregator.result_table import result_table
 from evalrun_aggregator.results import JsonObject, SampleResult
 from evalrun_runtime.exits import BadInputError
 
 SUMMARY: Final = "summary.json"
+REPORT: Final = "report.html"
 SUMMARY_SCHEMA_VERSION: Final = 1
 
 FinalState: TypeAlias = Literal["Succeeded", "Degraded"]
@@ -38,6 +42,8 @@ class OutputPlan:
     """For audit: written as given, keys sorted. JSON's types only, and no secrets."""
     metrics: MetricOptions
     qa: QaOptions
+    decide_gate: Callable[[Mapping[str, DatasetTotals]], JsonObject] | None = None
+    """From the run's totals to the `gate` of summary.json; None where the run has no gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class RunSummary:
     state: FinalState
     """Degraded: something was not judged."""
     datasets: Mapping[str, DatasetMetrics]
+    gate: JsonObject | None = None
+    """What its gate decided; None where it has none."""
 
     def as_json(self) -> JsonObject:
         """Give summary.json."""
@@ -55,11 +63,13 @@ class RunSummary:
             for name, count in metrics.counts.items():
                 if isinstance(count, int):
                     counts[name] = counts.get(name, 0) + count
+        gate: JsonObject = {} if self.gate is None else {"gate": self.gate}
         return {
             "schema": SUMMARY_SCHEMA_VERSION,
             "state": self.state,
             "counts": dict(counts),
             "datasets": {name: metrics.summary() for name, metrics in self.datasets.items()},
+            **gate,
         }
 
     def values(self) -> JsonObject:
@@ -119,25 +129,29 @@ def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan
     """Write a run's folder on this machine. Raises as `write_outputs` does."""
     (folder / "qa_logs").mkdir(parents=True, exist_ok=True)
     (folder / SUMMARY).unlink(missing_ok=True)
-    metrics, qa_logs = MetricsAccumulator(), QaLogs(plan.qa)
+    metrics, qa_logs, disagreements = MetricsAccumulator(), QaLogs(plan.qa), DisagreementLog()
     with result_table(folder / "results.jsonl", folder / "results.parquet") as table:
         for result in results:
             metrics.add(result)
             qa_logs.add(result)
+            disagreements.add(result)
             table.add(result)
-    _write_qa_logs(qa_logs, folder / "qa_logs")
-    summary = summarise(metrics, plan.metrics)
+    records = _write_qa_logs(qa_logs, folder / "qa_logs")
+    summary = summarise(metrics, plan)
     write_atomically(folder / "run_info.json", json_document(plan.run_info, sort_keys=True))
     write_atomically(folder / "metrics.json", json_document(summary.values()))
+    report = ReportContent(summary.as_json(), plan.run_info, metrics.datasets, disagreements.datasets, records)
+    write_atomically(folder / REPORT, render_report(report).encode())
     write_atomically(folder / SUMMARY, json_document(summary.as_json()))
     return summary
 
 
-def summarise(metrics: MetricsAccumulator, options: MetricOptions) -> RunSummary:
-    """Say how the run ended: degraded where anything was not judged."""
-    datasets = metrics.finish(options)
+def summarise(metrics: MetricsAccumulator, plan: OutputPlan) -> RunSummary:
+    """Say how the run ended: degraded where anything was not judged, whatever its gate says."""
+    datasets = metrics.finish(plan.metrics)
     complete = all(dataset.not_judged == 0 for dataset in datasets.values())
-    return RunSummary("Succeeded" if complete else "Degraded", datasets)
+    gate = None if plan.decide_gate is None else plan.decide_gate(metrics.datasets)
+    return RunSummary("Succeeded" if complete else "Degraded", datasets, gate)
 
 
 def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str) -> None:
@@ -159,10 +173,11 @@ def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str) -> No
             raise OSError(error.errno or errno.EIO, error.strerror or str(error), target) from error
 
 
-def _write_qa_logs(qa_logs: QaLogs, folder: Path) -> None:
+def _write_qa_logs(qa_logs: QaLogs, folder: Path) -> dict[str, list[JsonObject]]:
     records, summary = qa_logs.finish()
     for dataset, lines in records.items():
         # A dataset of the user's own may be called a/b: quoting keeps the file in the folder and names apart.
         path = folder / f"{quote(dataset, safe='')}_qa.jsonl"
         write_atomically(path, b"".join(json_line(line) + b"\n" for line in lines))
     write_atomically(folder / "qa_summary.json", json_document(summary))
+    return records

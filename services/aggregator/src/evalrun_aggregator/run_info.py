@@ -10,6 +10,7 @@ from pathlib import Path
 from evalrun_aggregator.problems import RunProblems
 from evalrun_aggregator.rows import StoredReplica
 from evalrun_aggregator.work_order import WorkOrder
+from evalrun_data.prompts import TEMPLATES_VERSION
 
 PACKAGES = ("evalrun", "grpcio", "numpy", "protobuf", "pyarrow", "pydantic", "verl", "vllm", "ray", "torch")
 
@@ -46,6 +47,7 @@ def run_info(
         "spec": order.spec.to_wire(),
         "responses": order.responses,
         "rejudge": order.rejudge,
+        "prompt_templates": TEMPLATES_VERSION,
         "base_dir_git_revision": git_revision(order.base_dir),
         "versions": package_versions(),
         "judges": {address: dict(said) for address, said in judges.items()},

@@ -5,6 +5,7 @@ from pathlib import Path
 from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_aggregator.finishing import OutputJob, Written
+from evalrun_aggregator.gating import gate_of
 from evalrun_aggregator.metrics import MetricOptions
 from evalrun_aggregator.outputs import OutputPlan, resolve_destination, write_outputs
 from evalrun_aggregator.qa_logs import QaOptions
@@ -44,6 +45,7 @@ def write_run_outputs(job: OutputJob) -> Written:
             temperature=spec.protocol.temperature_value,
             max_new_tokens=spec.protocol.max_new_tokens,
         ),
+        decide_gate=None if spec.gate is None else gate_of(spec.gate, job.order.base_dir),
     )
     summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging)
     accepted = {}

@@ -170,6 +170,81 @@ def validate(file: Path, machine: bool) -> ExitCode:
     return ExitCode.SUCCEEDED
 
 
+TO_FILE = click.option("--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal.")
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option(
+    "--format",
+    "view",
+    type=click.Choice(["text", "markdown", "json", "html"]),
+    default="text",
+    show_default=True,
+    help="How it is shown.",
+)
+@TO_FILE
+def compare(first: str, second: str, view: str, output: Path | None) -> ExitCode:
+    """Compare run B with run A, problem by problem.
+
+    A and B are folders of outputs, or fsspec URLs (s3://..., gs://...). Only problems judged in both count. Shows each
+    difference with its paired bootstrap interval, McNemar's exact test (one sample a problem), the problems that only
+    one of them solved, how small a difference so many problems could show, and whatever the runs do not have in common.
+    """
+    from evalrun_cli.comparison_views import compare as compare_runs
+
+    return compare_runs(first, second, view=view, output=output)
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--policy",
+    required=True,
+    type=EXISTING_FILE,
+    help="A YAML list of gates, each as in an EvalRun's spec: baseline, dataset, metric, maxRegression, confidence. "
+    "A baseline is a URL, or a folder relative to this file.",
+)
+@click.option(
+    "--format",
+    "view",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="How it is shown.",
+)
+@TO_FILE
+def gate(run: str, policy: Path, view: str, output: Path | None) -> ExitCode:
+    """Decide whether the run in RUN passes the gates of a policy file.
+
+    RUN is a folder of outputs, or an fsspec URL. By the paired interval of RUN minus baseline: PASS where its lower
+    bound is at least -maxRegression, FAIL where its upper bound is below, INCONCLUSIVE otherwise. Results that a
+    program could have forged feed no gate.
+
+    \b
+    Example:
+      - {baseline: outputs/main, dataset: humaneval, metric: accepted_at_1, maxRegression: "0.02"}
+    """
+    from evalrun_cli.comparison_views import gate as decide_gates
+
+    return decide_gates(run, policy, view=view, output=output)
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("run", metavar="DIR")
+@TO_FILE
+def report(run: str, output: Path | None) -> ExitCode:
+    """Write report.html of the run in DIR again.
+
+    Reads what the run left behind (summary.json, run_info.json, results, QA logs); nothing is judged. With --output,
+    DIR may be an fsspec URL.
+    """
+    from evalrun_cli.report_file import write_report
+
+    return write_report(run, output=output)
+
+
 SERVICES = {
     "sandbox": "runs programs, contained (HTTP)",
     "judge": "the gateway: a submission and its tests in, a verdict out (gRPC)",

@@ -1,0 +1,193 @@
+"""Everything that is said about two runs side by side. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from evalrun_aggregator.comparing.conditions import Info, differing_conditions
+from evalrun_aggregator.comparing.differences import COMPARED, Difference, paired_differences, pass_at_names
+from evalrun_aggregator.comparing.mcnemar import mcnemar_exact
+from evalrun_aggregator.comparing.pairing import PairedDataset, pair
+from evalrun_aggregator.problem_totals import DatasetTotals, ProblemTotals
+from evalrun_aggregator.results import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a comparison needs of one run."""
+
+    place: str
+    """Its folder or URL, as the user named it."""
+    summary: Mapping[str, object]
+    """Of summary.json."""
+    run_info: Info
+    totals: Mapping[str, DatasetTotals]
+
+    @property
+    def label(self) -> str:
+        """The run's name and model, as far as they are known."""
+        spec = self.run_info.get("spec")
+        model = spec.get("model") if isinstance(spec, Mapping) else None
+        path = model.get("path") if isinstance(model, Mapping) else None
+        return " · ".join(str(part) for part in (self.run_info.get("run"), path) if part)
+
+    def figure(self, dataset: str, metric: str) -> Mapping[str, object] | None:
+        """Give a figure of summary.json; None where it has none."""
+        value: object = self.summary
+        for name in ("datasets", dataset, "metrics", metric):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value if isinstance(value, Mapping) else None
+
+    def metric_names(self, dataset: str) -> list[str]:
+        """Give the names of a dataset's figures."""
+        datasets = self.summary.get("datasets")
+        found = datasets.get(dataset) if isinstance(datasets, Mapping) else None
+        metrics = found.get("metrics") if isinstance(found, Mapping) else None
+        return list(metrics) if isinstance(metrics, Mapping) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one problem ended in one run."""
+
+    judged: int
+    accepted: int
+    final_status: Mapping[str, int]
+    """Judged samples by final status."""
+
+    @property
+    def text(self) -> str:
+        """In a word: the final status of the only sample, else how many were accepted."""
+        return next(iter(self.final_status)) if self.judged == 1 else f"{self.accepted} of {self.judged}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A problem that only one of two runs solved."""
+
+    problem_id: str
+    baseline: Outcome
+    candidate: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetComparison:
+    """One dataset in two runs."""
+
+    dataset: str
+    problems: int
+    """Judged in both: what everything below is about."""
+    only_in_baseline: int
+    only_in_candidate: int
+    not_judged: int
+    differences: Mapping[str, Difference]
+    lost: tuple[Flip, ...]
+    """Solved in the baseline only."""
+    gained: tuple[Flip, ...]
+    """Solved in the candidate only."""
+    both_solved: int
+    neither_solved: int
+    mcnemar_p: float | None
+    """At n = 1 only."""
+    noise_floors: Mapping[str, Mapping[str, object]]
+    """`baseline` and `candidate`, where the run has one: the share of verdicts that flip when it is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs; differences are candidate (B) minus baseline (A)."""
+
+    baseline: RunFacts
+    candidate: RunFacts
+    warnings: tuple[str, ...]
+    datasets: tuple[DatasetComparison, ...]
+
+    def as_json(self) -> JsonObject:
+        """Give it as plain values."""
+        runs: JsonObject = {}
+        for role, run in (("baseline", self.baseline), ("candidate", self.candidate)):
+            runs[role] = {"place": run.place, "label": run.label, "state": str(run.summary.get("state"))}
+        return {
+            "schema": 1,
+            **runs,
+            "warnings": list(self.warnings),
+            "datasets": {each.dataset: _plain(each) for each in self.datasets},
+        }
+
+
+def compare_runs(baseline: RunFacts, candidate: RunFacts) -> Comparison:
+    """Compare two runs over the datasets that both have."""
+    shared = [name for name in sorted(baseline.totals) if name in candidate.totals]
+    compared = tuple(compare_dataset(name, baseline, candidate) for name in shared)
+    return Comparison(baseline, candidate, tuple(_warnings(baseline, candidate, compared)), compared)
+
+
+def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> DatasetComparison:
+    """Compare one dataset that both runs have."""
+    ours, theirs = baseline.totals[name], candidate.totals[name]
+    paired = pair(ours, theirs)
+    reported = [*baseline.metric_names(name), *candidate.metric_names(name)]
+    metrics = [metric for metric in COMPARED if metric != "solved_within_budget" or metric in reported]
+    metrics[1:1] = pass_at_names(reported)
+    solved, solves = paired.baseline.solved, paired.candidate.solved
+    lost, gained = solved & ~solves, ~solved & solves
+    return DatasetComparison(
+        dataset=name,
+        problems=len(paired.problem_ids),
+        only_in_baseline=paired.only_in_baseline,
+        only_in_candidate=paired.only_in_candidate,
+        not_judged=paired.not_judged,
+        differences=paired_differences(paired, metrics),
+        lost=_flips(paired, lost.tolist(), ours, theirs),
+        gained=_flips(paired, gained.tolist(), ours, theirs),
+        both_solved=int((solved & solves).sum()),
+        neither_solved=int((~solved & ~solves).sum()),
+        mcnemar_p=mcnemar_exact(int(lost.sum()), int(gained.sum())) if _fits_mcnemar(paired) else None,
+        noise_floors={
+            role: figure
+            for role, run in (("baseline", baseline), ("candidate", candidate))
+            if (figure := run.figure(name, "flip_rate")) is not None and figure.get("value") is not None
+        },
+    )
+
+
+def _fits_mcnemar(paired: PairedDataset) -> bool:
+    return paired.single_samples and len(paired.problem_ids) > 0
+
+
+def _flips(paired: PairedDataset, which: list[bool], ours: DatasetTotals, theirs: DatasetTotals) -> tuple[Flip, ...]:
+    return tuple(
+        Flip(name, _outcome(ours.problems[name]), _outcome(theirs.problems[name]))
+        for name, flipped in zip(paired.problem_ids, which, strict=True)
+        if flipped
+    )
+
+
+def _outcome(problem: ProblemTotals) -> Outcome:
+    return Outcome(problem.outcomes.judged.bit_count(), problem.outcomes.accepted.bit_count(), dict(problem.statuses))
+
+
+def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetComparison, ...]) -> list[str]:
+    names = [each.dataset for each in compared]
+    lines = differing_conditions(baseline.run_info, candidate.run_info, names)
+    for letter, run, other in (("A", baseline, candidate), ("B", candidate, baseline)):
+        lines += [f"{name}: only {letter} has it; not compared" for name in sorted(set(run.totals) - set(other.totals))]
+        lines += [
+            f"{name}: {count} results of {letter} can be forged (judgeMode: Submit); they feed no gate"
+            for name in names
+            if (count := run.totals[name].flags["forgeable"])
+        ]
+    for each in compared:
+        unpaired = {
+            "only in A": each.only_in_baseline, "only in B": each.only_in_candidate,
+            "not judged in one of them": each.not_judged,
+        }  # fmt: skip
+        parts = ", ".join(f"{count} {where}" for where, count in unpaired.items() if count)
+        if parts:
+            lines.append(f"{each.dataset}: problems that are not compared: {parts}")
+    return lines
+
+
+def _plain(each: DatasetComparison) -> JsonObject:
+    content: JsonObject = asdict(each)
+    del content["dataset"]
+    return content

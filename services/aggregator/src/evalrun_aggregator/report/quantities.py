@@ -1,0 +1,44 @@
+"""How the report writes numbers. Pure."""
+
+from typing import Final
+
+NONE: Final = "\u2013"
+"""Where there is no figure."""
+
+
+def percent(share: float | None) -> str:
+    """Give a share as a percentage with one decimal; a dash where there is none."""
+    return NONE if share is None else f"{100 * share:.1f} %"
+
+
+def seconds(value: float | None) -> str:
+    """Give seconds in the unit that suits them."""
+    if value is None:
+        return NONE
+    if value >= 7200:
+        return f"{value / 3600:.1f} h"
+    if value >= 120:
+        return f"{value / 60:.1f} min"
+    if value >= 1:
+        return f"{value:.3g} s"
+    return "0 s" if value == 0 else f"{value * 1000:.3g} ms"
+
+
+def number(value: float | None) -> str:
+    """Give a number to about three digits, with blanks between thousands."""
+    if value is None:
+        return NONE
+    if abs(value) >= 100:
+        return f"{value:,.0f}".replace(",", "\u202f")
+    return f"{value:.3g}"
+
+
+def figure(metric: str, value: float | None) -> str:
+    """Give a metric's value in its unit."""
+    if metric in {"gpu_seconds_per_solved", "judge_time_per_solved", "cost_per_solved_judge_time"} or metric.endswith(
+        ("_gen_time", "_judge_time")
+    ):
+        return seconds(value)
+    if metric in {"throughput", "money_per_solved"} or "tokens" in metric:
+        return number(value)
+    return percent(value)

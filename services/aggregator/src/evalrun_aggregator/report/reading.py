@@ -1,0 +1,36 @@
+"""Typed access to plain JSON: what is absent or of another kind counts as not there. Pure."""
+
+from collections.abc import Mapping
+
+Json = Mapping[str, object]
+
+
+def inside(value: object, *path: str) -> object:
+    """Give what lies at a path of objects; None where something on the way is not there."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def mapping(value: object, *path: str) -> Json:
+    """Give the object at a path; an empty one where there is none."""
+    found = inside(value, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def text(value: object, *path: str) -> str:
+    """Give the text at a path; numbers as text, empty where there is neither."""
+    found = inside(value, *path)
+    return "" if found is None or isinstance(found, Mapping | list) else str(found)
+
+
+def amount(value: object, *path: str) -> float | None:
+    """Give the number at a path."""
+    found = inside(value, *path)
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def count(value: object, *path: str) -> int:
+    """Give the whole number at a path; 0 where there is none."""
+    found = inside(value, *path)
+    return found if isinstance(found, int) else 0

@@ -1,0 +1,87 @@
+"""A comparison as one self-contained HTML page, in the frame of the report. Pure."""
+
+from collections.abc import Sequence
+
+from evalrun_aggregator.comparing.comparison import Comparison, DatasetComparison, Flip, RunFacts
+from evalrun_aggregator.comparing.differences import Difference
+from evalrun_aggregator.report.markup import Child, Markup, element, joined
+from evalrun_aggregator.report.page import folded, page, table
+from evalrun_aggregator.report.statuses import LABELS, pill
+from evalrun_cli import comparison_text as words
+
+NUMBERS = frozenset({1, 2, 3, 4})
+FALL_IS_GOOD = frozenset(
+    {
+        "wrong_answer_rate", "runtime_error_rate", "timeout_rate", "syntax_error_rate", "empty_output_rate",
+        "zero_reward_rate", "avg_total_gen_tokens", "avg_gen_time", "avg_total_judge_time",
+    }
+)  # fmt: skip
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Give the page."""
+    runs = (("A", comparison.baseline), ("B", comparison.candidate))
+    return page(
+        f"{comparison.baseline.label} against {comparison.candidate.label}",
+        element("h1", "Two runs compared"),
+        table(["", "Run", "Where", "State"], [_run(letter, run) for letter, run in runs]),
+        _warnings(comparison.warnings),
+        [_dataset(each) for each in comparison.datasets],
+    )
+
+
+def _run(letter: str, run: RunFacts) -> list[Child]:
+    place = element("span", run.place, class_="mono")
+    return [element("b", letter), run.label, place, str(run.summary.get("state", ""))]
+
+
+def _warnings(warnings: Sequence[str]) -> Markup | None:
+    if not warnings:
+        return None
+    items = element("ul", [element("li", warning) for warning in warnings])
+    return element("div", element("b", "What the runs do not have in common"), items, class_="notice")
+
+
+def _dataset(each: DatasetComparison) -> Markup:
+    left_out = any(found.left_out for found in each.differences.values())
+    headings = ["", "A", "B", "B \u2212 A", "95 % interval", *["Problems"] * left_out]
+    rows = [_row(found, show_problems=left_out) for found in each.differences.values()]
+    return joined(
+        element("h2", each.dataset),
+        element("p", _counts(each), class_="quiet"),
+        element("div", table(headings, rows, right=NUMBERS | {5}), class_="panel") if rows else None,
+        [element("p", f"{note}.") for note in words.notes(each)],
+        _flips("Solved only by A", each.lost),
+        _flips("Solved only by B", each.gained),
+    )
+
+
+def _counts(each: DatasetComparison) -> str:
+    return (
+        f"{each.problems} problems judged in both: {each.both_solved} solved by both, "
+        f"{each.neither_solved} by neither, {len(each.lost)} only by A, {len(each.gained)} only by B"
+    )
+
+
+def _row(found: Difference, *, show_problems: bool) -> list[Child]:
+    name = found.metric
+    better = (found.difference < 0) == (name in FALL_IS_GOOD)
+    clear = words.is_clear(found)
+    difference = words.change(name, found.difference)
+    shown = element("b", difference, class_="up" if better else "down") if clear else element("span", difference)
+    row: list[Child] = [words.label(name), words.value(name, found.baseline), words.value(name, found.candidate)]
+    return [*row, shown, words.interval(found), *[found.problems] * show_problems]
+
+
+def _flips(title: str, flips: Sequence[Flip]) -> Markup | None:
+    if not flips:
+        return None
+    rows: list[list[Child]] = [
+        [element("span", flip.problem_id, class_="mono"), _ended(flip.baseline.text), _ended(flip.candidate.text)]
+        for flip in flips
+    ]
+    return folded(f"{title} ({len(flips)})", table(["Problem", "A", "B"], rows), is_open=len(flips) <= 20)
+
+
+def _ended(text: str) -> Child:
+    return pill(text) if text in LABELS else text
