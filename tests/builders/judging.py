@@ -69,6 +69,10 @@ def request_of(
     return request
 
 
+OVER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
+"""How a stream ends that takes no more. INTERNAL: what grpc.aio gives a write that comes before the status is read."""
+
+
 async def judge_all(
     address: str, requests: Mapping[str, judge_pb2.JudgeRequest], *, in_flight: int = 64
 ) -> dict[str, judge_pb2.Verdict]:
@@ -84,7 +88,7 @@ async def judge_all(
             try:
                 await _one_stream(stub.JudgeStream(wait_for_ready=True), missing, verdicts, in_flight)
             except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                if error.code() not in OVER:
                     raise
     return verdicts
 

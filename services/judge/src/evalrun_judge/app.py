@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_judge.admission import Admission
-from evalrun_judge.assertions import ContainedAssertions
+from evalrun_judge.assertions import ContainedAssertions, replay_executor
 from evalrun_judge.function_judging import FunctionJudge
 from evalrun_judge.judging import FunctionTests, Judge
 from evalrun_judge.metrics import JudgeMetrics
@@ -80,7 +80,7 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
     metrics = JudgeMetrics(REGISTRY)
     pool = build_pool(settings, [EvalrunSandbox(url, token) for url in settings.sandbox], metrics)
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
-    assertions = ContainedAssertions(slots, settings.least_level)
+    assertions = ContainedAssertions(replay_executor(slots, settings.least_level), slots)
     return JudgeGateway(settings, pool, FunctionJudge(pool, assertions), metrics)
 
 

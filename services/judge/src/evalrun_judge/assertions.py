@@ -9,7 +9,8 @@ from typing import Protocol
 
 from evalrun_judge.pool import NoSandboxError
 from evalrun_runtime.exits import BadInputError
-from evalrun_sandbox.api import Level, Limits, ProgramRun, RunRequest
+from evalrun_sandbox.api import Level, Limits, ProgramRun, RunReply, RunRequest
+from evalrun_sandbox.containment import ContainmentReport
 from evalrun_sandbox.errors import ExecutorLost, Unusable
 from evalrun_sandbox.executor import Executor, ExecutorPlan
 
@@ -46,6 +47,32 @@ class AssertionRunner(Protocol):
         ...
 
 
+class ReplayExecutor(Protocol):
+    """What is used of `evalrun_sandbox.executor.Executor`."""
+
+    @property
+    def report(self) -> ContainmentReport:
+        """The containment reached; only after `start`."""
+        ...
+
+    async def start(self) -> None:
+        """Start the child. Raises `errors.Unusable`."""
+        ...
+
+    async def run(self, request: RunRequest) -> RunReply:
+        """Run a batch. Raises `errors.ExecutorLost`."""
+        ...
+
+    async def close(self) -> None:
+        """End the child."""
+        ...
+
+
+def replay_executor(slots: int, required_level: Level) -> Executor:
+    """Make an executor that knows the assertion harness; below the required level its `start` fails."""
+    return Executor(ExecutorPlan(slots=slots, required=required_level, preload={MODE: HARNESS}))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Replay:
     stdin: bytes
@@ -57,17 +84,17 @@ class _Replay:
 class ContainedAssertions:
     """Replays assertions in the sandbox's own executor, as a child of this process."""
 
-    def __init__(self, slots: int, required_level: Level) -> None:
-        """Plan it.
+    def __init__(self, executor: ReplayExecutor, slots: int) -> None:
+        """Take the executor, not started.
 
         Args:
-            slots: replays at once.
-            required_level: below it, `start` fails.
+            executor: see `replay_executor`.
+            slots: batches at once; the executor admits that many.
         """
-        self._executor = Executor(ExecutorPlan(slots=slots, required=required_level, preload={MODE: HARNESS}))
+        self._executor = executor
         self._slots = slots
         self._waiting: deque[_Replay] = deque()
-        self._batches: set[asyncio.Task[None]] = set()
+        self._workers: set[asyncio.Task[None]] = set()
 
     @property
     def level(self) -> Level:
@@ -83,40 +110,39 @@ class ContainedAssertions:
 
     async def close(self) -> None:
         """End the child."""
-        for batch in self._batches:
-            batch.cancel()
-        await asyncio.gather(*self._batches, return_exceptions=True)
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
         await self._executor.close()
 
     async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
         """Replay; see `AssertionRunner.run`."""
         replay = _Replay(stdin, limits, on_slot, asyncio.get_running_loop().create_future())
         self._waiting.append(replay)
-        if len(self._batches) < self._slots:
-            batch = asyncio.create_task(self._work())
-            self._batches.add(batch)
-            batch.add_done_callback(self._batches.discard)
+        if len(self._workers) < self._slots:
+            worker = asyncio.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
         return await replay.done
 
     async def _work(self) -> None:
-        """Replay whatever waits, a batch after the other."""
+        """Replay what waits, a batch after the other."""
         while batch := self._next_batch():
             for replay in batch:
                 replay.on_slot()
             try:
-                runs = await self._replayed([replay.stdin for replay in batch], batch[0].limits)
-            except NoSandboxError as error:
-                for replay in batch:
-                    if not replay.done.done():
-                        replay.done.set_exception(error)
-                continue
+                ends = await self._replayed([replay.stdin for replay in batch], batch[0].limits)
             except asyncio.CancelledError:
                 for replay in batch:
                     replay.done.cancel()
                 raise
-            for replay, run in zip(batch, runs, strict=True):
-                if not replay.done.done():
-                    replay.done.set_result(run)
+            for replay, end in zip(batch, ends, strict=True):
+                if replay.done.done():
+                    continue
+                if isinstance(end, NoSandboxError):
+                    replay.done.set_exception(end)
+                else:
+                    replay.done.set_result(end)
 
     def _next_batch(self) -> list[_Replay]:
         """Take a slot's share of what waits, as far as the limits are the same."""
@@ -131,14 +157,15 @@ class ContainedAssertions:
                 batch.append(self._waiting.popleft())
         return batch
 
-    async def _replayed(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun]:
+    async def _replayed(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun | NoSandboxError]:
+        """Give what became of each."""
         request = RunRequest("python", "", list(stdins), limits, mode=MODE)
         error: ExecutorLost | None = None
         for _ in range(ATTEMPTS):
             try:
-                return (await self._executor.run(request)).runs
+                return [*(await self._executor.run(request)).runs]
             except ExecutorLost as lost:
                 error = lost
         if len(stdins) > 1:  # one of them may be what the child dies of: the others must not share its end
-            return [run for stdin in stdins for run in await self._replayed([stdin], limits)]
-        raise NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}") from error
+            return [end for stdin in stdins for end in await self._replayed([stdin], limits)]
+        return [NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}")]

@@ -1,0 +1,140 @@
+"""Replays that form batches: who shares one, and that nobody shares another's end."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from evalrun_judge.assertions import ATTEMPTS, LARGEST_BATCH, ContainedAssertions
+from evalrun_judge.pool import NoSandboxError
+from evalrun_judge.sandboxes.fake import echo
+from evalrun_runtime.exits import BadInputError
+from evalrun_sandbox.api import Limits, RunReply, RunRequest
+from evalrun_sandbox.containment import ContainmentReport
+from evalrun_sandbox.errors import ExecutorLost, Unusable
+
+
+class ScriptedExecutor:
+    """Echoes each input once the gate is open; dies of an input that says so."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.requests: list[RunRequest] = []
+        self.most_at_once = 0
+        self.unusable = ""
+        self._at_once = 0
+
+    @property
+    def report(self) -> ContainmentReport:
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        if self.unusable:
+            raise Unusable(self.unusable)
+
+    async def run(self, request: RunRequest) -> RunReply:
+        self.requests.append(request)
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        await self.gate.wait()
+        self._at_once -= 1
+        if b"kill" in request.inputs:
+            raise ExecutorLost("the zygote died")
+        return echo(request)
+
+    async def close(self) -> None:
+        pass
+
+
+def begin(
+    assertions: ContainedAssertions,
+    names: list[bytes],
+    limits: Limits | None = None,
+    on_slot: Callable[[], None] = lambda: None,
+) -> list[asyncio.Task[bytes]]:
+    async def one(name: bytes) -> bytes:
+        return (await assertions.run(name, limits or Limits(), on_slot)).stdout
+
+    return [asyncio.create_task(one(name)) for name in names]
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_waits_shares_a_request_and_each_gets_its_own_answer() -> None:
+    executor = ScriptedExecutor()
+    assertions = ContainedAssertions(executor, slots=2)
+    names = [b"%d" % number for number in range(50)]
+    tasks = begin(assertions, names)
+    await settle()
+    executor.gate.set()
+    assert await asyncio.gather(*tasks) == names
+    assert executor.most_at_once == 2
+    assert max(len(request.inputs) for request in executor.requests) <= LARGEST_BATCH
+    assert len(executor.requests) < 50 / 4
+    assert all(request.mode == "assertions" for request in executor.requests)
+
+
+async def test_one_alone_does_not_wait_for_company() -> None:
+    executor = ScriptedExecutor()
+    executor.gate.set()
+    assert await begin(ContainedAssertions(executor, slots=2), [b"1"])[0] == b"1"
+
+
+async def test_other_limits_are_another_batch() -> None:
+    executor = ScriptedExecutor()
+    assertions = ContainedAssertions(executor, slots=1)
+    tasks = begin(assertions, [b"a", b"b"]) + begin(assertions, [b"c", b"d"], Limits(time_seconds=1.0))
+    executor.gate.set()
+    await asyncio.gather(*tasks)
+    assert [request.limits.time_seconds for request in executor.requests] == [10.0, 1.0]
+
+
+async def test_one_that_kills_the_child_ends_alone() -> None:
+    executor = ScriptedExecutor()
+    assertions = ContainedAssertions(executor, slots=1)
+    tasks = begin(assertions, [b"1", b"kill", b"2"])
+    executor.gate.set()
+    first, killed, second = await asyncio.gather(*tasks, return_exceptions=True)
+    assert (first, second) == (b"1", b"2")
+    assert isinstance(killed, NoSandboxError)
+
+
+async def test_a_child_that_dies_once_is_asked_again() -> None:
+    executor = ScriptedExecutor()
+    executor.gate.set()
+    with pytest.raises(NoSandboxError, match="the zygote died"):
+        await begin(ContainedAssertions(executor, slots=1), [b"kill"])[0]
+    assert len(executor.requests) == ATTEMPTS
+
+
+async def test_a_caller_that_is_gone_is_not_run_and_holds_nobody_up() -> None:
+    executor = ScriptedExecutor()
+    assertions = ContainedAssertions(executor, slots=1)
+    (running,) = begin(assertions, [b"running"])
+    await settle()
+    gone, last = begin(assertions, [b"gone", b"last"])
+    await settle()
+    gone.cancel()
+    running.cancel()
+    executor.gate.set()
+    assert await last == b"last"
+    assert [request.inputs for request in executor.requests] == [[b"running"], [b"last"]]
+
+
+async def test_a_machine_that_cannot_contain_is_named_to_the_user() -> None:
+    executor = ScriptedExecutor()
+    executor.unusable = "Landlock is missing"
+    with pytest.raises(BadInputError, match="Landlock is missing"):
+        await ContainedAssertions(executor, slots=1).start()
+
+
+async def test_closing_ends_what_runs() -> None:
+    assertions = ContainedAssertions(ScriptedExecutor(), slots=1)
+    tasks = begin(assertions, [b"1"])
+    await settle()
+    await assertions.close()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
