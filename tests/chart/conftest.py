@@ -1,0 +1,40 @@
+"""The real helm for the tests of this folder: found, or built with Go, after collection and outside their time limit.
+
+Without it they are skipped with the reason; with CI=true they fail.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from builders.chart import Chart
+from builders.controlplane import MissingBinariesError, find_binaries
+
+HERE = Path(__file__).parent
+HELM = pytest.StashKey[Path | str]()
+"""The binary, or why there is none."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Find or build helm where a test of this folder asks for it."""
+    wanted = any(
+        HERE in item.path.parents and isinstance(item, pytest.Function) and "chart" in item.fixturenames
+        for item in session.items
+    )
+    if session.config.option.collectonly or not wanted:
+        return
+    try:
+        session.config.stash[HELM] = find_binaries(["helm"])["helm"]
+    except MissingBinariesError as error:
+        session.config.stash[HELM] = str(error)
+
+
+@pytest.fixture(scope="session")
+def chart(pytestconfig: pytest.Config) -> Chart:
+    """The chart and the helm that renders it."""
+    helm = pytestconfig.stash[HELM]
+    if isinstance(helm, str):
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"in CI these tests must run: {helm}")
+        pytest.skip(helm)
+    return Chart(helm)

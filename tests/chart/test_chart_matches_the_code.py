@@ -1,0 +1,195 @@
+"""The chart and the code say the same: settings, flags, ports, labels, roles, versions, and the plain manifest."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders.chart import CHART, ROOT, VALUE_SETS, Chart, Object, environment, named, of_kind, workloads
+
+from evalrun_judge.settings import JudgeSettings
+from evalrun_operator import names
+from evalrun_operator.rbac import role_rules
+from evalrun_operator.resources.pods import USER
+from evalrun_operator.settings import AutoscalingMode, OperatorSettings
+from evalrun_runtime.settings import load_settings
+from evalrun_sandbox.settings import SandboxSettings
+
+VALUES = {
+    "operator": {
+        "watchNamespaces": ["team-a", "team-b"],
+        "autoscaling": "keda",
+        "kedaPrometheus": "http://prom:9090",
+        "rayVersion": "2.61.0",
+        "workers": 32,
+        "pollSeconds": 2.5,
+        "resyncSeconds": 1200,
+        "logLevel": "debug",
+    },
+    "images": {"registry": "registry.test", "tag": "7", "pullPolicy": "Always"},
+    "runDefaults": {
+        "sandboxSlots": 8,
+        "sandboxSlotMemoryMib": 1048576,
+        "headCpu": "500m",
+        "headMemory": "8Gi",
+        "workerMemoryGibPerGpu": 96,
+    },
+}
+
+
+def container_of(objects: list[Object], name: str) -> Object:
+    container: Object = named(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def test_the_operator_understands_every_variable_that_it_is_given(
+    chart: Chart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = environment(container_of(chart.render(VALUES), "evalrun-operator"))
+    fields = {f"EVALRUN_OPERATOR_{name.upper()}" for name in OperatorSettings.model_fields}
+    assert set(variables) <= fields
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings(OperatorSettings, [], program="evalrun-operator")
+    assert settings.namespace == ["team-a", "team-b"]
+    assert settings.autoscaling == "keda"
+    assert settings.keda_prometheus == "http://prom:9090"
+    assert settings.ray_version == "2.61.0"
+    assert (settings.workers, settings.poll_seconds, settings.resync_seconds) == (32, 2.5, 1200)
+    assert (settings.log_level, settings.log_format) == ("debug", "json")
+    assert settings.judge_image == "registry.test/evalrun-judge:7"
+    assert settings.sandbox_image == "registry.test/evalrun-sandbox:7"
+    assert settings.aggregator_image == "registry.test/evalrun-aggregator:7"
+    assert settings.generator_image == settings.aggregator_image
+    assert settings.ray_image == "registry.test/evalrun-gen:7"
+    assert settings.sandbox_fusion_image == "volcengine/sandbox-fusion:server-20250609"
+    assert settings.image_pull_policy == "Always"
+    assert (settings.sandbox_slots, settings.sandbox_slot_memory_mib) == (8, 1048576)
+    assert (settings.head_cpu, settings.head_memory, settings.worker_memory_gib_per_gpu) == ("500m", "8Gi", 96)
+
+
+def test_the_charts_defaults_are_the_operators_own(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = OperatorSettings()
+    for name, value in environment(container_of(chart.render(), "evalrun-operator")).items():
+        monkeypatch.setenv(name, value)
+    given = load_settings(OperatorSettings, [], program="evalrun-operator")
+    differing = {name for name in OperatorSettings.model_fields if getattr(own, name) != getattr(given, name)}
+    deployed = {"host", "port", "metrics_port", "log_format"}
+    images = {name for name in OperatorSettings.model_fields if name.endswith("_image")} - {"sandbox_fusion_image"}
+    assert differing == deployed | images
+
+
+@pytest.mark.parametrize("mode", ["cpu", "custom", "keda"])
+def test_the_operator_may_do_exactly_what_the_code_says(chart: Chart, mode: AutoscalingMode) -> None:
+    wanted = role_rules(mode)
+    everywhere = chart.render({"operator": {"autoscaling": mode}})
+    assert named(everywhere, "ClusterRole", "evalrun-operator")["rules"] == wanted
+    some = chart.render({"operator": {"autoscaling": mode, "watchNamespaces": ["team-a", "team-b"]}})
+    assert [role["rules"] for role in of_kind(some, "Role")] == [wanted, wanted]
+
+
+def test_the_operators_ports_are_the_ones_it_listens_on(chart: Chart) -> None:
+    container = container_of(chart.render(), "evalrun-operator")
+    variables = environment(container)
+    ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
+    assert ports == {
+        "health": variables["EVALRUN_OPERATOR_PORT"],
+        "metrics": variables["EVALRUN_OPERATOR_METRICS_PORT"],
+    }
+
+
+@pytest.mark.parametrize("values", ["shared-judge", "gvisor"])
+def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = chart.render(VALUE_SETS[values])
+    for name in ("EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN", "EVALRUN_SANDBOX_TOKEN"):
+        monkeypatch.setenv(name, "secret")
+    gateway = load_settings(JudgeSettings, container_of(objects, "evalrun-judge")["args"], program="judge")
+    assert (gateway.host, gateway.port, gateway.metrics_port) == ("0.0.0.0", names.GRPC_PORT, names.METRICS_PORT)
+    sandbox = load_settings(SandboxSettings, container_of(objects, "evalrun-sandbox")["args"], program="sandbox")
+    assert (sandbox.host, sandbox.port, sandbox.metrics_port) == ("0.0.0.0", names.SANDBOX_PORT, names.METRICS_PORT)
+    assert gateway.required_level == sandbox.required_level
+    (url,) = gateway.sandbox
+    assert url.endswith(f":{sandbox.port}")
+
+
+def test_pods_end_later_than_their_services_drain(chart: Chart) -> None:
+    longest = SandboxSettings.model_fields["drain_seconds"].default
+    for name, template in workloads(chart.render(VALUE_SETS["shared-judge"])):
+        if not name.endswith("-operator"):
+            assert template["spec"]["terminationGracePeriodSeconds"] > longest
+
+
+def test_services_have_the_ports_that_judge_ref_leads_to(chart: Chart) -> None:
+    service = named(chart.render(VALUE_SETS["shared-judge"]), "Service", "evalrun-judge")
+    ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+    assert ports == {"grpc": names.GRPC_PORT, "metrics": names.METRICS_PORT}
+
+
+def test_pods_run_as_the_user_of_the_runs_pods(chart: Chart) -> None:
+    for _, template in workloads(chart.render(VALUE_SETS["shared-judge"])):
+        assert template["spec"]["securityContext"]["runAsUser"] == USER
+
+
+def test_components_are_called_as_the_operator_calls_them(chart: Chart) -> None:
+    components = {
+        template["metadata"]["labels"][names.COMPONENT_LABEL]
+        for _, template in workloads(chart.render(VALUE_SETS["shared-judge"]))
+    }
+    assert components == {"operator", names.JUDGE, names.SANDBOX}
+
+
+def test_the_shared_gateway_takes_calls_from_the_aggregators_that_the_operator_makes(chart: Chart) -> None:
+    policy = named(chart.render(VALUE_SETS["shared-judge"]), "NetworkPolicy", "evalrun-judge")
+    (source,) = policy["spec"]["ingress"][0]["from"]
+    wanted = source["podSelector"]["matchLabels"]
+    assert wanted == {names.COMPONENT_LABEL: names.AGGREGATOR, "app.kubernetes.io/name": "evalrun"}
+
+
+def test_monitors_of_runs_select_what_the_operator_makes(chart: Chart) -> None:
+    monitor = named(chart.render(VALUE_SETS["monitored"]), "ServiceMonitor", "evalrun-runs")
+    assert monitor["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/managed-by": names.FIELD_MANAGER}
+    assert monitor["spec"]["targetLabels"] == [names.RUN_LABEL]
+
+
+def test_users_roles_are_about_the_crd_that_is_installed(chart: Chart) -> None:
+    objects = chart.render()
+    (crd,) = of_kind(objects, "CustomResourceDefinition")
+    for role in ("evalrun-view", "evalrun-edit"):
+        for rule in named(objects, "ClusterRole", role)["rules"]:
+            assert rule["apiGroups"] == [crd["spec"]["group"]]
+            assert {resource.partition("/")[0] for resource in rule["resources"]} == {crd["spec"]["names"]["plural"]}
+
+
+def test_chart_images_and_distribution_have_one_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart: dict[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == version
+    for dockerfile in ("Dockerfile.judge", "Dockerfile.gen"):
+        assert f"ARG VERSION={version}\n" in (ROOT / dockerfile).read_text()
+
+
+def test_ray_has_one_version() -> None:
+    values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    ray = values["operator"]["rayVersion"]
+    assert f"ARG RAY_VERSION={ray}\n" in (ROOT / "Dockerfile.gen").read_text()
+    assert OperatorSettings.model_fields["ray_version"].default == ray
+
+
+def test_the_plain_manifest_is_what_the_chart_renders(chart: Chart) -> None:
+    tool = ROOT / "tools" / "generate_manifests.py"
+    environ = {"KUBEBUILDER_ASSETS": str(chart.helm.parent), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, str(tool), "--check"], env=environ, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_in_the_plain_manifest_says_that_helm_looks_after_it() -> None:
+    text = Path(ROOT / "k8s" / "install.yaml").read_text()
+    assert "managed-by: Helm" not in text
+    assert "helm.sh" not in text
+    first, *_ = yaml.safe_load_all(text)
+    assert first["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"

@@ -1,0 +1,114 @@
+"""Every pod of the chart, under every set of values: restricted, probed, bounded, its images pinned."""
+
+import re
+from typing import Any
+
+import pytest
+from builders.chart import VALUE_SETS, Chart, Object, named, workloads
+
+IMAGE = re.compile(r"^[a-zA-Z0-9._:/-]+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})$")
+
+
+@pytest.fixture(params=VALUE_SETS, scope="module")
+def templates(request: pytest.FixtureRequest, chart: Chart) -> list[tuple[str, Object]]:
+    return list(workloads(chart.render(VALUE_SETS[request.param])))
+
+
+def test_there_is_an_operator_under_all_values(templates: list[tuple[str, Object]]) -> None:
+    assert any(name.endswith("-operator") for name, _ in templates)
+
+
+def test_pods_satisfy_the_restricted_standard(templates: list[tuple[str, Object]]) -> None:
+    for name, template in templates:
+        pod = template["spec"]
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["runAsUser"] == security["runAsGroup"] == security["fsGroup"] == 10001, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
+        assert {kind for volume in pod["volumes"] for kind in volume if kind != "name"} <= {"emptyDir"}, name
+        for container in pod["containers"]:
+            inner = container["securityContext"]
+            assert inner["allowPrivilegeEscalation"] is False, name
+            assert inner["readOnlyRootFilesystem"] is True, name
+            assert inner["capabilities"] == {"drop": ["ALL"]}, name
+            assert not any("hostPort" in port for port in container["ports"]), name
+
+
+def test_scratch_space_is_bounded(templates: list[tuple[str, Object]]) -> None:
+    for name, template in templates:
+        for volume in template["spec"]["volumes"]:
+            assert "sizeLimit" in volume["emptyDir"], name
+
+
+def test_only_the_operator_talks_to_the_api_server(templates: list[tuple[str, Object]]) -> None:
+    for name, template in templates:
+        pod = template["spec"]
+        assert pod["automountServiceAccountToken"] is name.endswith("-operator")
+        assert pod["enableServiceLinks"] is False
+        assert ("serviceAccountName" in pod) is name.endswith("-operator")
+
+
+def test_every_container_has_probes_and_bounds(templates: list[tuple[str, Object]]) -> None:
+    for name, template in templates:
+        for container in template["spec"]["containers"]:
+            assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys(), name
+            resources = container["resources"]
+            assert {"cpu", "memory"} <= resources["requests"].keys(), name
+            assert "memory" in resources["limits"], name
+            ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+            for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+                assert probed_port(container[kind]) in {*ports, *ports.values()}, (name, kind)
+
+
+def probed_port(probe: dict[str, Any]) -> str | int:
+    (check,) = (probe[kind] for kind in ("grpc", "httpGet", "tcpSocket") if kind in probe)
+    port: str | int = check["port"]
+    return port
+
+
+def test_images_are_pinned(templates: list[tuple[str, Object]]) -> None:
+    for name, template in templates:
+        for container in template["spec"]["containers"]:
+            assert IMAGE.match(container["image"]), (name, container["image"])
+            assert not container["image"].endswith(":latest"), name
+
+
+def test_images_come_from_the_registry_and_tag_that_are_given(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["own-registry"])
+    images = {name: template["spec"]["containers"][0]["image"] for name, template in workloads(objects)}
+    assert images == {
+        "evalrun-operator": "registry.test/team/evalrun-operator:1.2.3",
+        "evalrun-judge": "registry.test/team/evalrun-judge@sha256:" + "a" * 64,
+        "evalrun-sandbox": "registry.test/team/evalrun-sandbox:1.2.3",
+    }
+    for _, template in workloads(objects):
+        assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+def test_what_users_add_to_the_operators_pod_gets_there(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["renamed"])
+    template = named(objects, "Deployment", "evaluations-operator")["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == "quality"
+    assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "false"
+    assert template["spec"]["tolerations"] == [{"key": "dedicated", "operator": "Exists"}]
+    assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in template["spec"]["containers"][0]["env"]
+
+
+def test_a_stronger_runtime_needs_less_containment_of_our_own(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["gvisor"])
+    pod = named(objects, "Deployment", "evalrun-sandbox")["spec"]["template"]["spec"]
+    assert pod["runtimeClassName"] == "gvisor"
+    assert pod["nodeSelector"] == {"pool": "sandbox"}
+    assert "--required-level=seccomp" in pod["containers"][0]["args"]
+    gateway = named(objects, "Deployment", "evalrun-judge")["spec"]["template"]["spec"]["containers"][0]
+    assert "--required-level=seccomp" in gateway["args"]
+
+
+def test_a_sandbox_has_a_cpu_and_the_memory_of_a_test_for_each_slot(chart: Chart) -> None:
+    container = named(chart.render(VALUE_SETS["gvisor"]), "Deployment", "evalrun-sandbox")["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    assert "--slots=16" in container["args"]
+    assert container["resources"]["limits"] == {"cpu": "16", "memory": f"{16 * 1280}Mi"}
+    assert container["resources"]["requests"] == container["resources"]["limits"]

@@ -1,0 +1,228 @@
+"""How the chart's objects hang together: selectors, Services, policies, roles, scalers, secrets."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from builders.chart import VALUE_SETS, Chart, ChartRefusedError, Object, named, of_kind, workloads
+
+MONITORS = ("operator", "judge", "sandbox")
+SELECTOR_OF: dict[str, Callable[[Object], dict[str, str]]] = {
+    "Deployment": lambda spec: spec["selector"]["matchLabels"],
+    "NetworkPolicy": lambda spec: spec["podSelector"]["matchLabels"],
+    "PodDisruptionBudget": lambda spec: spec["selector"]["matchLabels"],
+    "Service": lambda spec: spec["selector"],
+}
+"""From a spec of that kind the labels of the pods that it is about."""
+
+
+@pytest.fixture(params=VALUE_SETS, scope="module")
+def objects(request: pytest.FixtureRequest, chart: Chart) -> list[Object]:
+    return chart.render(VALUE_SETS[request.param])
+
+
+def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
+    return bool(selector) and selector.items() <= labels.items()
+
+
+def test_no_two_objects_have_one_name(objects: list[Object]) -> None:
+    keys = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in objects]
+    assert len(set(keys)) == len(keys)
+
+
+def test_every_object_says_whose_it_is(objects: list[Object]) -> None:
+    for item in objects:
+        if item["kind"] != "CustomResourceDefinition":
+            labels = item["metadata"]["labels"]
+            assert labels["app.kubernetes.io/name"] == "evalrun"
+            assert labels["app.kubernetes.io/instance"] == "evalrun"
+            assert labels["app.kubernetes.io/managed-by"] == "Helm"
+            assert labels["helm.sh/chart"].startswith("evalrun-")
+
+
+def test_selectors_select_the_pods_of_one_workload(objects: list[Object]) -> None:
+    pods = {name: template["metadata"]["labels"] for name, template in workloads(objects)}
+    for item in objects:
+        if item["kind"] in SELECTOR_OF:
+            selector = SELECTOR_OF[item["kind"]](item["spec"])
+            assert [pod for pod, labels in pods.items() if selects(selector, labels)] == [item["metadata"]["name"]]
+
+
+def test_services_lead_to_ports_that_are_there(objects: list[Object]) -> None:
+    ports = {
+        name: {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}
+        for name, template in workloads(objects)
+    }
+    for service in of_kind(objects, "Service"):
+        for port in service["spec"]["ports"]:
+            assert ports[service["metadata"]["name"]][port["targetPort"]] == port["port"]
+
+
+def test_the_crd_stays_when_the_release_goes(objects: list[Object]) -> None:
+    (crd,) = of_kind(objects, "CustomResourceDefinition")
+    assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_clients_see_every_gateway_and_gateways_every_sandbox(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["shared-judge"], namespace="judging")
+    for name in ("evalrun-judge", "evalrun-sandbox"):
+        assert named(objects, "Service", name)["spec"]["clusterIP"] == "None"
+    gateway = named(objects, "Deployment", "evalrun-judge")["spec"]["template"]["spec"]["containers"][0]
+    assert "--sandbox=http://evalrun-sandbox.judging.svc:8080" in gateway["args"]
+
+
+def test_a_sandbox_reaches_nothing_and_is_reached_by_gateways_alone(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["shared-judge"])
+    policy = named(objects, "NetworkPolicy", "evalrun-sandbox")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"] == []
+    programs, metrics = policy["ingress"]
+    assert [port["port"] for port in programs["ports"]] == ["http"]
+    gateways = named(objects, "Deployment", "evalrun-judge")["spec"]["template"]["metadata"]["labels"]
+    (source,) = programs["from"]
+    assert selects(source["podSelector"]["matchLabels"], gateways)
+    assert "namespaceSelector" not in source
+    assert [port["port"] for port in metrics["ports"]] == ["metrics"]
+
+
+def test_a_gateway_reaches_sandboxes_and_names_only(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["shared-judge"])
+    sandboxes, names = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["egress"]
+    labels = named(objects, "Deployment", "evalrun-sandbox")["spec"]["template"]["metadata"]["labels"]
+    assert selects(sandboxes["to"][0]["podSelector"]["matchLabels"], labels)
+    assert {port["port"] for port in names["ports"]} == {53}
+
+
+def test_only_the_scrapers_that_are_named_read_metrics(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["monitored"])
+    for part in MONITORS:
+        rules = named(objects, "NetworkPolicy", f"evalrun-{part}")["spec"]["ingress"]
+        (rule,) = [rule for rule in rules if [port["port"] for port in rule["ports"]] == ["metrics"]]
+        assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+
+
+def test_monitors_find_the_charts_services_and_those_of_the_runs(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["monitored"])
+    own = named(objects, "ServiceMonitor", "evalrun")
+    assert own["metadata"]["labels"]["release"] == "prometheus"
+    found = [
+        service["metadata"]["name"]
+        for service in of_kind(objects, "Service")
+        if selects(own["spec"]["selector"]["matchLabels"], service["metadata"]["labels"])
+        and any(port["name"] == own["spec"]["endpoints"][0]["port"] for port in service["spec"]["ports"])
+    ]
+    assert sorted(found) == [f"evalrun-{part}" for part in sorted(MONITORS)]
+    assert named(objects, "ServiceMonitor", "evalrun-runs")["spec"]["namespaceSelector"] == {"any": True}
+    for _, template in workloads(objects):
+        assert "annotations" not in template["metadata"]
+
+
+def test_pods_are_marked_for_scraping_by_default(chart: Chart) -> None:
+    for _, template in workloads(chart.render(VALUE_SETS["shared-judge"])):
+        notes = template["metadata"]["annotations"]
+        metrics = {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}[
+            "metrics"
+        ]
+        assert notes == {"prometheus.io/scrape": "true", "prometheus.io/port": str(metrics)}
+
+
+def test_roles_follow_the_namespaces_that_are_watched(chart: Chart) -> None:
+    whole = chart.render()
+    assert not of_kind(whole, "Role")
+    some = chart.render(VALUE_SETS["namespaces"])
+    assert [role["metadata"]["namespace"] for role in of_kind(some, "Role")] == ["team-a", "team-b"]
+    assert {role["metadata"]["name"] for role in of_kind(some, "ClusterRole")} == {"evalrun-view", "evalrun-edit"}
+
+
+@pytest.mark.parametrize("values", ["defaults", "namespaces"])
+def test_roles_are_bound_to_the_operators_account(chart: Chart, values: str) -> None:
+    objects = chart.render(VALUE_SETS[values])
+    account = named(objects, "ServiceAccount", "evalrun-operator")["metadata"]
+    pod = named(objects, "Deployment", "evalrun-operator")["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["name"]
+    for binding in [*of_kind(objects, "RoleBinding"), *of_kind(objects, "ClusterRoleBinding")]:
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+        role = named(
+            [item for item in objects if item["metadata"].get("namespace") == binding["metadata"].get("namespace")],
+            binding["roleRef"]["kind"],
+            binding["roleRef"]["name"],
+        )
+        assert role["rules"]
+
+
+def test_nothing_but_the_operator_itself_with_everything_off(chart: Chart) -> None:
+    kinds = {item["kind"] for item in chart.render(VALUE_SETS["bare"])}
+    assert kinds == {"CustomResourceDefinition", "Deployment", "Secret", "Service"}
+
+
+def test_the_shared_token_is_made_at_random_and_used_by_all(chart: Chart) -> None:
+    first, second = chart.render(VALUE_SETS["shared-judge"]), chart.render(VALUE_SETS["shared-judge"])
+    tokens = [base64.b64decode(named(x, "Secret", "evalrun-judge-token")["data"]["token"]) for x in (first, second)]
+    assert tokens[0] != tokens[1]
+    assert min(len(token) for token in tokens) >= 43  # 256 bits in letters and digits
+    assert secret_references(first) == {
+        "EVALRUN_JUDGE_TOKEN": ("evalrun-judge-token", "token"),
+        "EVALRUN_JUDGE_SANDBOX_TOKEN": ("evalrun-judge-token", "token"),
+        "EVALRUN_SANDBOX_TOKEN": ("evalrun-judge-token", "token"),
+    }
+
+
+def test_a_token_that_is_there_already_is_used(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["gvisor"])
+    assert not of_kind(objects, "Secret")
+    assert set(secret_references(objects).values()) == {("judge-token", "secret")}
+
+
+def secret_references(objects: list[Object]) -> dict[str, tuple[str, str]]:
+    references: list[Any] = [
+        (item["name"], item["valueFrom"]["secretKeyRef"])
+        for _, template in workloads(objects)
+        for container in template["spec"]["containers"]
+        for item in container["env"]
+        if "valueFrom" in item
+    ]
+    return {name: (reference["name"], reference["key"]) for name, reference in references}
+
+
+@pytest.mark.parametrize("values", ["shared-judge-cpu", "shared-judge-custom", "shared-judge-keda"])
+def test_while_a_scaler_is_there_nobody_else_owns_the_replicas(chart: Chart, values: str) -> None:
+    objects = chart.render(VALUE_SETS[values])
+    scalers = of_kind(objects, "ScaledObject") or of_kind(objects, "HorizontalPodAutoscaler")
+    assert sorted(item["spec"]["scaleTargetRef"]["name"] for item in scalers) == ["evalrun-judge", "evalrun-sandbox"]
+    for item in scalers:
+        assert "replicas" not in named(objects, "Deployment", item["spec"]["scaleTargetRef"]["name"])["spec"]
+
+
+def test_the_scalers_aim_at_four_fifths_of_the_slots(chart: Chart) -> None:
+    values = {"sharedJudge": {"enabled": True, "autoscaling": "keda", "sandbox": {"slots": 10, "maxReplicas": 8}}}
+    objects = chart.render(values)
+    thresholds = {
+        item["metadata"]["name"]: item["spec"]["triggers"][0]["metadata"]["threshold"]
+        for item in of_kind(objects, "ScaledObject")
+    }
+    assert thresholds == {"evalrun-sandbox": "8", "evalrun-judge": "16"}  # 8 sandboxes, 4 gateways: 20 slots each
+    query = of_kind(objects, "ScaledObject")[0]["spec"]["triggers"][0]["metadata"]["query"]
+    assert "evalrun_judge_queue_depth" in query
+    assert "evalrun_judge_inflight" in query
+
+
+def test_without_a_scaler_the_least_number_of_pods_runs(chart: Chart) -> None:
+    objects = chart.render({"sharedJudge": {"enabled": True, "gateway": {"minReplicas": 3}}})
+    assert named(objects, "Deployment", "evalrun-judge")["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize(
+    ("judge", "advice"),
+    [
+        ({"autoscaling": "cpu", "sandbox": {"minReplicas": 0}}, "minReplicas: 0 needs KEDA"),
+        (
+            {"autoscaling": "keda", "gateway": {"minReplicas": 9}},
+            "sharedJudge.gateway: minReplicas is above maxReplicas",
+        ),
+    ],
+)
+def test_scalers_that_cannot_work_are_refused(chart: Chart, judge: dict[str, Any], advice: str) -> None:
+    with pytest.raises(ChartRefusedError, match=advice):
+        chart.render({"sharedJudge": {"enabled": True, **judge}})
