@@ -154,6 +154,8 @@ def _read(model: type[RequestT], body: bytes) -> RequestT:
         complaints = json.loads(error.json(include_url=False))
         for complaint in complaints:
             complaint["loc"] = ["body", *complaint["loc"]]
+            if complaint["type"] == "json_invalid":
+                complaint["input"] = {}  # not the whole body back
         raise InvalidBody(complaints) from error
 
 

@@ -1,0 +1,78 @@
+"""No verdict, and how each client takes that: 504 is what verl retries, and SandboxFusion's own client retries all."""
+
+import asyncio
+
+import pytest
+import requests
+import sandbox_fusion as client
+from builders.aggregator import eventually
+from builders.fusion import ScriptedExecutor, VerlClient, exited, reply, serving
+
+from evalrun_sandbox.api import ProgramRun
+from evalrun_sandbox.errors import ExecutorLost
+from evalrun_sandbox.fusion.dispatch import Dispatcher
+from evalrun_sandbox.fusion.turns import Turns
+
+LOST = ExecutorLost("a runner ended with -9")
+UNCONFIRMED = reply(ProgramRun("timeout", confirmed=False))
+
+
+@pytest.mark.parametrize("fault", [LOST, UNCONFIRMED])
+async def test_verl_tries_again_after_what_is_not_known(fault: Exception) -> None:
+    waits: list[float] = []
+    async with serving(Dispatcher(ScriptedExecutor(fault, fault, reply(exited(b"7\n"))))) as address:
+        verl = VerlClient(f"{address}/run_code", waits.append)
+        assert await asyncio.to_thread(verl.grade, "print(7)", "", "7") is True
+    assert (verl.attempts, waits) == (3, [1, 2])
+
+
+async def test_and_reports_an_api_error_not_a_wrong_program_where_it_stays() -> None:
+    async with serving(Dispatcher(ScriptedExecutor(LOST, LOST, LOST))) as address:
+        verl = VerlClient(f"{address}/run_code", lambda _: None)
+        assert await asyncio.to_thread(verl.grade, "print(7)", "", "7") == -1
+
+
+async def test_sandbox_fusions_client_tries_again() -> None:
+    executor = ScriptedExecutor(LOST)
+    async with serving(Dispatcher(executor)) as address:
+        request = client.RunCodeRequest(code="print(1)", language="python")
+        answer = await client.run_code_async(request, endpoint=address, max_attempts=2)
+    assert (answer.status, answer.executor_pod_name, len(executor.asked)) == ("Success", "pod-1", 2)
+
+
+async def test_a_full_queue_is_504_with_a_retry_delay() -> None:
+    executor = ScriptedExecutor(slots=1)
+    executor.gate = asyncio.Event()
+    body = {"code": "", "language": "python"}
+    async with serving(Dispatcher(executor, Turns(1, max_waiting=0))) as address:
+        first = asyncio.create_task(asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=10))
+        await executor.started.wait()
+        refused = await asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=10)
+        executor.gate.set()
+        assert (await first).status_code == 200
+    assert (refused.status_code, refused.headers["Retry-After"]) == (504, "1")
+    assert refused.json() == {"detail": "the queue is full: 0 requests wait"}
+
+
+async def test_a_waiting_client_that_leaves_is_forgotten() -> None:
+    executor = ScriptedExecutor(slots=1)
+    executor.gate = asyncio.Event()
+    dispatcher = Dispatcher(executor)
+    body = {"code": "", "language": "python"}
+    async with serving(dispatcher) as address:
+        first = asyncio.create_task(asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=10))
+        await executor.started.wait()
+        with pytest.raises(requests.ReadTimeout):
+            await asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=0.2)
+        await eventually(lambda: dispatcher.turns.waiting == 0)
+        executor.gate.set()
+        assert (await first).status_code == 200
+    assert len(executor.asked) == 1
+
+
+async def test_no_stack_is_shown_to_callers() -> None:
+    async with serving(Dispatcher(ScriptedExecutor(LOST))) as address:
+        answer = await asyncio.to_thread(
+            requests.post, f"{address}/run_code", json={"code": "", "language": "python"}, timeout=10
+        )
+    assert (answer.status_code, set(answer.json())) == (504, {"detail"})

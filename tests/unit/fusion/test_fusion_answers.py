@@ -1,0 +1,81 @@
+import pytest
+from builders.fusion import OK, exited
+
+from evalrun_sandbox.api import CompileResult, ProgramRun
+from evalrun_sandbox.fusion.answers import no_time, response, text
+from evalrun_sandbox.fusion.refusals import TryAgain
+
+FINISHED, LATE = "Finished", "TimeLimitExceeded"
+ERROR = CompileResult("error", 0.1, b"SyntaxError: invalid syntax\n")
+NOTHING = ProgramRun("not_run")
+
+
+@pytest.mark.parametrize(
+    ("language", "compiled", "run", "status", "compile_result", "run_result"),
+    [
+        ("python", OK, exited(), "Success", None, (FINISHED, 0)),
+        ("python", OK, exited(code=3), "Failed", None, (FINISHED, 3)),
+        ("python", OK, exited(code=-11), "Failed", None, (FINISHED, -11)),
+        ("python", OK, ProgramRun("timeout"), "Failed", None, (LATE, None)),
+        ("python", OK, ProgramRun("memory_limit", stderr=b"x\nMemoryError\n"), "Failed", None, (FINISHED, 1)),
+        ("cpp", OK, ProgramRun("memory_limit", stderr=b"'std::bad_alloc'"), "Failed", (FINISHED, 0), (FINISHED, -6)),
+        ("cpp", OK, ProgramRun("memory_limit"), "Failed", (FINISHED, 0), (FINISHED, -9)),
+        ("python", OK, ProgramRun("output_limit"), "Failed", None, (FINISHED, -25)),
+        ("python", ERROR, NOTHING, "Failed", None, (FINISHED, 1)),
+        ("python", CompileResult("timeout"), NOTHING, "Failed", None, (LATE, None)),
+        ("cpp", OK, exited(), "Success", (FINISHED, 0), (FINISHED, 0)),
+        ("cpp", ERROR, NOTHING, "Failed", (FINISHED, 1), None),
+        ("cpp", CompileResult("timeout"), NOTHING, "Failed", (LATE, None), None),
+    ],
+)
+def test_an_end_becomes_status_and_return_code(
+    language: str, compiled: CompileResult, run: ProgramRun, status: str,
+    compile_result: tuple[str, int | None] | None, run_result: tuple[str, int | None] | None,
+) -> None:  # fmt: skip
+    answer = response(language, compiled, run, "pod-3")
+    found = [
+        None if part is None else (part.status, part.return_code) for part in (answer.compile_result, answer.run_result)
+    ]
+    assert (answer.status, found) == (status, [compile_result, run_result])
+    assert (answer.message, answer.files, answer.executor_pod_name) == ("", {}, "pod-3")
+
+
+def test_a_syntax_error_stands_where_the_stock_server_puts_it() -> None:
+    answer = response("python", ERROR, NOTHING)
+    assert answer.run_result is not None
+    assert answer.run_result.stderr == "SyntaxError: invalid syntax\n"
+    assert answer.compile_result is None
+
+
+def test_a_time_out_keeps_what_was_printed() -> None:
+    answer = response("python", OK, ProgramRun("timeout", stdout=b"half", wall_seconds=12.5))
+    assert answer.run_result is not None
+    assert (answer.run_result.stdout, answer.run_result.execution_time) == ("half", 12.5)
+
+
+def test_an_output_past_the_cap_is_named_not_cut_silently() -> None:
+    answer = response("python", OK, ProgramRun("output_limit", stdout=b"x" * 10, stderr=b"mine"))
+    assert answer.run_result is not None
+    assert answer.run_result.stderr == "mine\nstopped by the sandbox: more output than it keeps\n"
+
+
+@pytest.mark.parametrize("run", [ProgramRun("timeout", confirmed=False), ProgramRun("not_run")])
+def test_what_is_not_known_is_no_verdict(run: ProgramRun) -> None:
+    with pytest.raises(TryAgain):
+        response("python", OK, run)
+
+
+def test_no_time_is_too_late_at_once() -> None:
+    for language, compile_timeout, in_compiler in (("python", 0.0, False), ("cpp", 0.0, True), ("cpp", 5.0, False)):
+        answer = no_time(language, compile_timeout)
+        results = (answer.compile_result, answer.run_result)
+        late, absent = results if in_compiler else results[::-1]
+        assert answer.status == "Failed"
+        assert absent is None
+        assert late is not None
+        assert (late.status, late.return_code) == (LATE, None)
+
+
+def test_text_that_is_not_utf_8_becomes_a_complaint() -> None:
+    assert text("é".encode()) == "é"
+    assert text(b"a\xff") == "[DecodeError] 'utf-8' codec can't decode byte 0xff in position 1: invalid start byte"

@@ -1,0 +1,73 @@
+import math
+
+import pytest
+
+from evalrun_sandbox.api import Limits
+from evalrun_sandbox.fusion import demand
+from evalrun_sandbox.fusion.refusals import BadRequest
+from evalrun_sandbox.fusion.wire import RunCodeRequest
+
+
+def wanted(**fields: object) -> RunCodeRequest:
+    return RunCodeRequest.model_validate({"code": "", "language": "python", **fields})
+
+
+def test_defaults_are_the_stock_servers() -> None:
+    request = wanted()
+    assert (request.compile_timeout, request.run_timeout, request.memory_limit_MB) == (10, 10, -1)
+    assert (request.stdin, request.files, request.fetch_files) == (None, {}, [])
+
+
+def test_numbers_may_be_texts_and_unknown_fields_are_ignored() -> None:
+    request = wanted(run_timeout="2.5", memory_limit_MB="64", who="cares")
+    assert demand.to_executor(request).limits == Limits(2.5, 64, 1024)
+
+
+def test_stdin_and_code_cross_as_they_are() -> None:
+    request = demand.to_executor(wanted(code="print(input())", stdin="é\r\n", language="cpp"))
+    assert (request.language, request.code, request.inputs) == ("cpp", "print(input())", ["é\r\n".encode()])
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(None, 1024), (-1, 1024), (0, 1024), (1, 16), (64, 64), (4096, 4096), (10**9, 1 << 20)]
+)
+def test_memory_is_what_was_asked_within_what_can_be_given(asked: int | None, given: int) -> None:
+    assert demand.memory_mib(asked) == given
+
+
+@pytest.mark.parametrize(
+    ("timeout", "given"), [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (0.5, 0.5), (math.inf, 3600.0), (1e6, 3600.0)]
+)
+def test_time_is_what_was_asked_within_what_can_be_given(timeout: float, given: float) -> None:
+    assert demand.seconds(timeout) == given
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "a/..", "", ".", "a\0b"])
+@pytest.mark.parametrize("field", ["files", "fetch_files"])
+def test_a_path_out_of_the_folder_is_refused_by_name(field: str, name: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{field}: .* leaves the program's private folder"):
+        demand.refuse_files(wanted(**{field: {name: "YQ=="} if field == "files" else [name]}))
+
+
+@pytest.mark.parametrize("fields", [{"files": {"data/a.txt": "YQ=="}}, {"fetch_files": ["out.txt"]}])
+def test_files_are_refused_not_ignored(fields: dict[str, object]) -> None:
+    with pytest.raises(BadRequest, match="places and fetches no files"):
+        demand.refuse_files(wanted(**fields))
+
+
+def test_files_without_content_are_nothing_to_place() -> None:
+    demand.refuse_files(wanted(files={"IGNORED": None}))
+
+
+@pytest.mark.parametrize("timeout", [1, 2, 5, 10, 30, 60])
+def test_a_request_waits_as_long_as_an_answer_can_still_be_in_time_for_verl(timeout: float) -> None:
+    patience = demand.patience_seconds(timeout, timeout)
+    gives_up = 2 * timeout + 10
+    assert patience >= 5
+    assert patience + 1.2 * timeout < gives_up  # a program stopped at its CPU limit is still answered
+    assert patience > gives_up - 1.2 * timeout - 4  # and no attempt is given away early
+
+
+def test_patience_never_ends_at_once() -> None:
+    assert demand.patience_seconds(0, 3600) == 5
+    assert demand.patience_seconds(math.nan, 1) == 7
