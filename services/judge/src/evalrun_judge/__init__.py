@@ -1,4 +1,5 @@
 """The judge gateway: a submission and its tests in, a verdict out.
 
-Pure: comparison, extraction, verdict, function_tests. I/O: sandboxes/, service, app. No state that a restart may lose.
+Pure: comparison, extraction, fences, plan, checker, verdict, records, function_tests, endpoint. I/O: sandboxes/, pool,
+assertions, judging, service, app. No state that a restart may lose.
 """
