@@ -1,0 +1,189 @@
+"""The chart on a real API server: every object is taken, every pod is admitted under PodSecurity "restricted"."""
+
+import base64
+import json
+import os
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders.chart import CHART, ROOT, VALUE_SETS, Chart, Object, Values, named, of_kind, workloads
+from builders.controlplane import Answer, ControlPlane, MissingBinariesError, find_binaries, until
+
+from evalrun_operator.api.manifest import find_problems
+
+pytestmark = pytest.mark.timeout(600)  # a helm that is not built yet is built here
+
+NAMESPACE = "chart"
+RELEASE = "probe"
+"""Not evalrun: other tests of the session may have roles of that name."""
+OTHERS_KINDS = ("ServiceMonitor", "ScaledObject")
+"""Kinds of CRDs that are not ours: tests/chart looks at these objects, no server here knows them."""
+
+
+@pytest.fixture(scope="module")
+def chart() -> Chart:
+    try:
+        return Chart(find_binaries(["helm"])["helm"])
+    except MissingBinariesError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"in CI these tests must run: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The API server with restricted namespaces, and what its admission looks up."""
+    for name in (NAMESPACE, "team-a", "team-b"):
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        assert control_plane.request("POST", "/api/v1/namespaces", body).status == 201
+    for name in ("default", "evalrun-operator", "evaluations-operator", "operator"):
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        assert control_plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", body).status == 201
+    runtime = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "gvisor"},
+        "handler": "runsc",
+    }
+    assert control_plane.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", runtime).status == 201
+    yield control_plane
+    for name in (NAMESPACE, "team-a", "team-b"):
+        control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+def test_the_server_takes_every_object(plane: ControlPlane, chart: Chart, values: str, tmp_path: Path) -> None:
+    objects = chart.render(VALUE_SETS[values], namespace=NAMESPACE)
+    known = [item for item in objects if item["kind"] not in OTHERS_KINDS]
+    file = tmp_path / "objects.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": known}))
+    taken = plane.kubectl(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict", f"--filename={file}", "--output=name"
+    )
+    assert len(taken.split()) == len(known)
+
+
+@pytest.mark.parametrize("values", VALUE_SETS)
+def test_every_pod_is_admitted_as_restricted(plane: ControlPlane, chart: Chart, values: str) -> None:
+    for name, template in workloads(chart.render(VALUE_SETS[values], namespace=NAMESPACE)):
+        answer = dry_run_pod(plane, name, template)
+        assert answer.status == 201, answer.message
+
+
+def test_admission_would_say_so_where_a_pod_were_not(plane: ControlPlane, chart: Chart) -> None:
+    """The test above can fail."""
+    ((name, template),) = workloads(chart.render(namespace=NAMESPACE))
+    del template["spec"]["containers"][0]["securityContext"]
+    answer = dry_run_pod(plane, name, template)
+    assert answer.status == 403
+    assert 'violates PodSecurity "restricted:latest"' in answer.message
+
+
+def dry_run_pod(plane: ControlPlane, name: str, template: Object) -> Answer:
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": name}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    return plane.request("POST", path, {**body, "spec": template["spec"]}, dryRun="All")
+
+
+def test_the_plain_manifest_is_taken(plane: ControlPlane) -> None:
+    file = ROOT / "k8s" / "install.yaml"
+    namespace, *_ = yaml.safe_load_all(file.read_text())
+    plane.request("POST", "/api/v1/namespaces", namespace)  # a dry run makes none to go into
+    taken = plane.kubectl("apply", "--server-side", "--dry-run=server", f"--filename={file}", "--output=name")
+    assert "deployment.apps/evalrun-operator" in taken.split()
+
+
+@pytest.mark.parametrize("mode", ["cpu", "keda"])
+def test_the_operators_account_may_do_what_it_needs_and_no_more(
+    plane: ControlPlane, chart: Chart, mode: str, tmp_path: Path
+) -> None:
+    objects = chart.render({"operator": {"autoscaling": mode}}, release=RELEASE, namespace=NAMESPACE)
+    roles = [*of_kind(objects, "ClusterRole"), *of_kind(objects, "ClusterRoleBinding")]
+    file = tmp_path / "roles.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": roles}))
+    plane.kubectl("apply", "--server-side", f"--filename={file}")
+    account = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-evalrun-operator"
+
+    def may(verb: str, group: str, resource: str, namespace: str = "default") -> bool:
+        wanted = {"verb": verb, "group": group, "resource": resource, "namespace": namespace}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": account, "resourceAttributes": wanted},
+        }
+        answer = plane.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer.body["status"]["allowed"])
+
+    until(lambda: may("list", "evalrun.dev", "evalruns"), "the role's being known to the authorizer")
+    for rule in named(objects, "ClusterRole", f"{RELEASE}-evalrun-operator")["rules"]:
+        for verb in rule["verbs"]:
+            assert all(may(verb, rule["apiGroups"][0], resource) for resource in rule["resources"])
+    beyond = [
+        ("list", "", "secrets"), ("watch", "", "secrets"), ("delete", "", "secrets"), ("create", "", "pods"),
+        ("delete", "", "namespaces"), ("patch", "evalrun.dev", "evalruns"), ("delete", "evalrun.dev", "evalruns"),
+        ("create", "rbac.authorization.k8s.io", "roles"), ("list", "", "nodes"), ("get", "", "serviceaccounts"),
+    ]  # fmt: skip
+    assert not [attempt for attempt in beyond if may(*attempt)]
+    plane.kubectl("delete", f"--filename={file}")
+
+
+def test_install_upgrade_and_uninstall(plane: ControlPlane, chart: Chart, tmp_path: Path) -> None:
+    """Real helm against the real server: the token survives an upgrade, the CRD survives the release."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "released"}}
+    assert plane.request("POST", "/api/v1/namespaces", namespace).status == 201
+
+    def helm(command: str, *arguments: str, values: Values | None = None) -> str:
+        place = ["--namespace=released", f"--kubeconfig={plane.kubeconfig}"]
+        environ = {**os.environ, "HELM_CACHE_HOME": str(tmp_path), "HELM_CONFIG_HOME": str(tmp_path)}
+        done = subprocess.run(
+            [str(chart.helm), command, RELEASE, *arguments, *place],
+            input=json.dumps(values or {}),
+            env=environ,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    shared: dict[str, Any] = {"sharedJudge": {"enabled": True}}
+    # --take-ownership: another test of the session may have applied the CRD.
+    notes = helm("install", str(CHART), "--take-ownership", "--values=-", values=shared)
+    secret = "/api/v1/namespaces/released/secrets/probe-evalrun-judge-token"
+    token = plane.request("GET", secret).body["data"]["token"]
+    assert len(base64.b64decode(token)) >= 43
+    check_notes(notes)
+
+    shared["operator"] = {"workers": 32}
+    helm("upgrade", str(CHART), "--values=-", values=shared)
+    assert plane.request("GET", secret).body["data"]["token"] == token
+    deployment = plane.request("GET", "/apis/apps/v1/namespaces/released/deployments/probe-evalrun-operator").body
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert {"name": "EVALRUN_OPERATOR_WORKERS", "value": "32"} in container["env"]
+
+    helm("uninstall")
+    assert plane.request("GET", "/apis/apps/v1/namespaces/released/deployments/probe-evalrun-operator").status == 404
+    crd = plane.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/evalruns.evalrun.dev")
+    assert crd.status == 200
+    assert "deletionTimestamp" not in crd.body["metadata"]
+
+
+def check_notes(notes: str) -> None:
+    """The EvalRun that the notes tell people to apply is a valid one, and uses the judge that was installed."""
+    text = textwrap.dedent(notes.partition("<<EOF\n")[2].partition("     EOF")[0])
+    manifest = yaml.safe_load(text)
+    assert find_problems(manifest, place="cluster") == []
+    assert manifest["spec"]["judgeRef"] == {
+        "name": "probe-evalrun-judge",
+        "namespace": "released",
+        "tokenSecretRef": {"name": "probe-evalrun-judge-token", "key": "token"},
+    }
+    assert "kubectl -n released rollout status deployment/probe-evalrun-operator" in notes
+    assert "get secret probe-evalrun-judge-token" in notes
