@@ -64,9 +64,9 @@ class Cluster:
     """Head and all workers are up now. (`state: ready` never goes back and says nothing.)"""
     suspended: bool
     """Kueue holds it back, or took its place away."""
+    failing: bool
+    """KubeRay cannot make its pods; it goes on trying."""
     message: str
-    replicas: int
-    """Worker pods that it was applied with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +198,12 @@ def _cluster(manifest: Manifest) -> Cluster:
         and ready >= wanted
     )
     failure = conditions.get("ReplicaFailure")
-    if _holds(failure) and failure is not None:
+    failing = _holds(failure)
+    if failing and failure is not None:
         message = f"{failure.get('reason', '')}: {failure.get('message', '')}"
     else:
         message = f"{ready} of {wanted} workers ready"
-    return Cluster(usable, suspended, message, wanted)
+    return Cluster(usable, suspended, failing, message)
 
 
 def _job(manifest: Manifest) -> Attempt:

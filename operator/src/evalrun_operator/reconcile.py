@@ -108,6 +108,8 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
         return _finish(this, end)
     if run.spec.suspend and not this.generated:
         return _suspend(this)
+    if _holds(before, ConditionType.SUSPENDED):
+        return _resume(this)
     return _advance(this)
 
 
@@ -163,11 +165,12 @@ def _early_end(this: Pass) -> End | None:
         if ledger.judged == 0 and ledger.not_judged > 0:
             return End(Reason.NOT_JUDGED, "The judge could not tell about a single answer: see its pods and logs.")
         return End(Reason.FINISHED, f"The outputs are at {ledger.output_url}.", succeeded=True)
-    resumed = condition_of(this.before, ConditionType.SUSPENDED)
+    suspended = condition_of(this.before, ConditionType.SUSPENDED)
+    waits = spec.suspend or _holds(this.before, ConditionType.SUSPENDED)  # the latter: it is being resumed just now
     limit = deadline(
         this.before.start_time or this.now,
-        None if resumed is None else resumed.last_transition_time,
-        None if spec.suspend else spec.active_deadline_seconds,
+        None if suspended is None else suspended.last_transition_time,
+        None if waits else spec.active_deadline_seconds,
     )
     if limit is not None and this.now >= limit:
         return End(Reason.DEADLINE_EXCEEDED, f"activeDeadlineSeconds ({spec.active_deadline_seconds}) have passed.")
@@ -199,6 +202,14 @@ def _suspend(this: Pass) -> Decision:
     kept = {seen.ref for seen in this.observed.of_kind("RayCluster", "RayJob", "Job")}
     wait = IDLE_SECONDS if freed else this.settings.poll_seconds
     return _decision(this, status, _services(this), kept, deletions, wait)
+
+
+def _resume(this: Pass) -> Decision:
+    """Say that the run is not suspended any more, before any GPU is asked for; the deadline starts anew from here."""
+    report = Report(ledger=this.observed.ledger, waiting_for=_waiting_for(this), resumed=True)
+    status = report_status(this.run, this.before, this.now, report)
+    kept = {seen.ref for seen in this.observed.of_kind("RayCluster", "RayJob", "Job")}
+    return _decision(this, status, _services(this), kept, requeue_after=0.0)
 
 
 def _advance(this: Pass) -> Decision:

@@ -57,6 +57,7 @@ class Report:
     generated: bool = False
     generation: Generation | None = None
     suspended: Said | None = None
+    resumed: bool = False
     end: tuple[Reason, str, bool] | None = None
     """Reason, message, and whether the run succeeded."""
 
@@ -167,7 +168,7 @@ def _generation_words(run: EvalRun, before: EvalRunStatus, report: Report) -> tu
     was = condition_of(before, ConditionType.GENERATED)
     if report.generated:
         return released, ("True", Reason.ALL_GENERATED, "Every completion is in the ledger.")
-    if report.suspended is not None:
+    if report.suspended is not None or report.resumed:
         freeing: Words = ("False", Reason.SUSPEND_REQUESTED, "Freed on request.") if on_ray else no_cluster
         if was is not None and was.reason == Reason.ATTEMPT_FAILED:
             return freeing, ("False", Reason.ATTEMPT_FAILED, was.message)  # so that the failure still counts

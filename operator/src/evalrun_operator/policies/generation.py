@@ -111,11 +111,11 @@ def next_generation(given: Circumstances) -> Generation:
     stale += [seen for seen in clusters if seen is not cluster]
     lost = _lost(given, current, cluster)
     interrupted = cluster is not None and isinstance(cluster.detail, Cluster) and cluster.detail.suspended
-    if current is not None and _outcome(current) == "running" and not lost:
-        if interrupted and not current.deleting:  # Kueue took the place away: not the attempt's fault
-            stale.append(current)
-        return _running(given, number, current, cluster, tuple(stale))
     failure = _failure(given, number, current, lost)
+    if failure is None and current is not None:
+        if interrupted and not current.deleting and _outcome(current) == "running":
+            stale.append(current)  # Kueue took the place away: not the attempt's fault
+        return _running(given, number, current, cluster, tuple(stale))
     if failure is None:
         return _starting(given, number, cluster, tuple(stale))
     if lost:
@@ -135,7 +135,7 @@ def _failure(given: Circumstances, number: int, current: Seen | None, lost: str)
         ledger = given.observed.ledger
         if attempt.outcome == "succeeded" and ledger is not None and ledger.some_missing:
             return f"the generator ended, but {ledger.pending} answers are missing"
-    if current is None and given.failed and given.attempts == number:
+    if (current is None or current.deleting) and given.failed and given.attempts == number:
         return "its cluster was lost"
     return None
 
@@ -151,6 +151,8 @@ def _after_failure(
     said = Said(status=False, reason=Reason.ATTEMPT_FAILED, message=f"Attempt {number} failed: {failure}"[:2000])
     kept = None if cluster is None else cluster.attempt
     ready = _cluster_said(given, cluster)
+    if given.on_ray and cluster is None:
+        ready = Said(status=False, reason=Reason.CLUSTER_FAILED, message=f"{failure[:1000]}.")
     if number > given.backoff_limit:
         return Generation(number, ready, said, kept, None, delete, None, f"attempt {number} failed: {failure}")
     ended = current.detail.finished_at if current is not None and isinstance(current.detail, Attempt) else None
@@ -166,7 +168,9 @@ def _running(
     given: Circumstances, number: int, current: Seen, cluster: Seen | None, delete: tuple[Seen, ...]
 ) -> Generation:
     troubles = given.observed.troubles(names.GENERATOR)
-    message = f"Attempt {number} is being ended." if current.deleting else f"Attempt {number} runs."
+    ended = _outcome(current) == "succeeded"  # and the ledger does not say yet that it has all
+    state = "is being ended" if current.deleting else "has ended" if ended else "runs"
+    message = f"Attempt {number} {state}."
     said = Said(status=False, reason=Reason.GENERATING, message=f"{message} {troubles}".strip())
     return Generation(
         number, _cluster_said(given, cluster), said, None if cluster is None else cluster.attempt, delete=delete
@@ -247,7 +251,8 @@ def _cluster_said(given: Circumstances, cluster: Seen | None) -> Said:
     why = "suspended, e.g. by Kueue for quota" if detail.suspended else detail.message
     troubles = given.observed.troubles(names.RAY)
     message = f"{cluster.ref.name}: {why}. {troubles}".strip()[:2000]
-    return Said(status=False, reason=Reason.CLUSTER_PENDING, message=message)
+    reason = Reason.CLUSTER_FAILED if detail.failing else Reason.CLUSTER_PENDING
+    return Said(status=False, reason=reason, message=message)
 
 
 def _last_words(given: Circumstances, job: Seen) -> str:

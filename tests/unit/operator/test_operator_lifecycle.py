@@ -1,0 +1,405 @@
+"""The decision, condition by condition and phase by phase."""
+
+from datetime import timedelta
+
+import pytest
+from builders.operator import START, World, evalrun, generating, operator_settings
+
+from evalrun_operator.api.v1alpha1 import ConditionType as Kind
+from evalrun_operator.ledger_status import RunState
+from evalrun_operator.observed import Ref
+from evalrun_operator.reconcile import decide, unsupported
+
+SERVICES = ["run-aggregator", "run-judge", "run-sandbox"]
+
+
+def phases(world: World) -> list[str]:
+    """Give the phases that were gone through."""
+    seen: list[str] = []
+    for status in world.history:
+        if status.phase is not None and (not seen or seen[-1] != status.phase):
+            seen.append(status.phase)
+    return seen
+
+
+def test_the_first_pass_only_accepts_so_that_the_spec_is_closed_before_anything_is_made() -> None:
+    world = World()
+    decision = world.step()
+    assert not decision.apply
+    assert world.status.start_time == START
+    assert world.condition(Kind.ACCEPTED).status == "True"
+    assert decision.requeue_after == 0.0
+
+
+def test_a_run_on_gpus_goes_through_its_phases_to_the_end() -> None:
+    world = generating()
+    assert world.status.phase == "Generating"
+    assert world.of_kind("RayCluster") == ["run-ray-1"]
+    assert world.of_kind("RayJob") == ["run-gen-1"]
+    assert world.status.ray_cluster_name == "run-ray-1"
+    world.generate_all().settle()
+    assert world.of_kind("RayCluster") == []
+    assert world.reason(Kind.CLUSTER_READY) == "ClusterReleased"
+    assert world.status.generation_completed_time == START
+    world.end_attempt(failed=False).finalize().settle()
+    assert world.status.phase == "Judging"
+    world.judge_all().settle()
+    assert world.status.phase == "Succeeded"
+    assert world.status.accepted_at_1 == "0.5000"
+    assert world.status.output_url == "s3://outputs/run"
+    assert world.status.progress == "164/164"
+    assert phases(world) == ["Preparing", "Generating", "Judging", "Succeeded"]
+
+
+def test_simple_mode_needs_no_ray() -> None:
+    world = generating(rollout=False)
+    assert world.of_kind("RayCluster", "RayJob") == []
+    assert world.of_kind("Job") == ["run-gen-1"]
+    assert world.condition(Kind.CLUSTER_READY).status == "True"
+    assert world.reason(Kind.CLUSTER_READY) == "NoClusterNeeded"
+    world.generate_all().end_attempt(failed=False).settle().judge_all().settle()
+    assert world.status.phase == "Succeeded"
+
+
+def test_no_gpu_is_asked_for_before_aggregator_and_judge_are_up() -> None:
+    world = World().settle()
+    assert world.of_kind("RayCluster") == []
+    assert world.reason(Kind.GENERATED) == "WaitingForServices"
+    assert "aggregator, judge, sandbox not ready yet" in world.condition(Kind.CLUSTER_READY).message
+    world.services_up()
+    world.reachable = False
+    assert world.settle().of_kind("RayCluster") == []
+    world.reachable = True
+    assert world.settle().of_kind("RayCluster") == ["run-ray-1"]
+
+
+def test_a_judge_that_blips_does_not_cost_the_cluster() -> None:
+    world = generating().services_up(ready=False).settle()
+    assert world.of_kind("RayCluster") == ["run-ray-1"]
+    assert world.of_kind("RayJob") == ["run-gen-1"]
+    assert world.reason(Kind.JUDGED) == "WaitingForServices"
+
+
+def test_judge_and_generator_go_at_the_end_and_the_aggregator_stays_until_the_ttl() -> None:
+    world = generating().generate_all().judge_all().settle().finalize().services_up().settle().finalize().settle()
+    assert world.of_kind("HorizontalPodAutoscaler") == []
+    replicas = {
+        name: world.objects[Ref("Deployment", name)]["spec"]["replicas"] for name in ("run-judge", "run-sandbox")
+    }
+    assert replicas == {"run-judge": 0, "run-sandbox": 0}
+    assert world.of_kind("StatefulSet") == ["run-aggregator"]
+    world.tick(86_400).settle().finalize().settle()
+    assert {ref.kind for ref in world.objects} == {"PersistentVolumeClaim"}
+    assert world.step().requeue_after is None
+
+
+def test_a_longer_ttl_brings_the_aggregator_back() -> None:
+    world = generating().generate_all().judge_all().settle().tick(86_400).settle().finalize().settle()
+    world.change_spec(ttl_seconds_after_finished=100_000).settle()
+    assert world.of_kind("StatefulSet") == ["run-aggregator"]
+    assert world.status.phase == "Succeeded"
+
+
+def test_replicas_go_to_zero_only_after_their_autoscaler_is_gone() -> None:
+    world = generating().generate_all().judge_all()
+    world.step()
+    assert "replicas" not in world.objects[Ref("Deployment", "run-judge")]["spec"]
+    world.finalize().step()
+    assert world.objects[Ref("Deployment", "run-judge")]["spec"]["replicas"] == 0
+
+
+@pytest.mark.parametrize("rollout", [True, False])
+def test_a_failed_attempt_is_followed_by_another_after_a_wait(rollout: bool) -> None:
+    world = generating(rollout=rollout).end_attempt(failed=True).settle()
+    assert world.reason(Kind.GENERATED) == "AttemptFailed"
+    assert world.status.attempts == 1
+    assert world.live_attempts() == []
+    world.tick(9).settle()
+    assert world.status.attempts == 1
+    world.tick(1.5).settle()
+    assert world.status.attempts == 2
+    assert [ref.name for ref in world.live_attempts()] == ["run-gen-2"]
+    assert world.of_kind("RayCluster") == (["run-ray-1"] if rollout else [])  # warm: no model is loaded again
+
+
+@pytest.mark.parametrize("rollout", [True, False])
+def test_more_failures_than_the_backoff_limit_end_the_run(rollout: bool) -> None:
+    world = generating(rollout=rollout, changes={"spec.backoffLimit": 1}).end_attempt(failed=True).settle()
+    world.tick(60).settle().jobs_run().end_attempt(failed=True).settle().finalize().settle()
+    assert world.status.phase == "Failed"
+    assert world.reason(Kind.SUCCEEDED) == "BackoffLimitExceeded"
+    assert world.condition(Kind.COMPLETE).status == "True"
+    assert world.gpu_pods() == []
+    assert "backoffLimit (1)" in world.condition(Kind.SUCCEEDED).message
+
+
+def test_an_attempt_that_ends_while_answers_are_missing_has_failed() -> None:
+    world = generating(rollout=False).end_attempt(failed=False).settle()
+    assert world.reason(Kind.GENERATED) == "AttemptFailed"
+    assert "164 answers are missing" in world.condition(Kind.GENERATED).message
+
+
+def test_an_attempt_that_ended_well_is_not_judged_by_a_ledger_that_does_not_answer() -> None:
+    world = generating(rollout=False).end_attempt(failed=False)
+    world.reachable = False
+    assert world.settle().reason(Kind.GENERATED) == "Generating"
+    world.reachable = True
+    assert world.generate_all().settle().status.phase == "Judging"
+
+
+def test_a_cluster_that_is_deleted_costs_an_attempt_and_comes_back_under_another_name() -> None:
+    world = generating()
+    world.delete(Ref("RayCluster", "run-ray-1"))
+    world.settle()
+    assert world.of_kind("RayCluster") == []  # its pods still hold the GPUs
+    assert world.of_kind("RayJob") == []
+    world.finalize().settle()
+    assert world.of_kind("RayCluster") == ["run-ray-2"]
+    assert world.kuberay().settle().status.attempts == 2
+
+
+def test_a_new_head_knows_nothing_so_the_cluster_is_made_anew() -> None:
+    world = generating().replace_head()
+    world.step()
+    assert world.reason(Kind.GENERATED) == "AttemptFailed"
+    assert "was replaced" in world.condition(Kind.CLUSTER_READY).message
+    world.settle()
+    world.finalize().settle().kuberay().settle()
+    assert world.of_kind("RayCluster") == ["run-ray-2"]
+    assert [ref.name for ref in world.live_attempts()] == ["run-gen-2"]
+
+
+def test_kueue_taking_the_place_away_costs_no_attempt() -> None:
+    world = generating()
+    cluster = world.objects[Ref("RayCluster", "run-ray-1")]
+    cluster["spec"]["suspend"] = True
+    world.settle()
+    assert world.of_kind("RayJob") == []
+    assert "suspended" in world.condition(Kind.CLUSTER_READY).message
+    world.finalize()
+    cluster["spec"].pop("suspend")
+    assert world.settle().status.attempts == 1
+    assert [ref.name for ref in world.live_attempts()] == ["run-gen-1"]
+
+
+def test_suspend_ends_the_attempt_first_then_the_cluster_and_keeps_the_ledger() -> None:
+    world = generating().change_spec(suspend=True).settle()
+    assert world.of_kind("RayJob") == []
+    assert world.of_kind("RayCluster") == ["run-ray-1"]
+    assert world.reason(Kind.SUSPENDED) == "Suspending"
+    world.finalize().settle()
+    assert world.of_kind("RayCluster") == []
+    assert world.condition(Kind.SUSPENDED).status == "False"
+    world.finalize().settle()
+    assert world.status.phase == "Suspended"
+    assert world.of_kind("StatefulSet") == ["run-aggregator"]
+    world.change_spec(suspend=False).settle().kuberay().settle()
+    assert world.status.attempts == 1
+    assert [ref.name for ref in world.live_attempts()] == ["run-gen-1"]
+
+
+def test_a_ray_job_that_nobody_finalizes_does_not_hold_the_gpus_for_ever() -> None:
+    world = generating().change_spec(suspend=True).settle()
+    assert world.tick(61).settle().of_kind("RayCluster") == []
+
+
+def test_suspending_a_run_with_nothing_left_to_generate_changes_nothing() -> None:
+    world = generating().generate_all().settle().finalize().change_spec(suspend=True).settle()
+    assert world.judge_all().settle().status.phase == "Succeeded"
+
+
+def test_the_deadline_ends_a_run_and_frees_its_gpus() -> None:
+    world = generating(changes={"spec.activeDeadlineSeconds": 100}).tick(101).settle().finalize().settle()
+    assert world.status.phase == "Failed"
+    assert world.reason(Kind.COMPLETE) == "DeadlineExceeded"
+    assert world.gpu_pods() == []
+    assert world.status.completion_time == START + timedelta(seconds=101)
+
+
+def test_a_suspended_run_has_no_deadline_and_a_resumed_one_a_new_one() -> None:
+    world = generating(changes={"spec.activeDeadlineSeconds": 100}).change_spec(suspend=True).settle()
+    world.finalize().settle().finalize().settle().tick(500).settle()
+    assert world.status.phase == "Suspended"
+    world.change_spec(suspend=False).settle().tick(99).settle()
+    assert world.status.completion_time is None
+    assert world.tick(2).settle().reason(Kind.COMPLETE) == "DeadlineExceeded"
+
+
+@pytest.mark.parametrize(
+    ("not_judged", "phase", "reason"),
+    [(0, "Succeeded", "Finished"), (4, "Degraded", "Finished"), (164, "Failed", "NotJudged")],
+)
+def test_what_was_not_judged_degrades_or_fails_the_run(not_judged: int, phase: str, reason: str) -> None:
+    world = generating().generate_all().settle().judge_all(not_judged=not_judged).settle()
+    assert (world.status.phase, world.reason(Kind.SUCCEEDED)) == (phase, reason)
+    assert world.condition(Kind.DEGRADED).status == str(bool(not_judged))
+    assert world.status.not_judged == str(not_judged)
+
+
+def test_a_lost_ledger_is_generated_again() -> None:
+    world = generating().generate_all().settle().end_attempt(failed=False).finalize().settle()
+    world.generated = 0
+    world.settle().tick(60).settle().kuberay().settle()
+    assert world.condition(Kind.GENERATED).status == "False"
+    assert len(world.live_attempts()) == 1
+
+
+def test_a_ledger_that_fails_is_restarted_and_in_the_end_given_up() -> None:
+    world = generating(changes={"spec.backoffLimit": 2})
+    world.ledger_state = RunState.FAILED
+    for restarts in ("1", "2"):
+        world.step()
+        notes = world.objects[Ref("StatefulSet", "run-aggregator")]["metadata"]["annotations"]
+        assert notes["evalrun.dev/restarts"] == restarts
+        world.step()  # the old process still answers: not counted twice
+        world.services_up()
+    world.settle()
+    assert world.reason(Kind.SUCCEEDED) == "BackoffLimitExceeded"
+    assert "said the ledger" in world.condition(Kind.SUCCEEDED).message
+
+
+def test_an_aggregator_that_refuses_the_spec_ends_the_run_with_its_words() -> None:
+    world = World(run=evalrun({"spec.backoffLimit": 0})).settle()
+    world.add_pod("run-aggregator-0", "aggregator", Ref("StatefulSet", "run-aggregator"), {})
+    ended = {"exitCode": 2, "message": "evalrun: datasets.0: no such file", "reason": "Error"}
+    world.objects[Ref("Pod", "run-aggregator-0")]["status"] = {
+        "containerStatuses": [{"name": "aggregator", "state": {"terminated": ended}}]
+    }
+    world.settle()
+    assert world.reason(Kind.ACCEPTED) == "InvalidSpec"
+    assert world.reason(Kind.COMPLETE) == "InvalidSpec"
+    assert "datasets.0: no such file" in world.condition(Kind.SUCCEEDED).message
+
+
+def test_pods_that_do_not_run_are_named_in_the_conditions() -> None:
+    world = World().settle().services_up().settle().kuberay(usable=False)
+    cluster = Ref("RayCluster", "run-ray-1")
+    world.add_pod("run-ray-1-worker-0", "ray", cluster, {"ray.io/cluster": "run-ray-1"}, gpus=8)
+    world.objects[Ref("Pod", "run-ray-1-worker-0")]["status"] = {
+        "phase": "Pending",
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: no GPU"}
+        ],
+    }
+    world.settle()
+    assert "run-ray-1-worker-0: Unschedulable: 0/2 nodes: no GPU" in world.condition(Kind.CLUSTER_READY).message
+
+
+def test_without_kuberay_the_run_says_what_is_missing() -> None:
+    world = World(missing_kinds=frozenset({"RayCluster", "RayJob"})).settle().services_up().settle()
+    assert world.of_kind("RayCluster") == []
+    assert "KubeRay is not installed" in world.condition(Kind.CLUSTER_READY).message
+
+
+def test_deletion_is_left_to_the_garbage_collector() -> None:
+    world = generating()
+    metadata = world.run.metadata.model_copy(update={"deletion_timestamp": START})
+    world.run = world.run.model_copy(update={"metadata": metadata})
+    decision = world.step()
+    assert not decision.apply
+    assert not decision.delete
+
+
+def test_a_restarted_operator_changes_nothing() -> None:
+    for world in (World().settle(), generating(), generating().generate_all().settle().judge_all().settle()):
+        world.finalize().settle().finalize().settle()
+        decision = world.step()
+        assert not decision.apply
+        assert not decision.delete
+        assert not decision.events
+
+
+def test_what_is_deleted_behind_its_back_is_made_again() -> None:
+    world = generating()
+    made = {ref for ref in world.objects if ref.kind not in {"Pod", "RayCluster", "RayJob"}}
+    for ref in made:
+        world.objects.pop(ref)
+        world.settle()
+        world.services_up()
+    assert made <= world.objects.keys()
+    assert world.of_kind("RayJob") == ["run-gen-1"]
+
+
+def test_only_what_the_run_owns_is_ever_deleted() -> None:
+    world = generating()
+    foreign = {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "keda-hpa", "labels": {"evalrun.dev/run-uid": "x"}, "annotations": {}, "uid": "u"},
+        "status": {},
+    }
+    world.objects[Ref("HorizontalPodAutoscaler", "keda-hpa")] = foreign
+    assert not world.step().delete
+
+
+@pytest.mark.parametrize(
+    ("changes", "rollout", "says"),
+    [
+        ({"spec.judge.gateway.minReplicas": 0}, True, "spec.judge.gateway.minReplicas: 0 needs KEDA"),
+        (
+            {"spec.endpoints": [{"url": "http://a/v1", "model": "a"}, {"url": "http://b/v1", "model": "b"}]},
+            False,
+            "different models",
+        ),
+        ({"spec.datasets.0.judgeMode": "Submit"}, True, "needs backend: SandboxFusion"),
+    ],
+)
+def test_what_only_the_operator_can_see_is_refused_and_can_be_mended(
+    changes: dict[str, object], rollout: bool, says: str
+) -> None:
+    world = World(run=evalrun(changes, rollout=rollout))
+    decision = world.step()
+    assert says in world.condition(Kind.ACCEPTED).message
+    assert world.reason(Kind.COMPLETE) == "InvalidSpec"
+    assert world.status.phase == "Failed"
+    assert world.status.start_time is None  # so the API server lets the spec be changed
+    assert [event.warning for event in decision.events] == [True]
+    good = evalrun(rollout=rollout)
+    world.run = world.run.model_copy(update={"spec": good.spec})
+    world.step()
+    assert world.condition(Kind.ACCEPTED).status == "True"
+    assert world.condition(Kind.COMPLETE).status == "False"
+
+
+def test_keda_can_scale_to_zero() -> None:
+    run = evalrun({"spec.judge.gateway.minReplicas": 0})
+    assert not unsupported(run, operator_settings(autoscaling="keda"))
+
+
+def test_events_tell_each_step_once() -> None:
+    world = generating()
+    reasons = [event.reason for event in world.step().events]
+    assert reasons == []
+    world.generate_all()
+    assert [event.reason for event in world.step().events] == ["ClusterReleased", "AllGenerated"]
+    world.judge_all()
+    decision = world.step()
+    assert [event.reason for event in decision.events] == ["AllJudged", "Finished"]
+    assert world.step().events == ()
+
+
+def test_workers_follow_the_pending_work_between_min_and_max() -> None:
+    changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
+    world = generating(changes=changes)
+    group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
+    assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (3, 3, 3)  # 11 replicas of 2 GPUs
+    world.generated = 160
+    world.settle()
+    assert world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]["replicas"] == 1
+
+
+def test_the_token_is_made_once_and_a_new_one_restarts_the_pods() -> None:
+    world = generating()
+    first = world.token
+    assert first
+    notes = world.objects[Ref("StatefulSet", "run-aggregator")]["spec"]["template"]["metadata"]["annotations"]
+    world.token = None
+    world.settle()
+    assert world.token not in {None, first}
+    again = world.objects[Ref("StatefulSet", "run-aggregator")]["spec"]["template"]["metadata"]["annotations"]
+    assert again["evalrun.dev/token-digest"] != notes["evalrun.dev/token-digest"]
+
+
+def test_a_decision_needs_no_more_than_what_it_is_given() -> None:
+    world = generating()
+    one, two = (decide(world.run, world.observed(), world.settings, world.now, "t") for _ in range(2))
+    assert one == two
