@@ -7,29 +7,33 @@ import pytest
 
 from evalrun_sandbox.contained import frames
 from evalrun_sandbox.errors import ExecutorLost
-from evalrun_sandbox.frame_reader import FrameReader, parse_compiled, parse_run
+from evalrun_sandbox.frame_reader import FrameReader, RunRules, parse_compiled, parse_run
+
+RULES = RunRules(inputs=5, output_bytes=100, time_seconds=1.0, memory_mib=64, own_kill_possible=False)
 
 
-def run_frame(index: int = 0, end: int = 0, code: int = 0, out: int = 2, texts: bytes = b"okerr") -> bytes:
-    return frames.RUN_HEAD.pack(index, end, code, 0.5, 0.75, 2048, out) + texts
+def run_frame(index: int = 0, stopped: int = 0, status: int = 0, out: int = 2, texts: bytes = b"okerr") -> bytes:
+    return frames.RUN_HEAD.pack(index, stopped, status, 0.5, 0.75, 2048, out) + texts
 
 
 def test_a_result_is_read() -> None:
-    index, run = parse_run(run_frame(index=1), 2, 100)
+    index, run = parse_run(run_frame(index=1), RULES)
     assert (index, run.end, run.exit_code, run.stdout, run.stderr) == (1, "exited", 0, b"ok", b"err")
     assert (run.cpu_seconds, run.wall_seconds, run.peak_memory_mib) == (0.5, 0.75, 2)
 
 
-def test_no_exit_code_is_none() -> None:
-    assert parse_run(run_frame(end=1, code=frames.NO_EXIT_CODE), 1, 100)[1].exit_code is None
+def test_a_stopped_run_has_no_exit_code() -> None:
+    _, run = parse_run(run_frame(stopped=frames.STOPPED_TIME, status=9), RULES)
+    assert (run.end, run.exit_code) == ("timeout", None)
 
 
 @pytest.mark.parametrize("payload", [
-    b"", run_frame()[:20], run_frame(index=5), run_frame(end=9), run_frame(out=50), run_frame(out=6, texts=b"x"),
+    b"", run_frame()[:20], run_frame(index=5), run_frame(stopped=9), run_frame(out=50), run_frame(out=6, texts=b"x"),
+    run_frame(out=101, texts=bytes(101)), run_frame(texts=bytes(5000)),
 ])  # fmt: skip
 def test_a_result_that_cannot_be_is_refused(payload: bytes) -> None:
     with pytest.raises(ExecutorLost):
-        parse_run(payload, 5, 100)
+        parse_run(payload, RULES)
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x07" + bytes(8)])

@@ -35,10 +35,7 @@ def answer(program: bytes, arch: int, number: int, *arguments: int) -> int:
 
 def candidate(machine: str, *, executable: bool = False) -> bytes:
     found = seccomp.program_filter(machine, executable=executable)
-    program = bytearray(found._buffer.raw)
-    for offset in found._self_offsets:
-        struct.pack_into("<I", program, offset, OWN_PID)
-    return bytes(program)
+    return found.for_process(OWN_PID)
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)

@@ -11,7 +11,7 @@ from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
 from evalrun_sandbox.contained import frames
 from evalrun_sandbox.contained.limits import wall_limit
 from evalrun_sandbox.errors import ExecutorLost
-from evalrun_sandbox.frame_reader import MAX_TEXT, FrameReader, parse_compiled, parse_run
+from evalrun_sandbox.frame_reader import MAX_TEXT, FrameReader, RunRules, parse_compiled, parse_run
 from evalrun_sandbox.time_outs import cut_after
 from evalrun_sandbox.zygote_process import ZygoteProcess
 
@@ -67,6 +67,13 @@ class Batch:
             limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs],
         )  # fmt: skip
         self.work = Work(job, request.inputs, range(len(request.inputs)))
+        self._rules = RunRules(
+            len(request.inputs),
+            self._output_bytes,
+            limits.time_seconds,
+            limits.memory_mib,
+            zygote.hello["filter"] != "1",
+        )
         self.runs: dict[int, ProgramRun] = {}
         self.compiled = None if kind == frames.KIND_PROGRAM or request.mode == "calls" else CompileResult("ok")
 
@@ -120,7 +127,7 @@ class Batch:
                 raise ExecutorLost(f"a runner sent a frame of type {kind}")
 
     def _take(self, payload: bytes) -> None:
-        index, run = parse_run(payload, len(self._request.inputs), self._output_bytes)
+        index, run = parse_run(payload, self._rules)
         self.runs[index] = run
         if run.end == "timeout" and cut_after(self.runs, self._request.stop_after_timeouts) is not None:
             self.work.stop()

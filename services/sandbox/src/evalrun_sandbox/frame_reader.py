@@ -3,13 +3,15 @@
 import asyncio
 import os
 import socket
+from dataclasses import dataclass
 
-from evalrun_sandbox.api import CompileResult, End, ProgramRun
+from evalrun_sandbox.api import CompileResult, ProgramRun
 from evalrun_sandbox.contained import frames
 from evalrun_sandbox.errors import ExecutorLost
+from evalrun_sandbox.run_ends import end_of
 
 _CHUNK = 1 << 18
-_ENDS: dict[int, End] = {0: "exited", 1: "timeout", 2: "memory_limit", 3: "output_limit"}
+_REASON = 1000  # bytes that a runner may add to stderr
 MAX_TEXT = 1 << 20
 """Bytes of a compiler's complaint, or of a fault."""
 
@@ -101,21 +103,42 @@ def parse_compiled(payload: bytes) -> CompileResult:
     return CompileResult(names[status], seconds, payload[head.size :][:MAX_TEXT])  # type: ignore[arg-type]  # of Literals
 
 
-def parse_run(payload: bytes, count: int, output_bytes: int) -> tuple[int, ProgramRun]:
-    """Read a RUN frame of a job with `count` inputs; gives the index and the run. Raises ExecutorLost."""
+@dataclass(frozen=True)
+class RunRules:
+    """What a RUN frame has to keep to, and what its raw facts mean."""
+
+    inputs: int
+    output_bytes: int
+    time_seconds: float
+    memory_mib: int
+    own_kill_possible: bool
+    """The program could have sent itself SIGKILL: there is no filter."""
+
+
+def parse_run(payload: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
+    """Read a RUN frame; gives the index and the run.
+
+    Raises:
+        ExecutorLost: it cannot be.
+        UnexplainedKill: the machine ran out of memory.
+    """
     head = frames.RUN_HEAD
     if len(payload) < head.size:
         raise ExecutorLost("a runner sent a short frame")
-    index, end, code, cpu, wall, peak_kib, out_size = head.unpack_from(payload)
-    if index >= count or end not in _ENDS or out_size > len(payload) - head.size or out_size > output_bytes:
+    index, stopped, status, cpu, wall, peak_kib, out_size = head.unpack_from(payload)
+    err_size = len(payload) - head.size - out_size
+    most = rules.output_bytes
+    if (
+        index >= rules.inputs
+        or stopped > frames.STOPPED_OTHER
+        or out_size > most
+        or not 0 <= err_size <= most + _REASON
+    ):
         raise ExecutorLost("a runner sent a result that cannot be")
-    texts = memoryview(payload)[head.size :]
-    return index, ProgramRun(
-        end=_ENDS[end],
-        exit_code=None if code == frames.NO_EXIT_CODE else code,
-        stdout=bytes(texts[:out_size]),
-        stderr=bytes(texts[out_size:]),
-        cpu_seconds=cpu,
-        wall_seconds=wall,
-        peak_memory_mib=-(-peak_kib // 1024),
-    )
+    stdout = payload[head.size : head.size + out_size]
+    stderr = payload[head.size + out_size :]
+    end, code = end_of(
+        status=status, stopped=stopped, cpu_seconds=cpu, time_limit=rules.time_seconds, peak_kib=peak_kib,
+        memory_mib=rules.memory_mib, stderr=stderr, own_kill_possible=rules.own_kill_possible,
+    )  # fmt: skip
+    return index, ProgramRun(end, code, stdout, stderr, cpu, wall, -(-peak_kib // 1024))

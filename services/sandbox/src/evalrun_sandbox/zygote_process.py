@@ -16,18 +16,20 @@ from evalrun_sandbox.errors import ExecutorLost, Unusable
 from evalrun_sandbox.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
-    "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "ends", "supervise", "program", "site",
+    "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "supervise", "program", "site",
     "python_source", "compiler", "execution", "runner", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""
 _PACKAGE = Path(__file__).parent
 _START_SECONDS = 30.0
+_BOOT = "import marshal,os,sys;boot,modules,settings=marshal.load(os.fdopen(int(sys.argv[1]),'rb'));exec(boot)"
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/nonexistent",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
     "MALLOC_ARENA_MAX": "2",  # an arena a thread reserves 64 MiB of address space, which the memory limit counts
+    "LD_BIND_NOW": "1",  # or each child would resolve the functions that it calls, for itself
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
@@ -68,6 +70,7 @@ class ZygoteProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         place = _choose_place(plan)
         boot = os.memfd_create("zygote")
+        boot_source = (_PACKAGE / "contained" / "boot.py").read_text()
         with open(boot, "wb") as file:  # noqa: ASYNC230, PTH123 - a memory file
             settings: dict[str, object] = {
                 "control": theirs.fileno(),
@@ -76,12 +79,12 @@ class ZygoteProcess:
                 "contain": plan.contain,
                 **_harness_sources(plan.harnesses),
             }
-            file.write(marshal.dumps((_module_sources(), settings), 2))
+            file.write(marshal.dumps((boot_source, _module_sources(), settings), 2))
             file.flush()
             os.lseek(boot, 0, os.SEEK_SET)
             try:
                 process = await asyncio.create_subprocess_exec(
-                    plan.interpreter.path, "-s", "-S", "-B", "-c", (_PACKAGE / "contained" / "boot.py").read_text(),
+                    plan.interpreter.path, "-s", "-S", "-B", "-c", _BOOT,
                     str(boot), cwd="/", env=_ENVIRONMENT, pass_fds=(boot, theirs.fileno()),
                     stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, **as_user(plan.identity),
                 )  # fmt: skip

@@ -1,17 +1,13 @@
-"""The first lines that the candidates' interpreter executes, given to it by `-c`.
+"""The first lines of a zygote, executed with its modules and its settings, which came over a descriptor.
 
-Reads the modules and the settings from the descriptor named in its argument, registers the modules, and then does one
-step after another: each forked process gets its next step from here, with nothing below it on the stack.
+Registers the modules, and then does one step after another: each forked process gets its next step from here, with
+nothing below it on the stack.
 """
 
-import marshal
-import os
 import sys
 
 
-def _boot() -> object:
-    with os.fdopen(int(sys.argv[1]), "rb") as file:
-        modules, settings = marshal.load(file)  # noqa: S302 - written by the front, which is trusted
+def _boot(modules: list[tuple[str, str, "str | None"]], settings: dict[str, object]) -> object:
     for name, path, source in modules:
         module = type(sys)(name)
         module.__file__ = path
@@ -22,9 +18,10 @@ def _boot() -> object:
             continue
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - our own modules
         setattr(sys.modules[module.__package__], name.rpartition(".")[2], module)
-    return sys.modules["evalrun_sandbox.contained.zygote"].main(settings)
+    step: object = sys.modules["evalrun_sandbox.contained.zygote"].main(settings)
+    return step
 
 
-step = _boot()
+step = _boot(modules, settings)  # type: ignore[name-defined]  # noqa: F821 - set by the command line, see zygote_process
 while callable(step):
     step = step()

@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 import time
 
-from evalrun_sandbox.contained.frames import Job
+from evalrun_sandbox.contained.frames import STOPPED_TIME, Job
 from evalrun_sandbox.contained.kernel import PR_SET_CHILD_SUBREAPER, close_from, die_with, prctl
 from evalrun_sandbox.contained.limits import MIB, limit_compiler
 from evalrun_sandbox.contained.site import Site
-from evalrun_sandbox.contained.supervise import Outcome, Watch
+from evalrun_sandbox.contained.supervise import Pipes, Watch, expect_children, expect_none, open_pipes
 
 CPU_SECONDS = 30
 WALL_SECONDS = 90
@@ -34,23 +34,22 @@ class Compiled:
 class Stage:
     """A running compiler."""
 
-    def __init__(self, pid: int, out: int, err: int) -> None:
+    def __init__(self, pid: int, pipes: Pipes) -> None:
         self._pid = pid
-        self._out = out
-        self._err = err
+        self._pipes = pipes
         self._started = time.monotonic()
 
     def finish(self, watch: Watch) -> Compiled:
         """Wait for the compiler and all that it started. Raises FrontGoneError."""
         try:
-            outcome = watch.child(self._pid, self._out, self._err, CPU_SECONDS, WALL_SECONDS)
+            outcome = watch.child(self._pid, self._pipes, self._started, (CPU_SECONDS, WALL_SECONDS))
         finally:
             _reap_all(self._pid)
         seconds = time.monotonic() - self._started
-        if outcome.cpu_seconds >= CPU_SECONDS or outcome.wall_seconds >= WALL_SECONDS:
+        if outcome.cpu_seconds >= CPU_SECONDS or outcome.stopped == STOPPED_TIME:
             return Compiled(2, seconds, outcome.stderr, None)
         if outcome.status != 0 or not os.path.isfile(_OUTPUT):
-            return Compiled(1, seconds, _reason(outcome), None)
+            return Compiled(1, seconds, outcome.stderr or b"the compiler failed without a word\n", None)
         return Compiled(0, seconds, outcome.stderr, _as_memory_file())
 
 
@@ -64,16 +63,16 @@ def start(site: Site, job: Job) -> Stage:
     with open(source, "wb") as file:
         file.write(job.code)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    out, out_end = os.pipe()
-    err, err_end = os.pipe()
-    nothing = os.open("/dev/null", os.O_RDONLY)
+    pipes = open_pipes(os.open("/dev/null", os.O_RDONLY))
     runner = os.getpid()
+    expect_children()
     pid = os.fork()
     if pid == 0:
         die_with(runner)
+        expect_none()
         os.setpgid(0, 0)
-        for fd, place in ((nothing, 0), (out_end, 1), (err_end, 2)):
-            os.dup2(fd, place)
+        for place in (0, 1, 2):
+            os.dup2(pipes[place], place)
         close_from(3)
         limit_compiler(CPU_SECONDS, MEMORY_MIB, BINARY_MIB)
         if site.compiler_filter is not None:
@@ -83,15 +82,7 @@ def start(site: Site, job: Job) -> Stage:
             os.execve(command[0], [*command, source, "-o", _OUTPUT, "-lm"], environment)  # noqa: S606
         finally:
             os._exit(127)
-    for fd in (nothing, out_end, err_end):
-        os.close(fd)
-    return Stage(pid, out, err)
-
-
-def _reason(outcome: Outcome) -> bytes:
-    if outcome.stopped is not None:
-        return outcome.stderr + f"\nstopped by the sandbox: {outcome.stopped}\n".encode()
-    return outcome.stderr or b"the compiler failed without a word\n"
+    return Stage(pid, pipes)
 
 
 def _reap_all(group: int) -> None:

@@ -24,10 +24,10 @@ COMPILED_HEAD = struct.Struct("<Bd")
 COMPILE_STATUS = ("ok", "error", "timeout")
 
 RUN_HEAD = struct.Struct("<IBiddQI")
-"""Index, end, exit code, CPU seconds, wall seconds, peak KiB, bytes of stdout; stdout and
-stderr follow."""
-ENDS = ("exited", "timeout", "memory_limit", "output_limit")
-NO_EXIT_CODE = -(2**31)
+"""Index, why the runner stopped it (see `NOT_STOPPED`), wait status, CPU seconds, wall seconds, peak KiB, bytes of
+stdout; stdout and stderr follow. Raw: what it means, the front says."""
+NOT_STOPPED, STOPPED_TIME, STOPPED_OUTPUT, STOPPED_OTHER = range(4)
+"""`STOPPED_OTHER`: the reason stands at the end of stderr."""
 
 INDEX = struct.Struct("<I")
 """An item of the index pipe: the runners of one batch take the next test from it, and its end stops them."""

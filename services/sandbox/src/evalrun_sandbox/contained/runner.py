@@ -5,31 +5,41 @@ Functions that fork give what the process does next: the child's stack unwinds t
 that a program finds (almost) all of its recursion limit.
 """
 
-# ruff: noqa: PTH116, PTH123
+# ruff: noqa: PTH208, PTH123
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
 import gc
 import os
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable
 from types import CodeType
 
-from evalrun_sandbox.contained import compiler, ends, folder, frames, landlock, program, python_source
+from evalrun_sandbox.contained import compiler, folder, frames, landlock, program, python_source
 from evalrun_sandbox.contained.execution import prepare_execution
 from evalrun_sandbox.contained.kernel import close_from, die_with
-from evalrun_sandbox.contained.limits import limit_program, refresh_cpu_limit
+from evalrun_sandbox.contained.limits import STOP_FACTOR, limit_program, refresh_cpu_limit, wall_limit
 from evalrun_sandbox.contained.seccomp import EXECUTABLE_FD
 from evalrun_sandbox.contained.site import Site
-from evalrun_sandbox.contained.supervise import FrontGoneError, Outcome, Watch
+from evalrun_sandbox.contained.supervise import (
+    FrontGoneError,
+    Outcome,
+    Pipes,
+    Watch,
+    expect_children,
+    expect_none,
+    open_pipes,
+)
 
 Next = Callable[[], "object"]
 _FLUSH_BYTES = 1 << 16
 _FLUSH_SECONDS = 0.05
 _CPU_REFRESH = 1000
 _KEPT: list[object] = []
+_FRAME_AND_HEAD = struct.Struct(frames.FRAME.format + frames.RUN_HEAD.format[1:])
 FRONT_GONE, FAULTY = 3, 4
 """Exit statuses of a runner that could not finish."""
 
@@ -61,8 +71,6 @@ class Runner:
             self._flush()
         except (FrontGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
-        except ends.UnexplainedKillError:
-            status = self._fault("the program was killed by something else: the machine ran out of memory")
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
             status = self._fault(f"runner: {type(error).__name__}: {error}")
         os._exit(status)
@@ -79,7 +87,8 @@ class Runner:
             landlock.restrict_self(ruleset)
         os.chdir(work)
         folder.empty(work)
-        watch = Watch(self._front.fileno(), work, job.output_bytes, self._site.cpus)
+        may_fork = self._kind == frames.KIND_COMPILE or self._site.program_filter is None
+        watch = Watch(self._front.fileno(), work, job.output_bytes, self._site.cpus, may_fork=may_fork)
         if self._kind == frames.KIND_COMPILE:
             self._compile(job, watch)
             return None
@@ -103,38 +112,34 @@ class Runner:
         become = self._future(job, code, path)
         limit_program(job.time_seconds, job.memory_mib, max(job.sizes), compiled=compiled)
         work = self._site.work_folder(self._slot)
-        empty_time = os.stat(work).st_mtime_ns
         runner = os.getpid()
+        limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
         tests = 0
         # A child leaves these frames behind: what they hold must not be freed there, which would cost it page faults,
         # and the socket's destructor would close whatever has its number by then.
         _KEPT.extend((self, job, offsets, watch, become))
-        gc.collect()
+        expect_children()
         gc.freeze()
         while (index := self._next_index()) is not None:
-            stdin = _memory_file(self._blob, offsets[index], job.sizes[index])
-            out, out_end = os.pipe()
-            err, err_end = os.pipe()
+            pipes = open_pipes(_memory_file(self._blob, offsets[index], job.sizes[index]))
             tests += 1
             if tests % _CPU_REFRESH == 0:
                 refresh_cpu_limit(job.time_seconds)
+            started = time.monotonic()
             pid = os.fork()
             if pid == 0:
                 die_with(runner)
-                _take_descriptors(stdin, out_end, err_end, self._executable)
+                expect_none()
+                _take_descriptors(pipes, self._executable)
                 if confine is not None:
                     confine.install()
                 else:
                     os.setpgid(0, 0)  # so that what it starts can be killed with it
                 return become
-            os.close(stdin)
-            os.close(out_end)
-            os.close(err_end)
-            outcome = watch.child(pid, out, err, job.time_seconds)
-            if os.stat(work).st_mtime_ns != empty_time:
+            outcome = watch.child(pid, pipes, started, limits)
+            if os.listdir(work):  # its mtime would not do: two tests may share a tick of the clock
                 folder.empty(work)
-                empty_time = os.stat(work).st_mtime_ns
-            self._report(job, index, outcome, own_kill_possible=confine is None)
+            self._report(index, outcome)
         return None
 
     def _future(self, job: frames.Job, code: CodeType | None, path: str) -> Next:
@@ -150,35 +155,22 @@ class Runner:
         harness, text = self._site.harnesses[job.mode], job.code.decode()
         return lambda: program.run_harness(harness, text, namespace)
 
-    def _report(self, job: frames.Job, index: int, outcome: Outcome, *, own_kill_possible: bool) -> None:
-        end, code = ends.end_of(
-            status=outcome.status,
-            stopped=outcome.stopped,
-            cpu_seconds=outcome.cpu_seconds,
-            time_limit=job.time_seconds,
-            peak_kib=outcome.peak_kib,
-            memory_mib=job.memory_mib,
-            stderr=outcome.stderr,
-            own_kill_possible=own_kill_possible,
-        )
-        stderr = outcome.stderr
-        if end == ends.EXITED and outcome.stopped is not None:
-            stderr += f"\nstopped by the sandbox: {outcome.stopped}\n".encode()
-        head = frames.RUN_HEAD.pack(
+    def _report(self, index: int, outcome: Outcome) -> None:
+        stdout, stderr = outcome.stdout, outcome.stderr
+        self._pending += _FRAME_AND_HEAD.pack(
+            frames.RUN,
+            frames.RUN_HEAD.size + len(stdout) + len(stderr),
             index,
-            end,
-            frames.NO_EXIT_CODE if code is None else code,
+            outcome.stopped,
+            outcome.status,
             outcome.cpu_seconds,
             outcome.wall_seconds,
             outcome.peak_kib,
-            len(outcome.stdout),
+            len(stdout),
         )
-        self._send(frames.RUN, head + outcome.stdout + stderr)
-        if (
-            end == ends.TIMEOUT
-            or len(self._pending) > _FLUSH_BYTES
-            or time.monotonic() - self._flushed > _FLUSH_SECONDS
-        ):
+        self._pending += stdout
+        self._pending += stderr
+        if outcome.stopped or len(self._pending) > _FLUSH_BYTES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self._flush()
 
     def _compile(self, job: frames.Job, watch: Watch) -> None:
@@ -212,11 +204,11 @@ class Runner:
         return FAULTY
 
 
-def _take_descriptors(stdin: int, out: int, err: int, executable: int) -> None:
+def _take_descriptors(pipes: Pipes, executable: int) -> None:
     """Put a test's descriptors in their places and close all others."""
-    os.dup2(stdin, 0)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
+    os.dup2(pipes[0], 0)
+    os.dup2(pipes[1], 1)
+    os.dup2(pipes[2], 2)
     if executable >= 0:
         os.dup2(executable, EXECUTABLE_FD, inheritable=False)
         close_from(EXECUTABLE_FD + 1)

@@ -60,15 +60,22 @@ class Filter:
 
     def __init__(self, program: bytes, self_offsets: list[int]) -> None:
         self._buffer = ctypes.create_string_buffer(program, len(program))
-        self._self_offsets = self_offsets
+        self._self_words = [offset // 4 for offset in self_offsets]
+        self._words = memoryview(self._buffer).cast("B").cast("I")
         # struct sock_fprog: length in instructions, padding, pointer
         self._fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(self._buffer))
+
+    def for_process(self, pid: int) -> bytes:
+        """Give the program as it is for the process `pid`."""
+        for word in self._self_words:
+            self._words[word] = pid
+        return self._buffer.raw
 
     def install(self) -> None:
         """Confine this process for good. Needs no_new_privs. Raises OSError."""
         own = os.getpid()
-        for offset in self._self_offsets:
-            struct.pack_into("<I", self._buffer, offset, own)
+        for word in self._self_words:
+            self._words[word] = own
         prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._fprog)
 
 

@@ -7,106 +7,173 @@ from __future__ import annotations
 import os
 import select
 import time
+from _signal import (  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives
+    SIG_BLOCK,
+    SIG_SETMASK,
+    SIGCHLD,
+    pthread_sigmask,
+    sigtimedwait,
+)
 
 from evalrun_sandbox.contained import folder
-from evalrun_sandbox.contained.ends import Stop
-from evalrun_sandbox.contained.limits import STOP_FACTOR, wall_limit
+from evalrun_sandbox.contained.frames import NOT_STOPPED, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
 
 TICK_SECONDS = 0.02
 """Between two looks at a running child: bounds by how much it can pass a limit that the kernel does not hold."""
-QUICK_MS = 10
+QUICK_SECONDS = 0.025
 THREADS = 256
-FRONT_LEFT = "front"
+_FRONT_LEFT = -1
 _CHUNK = 1 << 18
+_PIPE_BYTES = 1 << 16
+_CHILD_ENDED = (SIGCHLD,)
+
+
+def expect_children() -> None:
+    """Block SIGCHLD in this process, so that it can be waited for; `expect_none` undoes it in a child."""
+    pthread_sigmask(SIG_BLOCK, _CHILD_ENDED)
+
+
+def expect_none() -> None:
+    """Block no signal, as an ordinary program starts."""
+    pthread_sigmask(SIG_SETMASK, ())
 
 
 class FrontGoneError(Exception):
     """The front closed its end: nobody wants the answer."""
 
 
+class _Stop(Exception):  # noqa: N818 - an order, not an error
+    """The child has to be stopped."""
+
+    def __init__(self, why: int, reason: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.reason = reason
+
+
 class Outcome:
     """What a child did, raw."""
 
-    def __init__(self, stopped: str | None, status: int, cpu_seconds: float, peak_kib: int) -> None:
+    def __init__(self, stopped: int, status: int, cpu_seconds: float, wall_seconds: float, peak_kib: int) -> None:
         self.stopped = stopped
         self.status = status
         self.cpu_seconds = cpu_seconds
+        self.wall_seconds = wall_seconds
         self.peak_kib = peak_kib
-        self.wall_seconds = 0.0
         self.stdout = b""
         self.stderr = b""
+
+
+Pipes = tuple[int, int, int, int, int]
+"""The descriptors of one child: its stdin, stdout and stderr, and our ends of the latter two."""
+
+
+def open_pipes(stdin: int) -> Pipes:
+    """Give the descriptors for a child that reads `stdin`."""
+    out, out_end = os.pipe()
+    err, err_end = os.pipe()
+    return stdin, out_end, err_end, out, err
 
 
 class Watch:
     """Holds what stays the same from test to test."""
 
-    def __init__(self, front: int, work_folder: str, output_bytes: int, cpus: int) -> None:
+    def __init__(self, front: int, work_folder: str, output_bytes: int, cpus: int, *, may_fork: bool) -> None:
+        self._may_fork = may_fork
         self._front = front
         self._folder = work_folder
         self._output_bytes = output_bytes
         self._cpus = cpus
+        self._quick_seconds = QUICK_SECONDS
         self._poller = select.poll()
         self._poller.register(front, select.POLLIN | select.POLLRDHUP)
 
-    def child(self, pid: int, out: int, err: int, time_seconds: float, wall_seconds: float | None = None) -> Outcome:
-        """Watch `pid` to its end and reap it.
+    def child(self, pid: int, pipes: Pipes, started: float, limits: tuple[float, float]) -> Outcome:
+        """Watch `pid` to its end and reap it. `expect_children` comes first.
 
         Args:
             pid: a child of this process.
-            out: our end of its stdout; closed here.
-            err: our end of its stderr; closed here.
-            time_seconds: CPU limit; stopped at `STOP_FACTOR` times that.
-            wall_seconds: wall limit, where it does not follow from the CPU limit.
+            pipes: its descriptors and ours; all are closed here.
+            started: when it was started, by the monotonic clock.
+            limits: CPU seconds at which it is stopped, and wall seconds.
 
         Raises:
             FrontGoneError: the front left; the child is dead and reaped.
         """
-        started = time.monotonic()
-        texts: dict[int, bytearray] = {out: bytearray(), err: bytearray()}
-        stopped: str | None = None
+        # Most tests are over within this, their output waiting in the pipes: one call and one wake-up instead of nine
+        # calls and four. And until the child is gone, each page that we touch has to be copied: so touch few.
+        if sigtimedwait(_CHILD_ENDED, self._quick_seconds) is None:
+            return self._slow_child(pid, pipes, started, limits)
+        _, status, usage = os.wait4(pid, 0)
+        wall = time.monotonic() - started
+        stdin, out_end, err_end, out, err = pipes
+        os.close(stdin)
+        os.close(out_end)
+        os.close(err_end)
+        outcome = Outcome(0, status, usage[0] + usage[1], wall, usage[2])
+        if self._may_fork or self._output_bytes < _CHUNK:
+            outcome.stdout = self._rest(out, b"", outcome)
+            outcome.stderr = self._rest(err, b"", outcome)
+        else:  # a pipe holds less than either bound, and its writer is gone: one read gives all
+            outcome.stdout = os.read(out, _CHUNK)
+            outcome.stderr = os.read(err, _CHUNK)
+            os.close(out)
+            os.close(err)
+        return outcome
+
+    def _slow_child(self, pid: int, pipes: Pipes, started: float, limits: tuple[float, float]) -> Outcome:
+        out, err = pipes[3:]
+        for fd in pipes[:3]:
+            os.close(fd)
         pidfd = os.pidfd_open(pid)
         self._poller.register(pidfd, select.POLLIN)
+        texts = {out: bytearray(), err: bytearray()}
+        stopped, reason = NOT_STOPPED, ""
         try:
-            # Most tests are over within this, their output waiting in the pipes: one wake-up instead of four.
-            quick = self._poller.poll(QUICK_MS)
-            if not quick:
-                wall = wall_limit(time_seconds) if wall_seconds is None else wall_seconds
-                stopped = self._until_ended(pid, pidfd, texts, started + wall, STOP_FACTOR * time_seconds)
-            elif quick[0][0] == self._front:
-                stopped = FRONT_LEFT
+            self._until_ended(pid, pidfd, texts, started + limits[1], limits[0])
+        except _Stop as stop:
+            stopped, reason = stop.why, stop.reason
         finally:
             self._poller.unregister(pidfd)
             os.close(pidfd)
-        if stopped is not None:
+        if stopped != NOT_STOPPED:
             _kill(pid)
         _, status, usage = os.wait4(pid, 0)
-        outcome = Outcome(stopped, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
-        outcome.stdout = self._rest(out, texts[out], outcome)
-        outcome.stderr = self._rest(err, texts[err], outcome)
-        outcome.wall_seconds = time.monotonic() - started
-        if stopped == FRONT_LEFT:
+        sigtimedwait(_CHILD_ENDED, 0)  # or the next child would seem to have ended
+        wall = time.monotonic() - started
+        outcome = Outcome(stopped, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
+        outcome.stdout = self._rest(out, bytes(texts[out]), outcome)
+        outcome.stderr = self._rest(err, bytes(texts[err]), outcome)
+        if len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES:  # it waited for us to read
+            self._quick_seconds = 0.0
+        if stopped == _FRONT_LEFT:
             raise FrontGoneError
+        if stopped == STOPPED_OTHER:
+            outcome.stderr += f"\nstopped by the sandbox: {reason}\n".encode()
         return outcome
 
-    def _rest(self, fd: int, text: bytearray, outcome: Outcome) -> bytes:
-        """Give all that the dead child wrote, up to the cap, and close our end."""
-        os.set_blocking(fd, False)
+    def _rest(self, fd: int, text: bytes, outcome: Outcome) -> bytes:
+        """Give all that the dead child wrote, up to the cap, and close our end.
+
+        Nobody holds the other end any more, so reading ends; but where programs may fork, a straggler might.
+        """
+        cap = self._output_bytes
+        if self._may_fork:
+            os.set_blocking(fd, False)
         try:
-            while len(text) <= self._output_bytes and (data := os.read(fd, _CHUNK)):
+            while len(text) <= cap and (data := os.read(fd, _CHUNK)):
                 text += data
-        except BlockingIOError:  # a straggler still holds the other end, where programs may fork
+        except BlockingIOError:
             pass
         os.close(fd)
-        if len(text) > self._output_bytes:
-            outcome.stopped = outcome.stopped or Stop.OUTPUT
-            return bytes(text[: self._output_bytes])
-        return bytes(text)
+        if len(text) > cap:
+            outcome.stopped = outcome.stopped or STOPPED_OUTPUT
+            return text[:cap]
+        return text
 
-    def _until_ended(
-        self, pid: int, pidfd: int, texts: dict[int, bytearray], deadline: float, stop_at: float
-    ) -> str | None:
-        """Drain and look, until the child has ended (None) or has to be stopped: gives why."""
-        next_look = time.monotonic() + TICK_SECONDS - QUICK_MS / 1000
+    def _until_ended(self, pid: int, pidfd: int, texts: dict[int, bytearray], deadline: float, stop_at: float) -> None:
+        """Drain and look, until the child has ended. Raises _Stop where it has to be stopped."""
+        next_look = time.monotonic() + TICK_SECONDS
         open_ends = set(texts)
         for fd in texts:
             self._poller.register(fd, select.POLLIN)
@@ -114,37 +181,38 @@ class Watch:
             while True:
                 left = next_look - time.monotonic()
                 if left <= 0:
-                    stopped, used = self._look(pid, stop_at, deadline)
-                    if stopped is not None:
-                        return stopped
+                    used = self._look(pid, stop_at, deadline)
                     left = min(TICK_SECONDS, max((stop_at - used) / self._cpus, 0.001))
                     next_look = time.monotonic() + left
                 for fd, events in self._poller.poll(left * 1000):
                     if fd == pidfd:
-                        return None
+                        return
                     if fd == self._front:
-                        return FRONT_LEFT
+                        raise _Stop(_FRONT_LEFT)
                     if _read_some(fd, texts[fd], events) == 0:
                         self._poller.unregister(fd)
                         open_ends.discard(fd)
                     elif len(texts[fd]) > self._output_bytes:
-                        return Stop.OUTPUT
+                        raise _Stop(STOPPED_OUTPUT)
         finally:
             for fd in open_ends:
                 self._poller.unregister(fd)
 
-    def _look(self, pid: int, stop_at: float, deadline: float) -> tuple[str | None, float]:
-        """Give why the child has to be stopped, and the CPU seconds it has used."""
+    def _look(self, pid: int, stop_at: float, deadline: float) -> float:
+        """Give the CPU seconds that the child has used. Raises _Stop where that, or something else, is too much."""
         try:
             used = time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
             threads = os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
         except OSError:  # it has just ended
-            return None, 0.0
+            return 0.0
         if used >= stop_at or time.monotonic() >= deadline:
-            return Stop.TIME, used
+            raise _Stop(STOPPED_TIME)
         if threads > THREADS:
-            return f"more than {THREADS} threads", used
-        return folder.breach(self._folder), used
+            raise _Stop(STOPPED_OTHER, f"more than {THREADS} threads")
+        reason = folder.breach(self._folder)
+        if reason is not None:
+            raise _Stop(STOPPED_OTHER, reason)
+        return used
 
 
 def _read_some(fd: int, text: bytearray, events: int) -> int:

@@ -188,3 +188,4 @@ def _look_ordinary(package_dirs: list[str]) -> None:
     site.sethelper()
     sys.path[:] = [path for path in sys.path if path.startswith("/")] + package_dirs
     atexit._clear()
+    os.environ.pop("LD_BIND_NOW", None)

@@ -1,14 +1,12 @@
 """Pure: how a run ended, from what the kernel said about it."""
 
-from __future__ import annotations
-
 import os
 import signal
 
+from evalrun_sandbox.api import End
+from evalrun_sandbox.contained.frames import NOT_STOPPED, STOPPED_OUTPUT, STOPPED_TIME
 from evalrun_sandbox.contained.limits import MIB, STOP_FACTOR
-
-EXITED, TIMEOUT, MEMORY_LIMIT, OUTPUT_LIMIT = range(4)
-"""As in `frames.ENDS`."""
+from evalrun_sandbox.errors import ExecutorLost
 
 NEAR_LIMIT = 0.8
 """A crash with this share of the memory limit resident is taken for the limit's doing: an allocation that fails gives
@@ -18,33 +16,26 @@ _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signa
 _OUT_OF_MEMORY_LINES = (b"MemoryError", b"numpy.core._exceptions._ArrayMemoryError", b"numpy._core._exceptions.")
 
 
-class Stop:
-    """Why the runner itself stopped a program."""
-
-    TIME = "time"
-    OUTPUT = "output"
-
-
-class UnexplainedKillError(Exception):
-    """SIGKILL, and neither the runner nor the program can have sent it: the machine ran out of memory."""
+class UnexplainedKill(ExecutorLost):
+    """SIGKILL that neither the runner nor the program can have sent: the machine ran out of memory."""
 
 
 def end_of(
     *,
     status: int,
-    stopped: str | None,
+    stopped: int,
     cpu_seconds: float,
     time_limit: float,
     peak_kib: int,
     memory_mib: int,
     stderr: bytes,
     own_kill_possible: bool,
-) -> tuple[int, int | None]:
+) -> tuple[End, int | None]:
     """Give the end and the exit code (negative: signal; None where a limit ended the run).
 
     Args:
         status: as wait4 gave it.
-        stopped: a `Stop`, another reason that the runner had to stop the program, or None.
+        stopped: whether and why the runner stopped it: `NOT_STOPPED` and its sisters of `frames`.
         cpu_seconds: used by the run.
         time_limit: CPU seconds it was allowed.
         peak_kib: most memory resident.
@@ -53,24 +44,24 @@ def end_of(
         own_kill_possible: the program could have sent itself SIGKILL (no seccomp filter).
 
     Raises:
-        UnexplainedKillError: see there.
+        UnexplainedKill: see there.
     """
     code = os.waitstatus_to_exitcode(status)
-    if stopped == Stop.OUTPUT:
-        return OUTPUT_LIMIT, None
-    if stopped == Stop.TIME or cpu_seconds >= STOP_FACTOR * time_limit:
-        return TIMEOUT, None
-    if stopped is not None:
-        return EXITED, code
+    if stopped == STOPPED_OUTPUT:
+        return "output_limit", None
+    if stopped == STOPPED_TIME or cpu_seconds >= STOP_FACTOR * time_limit:
+        return "timeout", None
+    if stopped != NOT_STOPPED:
+        return "exited", code
     if code == 1 and _last_line(stderr).startswith(_OUT_OF_MEMORY_LINES):
-        return MEMORY_LIMIT, None
+        return "memory_limit", None
     if code == -signal.SIGABRT and b"std::bad_alloc" in stderr:
-        return MEMORY_LIMIT, None
+        return "memory_limit", None
     if -code in _CRASHES and peak_kib * 1024 >= NEAR_LIMIT * memory_mib * MIB:
-        return MEMORY_LIMIT, None
+        return "memory_limit", None
     if code == -signal.SIGKILL and not own_kill_possible:
-        raise UnexplainedKillError
-    return EXITED, code
+        raise UnexplainedKill("a program was killed by something else: the machine ran out of memory")
+    return "exited", code
 
 
 def _last_line(text: bytes) -> bytes:
