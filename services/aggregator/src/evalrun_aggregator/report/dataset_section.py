@@ -44,7 +44,7 @@ def dataset_section(
             _panel("Judge time a problem, CPU", _times(judging, "nothing was judged")),
         ]
     return joined(
-        element("div", plots, class_="grid"),
+        element("div", plots, class_="grid plots"),
         element("div", *_lists(problems), class_="grid"),
         _disagreements(disagreements) if disagreements is not None else None,
         folded(f"Every figure of {name}", _figures(mapping(dataset, "metrics"))),
@@ -62,7 +62,7 @@ def _panel(title: str, *content: Child) -> Markup:
 def _times(values: list[float], otherwise: str) -> Markup:
     if not values:
         return element("p", otherwise, class_="quiet")
-    return histogram(amount_bars(values, shown.seconds), "seconds by problem")
+    return histogram(amount_bars(values, shown.round_seconds), "seconds by problem")
 
 
 def _endings(dataset: Json) -> Markup:
@@ -75,19 +75,19 @@ def _endings(dataset: Json) -> Markup:
             key = element("span", class_=f"key {status}")
             rows.append([joined(key, LABELS[status]), number, shown.percent(number / total)])
     extras = [
-        f"{number} {words}"
+        f"{words}: {number}"
         for field, words in (
-            ("memory_limit", "of the runtime errors at the memory limit"),
-            ("truncated", "answers cut by the token limit"),
-            ("cached", "verdicts from the cache"),
-            ("forgeable", "verdicts that can be forged"),
+            ("memory_limit", "Runtime errors at the memory limit"),
+            ("truncated", "Answers cut by the token limit"),
+            ("cached", "Verdicts from the cache"),
+            ("forgeable", "Verdicts that can be forged"),
         )
         if (number := count(dataset, "counts", field))
     ]
     return joined(
         stacked_bar(parts, LABELS, "answers by final status"),
         table(["", "Answers", "Share"], rows, right=frozenset({1, 2})) if rows else None,
-        element("p", "; ".join(extras), class_="quiet") if extras else None,
+        [element("p", extra, class_="quiet") for extra in extras],
     )
 
 

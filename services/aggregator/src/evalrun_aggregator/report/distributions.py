@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-WIDE: Final = 20
+WIDE: Final = 100
 """Values that spread over more than this factor are shown on a 1-2-5 scale."""
 LINEAR_BARS: Final = 12
 MOST_LOG_BARS: Final = 16
@@ -42,6 +42,7 @@ def amount_bars(values: Sequence[float], written: Callable[[float], str]) -> lis
         values: one a problem.
         written: gives an amount in words.
     """
+    values = [value for value in values if math.isfinite(value)]
     if not values:
         return []
     above = [value for value in values if value > 0]

@@ -1,9 +1,9 @@
 """Puts the report together. Pure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from evalrun_aggregator.json_text import json_document
 from evalrun_aggregator.problem_totals import DatasetTotals
 from evalrun_aggregator.report import quantities as shown
 from evalrun_aggregator.report.dataset_section import dataset_section
@@ -39,7 +39,7 @@ def render_report(content: ReportContent) -> str:
         sections,
         element("h2", "The run"),
         _run_table(content.run_info),
-        folded("run_info.json", element("pre", _json(content.run_info), dir="ltr")),
+        folded("run_info.json", element("pre", json_document(content.run_info, sort_keys=True).decode(), dir="ltr")),
     )
 
 
@@ -99,7 +99,3 @@ def _lines(value: object) -> str:
 def _replicas(value: object) -> list[Markup]:
     replicas = value if isinstance(value, list) else []
     return [element("div", f"{text(each, 'address')} serves {_lines(inside(each, 'models'))}") for each in replicas]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True, default=str)

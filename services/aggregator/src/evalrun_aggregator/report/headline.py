@@ -121,7 +121,7 @@ def _gate(gate: Json) -> Markup | None:
         element("b", "Gate "),
         element("span", decision, class_=f"pill {GATE_CLASS.get(decision, '')}"),
         f" {text(gate, 'message') or text(gate, 'reason')}",
-        element("small", f"Baseline: {text(gate, 'baseline')}"),
+        element("p", f"Baseline: {text(gate, 'baseline')}", class_="quiet"),
         class_="panel",
     )
 

@@ -9,7 +9,7 @@ from evalrun_aggregator.report.highlighting import answer, highlighted
 from evalrun_aggregator.report.markup import Child, Markup, element, joined
 from evalrun_aggregator.report.page import folded
 from evalrun_aggregator.report.reading import Json, amount, inside, mapping, text
-from evalrun_aggregator.report.statuses import pill
+from evalrun_aggregator.report.statuses import LABELS, pill
 
 KEPT: Final = 12_000
 """Characters of a text; the whole lies in the QA logs and in results.jsonl."""
@@ -17,8 +17,9 @@ KEPT_OF_CASE: Final = 2_000
 
 
 def qa_section(records: Sequence[Json]) -> Markup:
-    """Give a dataset's QA records, folded; those that were not accepted come first."""
-    ordered = sorted(records, key=lambda record: (inside(record, "accepted") is True, text(record, "final_status")))
+    """Give a dataset's QA records, folded, by how they ended; the accepted ones come last."""
+    places = {status: place for place, status in enumerate(LABELS) if status != "success"}
+    ordered = sorted(records, key=lambda record: places.get(text(record, "final_status"), len(LABELS)))
     return joined(
         element("h3", f"{len(ordered)} sampled answers"),
         [_record(record) for record in ordered],
@@ -50,11 +51,13 @@ def _inside(record: Json) -> Iterator[Child]:
     yield answer(_cut(text(record, "response"), KEPT), language) or element("p", "(empty)", class_="quiet")
     case = mapping(record, "execution_output", "first_failed_case")
     if case:
-        yield element("h4", f"First failed test: case {text(case, 'case_index')}, {text(case, 'status')}")
+        status = text(case, "status")
+        what = "First test that could not be judged" if status == "api_error" else "First failed test"
+        yield element("h4", f"{what}: case {text(case, 'case_index')}, {status.replace('_', ' ')}")
         if reason := text(case, "reason"):
             yield element("p", reason)
-        yield element("div", list(_texts(case)), class_="grid")
-    yield folded("Problem", element("div", _cut(text(record, "prompt"), KEPT), class_="prose", dir="auto"))
+        yield element("div", list(_texts(case)), class_="grid tight")
+    yield folded("Problem", answer(_cut(text(record, "prompt"), KEPT)))
     truth = inside(record, "ground_truth")
     if truth:
         yield folded("Tests", _ground_truth(truth))

@@ -8,7 +8,7 @@ NONE: Final = "\u2013"
 
 def percent(share: float | None) -> str:
     """Give a share as a percentage with one decimal; a dash where there is none."""
-    return NONE if share is None else f"{100 * share:.1f} %"
+    return NONE if share is None else f"{100 * share:.1f}\u00a0%"
 
 
 def seconds(value: float | None) -> str:
@@ -20,8 +20,8 @@ def seconds(value: float | None) -> str:
     if value >= 120:
         return f"{value / 60:.1f} min"
     if value >= 1:
-        return f"{value:.3g} s"
-    return "0 s" if value == 0 else f"{value * 1000:.3g} ms"
+        return f"{_three_digits(value)} s"
+    return "0 s" if value == 0 else f"{_three_digits(value * 1000)} ms"
 
 
 def number(value: float | None) -> str:
@@ -31,6 +31,17 @@ def number(value: float | None) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}".replace(",", "\u202f")
     return f"{value:.3g}"
+
+
+def round_seconds(value: float) -> str:
+    """Give round seconds, as at the edges of a bar: without closing zeros."""
+    if value >= 120:
+        return seconds(value)
+    return f"{value:.3g} s" if value >= 1 or value == 0 else f"{value * 1000:.3g} ms"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:#.3g}".removesuffix(".")
 
 
 def figure(metric: str, value: float | None) -> str:

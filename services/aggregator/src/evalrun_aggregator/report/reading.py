@@ -1,5 +1,6 @@
 """Typed access to plain JSON: what is absent or of another kind counts as not there. Pure."""
 
+import math
 from collections.abc import Mapping
 
 Json = Mapping[str, object]
@@ -25,9 +26,11 @@ def text(value: object, *path: str) -> str:
 
 
 def amount(value: object, *path: str) -> float | None:
-    """Give the number at a path."""
+    """Give the number at a path; None also where it is not finite, as files say it."""
     found = inside(value, *path)
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return float(found) if math.isfinite(found) else None
 
 
 def count(value: object, *path: str) -> int:
