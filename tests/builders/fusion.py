@@ -69,6 +69,12 @@ class ScriptedExecutor:
         return step
 
 
+async def settle() -> None:
+    """Let everything that can go on, go on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def serving(dispatcher: Dispatcher, rows: RowFolder | None = None) -> AsyncIterator[str]:
     """The routes alone, in this process."""

@@ -1,10 +1,19 @@
-"""From a request's turn to the executor's answer, in the errors that this API knows."""
+"""From a request's turn to the executor's answer, in the errors that this API knows.
+
+A client that was told to try again finds its place in the queue, or its answer, when it does: without that, all who
+wait would lose their places at the same moment, the slots would idle until they are back, and some would never be
+served (4 of 64 with verl's client on a busy machine). What nobody comes back for is given up.
+"""
 
 import asyncio
+import hashlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Protocol
+
+import msgspec
 
 from evalrun_sandbox.api import RunReply, RunRequest
 from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused
@@ -12,6 +21,9 @@ from evalrun_sandbox.fusion.refusals import BadRequest, TryAgain
 from evalrun_sandbox.fusion.turns import Turns
 
 logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 15.0
+"""Between two attempts verl's client sleeps 2 s at most, SandboxFusion's 9 s before its fifth and last."""
 
 
 class ProgramExecutor(Protocol):
@@ -32,6 +44,16 @@ class ProgramExecutor(Protocol):
         ...
 
 
+class _Job:
+    """A request on its way: waiting for its turn, running, or done."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        """When its caller stops waiting for the start."""
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.task: asyncio.Task[RunReply]
+
+
 class Dispatcher:
     """Runs programs in turn. `Executor.run` refuses beyond its slots; clients of this API cannot go elsewhere."""
 
@@ -41,10 +63,13 @@ class Dispatcher:
         turns: Turns | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self._executor = executor
         self._clock = clock
         self._sleep = sleep
+        self._grace_seconds = grace_seconds
+        self._left: defaultdict[bytes, list[_Job]] = defaultdict(list)
         self.turns = turns or Turns(executor.slots)
 
     @property
@@ -53,7 +78,7 @@ class Dispatcher:
         return self._executor.languages
 
     async def run(self, request: RunRequest, weight: int, patience_seconds: float) -> RunReply:
-        """Wait for a turn and run.
+        """Wait for a turn and run; a caller that is cancelled takes its program with it.
 
         Args:
             request: the executor's.
@@ -65,17 +90,72 @@ class Dispatcher:
             TryAgain: no turn came in time, or the machinery died under the program.
         """
         deadline = self._clock() + patience_seconds
-        async with self.turns.turn(weight, patience_seconds):
+        job = self._taken_up(request, deadline) or self._begin(request, weight, deadline)
+        try:
+            either: set[asyncio.Future[None] | asyncio.Task[RunReply]] = {job.task, job.started}
+            await asyncio.wait(either, timeout=patience_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if job.task.done() or job.started.done():
+                return await job.task
+        except asyncio.CancelledError:
+            job.task.cancel()
+            raise
+        self._leave(request, job)
+        raise TryAgain(f"no turn came within {patience_seconds:.0f} s: every slot is busy; the request keeps its place")
+
+    def _begin(self, request: RunRequest, weight: int, deadline: float) -> _Job:
+        job = _Job(deadline)
+        job.task = asyncio.create_task(self._run_in_turn(request, weight, job))
+        return job
+
+    async def _run_in_turn(self, request: RunRequest, weight: int, job: _Job) -> RunReply:
+        async with self.turns.turn(weight):
+            job.started.set_result(None)
             while True:
                 try:
                     return await self._executor.run(request)
                 except Busy as busy:  # callers of the batch API hold every place
                     delay = busy.retry_after_ms / 1000
-                    if self._clock() + delay > deadline:
-                        raise TryAgain(f"no turn came within {patience_seconds:.0f} s: every slot is busy") from busy
+                    if self._clock() + delay > job.deadline:
+                        raise TryAgain("no turn came in time: every slot is busy") from busy
                     await self._sleep(delay)
                 except RequestRefused as error:
                     raise BadRequest(str(error)) from error
                 except ExecutorLost as error:
                     logger.warning("a run was lost: %s", error)
                     raise TryAgain(f"the sandbox lost the program: {error}") from error
+
+    def _leave(self, request: RunRequest, job: _Job) -> None:
+        """Keep a job whose caller was sent away, until it comes back or the grace ends."""
+        key = _key(request)
+        self._left[key].append(job)
+        job.deadline = self._clock() + self._grace_seconds
+        asyncio.get_running_loop().call_later(self._grace_seconds, self._give_up, key, job)
+
+    def _give_up(self, key: bytes, job: _Job) -> None:
+        if job not in self._left.get(key, ()):
+            return  # its caller came back
+        self._drop(key, job)
+        if not job.task.cancel() and not job.task.cancelled():
+            job.task.exception()  # looked at, so that asyncio does not report it
+
+    def _taken_up(self, request: RunRequest, deadline: float) -> _Job | None:
+        """Give the oldest job like this that was left; each has one caller at a time, for programs may be random."""
+        if not self._left:
+            return None
+        key = _key(request)
+        if key not in self._left:
+            return None
+        job = self._left[key][0]
+        self._drop(key, job)
+        job.deadline = deadline
+        failed = job.task.done() and job.task.exception() is not None
+        return None if failed else job
+
+    def _drop(self, key: bytes, job: _Job) -> None:
+        self._left[key].remove(job)
+        if not self._left[key]:
+            del self._left[key]
+
+
+def _key(request: RunRequest) -> bytes:
+    return hashlib.sha256(msgspec.msgpack.encode(request)).digest()

@@ -1,6 +1,5 @@
 """Who runs next: a bounded queue before the executor, first come, first served."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -27,23 +26,22 @@ class Turns:
         return self._slots.waiting
 
     @asynccontextmanager
-    async def turn(self, weight: int, patience_seconds: float) -> AsyncIterator[None]:
+    async def turn(self, weight: int) -> AsyncIterator[None]:
         """Wait for a turn and hold it; a caller that is cancelled leaves the queue.
 
         Args:
             weight: bytes that the caller holds while it waits.
-            patience_seconds: longest wait.
 
         Raises:
-            TryAgain: the queue is full, or patience ended.
+            TryAgain: the queue is full.
         """
-        slot = await self._take(weight, patience_seconds)
+        slot = await self._take(weight)
         try:
             yield
         finally:
             self._slots.give_back(slot)
 
-    async def _take(self, weight: int, patience_seconds: float) -> list[int]:
+    async def _take(self, weight: int) -> list[int]:
         idle = self._slots.take_idle()
         if idle is not None:
             return [idle]
@@ -51,9 +49,6 @@ class Turns:
             raise TryAgain(f"the queue is full: {self.waiting} requests wait")
         self._bytes += weight
         try:
-            async with asyncio.timeout(patience_seconds):
-                return await self._slots.take(1)
-        except TimeoutError:
-            raise TryAgain(f"no turn came within {patience_seconds:.0f} s: every slot is busy") from None
+            return await self._slots.take(1)
         finally:
             self._bytes -= weight
