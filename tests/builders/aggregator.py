@@ -17,7 +17,7 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_aggregator.fake_judge import scripted_verdict
 from evalrun_aggregator.judge_client import JudgeLostError
-from evalrun_runtime.grpc_server import open_channel
+from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.process import address_of
 
 READY_SECONDS = 40.0

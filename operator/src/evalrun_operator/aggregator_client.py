@@ -7,7 +7,7 @@ import grpc
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_operator.errors import AggregatorError
 from evalrun_operator.ledger_status import DatasetCounts, Figure, LedgerStatus, RunState
-from evalrun_runtime.grpc_server import open_channel, token_metadata
+from evalrun_runtime.grpc_channel import open_channel, token_metadata
 
 STATES = {
     ledger_pb2.RUN_STATE_PREPARING: RunState.PREPARING,

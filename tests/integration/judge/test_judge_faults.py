@@ -16,7 +16,7 @@ from builders.judging import judge_all, request_of, send, services
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.processes import ServiceProcess
 from evalrun_data.records import AssertTests, Problem
-from evalrun_runtime.grpc_server import open_channel
+from evalrun_runtime.grpc_channel import open_channel
 
 PROGRAMS = {
     "right": ("print(sum(map(int, input().split())))", judge_pb2.FINAL_STATUS_SUCCESS),

@@ -18,7 +18,7 @@ from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 from evalrun_judge.settings import JudgeSettings
-from evalrun_runtime.grpc_server import open_channel
+from evalrun_runtime.grpc_channel import open_channel
 from evalrun_sandbox.api import RunReply, RunRequest
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from evalrun_aggregator.ledger import Ledger
 from evalrun_aggregator.ledger_errors import LedgerFullError
 from evalrun_aggregator.rows import StoredCompletion, StoredVerdict
 from evalrun_aggregator.work import Work, WorkSource
-from evalrun_runtime.grpc_server import MAX_MESSAGE_BYTES
+from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_runtime.grpc_server import open_channel, token_metadata
+from evalrun_runtime.grpc_channel import open_channel, token_metadata
 
 REFUSALS = frozenset(
     {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}

@@ -17,7 +17,7 @@ from evalrun_cli.processes import Restarts, ServiceFailedError, ServiceProcess, 
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.workspace import Workspace
 from evalrun_runtime.exits import BadInputError, ExitCode
-from evalrun_runtime.grpc_server import open_channel
+from evalrun_runtime.grpc_channel import open_channel
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from evalrun_generator.retry import Backoff
 from evalrun_generator.settings import GeneratorSettings
 from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import ExitCode
-from evalrun_runtime.grpc_server import open_channel
+from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.process import die_with_parent
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.retry import Backoff
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.grpc_server import token_metadata
+from evalrun_runtime.grpc_channel import token_metadata
 
 logger = logging.getLogger(__name__)
 

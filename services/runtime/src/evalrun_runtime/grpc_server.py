@@ -1,4 +1,4 @@
-"""A gRPC server and channel as every service wants them: health, reflection, a token, sizes and connection ages."""
+"""A gRPC server as every service wants it: health, reflection, a token, sizes and connection ages."""
 
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
@@ -10,10 +10,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
 from evalrun_runtime.settings import ServiceSettings
-
-MAX_MESSAGE_BYTES = 256 * 1024 * 1024
-"""A contest problem's tests reach tens of MB; gRPC's own default of 4 MB would refuse them."""
 
 CONNECTION_AGE_SECONDS = 60
 """Streams reopen after this long, so that new pods get their share (a gRPC stream sticks to one pod)."""
@@ -81,22 +79,3 @@ class TokenCheck(grpc.aio.ServerInterceptor):
         if open_method or hmac.compare_digest(str(given).encode(), self._expected.encode()):
             return await continuation(handler_call_details)
         return self._refusal
-
-
-def token_metadata(token: str | None) -> tuple[tuple[str, str], ...]:
-    """Give the call metadata that carries the token."""
-    return () if token is None else (("authorization", f"Bearer {token}"),)
-
-
-def open_channel(address: str) -> grpc.aio.Channel:
-    """Open a channel to `grpc://host:port`, `dns:///name:port` or `host:port`, balanced over what the name gives."""
-    return grpc.aio.insecure_channel(
-        address.removeprefix("grpc://"),
-        options=[
-            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.lb_policy_name", "round_robin"),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 2000),
-        ],
-    )
