@@ -46,7 +46,7 @@ class OperatorSettings(ServiceSettings):
     head_cpu: str = Field("4", description="CPUs of the Ray head, which also runs the generator.")
     head_memory: str = Field("16Gi", description="Memory of the Ray head.")
     worker_memory_gib_per_gpu: int = Field(
-        64, ge=1, description="Memory a GPU of a worker that says nothing, GiB; loading a model passes through it."
+        32, ge=1, description="Memory a GPU of a worker that says nothing, GiB; loading a model passes through it."
     )
 
     poll_seconds: float = Field(5.0, gt=0, description="How often a run's ledger is asked while it makes progress.")

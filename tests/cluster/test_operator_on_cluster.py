@@ -1,0 +1,240 @@
+"""The operator on a real API server, with real controllers, KubeRay's operator, and exactly the rights of its role.
+
+Containers do not run here: kwok pretends that pods do, and the ledger is a scripted one. Namespaces enforce restricted
+pods, so that every pod that the operator or KubeRay makes is checked by the API server itself.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders.controlplane import ControlPlane, until
+from builders.evalruns import evalrun_manifest
+from builders.running_operator import (
+    OperatorProcess,
+    Run,
+    ScriptedLedger,
+    make_namespace,
+    operator_kubeconfig,
+    running_operator,
+    serving_ledger,
+)
+
+SAMPLE = Path(__file__).parents[2] / "k8s" / "samples" / "evalrun-phase0.yaml"
+EVERYTHING = (
+    "pods,services,configmaps,statefulsets,deployments,jobs,networkpolicies,poddisruptionbudgets,"
+    "horizontalpodautoscalers,rayclusters,rayjobs,secrets,persistentvolumeclaims"
+)
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def account(kuberay: ControlPlane) -> Path:
+    """A kubeconfig with the operator's own rights."""
+    return operator_kubeconfig(kuberay)
+
+
+@pytest.fixture
+def ledger() -> ScriptedLedger:
+    return ScriptedLedger()
+
+
+@pytest.fixture
+def operator(kuberay: ControlPlane, account: Path, ledger: ScriptedLedger) -> Iterator[OperatorProcess]:
+    with serving_ledger(ledger) as address, running_operator(kuberay, account, address) as process:
+        yield process
+
+
+@pytest.fixture
+def namespace(kuberay: ControlPlane) -> Iterator[str]:
+    name = f"evals-{next(NUMBERS)}"
+    make_namespace(kuberay, name)
+    yield name
+    kuberay.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def phase0() -> dict[str, Any]:
+    manifest: dict[str, Any] = yaml.safe_load(SAMPLE.read_text(encoding="utf-8"))
+    return manifest
+
+
+def on_gpus(plane: ControlPlane, namespace: str, **spec: Any) -> Run:
+    manifest = evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}}, rollout=True)
+    manifest["spec"] |= spec
+    return Run(plane, namespace, "run").create(manifest)
+
+
+def test_the_phase_0_sample_goes_from_apply_to_succeeded(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    run = Run(kuberay, namespace, "phase0-qwen25-coder-7b").create(phase0())
+    run.wait_for("ClusterReady")
+    run.wait_for("Generated", "False", "Generating")
+    uid = run.get()["metadata"]["uid"]
+    name = run.name
+    made = [item for item in run.objects(EVERYTHING) if item["kind"] != "Pod"]
+    owners = {f"{item['kind']}/{item['metadata']['name']}": item["metadata"].get("ownerReferences") for item in made}
+    assert set(owners) == {
+        f"StatefulSet/{name}-aggregator", f"Service/{name}-aggregator", f"ConfigMap/{name}-order",
+        f"Secret/{name}-token", f"PersistentVolumeClaim/{name}-ledger-{uid[:8]}",
+        f"Deployment/{name}-judge", f"Service/{name}-judge", f"PodDisruptionBudget/{name}-judge",
+        f"HorizontalPodAutoscaler/{name}-judge", f"Deployment/{name}-sandbox", f"Service/{name}-sandbox",
+        f"NetworkPolicy/{name}-sandbox", f"HorizontalPodAutoscaler/{name}-sandbox",
+        f"RayCluster/{name}-ray-1", f"RayJob/{name}-gen-1",
+    }  # fmt: skip
+    assert {owner["uid"] for references in owners.values() for owner in references or ()} == {uid}
+    assert all(owners.values())
+    managers = {field["manager"] for item in made for field in item["metadata"].get("managedFields", ())}
+    assert not managers  # kubectl hides them
+    ray_pods = [pod for pod in run.objects("pods") if "ray.io/node-type" in pod["metadata"]["labels"]]
+    assert sorted(pod["metadata"]["labels"]["ray.io/node-type"] for pod in ray_pods) == ["head", "worker"]
+    (worker,) = (pod for pod in ray_pods if pod["metadata"]["labels"]["ray.io/node-type"] == "worker")
+    assert worker["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    until(lambda: len(run.objects("pods")) == 9, "aggregator, 2 gateways, 4 sandboxes, head and worker")
+
+    ledger.generated, ledger.judged = 164, 40
+    run.wait_for("Generated")
+    run.wait_until("the GPUs to be free", "rayclusters", [])
+    run.wait_for("Judged", "False", "Judging")
+    print(kuberay.kubectl("get", "er", "-n", namespace))
+    ledger.judged = 160
+    ledger.judged = 164
+    kuberay.kubectl("wait", f"er/{name}", "-n", namespace, "--for=condition=Complete", "--timeout=20s")
+    status = run.get()["status"]
+    assert status["phase"] == "Succeeded"
+    assert status["acceptedAt1"] == "0.8720"
+    assert status["progress"] == "164/164"
+    until(lambda: len(run.objects("pods")) == 1, "the judge to be scaled away")
+    assert run.names("horizontalpodautoscalers") == []
+    assert run.names("statefulsets") == [f"{name}-aggregator"]
+
+    token = json.loads(kuberay.kubectl("get", "secret", f"{name}-token", "-n", namespace, "-o", "json"))
+    assert len(token["data"]["token"]) > 40
+    assert len(ledger.tokens) == 1  # the run's own, never another one
+    metrics = operator.metrics()
+    assert 'evalrun_runs{phase="Succeeded"} 1.0' in metrics
+    assert f'evalrun_run_accepted_at_1{{dataset="humaneval",namespace="{namespace}",run="{name}"}} 0.872' in metrics
+    print(kuberay.kubectl("get", "er", "-n", namespace, "-o", "wide"))
+    described = kuberay.kubectl("describe", "er", name, "-n", namespace)
+    print(described)
+    for reason in ("ClusterProvisioned", "Generating", "AllGenerated", "ClusterReleased", "AllJudged", "Finished"):
+        assert reason in described
+    assert operator.stop() == 0
+
+
+def test_suspend_frees_the_gpus_and_resume_goes_on(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    run = on_gpus(kuberay, namespace)
+    run.wait_for("Generated", "False", "Generating")
+    ledger.generated = 50
+    run.patch({"suspend": True})
+    run.wait_for("Suspended")
+    assert run.names("rayclusters", "rayjobs") == []
+    assert [pod for pod in run.objects("pods") if "ray.io/cluster" in pod["metadata"]["labels"]] == []
+    assert run.get()["status"]["phase"] == "Suspended"
+    assert run.names("statefulsets") == ["run-aggregator"]
+    run.patch({"suspend": False})
+    run.wait_for("Generated", "False", "Generating")
+    assert run.get()["status"]["attempts"] == 1
+    ledger.generated = ledger.judged = 164
+    run.wait_for("Succeeded")
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_deleting_a_run_leaves_nothing_but_a_retained_volume(
+    kuberay: ControlPlane, operator: OperatorProcess, namespace: str, retain: bool
+) -> None:
+    run = on_gpus(kuberay, namespace, output={"retain": True} if retain else {"url": "s3://bucket/x"})
+    run.wait_for("Generated", "False", "Generating")
+    claims = run.names("persistentvolumeclaims")
+    run.delete()
+    until(lambda: run.plane.request("GET", run.path).status == 404, "the run to be gone")
+    left = claims if retain else []
+    run.wait_until("nothing to be left", EVERYTHING, left, limit=45)
+    until(lambda: 'evalrun_runs{phase="Generating"} 0.0' in operator.metrics(), "the metrics to forget it")
+
+
+def test_objects_deleted_behind_its_back_come_back(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    run = on_gpus(kuberay, namespace)
+    run.wait_for("Generated", "False", "Generating")
+    kinds = "services,configmaps,networkpolicies,poddisruptionbudgets,horizontalpodautoscalers,deployments,statefulsets"
+    before = {(item["kind"], item["metadata"]["name"]): item["metadata"]["uid"] for item in run.objects(kinds)}
+    kuberay.kubectl("delete", kinds, "-n", namespace, "-l", "evalrun.dev/run=run", "--wait=false")
+
+    def is_back() -> bool:
+        now = {(item["kind"], item["metadata"]["name"]): item["metadata"]["uid"] for item in run.objects(kinds)}
+        return now.keys() == before.keys() and all(now[key] != before[key] for key in before)
+
+    until(is_back, "every object to be back")
+    kuberay.kubectl("delete", "raycluster", "run-ray-1", "-n", namespace, "--wait=false")
+    run.wait_until("a new cluster", "rayclusters", ["run-ray-2"])
+    run.wait_for("Generated", "False", "Generating")
+    assert run.get()["status"]["attempts"] == 2
+    ledger.generated = ledger.judged = 164
+    run.wait_for("Succeeded")
+
+
+def test_the_operator_may_be_killed_at_every_step(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    operator.kill()
+    run = on_gpus(kuberay, namespace)
+    token: set[str] = set()
+    steps = [
+        ("Accepted", "True", ""), ("ClusterReady", "True", ""), ("Generated", "False", "Generating"),
+        ("Generated", "True", ""), ("Judged", "False", "Judging"), ("Complete", "True", ""),
+    ]  # fmt: skip
+    for number, (condition, status, reason) in enumerate(steps):
+        operator.start()
+        if number == 3:
+            ledger.generated = 164
+        if number == 4:
+            ledger.judged = 100
+        if number == 5:
+            ledger.judged = 164
+        run.wait_for(condition, status, reason)
+        operator.kill()
+        if number > 0:
+            secret = json.loads(kuberay.kubectl("get", "secret", "run-token", "-n", namespace, "-o", "json"))
+            token.add(secret["data"]["token"])
+    final = run.get()["status"]
+    assert final["phase"] == "Succeeded"
+    assert final["attempts"] == 1
+    assert len(token) == 1
+    operator.start()
+    until(lambda: "Succeeded" in operator.metrics(), "the operator to have seen the run")
+    run.wait_until("the GPUs to be free", "rayclusters", [])
+    assert run.get()["status"] == final
+
+
+def test_simple_mode_runs_a_job_and_follows_a_failed_one_with_another(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    run = Run(kuberay, namespace, "simple").create(evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}}))
+    run.wait_for("ClusterReady", "True", "NoClusterNeeded")
+    run.wait_until(
+        "an attempt that ended with answers missing to be followed", "jobs", ["simple-gen-1", "simple-gen-2"]
+    )
+    ledger.generated = ledger.judged = 164  # kwok ends a Job's pods at once
+    run.wait_for("Complete")
+    assert run.names("rayclusters") == []
+
+
+def test_a_spec_that_cannot_be_run_says_so_and_can_be_mended(
+    kuberay: ControlPlane, operator: OperatorProcess, namespace: str
+) -> None:
+    changes = {"spec.judge.gateway.minReplicas": 0, "spec.output": {"url": "s3://bucket/x"}}
+    run = Run(kuberay, namespace, "run").create(evalrun_manifest(changes, rollout=True))
+    run.wait_for("Accepted", "False", "InvalidSpec")
+    assert "write 1" in run.conditions()["Accepted"]["message"]
+    assert run.names(EVERYTHING) == []
+    run.patch({"judge": {"gateway": {"minReplicas": 1}}})
+    run.wait_for("Accepted")
+    run.wait_for("Complete", "False")
