@@ -87,7 +87,12 @@ FILED = {
 }
 """What a filed verdict says of the first test that fails: problem setters run the tests in order and stop there."""
 
-KNOWN_DIFFERENCES: dict[str, str] = {}
+TIGHT = "filed as accepted under 3 s of CPU; its slowest test takes 3.2 to 4.4 s on a machine whose cores are shared"
+KNOWN_DIFFERENCES = {
+    "karwa2023/navettes/2/naive.cpp": "filed as too slow; compiled with -O2 it stays under its 0.5 s of CPU",
+    "kth-challenge-2017/globalwarming/0/bjarki.cpp": TIGHT,
+    "kth-challenge-2017/globalwarming/3/vinyals.cc": TIGHT,
+}
 """Program -> why our verdict is another one. At most 2 % of the 209 programs."""
 
 
@@ -113,8 +118,8 @@ async def test_contest_programs_get_the_verdict_that_they_were_filed_under(judge
     for problem, submissions in contests_with_submissions():
         if not in_sample(problem):
             continue
-        for submission in submissions:
-            name = f"{problem.problem_id}/{submission['name']}"
+        for number, submission in enumerate(submissions):
+            name = f"{problem.problem_id}/{number}/{submission['name']}"  # names repeat
             requests[name] = request_of(problem, submission["code"], language=submission["lang"], stop_after_timeouts=1)
             filed[name] = submission["expected"]
     verdicts = await judge_all(judge, requests)

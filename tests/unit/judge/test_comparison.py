@@ -76,6 +76,17 @@ OPTIONS: list[tuple[bytes, bytes, Comparator, bool]] = [
     (b"0.333333", b"0.3333341", Comparator(TOKENS, abs=1e-6), False),
     (b"10", b"11", Comparator(TOKENS, abs=5.0), False),  # integers are text
     (b"9" * 5000, b"9" * 4999 + b"8", Comparator(TOKENS, abs=5.0), False),
+    (
+        b"1",
+        b"1.0000000000",
+        Comparator(TOKENS, abs=1e-6),
+        True,
+    ),  # the problem has a tolerance, and no integer was given
+    (b"0", b"0E-93", Comparator(STANDARD, abs=1e-6), True),
+    (b"1", b"1.1", Comparator(TOKENS, abs=1e-6), False),
+    (b"1", b"1.0", Comparator(STANDARD), False),
+    (b"1", b"1.0", Comparator(TOKENS), False),
+    (b"1000000007", b"1000000008", Comparator(STANDARD, rel=1e-6), False),
     (b"1.5", b"1.5 ", Comparator(TOKENS), True),
     (b"1.50", b"1.5", Comparator(TOKENS), False),  # no tolerance: text
     (b"0.1" + b"0" * 500, b"0.1", Comparator(TOKENS, abs=0.0), True),
