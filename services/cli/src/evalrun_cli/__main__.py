@@ -1,6 +1,7 @@
 """`evalrun`: parses the command line; what a command needs is imported only when it runs, so that help is quick."""
 
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -8,10 +9,14 @@ from evalrun_cli.commands import evalrun
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
-def main() -> None:
-    """Run the command; end with its exit code, or with one line that says what was wrong."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; end with its exit code, or with one line that says what was wrong.
+
+    Args:
+        arguments: of the command; None: the process's own.
+    """
     try:
-        code = evalrun.main(standalone_mode=False)
+        code = evalrun.main(arguments, standalone_mode=False)
     except BadInputError as error:
         click.echo(f"evalrun: {error}", err=True)
         code = ExitCode.BAD_INPUT

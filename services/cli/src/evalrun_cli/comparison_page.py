@@ -10,12 +10,7 @@ from evalrun_aggregator.report.statuses import LABELS, pill
 from evalrun_cli import comparison_text as words
 
 NUMBERS = frozenset({1, 2, 3, 4})
-FALL_IS_GOOD = frozenset(
-    {
-        "wrong_answer_rate", "runtime_error_rate", "timeout_rate", "syntax_error_rate", "empty_output_rate",
-        "zero_reward_rate", "avg_total_gen_tokens", "avg_gen_time", "avg_total_judge_time",
-    }
-)  # fmt: skip
+FALL_IS_GOOD = words.FAILURES | words.AMOUNTS
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -43,9 +38,10 @@ def _warnings(warnings: Sequence[str]) -> Markup | None:
 
 
 def _dataset(each: DatasetComparison) -> Markup:
-    left_out = any(found.left_out for found in each.differences.values())
+    differences = words.shown_differences(each)
+    left_out = any(found.left_out for found in differences)
     headings = ["", "A", "B", "B \u2212 A", "95 % interval", *["Problems"] * left_out]
-    rows = [_row(found, show_problems=left_out) for found in each.differences.values()]
+    rows = [_row(found, show_problems=left_out) for found in differences]
     return joined(
         element("h2", each.dataset),
         element("p", _counts(each), class_="quiet"),

@@ -23,6 +23,14 @@ LABELS = {
 }
 """In words."""
 
+FAILURES = frozenset(
+    {
+        "wrong_answer_rate", "runtime_error_rate", "timeout_rate", "syntax_error_rate", "empty_output_rate",
+        "zero_reward_rate",
+    }
+)  # fmt: skip
+"""Shares of problems that ended badly, each in its way."""
+
 AMOUNTS = frozenset({"avg_total_gen_tokens", "avg_gen_time", "avg_total_judge_time"})
 """Metrics that are no shares."""
 
@@ -38,22 +46,34 @@ def value(metric: str, number: float) -> str:
 
 
 def change(metric: str, number: float) -> str:
-    """Give a difference with its sign; shares in percentage points."""
+    """Give a difference with its sign; shares in percentage points (pt)."""
     text = amount(number) if metric in AMOUNTS else f"{100 * number:.1f}"
+    unit = "" if metric in AMOUNTS else " pt"
     if float(text) == 0:
-        return text.removeprefix("-")
-    return text if text.startswith("-") else f"+{text}"
+        return f"0{unit}"
+    return f"{text}{unit}" if text.startswith("-") else f"+{text}{unit}"
 
 
 def amount(number: float) -> str:
-    """Give a number to three digits, without an exponent."""
+    """Give a number to about three digits, without an exponent."""
     size = abs(number)
-    return f"{number:.0f}" if size >= 100 else f"{number:.1f}" if size >= 10 else f"{number:.{2 if size >= 1 else 4}f}"
+    digits = 0 if size >= 100 or size == 0 else 1 if size >= 10 else 2 if size >= 1 else 4
+    return f"{number:.{digits}f}"
+
+
+def shown_differences(each: DatasetComparison) -> list[Difference]:
+    """Give the differences worth a line: a kind of failure that neither run had is none."""
+    return [
+        found
+        for found in each.differences.values()
+        if found.metric not in FAILURES or found.baseline or found.candidate
+    ]
 
 
 def interval(difference: Difference) -> str:
     """Give the interval of a difference."""
-    return f"{change(difference.metric, difference.low)} to {change(difference.metric, difference.high)}"
+    low, high = (change(difference.metric, bound) for bound in (difference.low, difference.high))
+    return f"{low.removesuffix(' pt')} to {high}"
 
 
 def printable(text: str) -> str:

@@ -93,17 +93,21 @@ def as_text(comparison: Comparison) -> str:
     console = _console()
     with console.capture() as captured:
         for letter, run in (("A", comparison.baseline), ("B", comparison.candidate)):
-            console.print(Text(f"{letter}  {run.place}  ({run.label}; {run.summary.get('state')})"), soft_wrap=True)
+            line = f"{letter}  {run.place}  ({run.label}; {run.summary.get('state')})"
+            console.print(_plain(line), soft_wrap=True)
         for warning in comparison.warnings:
-            console.print(Text(f"!  {warning}", style="yellow"), soft_wrap=True)
+            console.print(_plain(f"!  {warning}", style="yellow"), soft_wrap=True)
         for each in comparison.datasets:
-            console.print(_table(each))
+            console.print()
+            console.print(_plain(f"{each.dataset}: {each.problems} problems judged in both", style="italic"))
+            if each.differences:
+                console.print(_table(each))
             for note in words.notes(each):
                 console.print(Text(note))
             for title, flips in _flip_lists(each):
                 console.print(Text(f"\n{title}", style="bold"))
                 for flip in flips[:SHOWN_FLIPS]:
-                    console.print(Text(f"  {_flip_line(flip)}"), soft_wrap=True)
+                    console.print(_plain(f"  {_flip_line(flip)}"), soft_wrap=True)
                 if len(flips) > SHOWN_FLIPS:
                     console.print(Text(f"  and {len(flips) - SHOWN_FLIPS} more (--format json lists all)"))
     return captured.get().rstrip()
@@ -146,7 +150,7 @@ def gates_as_text(decisions: Sequence[GateDecision]) -> str:
     """Give decisions for a terminal: a line each, and McNemar's test where it fits."""
     lines = []
     for each in decisions:
-        lines.append(f"{each.decision.value:12}  {each.message} (baseline {each.baseline})")
+        lines.append(words.printable(f"{each.decision.value:12}  {each.message} (baseline {each.baseline})"))
         lines += [f"{'':12}  {note}" for note in _gate_notes(each)]
     return "\n".join(lines)
 
@@ -179,6 +183,10 @@ def _gate_notes(each: GateDecision) -> Iterator[str]:
         yield f"McNemar's exact test: p = {words.p_value(each.mcnemar_p)}"
 
 
+def _plain(text: str, style: str = "") -> Text:
+    return Text(words.printable(text), style=style)
+
+
 def _console() -> Console:
     terminal = Console()
     return Console(
@@ -190,18 +198,18 @@ def _console() -> Console:
 
 
 def _table(each: DatasetComparison) -> Table:
-    title = f"\n{each.dataset}: {each.problems} problems judged in both"
-    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
     for heading in ("A", "B", "B - A", "95 % interval"):
         table.add_column(heading, justify="right")
-    for row, found in zip(_rows(each), each.differences.values(), strict=True):
+    for row, found in zip(_rows(each), words.shown_differences(each), strict=True):
         table.add_row(*row, style="bold" if words.is_clear(found) else None)
     return table
 
 
 def _rows(each: DatasetComparison) -> Iterator[list[str]]:
-    for name, found in each.differences.items():
+    for found in words.shown_differences(each):
+        name = found.metric
         left_out = f" ({found.problems} problems)" if found.left_out else ""
         yield [
             words.label(name) + left_out,
@@ -220,7 +228,7 @@ def _flip_lists(each: DatasetComparison) -> Iterator[tuple[str, Sequence[Flip]]]
 
 
 def _flip_line(flip: Flip) -> str:
-    return f"{words.printable(flip.problem_id)}: {flip.baseline.text} -> {flip.candidate.text}"
+    return f"{flip.problem_id}: {flip.baseline.text} -> {flip.candidate.text}"
 
 
 def _cell(text: str) -> str:

@@ -1,5 +1,6 @@
 """Everything that is said about two runs side by side. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -28,7 +29,7 @@ class RunFacts:
         spec = self.run_info.get("spec")
         model = spec.get("model") if isinstance(spec, Mapping) else None
         path = model.get("path") if isinstance(model, Mapping) else None
-        return " · ".join(str(part) for part in (self.run_info.get("run"), path) if part)
+        return " · ".join(dict.fromkeys(str(part) for part in (self.run_info.get("run"), path) if part))
 
     def figure(self, dataset: str, metric: str) -> Mapping[str, object] | None:
         """Give a figure of summary.json; None where it has none."""
@@ -127,7 +128,7 @@ def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> Datas
     paired = pair(ours, theirs)
     reported = [*baseline.metric_names(name), *candidate.metric_names(name)]
     metrics = [metric for metric in COMPARED if metric != "solved_within_budget" or metric in reported]
-    metrics[1:1] = pass_at_names(reported)
+    metrics[1:1] = [metric for metric in pass_at_names(reported) if metric != "pass_at_1"]  # that is accepted@1
     solved, solves = paired.baseline.solved, paired.candidate.solved
     lost, gained = solved & ~solves, ~solved & solves
     return DatasetComparison(
@@ -150,16 +151,23 @@ def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> Datas
     )
 
 
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Give a key that puts HumanEval/6 before HumanEval/10."""
+    parts = re.findall(r"([0-9]{1,18})|([^0-9]+|[0-9])", name)
+    return [(int(digits), "") if digits else (-1, other) for digits, other in parts]
+
+
 def _fits_mcnemar(paired: PairedDataset) -> bool:
     return paired.single_samples and len(paired.problem_ids) > 0
 
 
 def _flips(paired: PairedDataset, which: list[bool], ours: DatasetTotals, theirs: DatasetTotals) -> tuple[Flip, ...]:
-    return tuple(
+    flips = [
         Flip(name, _outcome(ours.problems[name]), _outcome(theirs.problems[name]))
         for name, flipped in zip(paired.problem_ids, which, strict=True)
         if flipped
-    )
+    ]
+    return tuple(sorted(flips, key=lambda flip: natural_order(flip.problem_id)))
 
 
 def _outcome(problem: ProblemTotals) -> Outcome:

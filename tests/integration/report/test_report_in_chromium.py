@@ -1,0 +1,78 @@
+"""The report in a real browser, at two widths and in dark mode: nothing sticks out, nothing runs.
+
+Skipped where no Chromium is installed. The browser measures: a probe page frames the report's own elements and writes
+down what is wider than the window.
+"""
+
+import html
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders.results import sample_result, verdict, with_changes
+from builders.stored_runs import samples_of, verdicts_of, write_run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update",
+    "--disable-background-networking", "--disable-sync", "--hide-scrollbars",
+)  # fmt: skip
+PROBE = """
+<script>
+  document.querySelectorAll("details").forEach(each => each.open = true);
+  const wide = document.documentElement.clientWidth;
+  const scrolls = node => node
+    && (["auto", "scroll"].includes(getComputedStyle(node).overflowX) || scrolls(node.parentElement));
+  const out = [...document.body.querySelectorAll("*")].filter(each =>
+    each.getBoundingClientRect().right > wide + 1 && !scrolls(each.parentElement));
+  const told = {wide, scroll: document.documentElement.scrollWidth, owned: !!window.owned,
+                out: out.slice(0, 5).map(each => each.outerHTML.slice(0, 120)),
+                ink: getComputedStyle(document.body).backgroundColor};
+  document.title = "probe " + JSON.stringify(told);
+</script>
+"""
+EVIL = "<script>window.owned=1</script><img src=x onerror='window.owned=1'>" + "W" * 300
+
+
+def a_wide_run(folder: Path) -> Path:
+    """Write a run with all that could stick out: long names, long lines, every status, several datasets."""
+    rows = [
+        *samples_of([(10, 3), (10, 7), (10, 10)] * 5, dataset="many"),
+        *verdicts_of([None] * 3, dataset=f"<script>window.owned=1</script>{'W' * 60}"),
+    ]
+    for place, status in enumerate(["success", "wrong_answer", "runtime_error", "compile_error", "timeout"] * 4):
+        made = verdict([status, "success"])
+        made.disagreeing_comparators.append("sandbox-fusion")
+        made.tests[0].stdout.text = EVIL
+        made.tests[0].reason = EVIL
+        answer = f"{EVIL}\n```python\nx = '{EVIL}'\n```"
+        rows.append(with_changes(sample_result(f"{place}/{EVIL}", cpu_time=3.0**place), verdict=made, response=answer))
+    info = {"run": "phase0 " + "x" * 90, "spec": {"model": {"path": EVIL}}, "versions": {EVIL: EVIL}}
+    return write_run(folder, rows, **info) / "report.html"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, 1), (500, 0)], ids=["wide and light", "narrow and dark"])
+def test_nothing_sticks_out_and_nothing_runs(tmp_path: Path, width: int, scheme: int) -> None:
+    report = a_wide_run(tmp_path / "run")
+    content = report.read_text(encoding="utf-8")
+    assert content.count("http-equiv") == 1
+    # The probe is a script, and without the policy an escape that was missed would show: so the policy goes.
+    probe = tmp_path / "probe.html"
+    probe.write_text(re.sub(r"<meta http-equiv[^>]*>", "", content).replace("</body>", f"{PROBE}</body>"))
+    command = [
+        str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900",
+        f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=2000", "--dump-dom", probe.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+    title = re.search(r"<title>probe (.*?)</title>", done.stdout, re.DOTALL)
+    assert title is not None, done.stdout[:500]
+    told = html.unescape(title[1])
+    assert '"out":[]' in told
+    assert '"owned":false' in told
+    wide, scroll = (int(re.findall(rf'"{name}":(\d+)', told)[0]) for name in ("wide", "scroll"))
+    assert scroll <= wide == width
+    assert ('"ink":"rgb(255, 255, 255)"' in told) is (scheme == 1)
