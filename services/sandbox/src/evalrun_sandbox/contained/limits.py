@@ -19,7 +19,7 @@ FILE_MIB = 64
 """Largest file in the private folder."""
 OPEN_FILES = 256
 CPU_SLACK_SECONDS = 5
-"""What a runner may use itself before it must move its CPU limit on: it does so every 1000 tests."""
+"""What a runner may use itself before it must move its CPU limit on: it does so after each group of tests."""
 TASKS_PER_USER = 8192
 """RLIMIT_NPROC counts all threads of the user, the neighbours' too, so this is a far backstop: the runner stops a
 program at `supervise.THREADS` threads, and fork is denied."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import os
 import socket
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from evalrun_sandbox.contained.limits import STOP_FACTOR, limit_program, refresh
 from evalrun_sandbox.contained.seccomp import EXECUTABLE_FD
 from evalrun_sandbox.contained.site import Site
 from evalrun_sandbox.contained.supervise import (
+    Ended,
     FrontGoneError,
     Outcome,
     Pipes,
@@ -37,9 +37,11 @@ from evalrun_sandbox.contained.supervise import (
 Next = Callable[[], "object"]
 _FLUSH_BYTES = 1 << 16
 _FLUSH_SECONDS = 0.05
-_CPU_REFRESH = 1000
+_LARGEST_GROUP = 8
+_QUICK_CPU_SECONDS = 0.01
+_SHARE = 4
+"""A group is at most this part of what is left."""
 _KEPT: list[object] = []
-_FRAME_AND_HEAD = struct.Struct(frames.FRAME.format + frames.RUN_HEAD.format[1:])
 FRONT_GONE, FAULTY = 3, 4
 """Exit statuses of a runner that could not finish."""
 
@@ -56,6 +58,8 @@ class Runner:
         self._indices = fds[2]
         self._executable = fds[3] if len(fds) > 3 else -1
         self._pending = bytearray()
+        self._group = 1
+        self._left = 0
         self._flushed = time.monotonic()
 
     def run(self, zygote: int) -> Next | None:
@@ -114,32 +118,30 @@ class Runner:
         work = self._site.work_folder(self._slot)
         runner = os.getpid()
         limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
-        tests = 0
         # A child leaves these frames behind: what they hold must not be freed there, which would cost it page faults,
         # and the socket's destructor would close whatever has its number by then.
         _KEPT.extend((self, job, offsets, watch, become))
         expect_children()
         gc.freeze()
-        while (index := self._next_index()) is not None:
-            pipes = open_pipes(_memory_file(self._blob, offsets[index], job.sizes[index]))
-            tests += 1
-            if tests % _CPU_REFRESH == 0:
-                refresh_cpu_limit(job.time_seconds)
-            started = time.monotonic()
-            pid = os.fork()
-            if pid == 0:
-                die_with(runner)
-                expect_none()
-                _take_descriptors(pipes, self._executable)
-                if confine is not None:
-                    confine.install()
-                else:
-                    os.setpgid(0, 0)  # so that what it starts can be killed with it
-                return become
-            outcome = watch.child(pid, pipes, started, limits)
-            if os.listdir(work):  # its mtime would not do: two tests may share a tick of the clock
-                folder.empty(work)
-            self._report(index, outcome)
+        while group := self._next_group(job, offsets):
+            ended: list[Ended | Outcome] = []
+            for _, pipes in group:
+                started = time.monotonic()
+                pid = os.fork()
+                if pid == 0:
+                    die_with(runner)
+                    expect_none()
+                    _take_descriptors(pipes, self._executable)
+                    if confine is not None:
+                        confine.install()
+                    else:
+                        os.setpgid(0, 0)  # so that what it starts can be killed with it
+                    return become
+                ended.append(watch.quick(pid, started) or watch.child(pid, pipes, started, limits))
+                if os.listdir(work):  # its mtime would not do: two tests may share a tick of the clock
+                    folder.empty(work)
+            self._report(watch, group, ended)
+            refresh_cpu_limit(job.time_seconds)
         return None
 
     def _future(self, job: frames.Job, code: CodeType | None, path: str) -> Next:
@@ -155,22 +157,32 @@ class Runner:
         harness, text = self._site.harnesses[job.mode], job.code.decode()
         return lambda: program.run_harness(harness, text, namespace)
 
-    def _report(self, index: int, outcome: Outcome) -> None:
-        stdout, stderr = outcome.stdout, outcome.stderr
-        self._pending += _FRAME_AND_HEAD.pack(
-            frames.RUN,
-            frames.RUN_HEAD.size + len(stdout) + len(stderr),
-            index,
-            outcome.stopped,
-            outcome.status,
-            outcome.cpu_seconds,
-            outcome.wall_seconds,
-            outcome.peak_kib,
-            len(stdout),
-        )
-        self._pending += stdout
-        self._pending += stderr
-        if outcome.stopped or len(self._pending) > _FLUSH_BYTES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
+    def _next_group(self, job: frames.Job, offsets: list[int]) -> list[tuple[int, Pipes]]:
+        """Take the next tests, with all that they need: what is done for several at once, without a fork in between,
+        finds its pages its own again only once.
+
+        Several only where tests are quick and many are left, so that runners end at about the same time.
+        """
+        data = os.read(self._indices, frames.INDEX.size * self._group)
+        group = []
+        for (index,) in frames.INDEX.iter_unpack(data):
+            group.append((index, open_pipes(_memory_file(self._blob, offsets[index], job.sizes[index]))))
+            self._left = len(offsets) - index - 1
+        return group
+
+    def _report(self, watch: Watch, group: list[tuple[int, Pipes]], ended: list[Ended | Outcome]) -> None:
+        slow = False
+        for (index, pipes), end in zip(group, ended):  # noqa: B905 - equal lengths; Python 3.9 has no strict
+            outcome = end if isinstance(end, Outcome) else watch.outcome(end, pipes)
+            slow = slow or outcome.cpu_seconds > _QUICK_CPU_SECONDS
+            stdout, stderr = outcome.stdout, outcome.stderr
+            head = frames.RUN_HEAD.pack(
+                index, outcome.stopped, outcome.status, outcome.cpu_seconds, outcome.wall_seconds, outcome.peak_kib,
+                len(stdout),
+            )  # fmt: skip
+            self._send(frames.RUN, head + stdout + stderr)
+        self._group = 1 if slow else max(1, min(2 * self._group, _LARGEST_GROUP, self._left // _SHARE))
+        if slow or len(self._pending) > _FLUSH_BYTES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self._flush()
 
     def _compile(self, job: frames.Job, watch: Watch) -> None:
@@ -182,10 +194,6 @@ class Runner:
             socket.send_fds(self._front, [message], [result.binary])
             os.close(result.binary)  # a file that somebody may write cannot be executed
         folder.empty(self._site.work_folder(self._slot))
-
-    def _next_index(self) -> int | None:
-        data = os.read(self._indices, frames.INDEX.size)
-        return frames.INDEX.unpack(data)[0] if data else None
 
     def _send(self, frame: int, payload: bytes) -> None:
         self._pending += frames.FRAME.pack(frame, len(payload)) + payload

@@ -14,13 +14,14 @@ from _signal import (  # type: ignore[import-not-found]  # no stubs; `signal` it
     pthread_sigmask,
     sigtimedwait,
 )
+from resource import struct_rusage
 
 from evalrun_sandbox.contained import folder
 from evalrun_sandbox.contained.frames import NOT_STOPPED, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
 
 TICK_SECONDS = 0.02
 """Between two looks at a running child: bounds by how much it can pass a limit that the kernel does not hold."""
-QUICK_SECONDS = 0.025
+QUICK_SECONDS = 0.04
 THREADS = 256
 _FRONT_LEFT = -1
 _CHUNK = 1 << 18
@@ -64,6 +65,8 @@ class Outcome:
         self.stderr = b""
 
 
+Ended = tuple[int, "struct_rusage", float]
+"""Wait status, usage, wall seconds."""
 Pipes = tuple[int, int, int, int, int]
 """The descriptors of one child: its stdin, stdout and stderr, and our ends of the latter two."""
 
@@ -88,8 +91,29 @@ class Watch:
         self._poller = select.poll()
         self._poller.register(front, select.POLLIN | select.POLLRDHUP)
 
+    def quick(self, pid: int, started: float) -> Ended | None:
+        """Wait a little for `pid` and reap it; None where it goes on. `expect_children` comes first.
+
+        Most tests are over within this, what they printed waiting in the pipes: one call and one wake-up instead of
+        nine and four. And until a child is gone, each page that we touch has to be copied: so touch few.
+        """
+        if sigtimedwait(_CHILD_ENDED, self._quick_seconds) is None:
+            return None
+        _, status, usage = os.wait4(pid, 0)
+        return status, usage, time.monotonic() - started
+
+    def outcome(self, ended: Ended, pipes: Pipes) -> Outcome:
+        """Give what a child did that `quick` saw end; closes its pipes."""
+        status, usage, wall = ended
+        outcome = Outcome(NOT_STOPPED, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
+        for fd in pipes[:3]:
+            os.close(fd)
+        outcome.stdout = self._rest(pipes[3], b"", outcome)
+        outcome.stderr = self._rest(pipes[4], b"", outcome)
+        return outcome
+
     def child(self, pid: int, pipes: Pipes, started: float, limits: tuple[float, float]) -> Outcome:
-        """Watch `pid` to its end and reap it. `expect_children` comes first.
+        """Watch `pid` to its end and reap it.
 
         Args:
             pid: a child of this process.
@@ -100,28 +124,6 @@ class Watch:
         Raises:
             FrontGoneError: the front left; the child is dead and reaped.
         """
-        # Most tests are over within this, their output waiting in the pipes: one call and one wake-up instead of nine
-        # calls and four. And until the child is gone, each page that we touch has to be copied: so touch few.
-        if sigtimedwait(_CHILD_ENDED, self._quick_seconds) is None:
-            return self._slow_child(pid, pipes, started, limits)
-        _, status, usage = os.wait4(pid, 0)
-        wall = time.monotonic() - started
-        stdin, out_end, err_end, out, err = pipes
-        os.close(stdin)
-        os.close(out_end)
-        os.close(err_end)
-        outcome = Outcome(0, status, usage[0] + usage[1], wall, usage[2])
-        if self._may_fork or self._output_bytes < _CHUNK:
-            outcome.stdout = self._rest(out, b"", outcome)
-            outcome.stderr = self._rest(err, b"", outcome)
-        else:  # a pipe holds less than either bound, and its writer is gone: one read gives all
-            outcome.stdout = os.read(out, _CHUNK)
-            outcome.stderr = os.read(err, _CHUNK)
-            os.close(out)
-            os.close(err)
-        return outcome
-
-    def _slow_child(self, pid: int, pipes: Pipes, started: float, limits: tuple[float, float]) -> Outcome:
         out, err = pipes[3:]
         for fd in pipes[:3]:
             os.close(fd)
