@@ -1,0 +1,34 @@
+"""Images for the tests of this folder: skipped with the reason where they cannot be built; with CI=true they fail."""
+
+import os
+from pathlib import Path
+
+import pytest
+from builders.images import Image, Images, MissingToolsError, find_images
+
+HERE = Path(__file__).parent
+STAGES = ("aggregator", "judge", "operator", "sandbox")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests that build more time: the first one waits for debootstrap, each stage for its requirements."""
+    for item in items:
+        if HERE in item.path.parents and {"image", "images"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(1800))
+
+
+@pytest.fixture(scope="session")
+def images() -> Images:
+    """What builds."""
+    try:
+        return find_images()
+    except MissingToolsError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"in CI these tests must run: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session", params=STAGES)
+def image(request: pytest.FixtureRequest, images: Images) -> tuple[str, Image]:
+    """Each stage of Dockerfile.judge and its image."""
+    return request.param, images.build(request.param)

@@ -1,0 +1,139 @@
+"""What each image would hold of ours, without building one: exactly what its program imports, and its lock the rest."""
+
+import csv
+import importlib.metadata
+import re
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "install_part.py"
+LOCKS = {
+    "aggregator": ("aggregator", "generator"),
+    "judge": ("judge",),
+    "operator": ("operator",),
+    "sandbox": ("sandbox",),
+}
+"""The lock files of each image."""
+PROGRAMS = {
+    "aggregator": ("evalrun_aggregator", "evalrun_generator"),
+    "judge": ("evalrun_judge",),
+    "operator": ("evalrun_operator",),
+    "sandbox": ("evalrun_sandbox",),
+}
+"""The packages of each image whose `__main__` is started."""
+OPTIONAL = {"numpy"}
+"""Imported only where it is there: numpy scalars among a candidate's values."""
+LOADED_AS = {"evalrun_values"}
+"""Names under which the zygote loads modules that an image holds under another."""
+RAY_SIDE = "evalrun_generator.rollout"
+"""Starts replicas on Ray: of Dockerfile.gen, where torch, verl and Ray come from the base."""
+
+
+def install(part: str, target: Path) -> set[Path]:
+    subprocess.run([sys.executable, str(TOOL), part, str(target)], check=True, capture_output=True)
+    return {path.relative_to(target) for path in target.rglob("*") if path.is_file()}
+
+
+@lru_cache(maxsize=1)
+def import_graph() -> grimp.ImportGraph:
+    ours = [
+        path.name for pattern in ("operator/src/evalrun*", "services/*/src/evalrun*") for path in ROOT.glob(pattern)
+    ]
+    return grimp.build_graph("evalrun", *ours, include_external_packages=True, cache_dir=None)
+
+
+def imported_by(programs: tuple[str, ...]) -> set[str]:
+    """Every module that the programs' packages lead to, packages above them included."""
+    graph = import_graph()
+    waiting = [
+        module
+        for module in graph.modules
+        for program in programs
+        if (module == program or module.startswith(f"{program}.")) and not module.startswith(RAY_SIDE)
+    ]
+    seen: set[str] = set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        waiting += graph.find_modules_directly_imported_by(module)
+        if "." in module:
+            waiting.append(module.rpartition(".")[0])
+    return seen
+
+
+@pytest.mark.parametrize("part", LOCKS)
+def test_an_image_holds_every_module_that_its_program_imports(part: str, tmp_path: Path) -> None:
+    files = install(part, tmp_path)
+    wanted = {
+        module for module in imported_by(PROGRAMS[part]) if module.startswith("evalrun") and module != "evalrun_values"
+    }
+    missing = {
+        module
+        for module in wanted
+        if not {Path(*module.split(".")).with_suffix(".py"), Path(*module.split("."), "__init__.py")} & files
+        and not any(Path(*module.split(".")) in file.parents for file in files)
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize("part", LOCKS)
+def test_an_image_holds_no_package_that_its_program_does_not_import(part: str, tmp_path: Path) -> None:
+    packages = {file.parts[0] for file in install(part, tmp_path) if file.suffix == ".py"}
+    assert packages == {module.partition(".")[0] for module in imported_by(PROGRAMS[part])} & packages
+
+
+@pytest.mark.parametrize("part", LOCKS)
+def test_an_images_locks_hold_every_distribution_that_its_program_imports(part: str) -> None:
+    owners = importlib.metadata.packages_distributions()
+    outside = {module.partition(".")[0] for module in imported_by(PROGRAMS[part]) if not module.startswith("evalrun")}
+    wanted = outside - set(sys.stdlib_module_names) - OPTIONAL
+    locked = {
+        name
+        for lock in LOCKS[part]
+        for name in re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements" / f"{lock}.txt").read_text(), re.MULTILINE)
+    }
+    missing = {
+        module for module in wanted if not {owner.lower().replace("_", "-") for owner in owners[module]} & locked
+    }
+    assert not missing
+
+
+def test_the_sandbox_holds_nothing_but_the_executor_and_its_front(tmp_path: Path) -> None:
+    packages = {file.parts[0] for file in install("sandbox", tmp_path) if file.suffix == ".py"}
+    assert packages == {"evalrun_sandbox", "evalrun_runtime"}
+
+
+def test_the_aggregator_gets_the_api_of_the_operator_and_not_the_operator(tmp_path: Path) -> None:
+    files = install("aggregator", tmp_path)
+    folders = {file.parts[1] for file in files if file.parts[0] == "evalrun_operator"}
+    assert folders == {"__init__.py", "__pycache__", "api"}
+
+
+def test_two_installs_are_the_same_bytes(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    files = install("judge", first)
+    assert install("judge", second) == files
+    assert all((first / file).read_bytes() == (second / file).read_bytes() for file in files)
+
+
+def test_the_record_lists_every_file(tmp_path: Path) -> None:
+    files = install("sandbox", tmp_path)
+    (record,) = [file for file in files if file.name == "RECORD"]
+    with (tmp_path / record).open(newline="") as rows:
+        assert {Path(row[0]) for row in csv.reader(rows)} == files
+
+
+def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(TOOL), "gateway", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "write one of aggregator, judge, operator, sandbox" in done.stderr

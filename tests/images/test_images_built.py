@@ -1,0 +1,175 @@
+"""Every stage of Dockerfile.judge, really built, and run as restricted as a pod: what is in it, and that it works."""
+
+import json
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders.images import USER, BuildFailedError, Image, Images, files_of
+
+ROOT = Path(__file__).parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+PYTHON = "/opt/evalrun/bin/python"
+COMPILERS = {"gcc", "g++", "cc", "c++", "as", "ld"}
+LARGEST_MB = {"aggregator": 520, "judge": 270, "operator": 280, "sandbox": 520}
+"""What each image may hold over debootstrap's base of 170 MB (python:3.11-slim-bookworm is smaller)."""
+TELLS_ITS_VERSION = "from importlib.metadata import version; print(version('evalrun'))"
+
+# Starts the sandbox, asks it over HTTP as the gateway does, prints what it answered as JSON.
+ASKS_A_SANDBOX = """
+import json, subprocess, sys, urllib.request
+import msgspec
+from evalrun_runtime.process import address_of
+from evalrun_sandbox.api import CONTENT_TYPE, Limits, RunReply, RunRequest
+
+sandbox = subprocess.Popen([sys.executable, "-m", "evalrun_sandbox", "--slots", "2"], stdout=subprocess.PIPE, text=True)
+address = address_of(sandbox.stdout.readline())
+if address is None:
+    sys.exit("it did not start")
+
+def ask(path, body=None):
+    request = urllib.request.Request(address + path, data=body, headers={"Content-Type": CONTENT_TYPE})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.read()
+
+info = json.loads(ask("/v1/info"))
+outputs = {}
+for language, source in json.loads(sys.argv[1]).items():
+    wanted = RunRequest(language, source, [b"20 22\\n", b"1 2\\n"], Limits(10.0, 512, 64))
+    reply = msgspec.msgpack.decode(ask("/v1/run", msgspec.msgpack.encode(wanted)), type=RunReply)
+    outputs[language] = [run.stdout.decode() for run in reply.runs] or reply.compile.stderr.decode()
+sandbox.terminate()
+print(json.dumps({"info": info, "outputs": outputs, "code": sandbox.wait(30)}))
+"""
+PROGRAMS = {
+    "python": "print(sum(map(int, input().split())))",
+    "c": '#include <stdio.h>\nint main(void) { int a, b; scanf("%d %d", &a, &b); printf("%d\\n", a + b); }',
+    "cpp": "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b << std::endl; }",
+}
+
+Built = tuple[str, Image]
+
+
+def test_an_image_runs_its_program_as_an_ordinary_user(image: Built) -> None:
+    stage, built = image
+    config = built.config()
+    assert config["User"] == f"{USER}:{USER}"
+    assert config["Entrypoint"] == [PYTHON, "-m", f"evalrun_{stage}"]
+    assert config["Labels"]["org.opencontainers.image.version"] == VERSION
+
+
+def test_help_answers_on_a_read_only_root(image: Built) -> None:
+    stage, built = image
+    done = built.run([*built.config()["Entrypoint"], "--help"])
+    assert done.code == 0, done.stderr
+    assert done.stdout.startswith(f"usage: evalrun{'-' if stage == 'operator' else ' serve '}{stage}")
+
+
+def test_python_on_the_path_is_the_services_own(image: Built) -> None:
+    """The operator's manifests say `python -m evalrun_...`."""
+    _, built = image
+    done = built.run(["python", "-c", TELLS_ITS_VERSION])
+    assert (done.code, done.stdout.strip()) == (0, VERSION), done.stderr
+
+
+def test_bad_settings_end_with_one_line(image: Built) -> None:
+    stage, built = image
+    done = built.run([PYTHON, "-m", f"evalrun_{stage}", "--port=high"])
+    assert done.code == 2
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_is_left_that_installs_or_raises_rights(image: Built) -> None:
+    stage, built = image
+    with built.mounted() as root:
+        files = list(files_of(root))
+        programs = {file.name for file in files if file.parent.name in ("bin", "sbin") and os.access(file, os.X_OK)}
+        packages = {path.name for path in root.glob("**/*-packages/*") if path.is_dir()}
+        raising = [file for file in files if not file.is_symlink() and file.stat().st_mode & 0o6000]
+        lists = list((root / "var" / "lib" / "apt" / "lists").glob("*Packages*"))
+    assert not packages & {"pip", "setuptools", "wheel", "uv", "hatchling", "pytest"}
+    assert not programs & {"pip", "pip3", "uv"}
+    assert bool(programs & COMPILERS) is (stage == "sandbox")
+    assert not raising
+    assert not lists
+
+
+def test_byte_code_comes_with_the_image(image: Built) -> None:
+    """Nothing is compiled at the start of a container whose root is read-only."""
+    stage, built = image
+    with built.mounted() as root:
+        (site,) = root.glob("opt/evalrun/lib/python3*/site-packages")
+        sources = list(site.glob(f"evalrun_{stage}/**/*.py"))
+        assert sources
+        for source in sources:
+            (compiled,) = (source.parent / "__pycache__").glob(f"{source.stem}.*.pyc")
+            assert compiled.read_bytes()[4:8] == b"\x01\x00\x00\x00"  # by hash, unchecked: it holds no time
+
+
+def test_an_image_is_slim(image: Built, record_property: Callable[[str, object], None]) -> None:
+    stage, built = image
+    megabytes = built.megabytes()
+    print(f"{stage}: {megabytes:.0f} MB")
+    record_property(f"{stage}_mb", round(megabytes))
+    assert megabytes < LARGEST_MB[stage]
+
+
+def test_the_sandbox_reaches_full_containment_and_runs_its_languages(images: Images) -> None:
+    done = images.build("sandbox").run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(PROGRAMS)])
+    assert done.code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["info"]["level"] == "full", done.stderr
+    assert answer["info"]["version"] == VERSION
+    assert sorted(answer["info"]["languages"]) == ["c", "cpp", "python"]
+    assert answer["outputs"] == {language: ["42\n", "3\n"] for language in PROGRAMS}
+    assert answer["code"] == 0
+
+
+def test_the_gateway_starts_contained(images: Images) -> None:
+    """Its assertion child needs no right that a restricted pod lacks."""
+    starts = (
+        "import subprocess, sys\n"
+        "judge = subprocess.Popen([sys.executable, '-m', 'evalrun_judge', '--sandbox', 'http://127.0.0.1:9'],"
+        " stdout=subprocess.PIPE, text=True)\n"
+        "print(judge.stdout.readline(), end='')\n"
+        "judge.terminate()\n"
+        "sys.exit(judge.wait(60))\n"
+    )
+    done = images.build("judge").run([PYTHON, "-c", starts])
+    assert done.stdout.startswith("evalrun judge ready on grpc://127.0.0.1:"), done.stderr
+    assert done.code == 0, done.stderr
+
+
+def test_the_aggregators_image_also_generates_and_plays_answers_back(images: Images) -> None:
+    built = images.build("aggregator")
+    for module in ("evalrun_generator", "evalrun_generator.recorded"):
+        done = built.run([PYTHON, "-m", module, "--help"])
+        assert done.code == 0, done.stderr
+
+
+def test_candidates_get_the_packages_that_were_asked_for(images: Images) -> None:
+    built = images.build("sandbox", CANDIDATE_PACKAGES="numpy")
+    program = {"python": "import numpy\nprint(int(numpy.array(input().split(), dtype=int).sum()))"}
+    done = built.run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(program)])
+    assert done.code == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"] == {"python": ["42\n", "3\n"]}
+
+
+def test_a_package_that_no_lock_names_is_refused(images: Images) -> None:
+    with pytest.raises(BuildFailedError, match="does not lock left-pad"):
+        images.build("sandbox", CANDIDATE_PACKAGES="left-pad")
+
+
+def test_two_builds_give_the_same_image(images: Images) -> None:
+    first, second = (images.build("judge", cached=False) for _ in range(2))
+    assert first.digest() == second.digest()
+
+
+def test_the_wheel_of_the_gpu_image_builds(images: Images) -> None:
+    """The rest of Dockerfile.gen needs a base of tens of GB and is not built here."""
+    with images.build("wheel", dockerfile="Dockerfile.gen").mounted() as root:
+        (wheel,) = root.glob("wheels/*.whl")
+    assert wheel.name == f"evalrun-{VERSION}-py3-none-any.whl"
