@@ -15,6 +15,7 @@ from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_cli.display import Display, display_for
 from evalrun_cli.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
 from evalrun_cli.results_table import results_tables
+from evalrun_cli.run_gate import gate_line, gated_code
 from evalrun_cli.workspace import Workspace
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_channel import open_channel
@@ -183,8 +184,12 @@ def run_to_end(
         logger.error("%s", error)
         code = ExitCode.FAILED
     if code in (ExitCode.SUCCEEDED, ExitCode.DEGRADED):
-        for table in results_tables(json.loads(workspace.summary.read_text())):
+        summary = json.loads(workspace.summary.read_text())
+        for table in results_tables(summary):
             console.print(table)
+        if (decided := gate_line(summary)) is not None:
+            console.print(decided, markup=False, highlight=False, soft_wrap=True)
+        code = gated_code(code, summary)
         console.print(f"results: {workspace.directory}", markup=False, highlight=False, soft_wrap=True)
     else:
         console.print(f"nothing is lost; go on with: {resume_with}", markup=False, highlight=False, soft_wrap=True)

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evalrun_data.responses import load_responses
-
 from evalrun_cli.local_run import Generation, LocalOptions, run_to_end
+from evalrun_cli.run_gate import check_baseline
 from evalrun_cli.workspace import Workspace, create, default_directory, read_work_order, reopen
 from evalrun_data.readers import load_problem_files
 from evalrun_data.records import Problem
+from evalrun_data.responses import load_responses
 from evalrun_operator.api.manifest import load_manifest
 from evalrun_operator.api.v1alpha1 import EvalRun
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -32,6 +32,8 @@ def run_file(
     if output is not None and resume is not None:
         raise BadInputError("--resume names the folder already: leave --output away")
     manifest = load_manifest(file, place="machine")
+    if manifest.spec.gate is not None:
+        check_baseline(manifest.spec.gate, file)
     generation = _generation(manifest, endpoints, file)
     now = datetime.now(UTC)
     directory = (resume or output or default_directory(manifest.metadata.name, now)).resolve()

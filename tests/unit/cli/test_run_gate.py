@@ -1,0 +1,38 @@
+from pathlib import Path
+
+import pytest
+from builders.stored_runs import a_gate, verdicts_of, write_run
+
+from evalrun_cli.run_gate import check_baseline, gate_line, gated_code
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+OK, DEGRADED = ExitCode.SUCCEEDED, ExitCode.DEGRADED
+
+
+@pytest.mark.parametrize(
+    ("code", "decision", "ends"),
+    [
+        (OK, None, OK),
+        (DEGRADED, None, DEGRADED),
+        (OK, "PASS", OK),
+        (DEGRADED, "PASS", DEGRADED),
+        (OK, "FAIL", ExitCode.GATE_FAILED),
+        (DEGRADED, "FAIL", ExitCode.GATE_FAILED),
+        (OK, "INCONCLUSIVE", ExitCode.GATE_INCONCLUSIVE),
+        (DEGRADED, "INCONCLUSIVE", DEGRADED),
+    ],
+)
+def test_the_exit_code_tells_what_needs_attention_most(code: ExitCode, decision: str | None, ends: ExitCode) -> None:
+    summary = {} if decision is None else {"gate": {"decision": decision, "message": "why"}}
+    assert gated_code(code, summary) == ends
+    assert gate_line(summary) == (None if decision is None else f"Gate {decision}: why")
+
+
+def test_a_baseline_is_checked_before_anything_is_generated(tmp_path: Path) -> None:
+    write_run(tmp_path / "main", verdicts_of([True]))
+    file = tmp_path / "run.yaml"
+    check_baseline(a_gate(baseline="main"), file)
+    with pytest.raises(BadInputError, match=r"run\.yaml: spec\.gate\.baseline: main has no results of mbpp_reg"):
+        check_baseline(a_gate(baseline="main", dataset="mbpp_reg"), file)
+    with pytest.raises(BadInputError, match=r"spec\.gate\.baseline: baseline nightly: no such folder"):
+        check_baseline(a_gate(baseline="nightly"), file)
