@@ -9,7 +9,7 @@ from builders.aggregator import write_work_order
 
 from evalrun_aggregator.facts import ended_facts, ended_of
 from evalrun_aggregator.problems import check_supported
-from evalrun_aggregator.run import Ended, Interval
+from evalrun_aggregator.run import DecidedGate, Ended, Interval
 from evalrun_aggregator.work_order import read_work_order
 from evalrun_runtime.exits import BadInputError
 
@@ -60,7 +60,8 @@ def test_a_budget_and_submit_are_refused_clearly(tmp_path: Path) -> None:
         check_supported(order.spec)
 
 
-def test_a_runs_end_is_kept_as_a_fact() -> None:
-    ended = Ended(12.5, "s3://x", {"d": Interval(0.5, 0.25, 0.75)})
+@pytest.mark.parametrize("gate", [None, DecidedGate("Regression", "humaneval accepted_at_1: -0.1")])
+def test_a_runs_end_is_kept_as_a_fact(gate: DecidedGate | None) -> None:
+    ended = Ended(12.5, "s3://x", {"d": Interval(0.5, 0.25, 0.75)}, gate)
     assert ended_of(ended_facts(ended)) == ended
     assert ended_of({}) is None

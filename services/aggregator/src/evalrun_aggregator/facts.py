@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from evalrun_aggregator.digest import digest_records
 from evalrun_aggregator.problems import RunDataset
-from evalrun_aggregator.run import Ended, Interval
+from evalrun_aggregator.run import DecidedGate, Ended, Interval
 from evalrun_aggregator.work_order import WorkOrder
 from evalrun_data.prompts import TEMPLATES_VERSION
 from evalrun_runtime.exits import BadInputError
@@ -92,7 +92,13 @@ def check_identity(facts: Mapping[str, str], identity: Identity, ledger: str, *,
 def ended_facts(ended: Ended) -> dict[str, str]:
     """Give a run's end as facts of the ledger."""
     figures = {name: [figure.value, figure.low, figure.high] for name, figure in ended.accepted_at_1.items()}
-    content = {"finished_at": ended.finished_at, "output_url": ended.output_url, "accepted_at_1": figures}
+    content: dict[str, object] = {
+        "finished_at": ended.finished_at,
+        "output_url": ended.output_url,
+        "accepted_at_1": figures,
+    }
+    if ended.gate is not None:
+        content["gate"] = {"reason": ended.gate.reason, "message": ended.gate.message}
     return {"ended": json.dumps(content)}
 
 
@@ -106,4 +112,6 @@ def ended_of(facts: Mapping[str, str]) -> Ended | None:
         return None
     content = json.loads(text)
     figures = {name: Interval(*numbers) for name, numbers in content["accepted_at_1"].items()}
-    return Ended(content["finished_at"], content["output_url"], figures)
+    gate = content.get("gate")
+    decided = None if gate is None else DecidedGate(gate["reason"], gate["message"])
+    return Ended(content["finished_at"], content["output_url"], figures, decided)

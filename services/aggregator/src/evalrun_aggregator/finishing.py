@@ -12,7 +12,7 @@ from evalrun_aggregator.ledger import Ledger
 from evalrun_aggregator.problems import RunProblems
 from evalrun_aggregator.replicas import ReplicaBook
 from evalrun_aggregator.results import SampleResult
-from evalrun_aggregator.run import Clocks, Ended, Interval, OutputError
+from evalrun_aggregator.run import Clocks, DecidedGate, Ended, Interval, OutputError
 from evalrun_aggregator.run_info import run_info
 from evalrun_aggregator.sample_stream import sample_results
 from evalrun_aggregator.work_order import WorkOrder
@@ -38,6 +38,7 @@ class Written:
 
     output_url: str
     accepted_at_1: dict[str, Interval]
+    gate: DecidedGate | None = None
 
 
 OutputWriter = Callable[[OutputJob], Written]
@@ -97,6 +98,6 @@ class Finisher:
             written = await asyncio.to_thread(self._write, job)
         except OSError as error:
             raise OutputError(f"the outputs could not be written to {self._order.output_dir}: {error}") from error
-        ended = Ended(finished_at, written.output_url, written.accepted_at_1)
+        ended = Ended(finished_at, written.output_url, written.accepted_at_1, written.gate)
         await self._ledger.finish(ended_facts(ended))
         return ended

@@ -43,6 +43,16 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class DecidedGate:
+    """What the run's gate decided."""
+
+    reason: str
+    """Of the condition GatePassed: NoRegression, Regression, Inconclusive or BaselineNotFound."""
+    message: str
+    """One line for people."""
+
+
+@dataclass(frozen=True)
 class Ended:
     """What is known once the outputs are written."""
 
@@ -51,6 +61,8 @@ class Ended:
     output_url: str
     accepted_at_1: dict[str, Interval]
     """By dataset."""
+    gate: DecidedGate | None = None
+    """None where the run has no gate."""
 
 
 class Events(Protocol):

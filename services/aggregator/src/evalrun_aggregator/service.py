@@ -15,6 +15,14 @@ from evalrun_aggregator.run import Run, UnknownItemError
 RETRY_MILLISECONDS = 500
 """When to ask again where others hold the rest: an expired lease or a lost worker shows within this."""
 
+GATE_DECISIONS = {
+    "NoRegression": ledger_pb2.GATE_DECISION_PASSED,
+    "Regression": ledger_pb2.GATE_DECISION_FAILED,
+    "Inconclusive": ledger_pb2.GATE_DECISION_INCONCLUSIVE,
+    "BaselineNotFound": ledger_pb2.GATE_DECISION_NO_BASELINE,
+}
+"""By the reason of the condition GatePassed."""
+
 Context = grpc.aio.ServicerContext[object, object]
 WorkItems = Callable[[int], ledger_pb2.WorkItem]
 
@@ -107,6 +115,9 @@ def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
         message=run.message,
         replicas=run.known_replicas(),
     )
+    if ended is not None and ended.gate is not None:
+        response.gate = GATE_DECISIONS[ended.gate.reason]
+        response.gate_message = ended.gate.message
     for counts in run.board.datasets:
         dataset = response.datasets.add(
             name=counts.name,

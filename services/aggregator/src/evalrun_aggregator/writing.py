@@ -9,7 +9,7 @@ from evalrun_aggregator.gating import gate_of
 from evalrun_aggregator.metrics import MetricOptions
 from evalrun_aggregator.outputs import OutputPlan, resolve_destination, write_outputs
 from evalrun_aggregator.qa_logs import QaOptions
-from evalrun_aggregator.run import Interval
+from evalrun_aggregator.run import DecidedGate, Interval
 from evalrun_runtime.exits import BadInputError
 
 ACCEPTED_AT_1 = "accepted_at_1"
@@ -55,4 +55,5 @@ def write_run_outputs(job: OutputJob) -> Written:
             low = figure.value if figure.low is None else figure.low
             high = figure.value if figure.high is None else figure.high
             accepted[name] = Interval(figure.value, low, high)
-    return Written(job.order.output_dir, accepted)
+    gate = None if summary.gate is None else DecidedGate(str(summary.gate["reason"]), str(summary.gate["message"]))
+    return Written(job.order.output_dir, accepted, gate)

@@ -67,6 +67,32 @@ RUN_STATE_FAILED: RunState.ValueType  # 6
 """`message` says why; the ledger is intact and the run can be resumed."""
 Global___RunState: _TypeAlias = RunState  # noqa: Y015
 
+class _GateDecision:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GateDecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GateDecision.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GATE_DECISION_UNSPECIFIED: _GateDecision.ValueType  # 0
+    """No gate, or the run has not ended."""
+    GATE_DECISION_PASSED: _GateDecision.ValueType  # 1
+    GATE_DECISION_FAILED: _GateDecision.ValueType  # 2
+    GATE_DECISION_INCONCLUSIVE: _GateDecision.ValueType  # 3
+    GATE_DECISION_NO_BASELINE: _GateDecision.ValueType  # 4
+    """The baseline's results could not be read: nothing was compared."""
+
+class GateDecision(_GateDecision, metaclass=_GateDecisionEnumTypeWrapper):
+    """What the run's gate decided, by the paired interval of this run minus its baseline."""
+
+GATE_DECISION_UNSPECIFIED: GateDecision.ValueType  # 0
+"""No gate, or the run has not ended."""
+GATE_DECISION_PASSED: GateDecision.ValueType  # 1
+GATE_DECISION_FAILED: GateDecision.ValueType  # 2
+GATE_DECISION_INCONCLUSIVE: GateDecision.ValueType  # 3
+GATE_DECISION_NO_BASELINE: GateDecision.ValueType  # 4
+"""The baseline's results could not be read: nothing was compared."""
+Global___GateDecision: _TypeAlias = GateDecision  # noqa: Y015
+
 @_typing.final
 class WorkKey(_message.Message):
     """Names one completion and its verdict for ever."""
@@ -543,6 +569,8 @@ class GetStatusResponse(_message.Message):
     OUTPUT_URL_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    GATE_FIELD_NUMBER: _builtins.int
+    GATE_MESSAGE_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     state: Global___RunState.ValueType
     output_tokens: _builtins.int
@@ -551,6 +579,9 @@ class GetStatusResponse(_message.Message):
     output_url: _builtins.str
     """Where the outputs are, once written."""
     message: _builtins.str
+    gate: Global___GateDecision.ValueType
+    gate_message: _builtins.str
+    """One line for people: the figures that decided the gate, or why nothing was compared."""
     @_builtins.property
     def datasets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetStatus]: ...
     @_builtins.property
@@ -567,10 +598,12 @@ class GetStatusResponse(_message.Message):
         output_url: _builtins.str = ...,
         message: _builtins.str = ...,
         replicas: _abc.Iterable[Global___Replica] | None = ...,
+        gate: Global___GateDecision.ValueType = ...,
+        gate_message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "gate", b"gate", "gate_message", b"gate_message", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
