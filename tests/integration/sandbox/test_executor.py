@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders.sandbox import living_children, request, run_one, started, until
 
+from evalrun_sandbox.api import Limits, RunRequest
 from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_sandbox.executor import Executor, ExecutorPlan
 
@@ -210,3 +211,14 @@ async def test_the_private_folders_go_with_the_executor(tmp_path: Path) -> None:
         await run_one(executor, "open('x', 'w').write('y')")
         assert len([*tmp_path.iterdir()]) == 1  # noqa: ASYNC240
     assert [*tmp_path.iterdir()] == []  # noqa: ASYNC240
+
+
+async def test_the_cut_off_ends_a_batch_that_has_inputs_left(executor: Executor) -> None:
+    """A runner that found nothing to begin used to be followed by another, for ever."""
+    program = "import sys\nif input() == 'hang':\n    while True: pass\nprint('ok')"
+    inputs = [b"fine\n", b"hang\n", *[b"fine\n"] * 40]
+    request = RunRequest("python", program, inputs, Limits(time_seconds=0.2), stop_after_timeouts=1)
+    reply = await executor.run(request)
+    ends = [run.end for run in reply.runs]
+    assert ends[:2] == ["exited", "timeout"]
+    assert set(ends[2:]) == {"not_run"}

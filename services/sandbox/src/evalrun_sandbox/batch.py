@@ -74,13 +74,14 @@ class Batch:
             limits.memory_mib,
             zygote.hello["filter"] != "1",
         )
+        self._stopped = False
         self.runs: dict[int, ProgramRun] = {}
         self.compiled = None if kind == frames.KIND_PROGRAM or request.mode == "calls" else CompileResult("ok")
 
     @property
     def left(self) -> int:
         """Runs without a result; 0 where there will be none."""
-        if self.compiled is not None and self.compiled.status != "ok":
+        if self._stopped or (self.compiled is not None and self.compiled.status != "ok"):
             return 0
         return len(self._request.inputs) - len(self.runs)
 
@@ -131,6 +132,7 @@ class Batch:
         self.runs[index] = run
         if run.end == "timeout" and cut_after(self.runs, self._request.stop_after_timeouts) is not None:
             self.work.stop()
+            self._stopped = True
 
     async def _explain_end(self, ended: asyncio.Future[int], *, compiled: bool) -> None:
         """A runner went without DONE: the program's text killed the compiler in it, or the machine lost it."""
