@@ -1,0 +1,128 @@
+"""The edges: what is understood of errors and answers, what may be done, what is shown."""
+
+import httpx2
+import pytest
+from builders.operator import evalrun, generating
+from prometheus_client import CollectorRegistry, generate_latest
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_operator.aggregator_client import from_wire
+from evalrun_operator.app import watched_kinds
+from evalrun_operator.cluster import translated
+from evalrun_operator.errors import ConflictError, OperatorError, RefusedError, UnreachableError
+from evalrun_operator.kinds import EVAL_RUN, KINDS
+from evalrun_operator.ledger_status import RunState
+from evalrun_operator.metrics import OperatorMetrics
+from evalrun_operator.observed import Ref
+from evalrun_operator.rbac import role_rules
+from evalrun_operator.simulated_aggregators import SimulatedAggregators, simulated_status
+from evalrun_operator.watching import Children
+
+REQUEST = httpx2.Request("PATCH", "https://api/x")
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (409, ConflictError), (429, UnreachableError), (500, UnreachableError), (503, UnreachableError),
+        (403, RefusedError), (422, RefusedError), (400, RefusedError),
+    ],
+)  # fmt: skip
+def test_errors_say_what_to_do(code: int, error: type[OperatorError]) -> None:
+    response = httpx2.Response(code, request=REQUEST, text="why")
+    found = translated(httpx2.HTTPStatusError("why", request=REQUEST, response=response), "applying Job x")
+    assert type(found) is error
+    assert "applying Job x" in str(found)
+
+
+@pytest.mark.parametrize("error", [httpx2.ReadTimeout("t"), httpx2.ConnectError("c"), httpx2.RemoteProtocolError("p")])
+def test_a_broken_connection_is_tried_again(error: httpx2.HTTPError) -> None:
+    assert isinstance(translated(error, "x"), UnreachableError)
+
+
+def test_an_answer_of_a_real_ledger_is_understood() -> None:
+    answer = ledger_pb2.GetStatusResponse(state=ledger_pb2.RUN_STATE_DEGRADED, output_url="s3://x", elapsed_seconds=2)
+    answer.datasets.add(name="a", total=5, generated=5, judged=3, accepted=2, not_judged=2)
+    status = from_wire(answer)
+    assert status.state is RunState.DEGRADED
+    assert (status.total, status.pending, status.judged, status.not_judged) == (5, 0, 3, 2)
+    assert status.datasets[0].accepted_at_1 is None
+    assert from_wire(ledger_pb2.GetStatusResponse()).state is RunState.PREPARING
+
+
+def test_a_ledger_that_is_still_being_read_says_nothing_about_what_is_missing() -> None:
+    status = from_wire(ledger_pb2.GetStatusResponse(state=ledger_pb2.RUN_STATE_PREPARING))
+    assert not status.all_generated
+    assert not status.some_missing
+
+
+async def test_simulated_ledgers_fill_and_end() -> None:
+    times = iter([0.0, 0.0, 5.0, 5.0, 12.0, 12.0, 21.0, 21.0])
+    aggregators = SimulatedAggregators(10.0, lambda: next(times))
+    states = [(await aggregators.status("a", "t")).state for _ in range(4)]
+    assert states == [RunState.GENERATING, RunState.GENERATING, RunState.JUDGING, RunState.SUCCEEDED]
+    assert simulated_status(2.0).judged == simulated_status(2.0).total
+
+
+@pytest.mark.parametrize("mode", ["cpu", "custom", "keda"])
+def test_the_role_is_the_least(mode: str) -> None:
+    rules = role_rules(mode)  # type: ignore[arg-type]  # the parameter's words
+    allowed = {
+        (group, plural): set(rule["verbs"])
+        for rule in rules
+        for group in rule["apiGroups"]
+        for plural in rule["resources"]
+    }
+    assert not [verb for verbs in allowed.values() for verb in verbs if verb == "*"]
+    assert allowed["", "secrets"] == {"create", "get"}
+    assert allowed["", "pods"] == {"list", "watch"}
+    assert allowed[EVAL_RUN.group, "evalruns"] == {"list", "watch"}
+    for kind in watched_kinds(mode):  # type: ignore[arg-type]
+        assert {"list", "watch"} <= allowed[kind.group, kind.plural]
+        assert not kind.made or {"create", "patch", "delete"} <= allowed[kind.group, kind.plural]
+    scalers = {plural for _, plural in allowed if plural in {"scaledobjects", "horizontalpodautoscalers"}}
+    assert scalers == ({"scaledobjects"} if mode == "keda" else {"horizontalpodautoscalers"})
+
+
+def test_metrics_count_runs_by_phase_and_show_results_until_the_ttl() -> None:
+    registry = CollectorRegistry()
+    metrics = OperatorMetrics(registry)
+    shown = generate_latest(registry).decode()
+    assert 'evalrun_runs{phase="Generating"} 0.0' in shown  # sets are there from the start
+    world = generating().generate_all().judge_all().settle()
+    metrics.show(("evals", "run"), world.status, results=True)
+    shown = generate_latest(registry).decode()
+    assert 'evalrun_runs{phase="Succeeded"} 1.0' in shown
+    assert 'evalrun_run_accepted_at_1{dataset="humaneval",namespace="evals",run="run"} 0.5' in shown
+    metrics.show(("evals", "run"), world.status, results=False)
+    assert "evalrun_run_accepted_at_1{" not in generate_latest(registry).decode()
+    metrics.forget(("evals", "run"))
+    assert 'evalrun_runs{phase="Succeeded"} 0.0' in generate_latest(registry).decode()
+
+
+def test_a_gate_shows_as_a_number_once_it_is_decided() -> None:
+    registry = CollectorRegistry()
+    metrics = OperatorMetrics(registry)
+    run = evalrun({"spec.gate": {"baseline": "before", "dataset": "humaneval"}})
+    world = generating(changes={"spec.gate": run.spec.to_wire()["gate"]})
+    metrics.show(("evals", "run"), world.status, results=True)
+    assert "evalrun_gate_passed{" not in generate_latest(registry).decode()
+    assert [condition.type for condition in world.status.conditions].count("GatePassed") == 1
+
+
+def test_children_wake_their_run_only_when_something_changed() -> None:
+    woken: list[tuple[str, str]] = []
+    children = Children(woken.append)
+    labels = {"evalrun.dev/run-uid": "u", "evalrun.dev/run": "run"}
+    pod = {"kind": "Pod", "metadata": {"name": "p", "namespace": "evals", "labels": labels}, "status": {}}
+    children.put(pod)
+    children.put({**pod, "metadata": {**pod["metadata"], "resourceVersion": "2"}})  # type: ignore[dict-item]
+    assert woken == [("evals", "run")]
+    children.put({**pod, "status": {"phase": "Failed"}})
+    children.drop("u", Ref("Pod", "p"), ("evals", "run"))
+    assert len(woken) == 3
+    assert children.of("u") == {}
+
+
+def test_every_kind_that_is_made_can_be_watched() -> None:
+    assert {kind.kind for kind in KINDS.values() if not kind.made} == {"Pod"}

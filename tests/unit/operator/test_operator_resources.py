@@ -1,0 +1,286 @@
+"""The objects of a run: restricted, fitting their names, and understood by the services that they start."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.operator import evalrun, operator_settings
+
+from evalrun_aggregator.settings import AggregatorSettings
+from evalrun_aggregator.work_order import read_work_order
+from evalrun_generator.settings import GeneratorSettings
+from evalrun_judge.settings import JudgeSettings
+from evalrun_operator import resources
+from evalrun_operator.api.v1alpha1 import EvalRun, Rollout
+from evalrun_operator.policies.scaling import wanted_replicas
+from evalrun_operator.reconcile import identity_of
+from evalrun_operator.resources import Object, RunPlan
+from evalrun_runtime.settings import ServiceSettings, load_settings
+from evalrun_sandbox.settings import SandboxSettings
+
+TOKEN = "the-run's-own-token"
+LONGEST = "a" * 30
+
+
+def plan_of(run: EvalRun, **settings: Any) -> RunPlan:
+    return RunPlan(identity_of(run), run.spec, operator_settings(**settings), TOKEN)
+
+
+def objects(plan: RunPlan) -> list[Object]:
+    """Give everything that a run may need."""
+    spec = plan.spec
+    made = [
+        resources.ledger_claim(plan), resources.order_config_map(plan), resources.token_secret(plan),
+        resources.aggregator_service(plan), resources.aggregator_stateful_set(plan),
+    ]  # fmt: skip
+    judge = spec.own_judge
+    if judge is not None:
+        made += [
+            resources.judge_service(plan), resources.judge_disruption_budget(plan),
+            resources.judge_deployment(plan, judge, None), resources.sandbox_service(plan),
+            resources.sandbox_network_policy(plan), resources.sandbox_deployment(plan, judge, None),
+        ]  # fmt: skip
+        made += [scaler for part in ("judge", "sandbox") if (scaler := resources.autoscaler(plan, part, 1, 4, 8))]
+    if spec.rollout is not None:
+        made.append(resources.ray_cluster(plan, spec.rollout, 99, 4))
+        made.append(resources.generator_ray_job(plan, 99, made[-1]["metadata"]["name"], "uid-1"))
+    else:
+        made.append(resources.generator_job(plan, spec.endpoints or [], 99))
+    return made
+
+
+def pods(made: list[Object]) -> Iterator[tuple[str, Object]]:
+    """Give every pod spec in some objects, with what it belongs to."""
+    for item in made:
+        spec, name = item.get("spec", {}), f"{item['kind']}/{item['metadata']['name']}"
+        if "template" in spec:
+            yield name, spec["template"]["spec"]
+        if item["kind"] == "RayCluster":
+            yield f"{name} head", spec["headGroupSpec"]["template"]["spec"]
+            yield f"{name} worker", spec["workerGroupSpecs"][0]["template"]["spec"]
+
+
+def container_of(made: list[Object], name: str) -> Object:
+    found: Object = next(
+        container for _, pod in pods(made) for container in pod["containers"] if container["name"] == name
+    )
+    return found
+
+
+def of_kind(made: list[Object], kind: str) -> Object:
+    return next(item for item in made if item["kind"] == kind)
+
+
+@pytest.mark.parametrize("rollout", [True, False])
+def test_every_pod_is_restricted_and_has_no_service_account_token(rollout: bool) -> None:
+    for name, pod in pods(objects(plan_of(evalrun(rollout=rollout)))):
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["runAsUser"] > 0, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert pod["automountServiceAccountToken"] is False, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+            }, name  # fmt: skip
+            assert container["resources"]["limits"]["memory"], name
+        volumes = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
+        assert volumes <= {"emptyDir", "configMap", "persistentVolumeClaim"}, name
+
+
+def test_names_fit_from_the_longest_run_name() -> None:
+    limits = {"RayCluster": 53, "RayJob": 47, "StatefulSet": 52, "Service": 63}
+    for rollout in (True, False):
+        for item in objects(plan_of(evalrun({"metadata.name": LONGEST}, rollout=rollout))):
+            assert len(item["metadata"]["name"]) <= limits.get(item["kind"], 63), item["metadata"]["name"]
+            assert all(len(value) <= 63 for value in item["metadata"]["labels"].values())
+
+
+def test_everything_is_owned_but_a_volume_that_is_retained() -> None:
+    plan = plan_of(evalrun())
+    owners = {item["kind"]: item["metadata"].get("ownerReferences") for item in objects(plan)}
+    assert owners.pop("PersistentVolumeClaim") is None  # output.retain
+    assert all(references and references[0]["uid"] == plan.run.uid for references in owners.values())
+    given = plan_of(evalrun({"spec.output": {"url": "s3://bucket/x"}}))
+    assert of_kind(objects(given), "PersistentVolumeClaim")["metadata"]["ownerReferences"]
+
+
+def test_the_token_stands_in_the_secret_alone() -> None:
+    for item in objects(plan_of(evalrun())):
+        assert (TOKEN in json.dumps(item)) == (item["kind"] == "Secret")
+
+
+def test_the_sandbox_reaches_nobody_and_is_reached_by_the_gateway_alone() -> None:
+    made = objects(plan_of(evalrun()))
+    policy = of_kind(made, "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"] == []
+    (rule,) = policy["ingress"]
+    (source,) = rule["from"]
+    assert source["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "judge"
+    deployments = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "Deployment"}
+    labels = deployments["run-sandbox"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_the_aggregator_understands_its_work_order(tmp_path: Path) -> None:
+    run = evalrun({"spec.output": {"url": "pvc://results/phase0"}, "spec.datasets.0.source": "pvc://data/a/b.jsonl"})
+    data = of_kind(objects(plan_of(run)), "ConfigMap")["data"]
+    file = tmp_path / "work-order.json"
+    file.write_text(data["work-order.json"])
+    order = read_work_order(file)
+    assert order.run == "run"
+    assert order.spec.datasets[0].source == "/mnt/claims/data/a/b.jsonl"
+    assert order.output_dir == "/mnt/claims/results/phase0/run_20260131_120000"
+    pod = of_kind(objects(plan_of(run)), "StatefulSet")["spec"]["template"]["spec"]
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts["/mnt/claims/data"] is True
+    assert mounts["/mnt/claims/results"] is False
+
+
+def test_what_may_change_while_a_run_goes_on_is_not_in_its_work_order() -> None:
+    before = of_kind(objects(plan_of(evalrun())), "ConfigMap")
+    changed = evalrun({"spec.suspend": True, "spec.backoffLimit": 9, "spec.ttlSecondsAfterFinished": 5})
+    assert of_kind(objects(plan_of(changed)), "ConfigMap") == before
+
+
+@pytest.mark.parametrize(
+    ("container", "settings", "rollout"),
+    [
+        ("aggregator", AggregatorSettings, True),
+        ("judge", JudgeSettings, True),
+        ("sandbox", SandboxSettings, True),
+        ("generator", GeneratorSettings, False),
+    ],
+)
+def test_each_service_takes_the_flags_and_variables_that_it_is_given(
+    container: str, settings: type[ServiceSettings], rollout: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = container_of(objects(plan_of(evalrun(rollout=rollout))), container)
+    variables = {entry["name"] for entry in found["env"]}
+    for name in variables:
+        monkeypatch.setenv(name, TOKEN)
+    read = load_settings(settings, found["args"], program=container)
+    prefix = str(settings.model_config["env_prefix"])
+    for name in variables:
+        field = name.removeprefix(prefix).lower()
+        assert getattr(read, field).get_secret_value() == TOKEN
+    assert read.host == "0.0.0.0"
+
+
+def test_the_ray_cluster_is_as_verl_and_kuberay_need_it() -> None:
+    run = evalrun({"spec.rollout.queueName": "evals", "spec.rollout.gpusPerNode": 4})
+    cluster = of_kind(objects(plan_of(run)), "RayCluster")
+    spec = cluster["spec"]
+    assert cluster["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "evals"
+    assert "suspend" not in spec  # Kueue's field
+    assert spec["enableInTreeAutoscaling"] is False
+    assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    head = spec["headGroupSpec"]["template"]["spec"]["containers"][0]
+    assert "nvidia.com/gpu" not in head["resources"]["limits"]
+    (group,) = spec["workerGroupSpecs"]
+    assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (2, 2, 2)  # 4 replicas of 2 GPUs
+    assert int(group["rayStartParams"]["num-cpus"]) >= 2 * 4 + 2
+    worker = group["template"]["spec"]
+    assert worker["restartPolicy"] == "Never"
+    limits, requests = (worker["containers"][0]["resources"][part] for part in ("limits", "requests"))
+    assert limits["nvidia.com/gpu"] == requests["nvidia.com/gpu"] == "4"
+    assert limits["memory"] == requests["memory"]
+
+
+def test_few_cpus_in_the_spec_do_not_keep_ray_from_placing_replicas() -> None:
+    resources_given = {"limits": {"cpu": "8", "memory": "64Gi"}, "requests": {"cpu": "4"}}
+    run = evalrun({"spec.rollout.resources": resources_given})
+    (group,) = of_kind(objects(plan_of(run)), "RayCluster")["spec"]["workerGroupSpecs"]
+    assert group["rayStartParams"]["num-cpus"] == "18"
+    amounts = group["template"]["spec"]["containers"][0]["resources"]
+    assert (amounts["limits"]["cpu"], amounts["requests"]["cpu"]) == ("8", "4")
+
+
+def test_a_ray_job_runs_on_its_cluster_and_neither_retries_nor_deletes() -> None:
+    job = of_kind(objects(plan_of(evalrun())), "RayJob")
+    assert job["spec"]["clusterSelector"] == {"ray.io/cluster": "run-ray-99"}
+    assert job["spec"]["submissionMode"] == "HTTPMode"
+    assert not {"backoffLimit", "suspend", "rayClusterSpec", "deletionStrategy"} & job["spec"].keys()
+
+
+def test_a_shared_judge_is_used_and_none_is_made() -> None:
+    changes = {"spec.judgeRef": {"name": "shared", "namespace": "judges", "tokenSecretRef": {"name": "judge"}}}
+    made = objects(plan_of(evalrun(changes)))
+    assert not [item for item in made if item["kind"] == "Deployment"]
+    aggregator = container_of(made, "aggregator")
+    assert "--judge=dns:///shared.judges.svc:50051" in aggregator["args"]
+    (token,) = (entry for entry in aggregator["env"] if entry["name"] == "EVALRUN_AGGREGATOR_JUDGE_TOKEN")
+    assert token["valueFrom"]["secretKeyRef"] == {"name": "judge", "key": "token"}
+
+
+def test_a_runtime_class_isolates_where_landlock_may_be_missing() -> None:
+    made = objects(plan_of(evalrun({"spec.judge.sandbox.runtimeClassName": "gvisor"})))
+    assert "--required-level=seccomp" in container_of(made, "sandbox")["args"]
+    assert "--required-level=seccomp" in container_of(made, "judge")["args"]
+    sandbox = next(pod for name, pod in pods(made) if name == "Deployment/run-sandbox")
+    assert sandbox["runtimeClassName"] == "gvisor"
+
+
+def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
+    made = objects(plan_of(evalrun({"spec.judge.sandbox.backend": "SandboxFusion", "spec.judge.sandbox.slots": 6})))
+    sandbox = next(pod for name, pod in pods(made) if name == "Deployment/run-sandbox")
+    exposed = {container["name"]: container.get("ports", []) for container in sandbox["containers"]}
+    assert exposed["sandbox-fusion"] == []
+    assert [port["containerPort"] for port in exposed["slot-proxy"]] == [8080]
+    assert "--slots=6" in container_of(made, "slot-proxy")["args"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "says"),
+    [
+        ("cpu", "HorizontalPodAutoscaler", '"averageUtilization": 80'),
+        ("custom", "HorizontalPodAutoscaler", '"name": "evalrun_judge_load"'),
+        ("keda", "ScaledObject", "sum(evalrun_judge_queue_depth"),
+    ],
+)
+def test_autoscalers_by_the_operators_mode(mode: str, kind: str, says: str) -> None:
+    made = objects(plan_of(evalrun(), autoscaling=mode))
+    scaler = of_kind(made, kind)
+    assert says in json.dumps(scaler)
+    for item in made:
+        if item["kind"] == "Deployment":
+            assert "replicas" not in item["spec"]  # the scaler's
+
+
+def test_nothing_to_scale_between_needs_no_autoscaler() -> None:
+    assert resources.autoscaler(plan_of(evalrun()), "judge", 2, 2, 8) is None
+
+
+def test_a_digest_changes_with_the_object_and_with_nothing_else() -> None:
+    plan = plan_of(evalrun())
+    assert objects(plan) == objects(plan_of(evalrun()))
+    other = RunPlan(plan.run, plan.spec, plan.settings, "another")
+    changed = {item["kind"] for one, item in zip(objects(plan), objects(other), strict=True) if one != item}
+    assert changed == {"Secret", "StatefulSet", "Deployment", "RayCluster"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pending", "replicas"),
+    [
+        ({}, 10_000, 4),
+        ({"spec.rollout.replicas": 3}, 10_000, 3),
+        ({"spec.rollout.minReplicas": 2, "spec.rollout.maxReplicas": 8}, 10_000, 8),
+        ({"spec.rollout.minReplicas": 2, "spec.rollout.maxReplicas": 8}, 1, 2),
+        ({"spec.rollout.minReplicas": 2, "spec.rollout.maxReplicas": 8}, 1000, 4),
+        ({"spec.rollout.minReplicas": 2, "spec.rollout.maxReplicas": 8}, None, 4),
+    ],
+)
+def test_replicas_follow_the_pending_work(changes: dict[str, Any], pending: int | None, replicas: int) -> None:
+    rollout = evalrun(changes).spec.rollout
+    assert isinstance(rollout, Rollout)
+    assert wanted_replicas(rollout, pending) == replicas
+
+
+def test_a_model_on_a_volume_is_mounted_into_the_ray_pods() -> None:
+    for name, pod in pods(objects(plan_of(evalrun({"spec.model.path": "pvc://models/qwen"})))):
+        if name.startswith("RayCluster"):
+            assert "/mnt/claims/models" in [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]

@@ -1,0 +1,110 @@
+"""The queue: one key never twice at a time, none forgotten, none starved."""
+
+import asyncio
+
+from evalrun_operator.work_queue import WorkQueue
+
+
+class Recorder:
+    """Work that waits to be let on, and records who was at it together."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.at_once: dict[str, int] = {}
+        self.most_at_once = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.answers: dict[str, list[float | Exception | None]] = {}
+        self.progress = asyncio.Condition()
+
+    async def work(self, key: str) -> float | None:
+        self.started.append(key)
+        self.at_once[key] = self.at_once.get(key, 0) + 1
+        self.most_at_once = max(self.most_at_once, self.at_once[key])
+        async with self.progress:
+            self.progress.notify_all()
+        await self.gate.wait()
+        self.at_once[key] -= 1
+        answers = self.answers.get(key, [])
+        answer = answers.pop(0) if answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def until_started(self, count: int) -> None:
+        async with self.progress, asyncio.timeout(5):
+            await self.progress.wait_for(lambda: len(self.started) >= count)
+
+
+def queue_of(recorder: Recorder, workers: int = 4) -> WorkQueue[str]:
+    return WorkQueue(recorder.work, workers, asyncio.get_running_loop().time, mistake_seconds=0.01)
+
+
+async def test_wakes_that_come_before_the_work_are_one() -> None:
+    recorder = Recorder()
+    queue = queue_of(recorder)
+    for _ in range(5):
+        queue.wake("a")
+    queue.wake("b")
+    queue.start()
+    await recorder.until_started(2)
+    await queue.stop()
+    assert sorted(recorder.started) == ["a", "b"]
+
+
+async def test_a_wake_during_the_work_is_followed_by_more_work_and_never_at_the_same_time() -> None:
+    recorder = Recorder()
+    recorder.gate.clear()
+    queue = queue_of(recorder)
+    queue.wake("a")
+    queue.start()
+    await recorder.until_started(1)
+    queue.wake("a")
+    queue.wake("a")
+    queue.wake("b")  # is not held up by the busy one
+    await recorder.until_started(2)
+    assert recorder.started == ["a", "b"]
+    recorder.gate.set()
+    await recorder.until_started(3)
+    await queue.stop()
+    assert recorder.started == ["a", "b", "a"]
+    assert recorder.most_at_once == 1
+
+
+async def test_work_asks_to_be_done_again_later_and_an_earlier_wake_wins() -> None:
+    recorder = Recorder()
+    recorder.answers = {"a": [0.01, 3600.0]}
+    queue = queue_of(recorder)
+    queue.wake("a")
+    queue.start()
+    await recorder.until_started(2)
+    queue.wake("a")
+    await recorder.until_started(3)
+    await queue.stop()
+    assert recorder.started == ["a", "a", "a"]
+
+
+async def test_a_mistake_ends_no_worker() -> None:
+    recorder = Recorder()
+    recorder.answers = {"a": [ZeroDivisionError("ours")]}
+    queue = queue_of(recorder, workers=1)
+    queue.wake("a")
+    queue.start()
+    await recorder.until_started(2)
+    await queue.stop()
+    assert recorder.started == ["a", "a"]
+
+
+async def test_no_more_keys_at_once_than_workers() -> None:
+    recorder = Recorder()
+    recorder.gate.clear()
+    queue = queue_of(recorder, workers=2)
+    for key in "abc":
+        queue.wake(key)
+    queue.start()
+    await recorder.until_started(2)
+    await asyncio.sleep(0)
+    assert len(recorder.started) == 2
+    recorder.gate.set()
+    await recorder.until_started(3)
+    await queue.stop()
