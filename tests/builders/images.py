@@ -2,7 +2,7 @@
 
 Needs root, buildah and runc (Debian: `apt-get install buildah runc`), and a base: the one that EVALRUN_IMAGE_BASE names
 (with pip in it, e.g. docker.io/library/python:3.11-slim-bookworm), or one that debootstrap makes here. Storage and base
-are kept in `$EVALRUN_CACHE/images` (default `~/.cache/evalrun/images`, about 4 GB).
+are kept in `$EVALRUN_CACHE/images` (default `~/.cache/evalrun/images`, 2 to 4 GB); delete that folder to start anew.
 """
 
 import json
@@ -127,12 +127,12 @@ class Images:
         if "PIP_CERT" in given:  # where the network's own certificate authority must be known to pip
             folder = Path(given["PIP_CERT"]).parent
             flags.append(f"--volume={folder}:{folder}:ro")
-        tag = f"localhost/evalrun-test/{stage}:{uuid.uuid4().hex[:8]}"
-        self.buildah(
-            "bud", "--isolation", "chroot", "--timestamp", "0", "--layers" if cached else "--no-cache",
-            *flags, "--file", dockerfile, "--target", stage, "--tag", tag, ".", seconds=900,
+        built = self.buildah(
+            "bud", "--quiet", "--isolation", "chroot", "--timestamp", "0", "--layers" if cached else "--no-cache",
+            *flags, "--file", dockerfile, "--target", stage, "--tag", f"localhost/evalrun-test/{stage}:latest", ".",
+            seconds=900,
         )  # fmt: skip
-        return Image(self, tag)
+        return Image(self, built.split()[-1])
 
 
 @dataclass(frozen=True)
@@ -140,17 +140,14 @@ class Image:
     """A built image."""
 
     images: Images
-    name: str
+    digest: str
+    """Of its configuration, which names the content of every layer."""
 
     def config(self) -> dict[str, Any]:
         """Give the OCI configuration: User, Entrypoint, Env, Labels."""
-        described = json.loads(self.images.buildah("inspect", "--type", "image", self.name))
+        described = json.loads(self.images.buildah("inspect", "--type", "image", self.digest))
         config: dict[str, Any] = described["OCIv1"]["config"]
         return config
-
-    def digest(self) -> str:
-        """Give the image's id: the digest of its configuration, which names every layer's content."""
-        return str(json.loads(self.images.buildah("inspect", "--type", "image", self.name))["FromImageID"])
 
     def megabytes(self) -> float:
         """Give the size of what it holds, uncompressed, its base included."""
@@ -161,7 +158,7 @@ class Image:
     @contextmanager
     def mounted(self) -> Iterator[Path]:
         """Give the image's files; to be looked at only."""
-        container = self.images.buildah("from", "--pull-never", self.name).strip()
+        container = self.images.buildah("from", "--pull-never", self.digest).strip()
         try:
             yield Path(self.images.buildah("mount", container).strip())
         finally:
