@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from builders.stored_runs import a_gate, verdicts_of, write_run
 
+from evalrun_cli.gate_policy import read_policy
 from evalrun_cli.run_gate import check_baseline, gate_line, gated_code
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -36,3 +37,13 @@ def test_a_baseline_is_checked_before_anything_is_generated(tmp_path: Path) -> N
         check_baseline(a_gate(baseline="main", dataset="mbpp_reg"), file)
     with pytest.raises(BadInputError, match=r"spec\.gate\.baseline: baseline nightly: no such folder"):
         check_baseline(a_gate(baseline="nightly"), file)
+
+
+def test_the_policy_on_the_page_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "comparing.md").read_text(encoding="utf-8")
+    (tmp_path / "policy.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
+    gates = read_policy(tmp_path / "policy.yaml")
+    assert [(gate.dataset, gate.metric, gate.max_regression_value) for gate in gates] == [
+        ("humaneval", "accepted_at_1", 0.02),
+        ("mbpp_reg", "pass_ratio_mean", 0.01),
+    ]

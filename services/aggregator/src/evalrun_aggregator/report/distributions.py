@@ -54,9 +54,9 @@ def amount_bars(values: Sequence[float], written: Callable[[float], str]) -> lis
     counts = [0] * (len(edges) - 1)
     for value in above:
         counts[min(max(bisect_right(edges, value) - 1, 0), len(counts) - 1)] += 1
-    step = math.ceil(len(counts) / 5)
+    step, last = math.ceil(len(counts) / 5), max(len(counts) - 1, 1)  # a mark at the last bar reads as its end
     bars = [
-        Bar(count, f"{written(low)} to {written(high)}", "" if place % step else written(low))
+        Bar(count, f"{written(low)} to {written(high)}", "" if place % step or place == last else written(low))
         for place, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True))
     ]
     return zeros + bars
