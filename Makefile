@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
 DEMO_OUTPUT ?=
-PYTEST_LEVELS ?= tests/unit tests/contract tests/chart tests/integration tests/cluster tests/e2e
+PYTEST_LEVELS ?= tests/unit tests/contract tests/integration tests/chart tests/cluster tests/images tests/e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo generate lock check unit test bench clean
@@ -17,9 +17,10 @@ setup: $(VENV)/.base ## install evalrun into .venv; the command is .venv/bin/eva
 demo: setup ## evaluate the demo set end to end on this machine: no cluster, GPU, Docker or network
 	$(BIN)/evalrun run k8s/samples/demo.yaml --local --endpoint builtin:demo $(if $(DEMO_OUTPUT),--output $(DEMO_OUTPUT))
 
-generate: $(VENV)/.dev ## write again what is generated: stubs from the protos, CRDs from the models
+generate: $(VENV)/.dev ## write again what is generated: stubs, CRDs, the chart's rules, the plain manifests
 	$(BIN)/python tools/generate_stubs.py
 	$(BIN)/python tools/generate_crd.py
+	$(BIN)/python tools/generate_manifests.py
 
 lock: $(VENV)/.dev ## write requirements/*.txt again from pyproject.toml
 	$(BIN)/python tools/lock.py
