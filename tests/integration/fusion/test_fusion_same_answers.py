@@ -1,0 +1,227 @@
+"""One table of requests and answers for both servers: this sandbox, and a stock SandboxFusion where one is named.
+
+`EVALRUN_TEST_SANDBOXFUSION=http://127.0.0.1:8080` names it; it runs programs uncontained, so let it be a local one
+with numpy, on a machine that is not busy: its limits are wall time.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from builders.fusion import ADD, STDIO_ROW, fenced, sandbox
+
+STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
+
+HEAD = 'def f(x):\n    """Add one."""\n'
+HUMANEVAL = {
+    "task_id": "HumanEval/x", "prompt": HEAD, "entry_point": "f", "canonical_solution": "    return x + 1\n",
+    "test": "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(4) == 5\n",
+}  # fmt: skip
+MBPP = {
+    "id": 11, "content": "Add one.", "labels": {"test_setup_code": "import math", "level": 1},
+    "test_list": ["assert f(1) == 2", "assert f(4) == 5"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["evalrun", "stock"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "evalrun":
+        with sandbox("--fusion-datasets", tmp_path_factory.mktemp("rows")) as address:
+            yield address
+    elif STOCK is None:
+        pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
+    else:
+        yield STOCK.rstrip("/")
+
+
+def post(server: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    answer = requests.post(f"{server}/{path}", json=body, timeout=60)
+    return answer.status_code, answer.json()
+
+
+def outcome(answer: dict[str, Any]) -> dict[str, Any]:
+    """What must be equal: all but times, texts of the interpreter, and the name of the pod."""
+    results = {}
+    for part in ("compile_result", "run_result"):
+        result = answer[part]
+        results[part] = result and {key: result[key] for key in ("status", "return_code", "stdout")}
+    assert set(answer) == {"status", "message", *results, "executor_pod_name", "files"}
+    return {"status": answer["status"], "files": answer["files"], **results}
+
+
+def ran(status: str, code: int | None, stdout: str = "") -> dict[str, Any]:
+    run = {"status": "Finished" if code is not None else "TimeLimitExceeded", "return_code": code, "stdout": stdout}
+    return {"status": status, "files": {}, "compile_result": None, "run_result": run}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"code": "print(input())", "stdin": "é 1\n"}, ran("Success", 0, "é 1\n")),
+        ({"code": "print(input())", "stdin": ""}, ran("Failed", 1)),
+        ({"code": "import sys\nprint(repr(sys.stdin.read()))"}, ran("Success", 0, "''\n")),
+        ({"code": "print('a', end='')\nraise SystemExit(3)"}, ran("Failed", 3, "a")),
+        ({"code": "print(1)\nraise ValueError"}, ran("Failed", 1, "1\n")),
+        ({"code": "print("}, ran("Failed", 1)),
+        ({"code": ""}, ran("Success", 0)),
+        ({"code": "import os\nos.abort()"}, ran("Failed", -6)),
+        ({"code": "import sys\nsys.stdout.buffer.write(b'a\\xff')"}, ran(
+            "Success", 0, "[DecodeError] 'utf-8' codec can't decode byte 0xff in position 1: invalid start byte")),
+        ({"code": "print(1, flush=True)\nwhile True: pass", "run_timeout": 3}, ran("Failed", None, "1\n")),
+        ({"code": "print(1)", "run_timeout": 0}, ran("Failed", None)),
+        ({"code": "print(1)", "run_timeout": "5", "who": "cares"}, ran("Success", 0, "1\n")),
+        ({"code": "x = bytearray(1 << 29)", "memory_limit_MB": 256}, ran("Failed", 1)),
+        ({"code": "print('x' * 100000)"}, ran("Success", 0, "x" * 100000 + "\n")),
+    ],
+)  # fmt: skip
+def test_a_python_program(server: str, fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    status, answer = post(server, "run_code", {"language": "python", **fields})
+    assert (status, outcome(answer)) == (200, expected)
+    assert answer["message"] == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "compiled", "run"),
+    [
+        ("#include <iostream>\nint main(){int a;std::cin>>a;std::cout<<a+1;}", 0, (0, "5")),
+        ("int main(){return 3;}", 0, (3, "")),
+        ("#include <cstdlib>\nint main(){abort();}", 0, (-6, "")),
+        ("int main(){return 3}", 1, None),
+    ],
+)
+def test_a_cpp_program(server: str, code: str, compiled: int, run: tuple[int, str] | None) -> None:
+    status, answer = post(server, "run_code", {"language": "cpp", "code": code, "stdin": "4"})
+    if "is not one of" in answer["message"] or (answer["compile_result"] or {}).get("return_code") == 127:
+        pytest.skip("no C++ compiler on this machine")
+    found = outcome(answer)
+    assert (status, found["compile_result"]["return_code"]) == (200, compiled)
+    assert found["status"] == ("Success" if run and run[0] == 0 else "Failed")
+    if run is None:
+        assert found["run_result"] is None
+    else:
+        assert (found["run_result"]["return_code"], found["run_result"]["stdout"]) == run
+
+
+@pytest.mark.parametrize(
+    ("body", "complaints"),
+    [
+        ({}, [("missing", "code"), ("missing", "language")]),
+        ({"code": 1, "language": "cobol"}, [("string_type", "code"), ("literal_error", "language")]),
+        ({"code": "", "language": "python", "run_timeout": "soon"}, [("float_parsing", "run_timeout")]),
+        ({"code": "", "language": "python", "files": {"a": 1}}, [("string_type", "a")]),
+    ],
+)
+def test_a_body_that_does_not_fit(server: str, body: dict[str, Any], complaints: list[tuple[str, str]]) -> None:
+    status, answer = post(server, "run_code", body)
+    assert status == 422
+    assert sorted((each["type"], each["loc"][-1]) for each in answer["detail"]) == sorted(complaints)
+    assert all(each["loc"][0] == "body" for each in answer["detail"])
+
+
+def submit(server: str, dataset: str, completion: str, row: Any, **config: Any) -> tuple[int, Any]:
+    body = {"dataset": dataset, "id": 7, "completion": completion, "config": {"provided_data": row, **config}}
+    return post(server, "submit", body)
+
+
+@pytest.mark.parametrize(
+    ("code", "passed"),
+    [
+        (ADD, [True] * 5),
+        (f"{ADD[:-1]}, '', sep='\\n\\n')", [True] * 5),
+        ("n = int(input().split()[0])\nprint(2 * n if n < 2 else -1)", [True, True, False]),
+        ("n = int(input().split()[0])\nprint(2 * n + 1e-6)", [False]),
+        ("n = int(input().split()[0])\nprint(2 * n * 1.000001)", [True] * 5),
+        ("1 / 0", [False]),
+        ("print(", [False]),
+    ],
+)
+def test_a_stdio_submission(server: str, code: str, passed: list[bool]) -> None:
+    status, result = submit(server, "code_contests", fenced(code), STDIO_ROW, language="python")
+    assert (status, result["id"], result["accepted"], result["extracted_code"]) == (200, 7, all(passed), code)
+    assert [test["passed"] for test in result["tests"]] == passed
+    assert [test["test_info"] for test in result["tests"]] == STDIO_ROW["test"][: len(passed)]
+    assert (result["full_code"], result["extracted_type"], result["extra"]) == (None, None, None)
+
+
+def test_a_stdio_submission_with_all_cases(server: str) -> None:
+    code = "n = int(input().split()[0])\nprint(2 * n if n != 1 else 'no')"
+    extra = {"run_all_cases": True, "return_full_case": True}
+    _, result = submit(server, "any", fenced(code), STDIO_ROW, language="python", extra=extra,
+                       dataset_type="CommonOJDataset")  # fmt: skip
+    assert [test["passed"] for test in result["tests"]] == [True, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "row", "completion", "extra", "accepted"),
+    [
+        ("mbpp", MBPP, fenced("def f(x):\n    return x + 1"), {}, True),
+        ("mbpp", MBPP, "def f(x):\n    return x + 1\n[DONE]\nand so on", {}, True),
+        ("mbpp", MBPP, fenced("def f(x):\n    return 2\nassert f(1) == 2"), {}, False),
+        ("mbpp", MBPP, fenced('def f(x):\n    return x + 1\nif __name__ == "__main__":\n    1 / 0'), {}, True),
+        ("mbpp", MBPP, "no code", {}, False),
+        ("humaneval_python", HUMANEVAL, "    return x + 1\n\nprint('after')", {}, True),
+        ("humaneval_python", HUMANEVAL, "    return 2\n", {}, False),
+        ("humaneval_python", HUMANEVAL, fenced(HEAD + "    return x + 1"), {"is_freeform": True}, True),
+        ("humaneval_python", HUMANEVAL, fenced("def g(x):\n    return x + 1"), {"is_freeform": True}, False),
+        ("shadow_humaneval_python", HUMANEVAL, fenced(HEAD + "    return x + 1\nf(0)"), {"is_freeform": True}, True),
+    ],
+)
+def test_a_function_submission(
+    server: str, dataset: str, row: Any, completion: str, extra: dict[str, Any], accepted: bool
+) -> None:
+    status, result = submit(server, dataset, completion, row, extra=extra)
+    assert (status, result["accepted"], [test["passed"] for test in result["tests"]]) == (200, accepted, [accepted])
+    assert result["tests"][0]["test_info"] is None
+    assert result["extracted_code"] in result["full_code"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "row", "config"),
+    [
+        ("code_contests", STDIO_ROW, {}),
+        ("code_contests", STDIO_ROW, {"language": "python"}),
+        ("code_contests", STDIO_ROW, {"language": "cpp", "locale": "zh"}),
+        ("code_contests", STDIO_ROW, {"language": "java", "locale": "en"}),
+        ("code_contests", STDIO_ROW, {"language": "rust", "locale": "fr"}),
+        ("mbpp", MBPP, {}),
+        ("humaneval_python", HUMANEVAL, {}),
+        ("humaneval_python", HUMANEVAL, {"extra": {"is_freeform": True}}),
+        ("humaneval_python", HUMANEVAL, {"extra": {"is_freeform": True}, "locale": "zh"}),
+    ],
+)
+def test_a_prompt(server: str, dataset: str, row: Any, config: dict[str, Any]) -> None:
+    asked = {"dataset": dataset, "config": {**config, "provided_data": [row, row]}}
+    status, several = post(server, "get_prompts", asked)
+    by_id = {"dataset": dataset, "id": 7, "config": {**config, "provided_data": row}}
+    _, one = post(server, "get_prompt_by_id", by_id)
+    assert (status, several) == (200, [one, one])
+    assert set(one) == {"id", "prompt", "labels"}
+    assert post(server, "list_ids", asked) == (200, [one["id"]] * 2)
+    if STOCK is not None:
+        assert post(STOCK.rstrip("/"), "get_prompt_by_id", by_id) == (200, one)
+
+
+@pytest.mark.parametrize(
+    ("path", "config"),
+    [
+        ("submit", {}),
+        ("submit", {"dataset_type": "NoDataset"}),
+        ("submit", {"dataset_type": "CommonOJDataset", "provided_data": STDIO_ROW}),
+        ("submit", {"dataset_type": "MBPPDataset", "provided_data": [MBPP]}),
+        ("get_prompts", {"dataset_type": "MBPPDataset", "provided_data": MBPP}),
+    ],
+)
+def test_a_request_about_a_dataset_that_makes_no_sense(server: str, path: str, config: dict[str, Any]) -> None:
+    status, answer = post(server, path, {"dataset": "nosuch", "id": 1, "completion": "", "config": config})
+    assert status == 400
+    assert isinstance(answer["detail"], str)
+
+
+def test_the_rest(server: str) -> None:
+    assert requests.get(f"{server}/v1/ping", timeout=10).text == '"pong"'
+    asked = {"dataset": "mbpp", "config": {}}
+    assert post(server, "get_metrics", {**asked, "results": []}) == (200, {})
+    assert post(server, "get_metrics_function", asked) == (200, {"function": None})
+    assert isinstance(requests.get(f"{server}/list_datasets", timeout=10).json(), list)
