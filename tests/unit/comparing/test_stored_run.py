@@ -6,6 +6,7 @@ import fsspec
 import pytest
 from builders.results import sample_result, verdict, with_changes
 from builders.stored_runs import totals_of, write_run
+from fsspec.implementations.memory import MemoryFileSystem
 
 from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_aggregator.results import SampleResult, result_row
@@ -95,3 +96,23 @@ def test_a_broken_row_is_named(tmp_path: Path) -> None:
         (tmp_path / "results.jsonl").write_text(f"{lines[0]}\n{broken}\n")
         with pytest.raises(BadInputError, match=says):
             StoredRun.open(str(tmp_path)).totals()
+
+
+class NoCredentialsError(Exception):
+    """As botocore's: no OSError."""
+
+
+class LockedStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Object storage to which nobody gave a key."""
+
+    protocol = "locked"
+    cachable = False
+
+    def cat_file(self, path: str, *_arguments: object, **_options: object) -> bytes:
+        raise NoCredentialsError(f"Unable to locate\n credentials for {path}")
+
+
+def test_a_store_that_fails_in_its_own_way_is_bad_input_that_names_the_place() -> None:
+    fsspec.register_implementation("locked", LockedStore, clobber=True)
+    with pytest.raises(BadInputError, match=r"^locked://bucket/run/summary\.json: cannot be read: Unable to"):
+        StoredRun.open("locked://bucket/run")

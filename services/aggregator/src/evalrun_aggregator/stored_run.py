@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import quote
@@ -100,7 +101,7 @@ class StoredRun:
         records: dict[str, list[JsonObject]] = {}
         for name in self.dataset_names:
             file = f"qa_logs/{quote(name, safe='')}_qa.jsonl"
-            if _exists(files, f"{path}/{file}", self.place) and files.size(f"{path}/{file}"):
+            if _exists(files, f"{path}/{file}", self.place):
                 rows = read_rows(f"{self.place.rstrip('/')}/{file}")
                 records[name] = [json.loads(json.dumps(row.values)) for row in rows]
         return records
@@ -114,22 +115,37 @@ def _reached(place: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def _exists(files: fsspec.AbstractFileSystem, path: str, place: str) -> bool:
-    try:
+    with _store_errors(place):
         return bool(files.exists(path))
-    except OSError as error:
-        raise BadInputError(f"{place}: cannot be reached: {' '.join(str(error).split())}") from error
 
 
 def _document(files: fsspec.AbstractFileSystem, path: str, place: str) -> JsonObject:
     name = path.rpartition("/")[2]
+    with _store_errors(f"{place}/{name}"):
+        try:
+            text = files.cat_file(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise BadInputError(f"{place}: no finished run lies there: {name} is missing") from error
     try:
-        content = json.loads(files.cat_file(path))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise BadInputError(f"{place}: no finished run lies there: {name} is missing") from error
-    except OSError as error:
-        raise BadInputError(f"{place}/{name}: cannot be read: {' '.join(str(error).split())}") from error
+        content = json.loads(text)
     except ValueError as error:
         raise BadInputError(f"{place}/{name}: is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise BadInputError(f"{place}/{name}: is not a JSON object: name the folder of a run's outputs")
     return content
+
+
+@contextmanager
+def _store_errors(place: str) -> Iterator[None]:
+    """Name the place that cannot be read.
+
+    Stores raise their own client's classes (botocore's NoCredentialsError, aiohttp's ClientResponseError, ...), which
+    share no base but Exception; and a baseline that cannot be read must never end a run.
+    """
+    try:
+        yield
+    except BadInputError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise BadInputError(f"{place}: cannot be read: {said[:300]}") from error
