@@ -14,7 +14,7 @@ from evalrun_operator import names
 from evalrun_operator.api.checks import with_defaults
 from evalrun_operator.api.manifest import schema_for
 from evalrun_operator.api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatus
-from evalrun_operator.ledger_status import DatasetCounts, Figure, LedgerStatus, RunState
+from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
 from evalrun_operator.observed import Observed, Ref, by_ref, digest
 from evalrun_operator.reconcile import Decision, decide
 from evalrun_operator.settings import OperatorSettings
@@ -56,6 +56,7 @@ class World:
     not_judged: int = 0
     ledger_state: RunState | None = None
     """Said instead of what follows from the counts."""
+    gate: GateDecision = GateDecision.PENDING
     reachable: bool = True
     missing_kinds: frozenset[str] = frozenset()
     uids: int = 0
@@ -108,7 +109,10 @@ class World:
         counts = DatasetCounts("humaneval", self.total, self.generated, self.judged, accepted, self.not_judged, figure)
         url = "s3://outputs/run" if done else ""
         state = self.ledger_state or state
-        return LedgerStatus(state, (counts,), self.generated * 100, 10.0, url, message="said the ledger")
+        return LedgerStatus(
+            state, (counts,), self.generated * 100, 10.0, url, message="said the ledger", gpu_seconds=10.0 * accepted,
+            gate=self.gate if done else GateDecision.PENDING,
+        )  # fmt: skip
 
     # What the API server does
 

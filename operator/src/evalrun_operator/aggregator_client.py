@@ -6,7 +6,7 @@ import grpc
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_operator.errors import AggregatorError
-from evalrun_operator.ledger_status import DatasetCounts, Figure, LedgerStatus, RunState
+from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
 
 STATES = {
@@ -16,6 +16,12 @@ STATES = {
     ledger_pb2.RUN_STATE_SUCCEEDED: RunState.SUCCEEDED,
     ledger_pb2.RUN_STATE_DEGRADED: RunState.DEGRADED,
     ledger_pb2.RUN_STATE_FAILED: RunState.FAILED,
+}
+GATES = {
+    ledger_pb2.GATE_DECISION_PASSED: GateDecision.PASSED,
+    ledger_pb2.GATE_DECISION_FAILED: GateDecision.FAILED,
+    ledger_pb2.GATE_DECISION_INCONCLUSIVE: GateDecision.INCONCLUSIVE,
+    ledger_pb2.GATE_DECISION_NO_BASELINE: GateDecision.NO_BASELINE,
 }
 
 
@@ -76,7 +82,11 @@ def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
         output_tokens=answer.output_tokens,
         elapsed_seconds=answer.elapsed_seconds,
         output_url=answer.output_url,
+        wandb_url=answer.wandb_url,
         message=answer.message,
+        gpu_seconds=answer.gpu_seconds,
+        gate=GATES.get(answer.gate, GateDecision.PENDING),
+        gate_message=answer.gate_message,
     )
 
 

@@ -25,6 +25,7 @@ from evalrun_operator.resources import RunIdentity
 from evalrun_operator.settings import OperatorSettings
 from evalrun_operator.status_report import StatusEvent, condition_of
 from evalrun_operator.watching import Children, Key
+from evalrun_operator.work_queue import FIRST
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class Controller:
         children: what is known of the runs' objects.
         aggregators: the runs' ledgers.
         metrics: what is shown of the runs.
-        wake: has a run worked on after a delay in seconds.
+        wake: has a run worked on after a delay in seconds, or `FIRST`.
         now: the time, with its zone.
         clock: seconds that only grow.
         new_token: makes a random token.
@@ -90,7 +91,8 @@ class Controller:
             return  # our own write came back
         self._runs[key] = manifest
         if known is None or _asks_for_more(manifest, known):
-            self._wake(key, 0.0)
+            # What a user has just asked for is a short pass: it need not wait behind those that make a run's objects.
+            self._wake(key, FIRST)
 
     async def work(self, key: Key) -> float | None:
         """Make one pass over a run; gives the seconds after which to make another."""

@@ -10,6 +10,9 @@ logger = logging.getLogger(__name__)
 
 KeyT = TypeVar("KeyT")
 
+FIRST = float("-inf")
+"""A delay: before everything else that waits."""
+
 
 class WorkQueue(Generic[KeyT]):
     """Wakes keys now or later; `workers` of them are worked on at the same time, never one key twice.
@@ -44,7 +47,7 @@ class WorkQueue(Generic[KeyT]):
         self._tasks: list[asyncio.Task[None]] = []
 
     def wake(self, key: KeyT, delay: float = 0.0) -> None:
-        """Have a key worked on after `delay` seconds at the latest."""
+        """Have a key worked on after `delay` seconds at the latest; with `FIRST`, before all that wait."""
         due = self._clock() + delay
         if due < self._due.get(key, float("inf")):
             self._due[key] = due

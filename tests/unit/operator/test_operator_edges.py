@@ -11,7 +11,7 @@ from evalrun_operator.app import watched_kinds
 from evalrun_operator.cluster import translated
 from evalrun_operator.errors import ConflictError, OperatorError, RefusedError, UnreachableError
 from evalrun_operator.kinds import EVAL_RUN, KINDS
-from evalrun_operator.ledger_status import RunState
+from evalrun_operator.ledger_status import GateDecision, RunState
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observed import Ref
 from evalrun_operator.rbac import role_rules
@@ -47,6 +47,10 @@ def test_an_answer_of_a_real_ledger_is_understood() -> None:
     assert status.state is RunState.DEGRADED
     assert (status.total, status.pending, status.judged, status.not_judged) == (5, 0, 3, 2)
     assert status.datasets[0].accepted_at_1 is None
+    assert status.gate is GateDecision.PENDING
+    answer.gate, answer.gpu_seconds = ledger_pb2.GATE_DECISION_FAILED, 12.5
+    assert from_wire(answer).gate is GateDecision.FAILED
+    assert from_wire(answer).gpu_seconds == 12.5
     assert from_wire(ledger_pb2.GetStatusResponse()).state is RunState.PREPARING
 
 

@@ -6,7 +6,7 @@ import pytest
 from builders.operator import START, World, evalrun, generating, operator_settings
 
 from evalrun_operator.api.v1alpha1 import ConditionType as Kind
-from evalrun_operator.ledger_status import RunState
+from evalrun_operator.ledger_status import GateDecision, RunState
 from evalrun_operator.observed import Ref
 from evalrun_operator.reconcile import decide, unsupported
 
@@ -363,6 +363,25 @@ def test_what_only_the_operator_can_see_is_refused_and_can_be_mended(
 def test_keda_can_scale_to_zero() -> None:
     run = evalrun({"spec.judge.gateway.minReplicas": 0})
     assert not unsupported(run, operator_settings(autoscaling="keda"))
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "reason"),
+    [
+        (GateDecision.PASSED, "True", "NoRegression"),
+        (GateDecision.FAILED, "False", "Regression"),
+        (GateDecision.INCONCLUSIVE, "Unknown", "Inconclusive"),
+        (GateDecision.NO_BASELINE, "Unknown", "BaselineNotFound"),
+    ],
+)
+def test_the_gate_is_copied_and_does_not_fail_the_run(decision: GateDecision, status: str, reason: str) -> None:
+    world = generating(changes={"spec.gate": {"baseline": "before", "dataset": "humaneval"}})
+    assert (world.condition(Kind.GATE_PASSED).status, world.reason(Kind.GATE_PASSED)) == ("Unknown", "GatePending")
+    world.gate = decision
+    world.generate_all().judge_all().settle()
+    assert (world.condition(Kind.GATE_PASSED).status, world.reason(Kind.GATE_PASSED)) == (status, reason)
+    assert world.status.phase == "Succeeded"
+    assert world.status.gpu_seconds_per_solved == "10.00"
 
 
 def test_events_tell_each_step_once() -> None:

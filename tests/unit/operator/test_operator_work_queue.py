@@ -2,7 +2,7 @@
 
 import asyncio
 
-from evalrun_operator.work_queue import WorkQueue
+from evalrun_operator.work_queue import FIRST, WorkQueue
 
 
 class Recorder:
@@ -82,6 +82,18 @@ async def test_work_asks_to_be_done_again_later_and_an_earlier_wake_wins() -> No
     await recorder.until_started(3)
     await queue.stop()
     assert recorder.started == ["a", "a", "a"]
+
+
+async def test_what_is_to_be_first_overtakes_what_waits() -> None:
+    recorder = Recorder()
+    queue = queue_of(recorder, workers=1)
+    for key in "abc":
+        queue.wake(key)
+    queue.wake("d", FIRST)
+    queue.start()
+    await recorder.until_started(4)
+    await queue.stop()
+    assert recorder.started == ["d", "a", "b", "c"]
 
 
 async def test_a_mistake_ends_no_worker() -> None:

@@ -571,6 +571,8 @@ class GetStatusResponse(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     GATE_FIELD_NUMBER: _builtins.int
     GATE_MESSAGE_FIELD_NUMBER: _builtins.int
+    GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    WANDB_URL_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     state: Global___RunState.ValueType
     output_tokens: _builtins.int
@@ -582,6 +584,10 @@ class GetStatusResponse(_message.Message):
     gate: Global___GateDecision.ValueType
     gate_message: _builtins.str
     """One line for people: the figures that decided the gate, or why nothing was compared."""
+    gpu_seconds: _builtins.float
+    """Seconds of GPU held so far by the run's replicas; 0 in simple mode."""
+    wandb_url: _builtins.str
+    """The run at Weights & Biases, where it is exported there."""
     @_builtins.property
     def datasets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetStatus]: ...
     @_builtins.property
@@ -600,10 +606,12 @@ class GetStatusResponse(_message.Message):
         replicas: _abc.Iterable[Global___Replica] | None = ...,
         gate: Global___GateDecision.ValueType = ...,
         gate_message: _builtins.str = ...,
+        gpu_seconds: _builtins.float = ...,
+        wandb_url: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "gate", b"gate", "gate_message", b"gate_message", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "gate", b"gate", "gate_message", b"gate_message", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state", "wandb_url", b"wandb_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
