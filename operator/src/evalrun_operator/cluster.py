@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import httpx2
-from lightkube import ApiError, AsyncClient
+from lightkube import ALL_NS, ApiError, AsyncClient
 from lightkube.generic_resource import GenericNamespacedResource, create_namespaced_resource
 from lightkube.types import CascadeType
 
@@ -69,6 +69,21 @@ class Cluster:
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
+
+    async def serves_runs(self, namespace: str | None) -> bool:
+        """Say whether EvalRuns are served, i.e. whether their CRD is there.
+
+        Raises:
+            OperatorError: as the module `errors` says.
+        """
+        runs = self._client.list(resource_of(EVAL_RUN), namespace=namespace or ALL_NS, chunk_size=1)
+
+        async def first() -> bool:
+            async for _ in runs:
+                break
+            return True
+
+        return await self._found(first, "listing EvalRuns") is not None
 
     async def read_token(self, run: RunIdentity) -> str | None:
         """Read the run's token; None where there is no Secret yet.

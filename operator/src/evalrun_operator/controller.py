@@ -20,9 +20,10 @@ from evalrun_operator.errors import AggregatorError, ConflictError, OperatorErro
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observed import Observed, by_ref
-from evalrun_operator.reconcile import Decision, decide, identity_of
+from evalrun_operator.reconcile import Decision, decide
 from evalrun_operator.resources import RunIdentity
 from evalrun_operator.settings import OperatorSettings
+from evalrun_operator.situation import identity_of
 from evalrun_operator.status_report import StatusEvent, condition_of
 from evalrun_operator.watching import Children, Key
 from evalrun_operator.work_queue import FIRST

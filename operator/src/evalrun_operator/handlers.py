@@ -5,12 +5,14 @@ nothing in the object. (Should a handler that keeps state ever be added: its not
 Passes, retries and errors are the controller's and the queue's; starting ends as TemporaryError or not at all.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import kopf
 
 from evalrun_operator import names
 from evalrun_operator.controller import Controller
+from evalrun_operator.errors import OperatorError
 from evalrun_operator.kinds import EVAL_RUN
 from evalrun_operator.watching import Key, Watches
 from evalrun_operator.work_queue import WorkQueue
@@ -19,8 +21,10 @@ START_SECONDS = 30.0
 """How long the first listing of everything may take before it is tried again."""
 
 
-def build_registry(controller: Controller, queue: WorkQueue[Key], watches: Watches) -> kopf.OperatorRegistry:
-    """Give kopf's registry with the operator's handlers."""
+def build_registry(
+    controller: Controller, queue: WorkQueue[Key], watches: Watches, serves_runs: Callable[[], Awaitable[bool]]
+) -> kopf.OperatorRegistry:
+    """Give kopf's registry with the operator's handlers; `serves_runs` says whether the CRD is there."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -31,9 +35,13 @@ def build_registry(controller: Controller, queue: WorkQueue[Key], watches: Watch
     async def start(settings: kopf.OperatorSettings, **_: object) -> None:
         configure(settings)
         try:
+            if not await serves_runs():  # kopf would look for it once, and then wait for ever
+                raise kopf.TemporaryError("EvalRuns are not served: install the CRD (k8s/crd.yaml)", delay=2)
             await watches.start(START_SECONDS)
         except TimeoutError as error:
             raise kopf.TemporaryError("the API server did not list everything in time", delay=5) from error
+        except OperatorError as error:
+            raise kopf.TemporaryError(str(error), delay=2) from error
         queue.start()
 
     @kopf.on.cleanup(registry=registry)

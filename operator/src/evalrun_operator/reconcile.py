@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from evalrun_operator import names, resources
+from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, Reason
+from evalrun_operator.desired import generation_objects, services
 from evalrun_operator.kinds import KINDS
-from evalrun_operator.ledger_status import RunState
 from evalrun_operator.observed import Observed, Ref, Seen
 from evalrun_operator.policies.backoff import backoff
 from evalrun_operator.policies.deadline import deadline
@@ -25,9 +25,9 @@ from evalrun_operator.policies.generation import (
     next_generation,
     release,
 )
-from evalrun_operator.policies.scaling import wanted_replicas
 from evalrun_operator.resources import Object, RunPlan
 from evalrun_operator.settings import OperatorSettings
+from evalrun_operator.situation import Pass, aggregator_restarts, holds, identity_of, ledger_failed, waiting_for
 from evalrun_operator.status_report import Report, StatusEvent, condition_of, events_of, report_status
 
 BAD_INPUT = 2
@@ -57,33 +57,6 @@ class End:
     succeeded: bool = False
 
 
-@dataclass(frozen=True)
-class Pass:
-    """What one decision follows from."""
-
-    run: EvalRun
-    before: EvalRunStatus
-    plan: RunPlan
-    observed: Observed
-    now: datetime
-
-    @property
-    def settings(self) -> OperatorSettings:
-        """The operator's settings."""
-        return self.plan.settings
-
-    @property
-    def generated(self) -> bool:
-        """Whether every completion is in the ledger; where the ledger does not say, as it was last known.
-
-        A ledger that says that answers are missing wins over what was known: its volume was lost.
-        """
-        ledger = self.observed.ledger
-        if ledger is not None and (ledger.all_generated or ledger.some_missing):
-            return ledger.all_generated
-        return _holds(self.before, ConditionType.GENERATED)
-
-
 def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: datetime, fresh_token: str) -> Decision:
     """Decide what a run needs now.
 
@@ -101,25 +74,16 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
     this = Pass(run, before, plan, observed, now)
     if before.start_time is None:
         return _accept(this)
-    if _holds(before, ConditionType.COMPLETE):
+    if holds(before, ConditionType.COMPLETE):
         return _after_end(this)
     end = _early_end(this)
     if end is not None:
         return _finish(this, end)
     if run.spec.suspend and not this.generated:
         return _suspend(this)
-    if _holds(before, ConditionType.SUSPENDED):
+    if holds(before, ConditionType.SUSPENDED):
         return _resume(this)
     return _advance(this)
-
-
-def identity_of(run: EvalRun) -> resources.RunIdentity:
-    """Give which EvalRun it is."""
-    metadata = run.metadata
-    created = metadata.creation_timestamp
-    if metadata.uid is None or metadata.namespace is None or created is None:
-        raise ValueError(f"EvalRun {metadata.name} does not come from an API server: uid, namespace or time is missing")
-    return resources.RunIdentity(metadata.name, metadata.namespace, metadata.uid, created)
 
 
 def _accept(this: Pass) -> Decision:
@@ -166,7 +130,7 @@ def _early_end(this: Pass) -> End | None:
             return End(Reason.NOT_JUDGED, "The judge could not tell about a single answer: see its pods and logs.")
         return End(Reason.FINISHED, f"The outputs are at {ledger.output_url}.", succeeded=True)
     suspended = condition_of(this.before, ConditionType.SUSPENDED)
-    waits = spec.suspend or _holds(this.before, ConditionType.SUSPENDED)  # the latter: it is being resumed just now
+    waits = spec.suspend or holds(this.before, ConditionType.SUSPENDED)  # the latter: it is being resumed just now
     limit = deadline(
         this.before.start_time or this.now,
         None if suspended is None else suspended.last_transition_time,
@@ -177,7 +141,7 @@ def _early_end(this: Pass) -> End | None:
     for _, pod in observed.pods(names.AGGREGATOR):
         if pod.exit_code == BAD_INPUT and pod.restarts >= spec.backoff_limit:
             return End(Reason.INVALID_SPEC, f"The aggregator refuses the spec: {pod.trouble}")
-    if ledger is not None and _ledger_failed(this) and _restarts(this) >= spec.backoff_limit:
+    if ledger is not None and ledger_failed(this) and aggregator_restarts(this) >= spec.backoff_limit:
         return End(Reason.BACKOFF_LIMIT_EXCEEDED, f"The ledger cannot go on: {ledger.message}")
     return None
 
@@ -196,41 +160,41 @@ def _suspend(this: Pass) -> Decision:
             else "The attempt and its cluster are being ended.",
         ),
         ledger=this.observed.ledger,
-        waiting_for=_waiting_for(this),
+        waiting_for=waiting_for(this),
     )
     status = report_status(this.run, this.before, this.now, report)
     kept = {seen.ref for seen in this.observed.of_kind("RayCluster", "RayJob", "Job")}
     wait = IDLE_SECONDS if freed else this.settings.poll_seconds
-    return _decision(this, status, _services(this), kept, deletions, wait)
+    return _decision(this, status, services(this), kept, deletions, wait)
 
 
 def _resume(this: Pass) -> Decision:
     """Say that the run is not suspended any more, before any GPU is asked for; the deadline starts anew from here."""
-    report = Report(ledger=this.observed.ledger, waiting_for=_waiting_for(this), resumed=True)
+    report = Report(ledger=this.observed.ledger, waiting_for=waiting_for(this), resumed=True)
     status = report_status(this.run, this.before, this.now, report)
     kept = {seen.ref for seen in this.observed.of_kind("RayCluster", "RayJob", "Job")}
-    return _decision(this, status, _services(this), kept, requeue_after=0.0)
+    return _decision(this, status, services(this), kept, requeue_after=0.0)
 
 
 def _advance(this: Pass) -> Decision:
     """Bring the run forward: services, cluster, generation, judging."""
-    waiting_for = _waiting_for(this)
+    waits = waiting_for(this)
     if this.generated:
         deletions = release(this.observed, this.now, jobs_first=False)
         jobs = {seen.ref for seen in this.observed.of_kind("Job")}  # a generator that has all, ends by itself
         kept = jobs | {seen.ref for seen in this.observed.of_kind("RayJob")}
-        report = Report(ledger=this.observed.ledger, waiting_for=waiting_for, generated=True)
+        report = Report(ledger=this.observed.ledger, waiting_for=waits, generated=True)
         status = report_status(this.run, this.before, this.now, report)
         deletions = tuple(seen for seen in deletions if seen.ref not in jobs)
-        return _decision(this, status, _services(this), kept, deletions, this.settings.poll_seconds)
-    generation = next_generation(_circumstances(this, waiting_for))
+        return _decision(this, status, services(this), kept, deletions, this.settings.poll_seconds)
+    generation = next_generation(_circumstances(this, waits))
     if generation.exhausted:
         return _finish(this, End(Reason.BACKOFF_LIMIT_EXCEEDED, _exhausted(this, generation)), generation)
-    report = Report(ledger=this.observed.ledger, waiting_for=waiting_for, generation=generation)
+    report = Report(ledger=this.observed.ledger, waiting_for=waits, generation=generation)
     status = report_status(this.run, this.before, this.now, report)
-    desired, kept = _generation_objects(this, generation)
+    desired, kept = generation_objects(this, generation)
     return _decision(
-        this, status, [*_services(this), *desired], kept, generation.delete, _next_look(this, generation, status)
+        this, status, [*services(this), *desired], kept, generation.delete, _next_look(this, generation, status)
     )
 
 
@@ -260,78 +224,7 @@ def _ended(this: Pass, status: EvalRunStatus) -> Decision:
         return _decision(this, status, [], kept, deletions, None)
     kept |= {seen.ref for seen in this.observed.of_kind("Job", "RayJob")}
     wait = max(1.0, min(left.total_seconds(), this.settings.resync_seconds))
-    return _decision(this, status, _services(this, ended=True), kept, deletions, wait)
-
-
-def _services(this: Pass, *, ended: bool = False) -> list[Object]:
-    """Give the objects of aggregator and judge; the judge's pods go when the run has ended."""
-    plan, judge = this.plan, this.run.spec.own_judge
-    restarts = _restarts(this)
-    if not ended and _ledger_failed(this):
-        restarts += 1  # the ledger is intact: a fresh process goes on
-    desired = [
-        resources.ledger_claim(plan),
-        resources.order_config_map(plan),
-        resources.token_secret(plan),
-        resources.aggregator_service(plan),
-        resources.aggregator_stateful_set(plan, restarts),
-    ]
-    if judge is None:
-        return desired
-    gateway, sandbox = judge.gateway, judge.sandbox
-    slots = resources.slots_of(plan, judge)
-    per_gateway = slots * sandbox.max_replicas / gateway.max_replicas
-    gateways = _scaled(this, names.JUDGE, (gateway.min_replicas, gateway.max_replicas), per_gateway, ended=ended)
-    sandboxes = _scaled(this, names.SANDBOX, (sandbox.min_replicas, sandbox.max_replicas), slots, ended=ended)
-    return [
-        *desired,
-        resources.judge_service(plan),
-        resources.judge_disruption_budget(plan),
-        resources.judge_deployment(plan, judge, gateways.replicas),
-        resources.sandbox_service(plan),
-        resources.sandbox_network_policy(plan),
-        resources.sandbox_deployment(plan, judge, sandboxes.replicas),
-        *gateways.scaler,
-        *sandboxes.scaler,
-    ]
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """Who owns a Deployment's replicas."""
-
-    replicas: int | None
-    """None: an autoscaler does."""
-    scaler: tuple[Object, ...] = ()
-
-
-def _scaled(this: Pass, part: str, bounds: tuple[int, int], load: float, *, ended: bool) -> Scaled:
-    name = names.component(this.plan.run.name, part)
-    kind = "ScaledObject" if this.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
-    if ended:  # first the scaler goes, then the replicas: it would bring them back
-        scaling = Ref(kind, name) in this.observed.objects
-        return Scaled(None if scaling else 0)
-    scaler = None if kind in this.observed.missing_kinds else resources.autoscaler(this.plan, part, *bounds, load)
-    if scaler is None:
-        return Scaled(max(1, bounds[0]))
-    return Scaled(None, (scaler,))
-
-
-def _generation_objects(this: Pass, generation: Generation) -> tuple[list[Object], set[Ref]]:
-    """Give what the generation needs, and what of it stays as it is."""
-    plan, spec = this.plan, this.run.spec
-    kept = {seen.ref for seen in this.observed.of_kind("RayJob", "Job", "RayCluster")}
-    desired = []
-    if generation.cluster is not None and spec.rollout is not None:
-        ledger = this.observed.ledger
-        replicas = wanted_replicas(spec.rollout, None if ledger is None else ledger.pending)
-        desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, replicas))
-    start = generation.start
-    if start is not None and spec.endpoints is not None:
-        desired.append(resources.generator_job(plan, spec.endpoints, start.number))
-    elif start is not None:
-        desired.append(resources.generator_ray_job(plan, start.number, start.cluster, start.head_uid))
-    return desired, kept
+    return _decision(this, status, services(this, ended=True), kept, deletions, wait)
 
 
 def _decision(
@@ -372,7 +265,7 @@ def _to_apply(observed: Observed, item: Object) -> bool:
     return observed.resync or seen.applied != item["metadata"]["annotations"][names.APPLIED_ANNOTATION]
 
 
-def _circumstances(this: Pass, waiting_for: str) -> Circumstances:
+def _circumstances(this: Pass, waits: str) -> Circumstances:
     generated = condition_of(this.before, ConditionType.GENERATED)
     settings = this.settings
     return Circumstances(
@@ -382,39 +275,10 @@ def _circumstances(this: Pass, waiting_for: str) -> Circumstances:
         attempts=this.before.attempts,
         failed=generated is not None and generated.reason == Reason.ATTEMPT_FAILED,
         backoff_limit=this.run.spec.backoff_limit,
-        waiting_for=waiting_for,
+        waiting_for=waits,
         now=this.now,
         backoff=lambda failures: backoff(failures, settings.backoff_seconds, settings.longest_backoff_seconds),
     )
-
-
-def _waiting_for(this: Pass) -> str:
-    """Say what of aggregator and judge is not up yet; empty where all is, and the ledger answers."""
-    run, observed = this.plan.run.name, this.observed
-    parts = [("StatefulSet", names.AGGREGATOR)]
-    if this.run.spec.own_judge is not None:
-        parts += [("Deployment", names.JUDGE), ("Deployment", names.SANDBOX)]
-    down = []
-    for kind, part in parts:
-        workload = observed.workload(kind, names.component(run, part))
-        if workload is None or (workload.ready == 0 and (workload.wanted > 0 or part == names.AGGREGATOR)):
-            down.append(part)
-    if down:
-        troubles = observed.troubles(*down)
-        return f"{', '.join(down)} not ready yet. {troubles}".strip()
-    return "" if observed.ledger is not None else "The aggregator is up, but does not answer yet."
-
-
-def _ledger_failed(this: Pass) -> bool:
-    """Say whether the ledger cannot go on, and says so itself: not a process that is being replaced already."""
-    ledger = this.observed.ledger
-    workload = this.observed.workload("StatefulSet", names.component(this.plan.run.name, names.AGGREGATOR))
-    return ledger is not None and ledger.state is RunState.FAILED and workload is not None and workload.settled
-
-
-def _restarts(this: Pass) -> int:
-    seen = this.observed.find("StatefulSet", names.component(this.plan.run.name, names.AGGREGATOR))
-    return 0 if seen is None else seen.restarts
 
 
 def _next_look(this: Pass, generation: Generation, status: EvalRunStatus) -> float:
@@ -434,8 +298,3 @@ def _steps(status: EvalRunStatus) -> tuple[object, ...]:
 def _exhausted(this: Pass, generation: Generation) -> str:
     limit = this.run.spec.backoff_limit
     return f"More than backoffLimit ({limit}) attempts failed; the last: {generation.exhausted}"
-
-
-def _holds(status: EvalRunStatus, kind: ConditionType) -> bool:
-    condition = condition_of(status, kind)
-    return condition is not None and condition.status == "True"

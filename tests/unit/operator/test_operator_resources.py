@@ -15,8 +15,8 @@ from evalrun_judge.settings import JudgeSettings
 from evalrun_operator import resources
 from evalrun_operator.api.v1alpha1 import EvalRun, Rollout
 from evalrun_operator.policies.scaling import wanted_replicas
-from evalrun_operator.reconcile import identity_of
 from evalrun_operator.resources import Object, RunPlan
+from evalrun_operator.situation import identity_of
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
 

@@ -1,0 +1,81 @@
+"""Which objects a run needs at a stage of its life. Pure."""
+
+from dataclasses import dataclass
+
+from evalrun_operator import names, resources
+from evalrun_operator.observed import Ref
+from evalrun_operator.policies.generation import Generation
+from evalrun_operator.policies.scaling import wanted_replicas
+from evalrun_operator.resources import Object
+from evalrun_operator.situation import Pass, aggregator_restarts, ledger_failed
+
+
+def services(this: Pass, *, ended: bool = False) -> list[Object]:
+    """Give the objects of aggregator and judge; the judge's pods go when the run has ended."""
+    plan, judge = this.plan, this.run.spec.own_judge
+    restarts = aggregator_restarts(this)
+    if not ended and ledger_failed(this):
+        restarts += 1  # the ledger is intact: a fresh process goes on
+    desired = [
+        resources.ledger_claim(plan),
+        resources.order_config_map(plan),
+        resources.token_secret(plan),
+        resources.aggregator_service(plan),
+        resources.aggregator_stateful_set(plan, restarts),
+    ]
+    if judge is None:
+        return desired
+    gateway, sandbox = judge.gateway, judge.sandbox
+    slots = resources.slots_of(plan, judge)
+    per_gateway = slots * sandbox.max_replicas / gateway.max_replicas
+    gateways = _scaled(this, names.JUDGE, (gateway.min_replicas, gateway.max_replicas), per_gateway, ended=ended)
+    sandboxes = _scaled(this, names.SANDBOX, (sandbox.min_replicas, sandbox.max_replicas), slots, ended=ended)
+    return [
+        *desired,
+        resources.judge_service(plan),
+        resources.judge_disruption_budget(plan),
+        resources.judge_deployment(plan, judge, gateways.replicas),
+        resources.sandbox_service(plan),
+        resources.sandbox_network_policy(plan),
+        resources.sandbox_deployment(plan, judge, sandboxes.replicas),
+        *gateways.scaler,
+        *sandboxes.scaler,
+    ]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Who owns a Deployment's replicas."""
+
+    replicas: int | None
+    """None: an autoscaler does."""
+    scaler: tuple[Object, ...] = ()
+
+
+def _scaled(this: Pass, part: str, bounds: tuple[int, int], load: float, *, ended: bool) -> Scaled:
+    name = names.component(this.plan.run.name, part)
+    kind = "ScaledObject" if this.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
+    if ended:  # first the scaler goes, then the replicas: it would bring them back
+        scaling = Ref(kind, name) in this.observed.objects
+        return Scaled(None if scaling else 0)
+    scaler = None if kind in this.observed.missing_kinds else resources.autoscaler(this.plan, part, *bounds, load)
+    if scaler is None:
+        return Scaled(max(1, bounds[0]))
+    return Scaled(None, (scaler,))
+
+
+def generation_objects(this: Pass, generation: Generation) -> tuple[list[Object], set[Ref]]:
+    """Give what the generation needs, and what of it stays as it is."""
+    plan, spec = this.plan, this.run.spec
+    kept = {seen.ref for seen in this.observed.of_kind("RayJob", "Job", "RayCluster")}
+    desired = []
+    if generation.cluster is not None and spec.rollout is not None:
+        ledger = this.observed.ledger
+        replicas = wanted_replicas(spec.rollout, None if ledger is None else ledger.pending)
+        desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, replicas))
+    start = generation.start
+    if start is not None and spec.endpoints is not None:
+        desired.append(resources.generator_job(plan, spec.endpoints, start.number))
+    elif start is not None:
+        desired.append(resources.generator_ray_job(plan, start.number, start.cluster, start.head_uid))
+    return desired, kept
