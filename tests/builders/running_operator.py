@@ -155,19 +155,23 @@ class OperatorProcess:
     metrics_port: int
     port: int
     process: subprocess.Popen[bytes] | None = None
-    starts: list[float] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
 
     def start(self) -> None:
         """Start it and wait until it is live."""
+        self.launch()
+        until(self.is_live, "the operator's liveness", READY_SECONDS)
+
+    def launch(self) -> None:
+        """Start it."""
         command = [
             sys.executable, "-m", "evalrun_operator", f"--aggregator-address={self.ledger}", "--poll-seconds=0.3",
-            "--backoff-seconds=0.2", f"--metrics-port={self.metrics_port}", f"--port={self.port}",
+            "--backoff-seconds=0.2", f"--metrics-port={self.metrics_port}", f"--port={self.port}", *self.flags,
         ]  # fmt: skip
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "KUBECONFIG": str(self.kubeconfig)}
             )
-        until(self.is_live, "the operator's liveness", READY_SECONDS)
 
     def is_live(self) -> bool:
         if self.process is not None and self.process.poll() is not None:

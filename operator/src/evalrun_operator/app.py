@@ -69,8 +69,9 @@ def build_operator(
     loop = asyncio.get_running_loop()
     queue: WorkQueue[Key] = WorkQueue(lambda key: controller.work(key), settings.workers, loop.time)
     children = Children(queue.wake)
-    controller = Controller(
-        settings, Cluster(client), children, aggregators, OperatorMetrics(registry), queue.wake, now
-    )
+    cluster = Cluster(client)
+    controller = Controller(settings, cluster, children, aggregators, OperatorMetrics(registry), queue.wake, now)
     watches = Watches(client, watched_kinds(settings.autoscaling), settings.namespace, children)
-    return Operator(build_registry(controller, queue, watches), controller, queue, watches)
+    namespace = settings.namespace[0] if settings.namespace else None
+    handlers = build_registry(controller, queue, watches, lambda: cluster.serves_runs(namespace))
+    return Operator(handlers, controller, queue, watches)
