@@ -19,13 +19,23 @@ At the front's end of file, everything that runs is killed, the place is removed
 from __future__ import annotations
 
 import atexit
+import bisect  # noqa: F401 - what most programs import, ahead of every fork
+import collections  # noqa: F401
+import copy  # noqa: F401
+import functools  # noqa: F401
 import gc
+import heapq  # noqa: F401
+import itertools  # noqa: F401
+import math  # noqa: F401
 import os
+import re  # noqa: F401
 import select
 import signal
 import socket
+import string  # noqa: F401
 import struct
 import sys
+import typing  # noqa: F401 - 6 ms for each program that imports it
 from collections.abc import Callable
 
 from evalrun_sandbox.contained import folder, frames
