@@ -127,6 +127,13 @@ def make_namespace(plane: ControlPlane, name: str) -> None:
     apply(plane, namespace, *volumes, *claims)
 
 
+def remove_namespace(plane: ControlPlane, name: str) -> None:
+    """Delete the runs and wait until their pods are gone: the nodes' GPUs are the next test's."""
+    plane.kubectl("delete", "er", "--all", "-n", name, "--timeout=25s")
+    until(lambda: not plane.kubectl("get", "pods", "-n", name, "-o", "name").strip(), f"no pods in {name}")
+    plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
 def _volume(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},

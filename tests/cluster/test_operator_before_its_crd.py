@@ -1,4 +1,4 @@
-"""An operator on a cluster that lacks things: it waits for its CRD, does without KubeRay, and keeps to its namespace."""
+"""An operator on a cluster that lacks things: it waits for its CRD, does without KubeRay, keeps to its namespace."""
 
 from collections.abc import Iterator
 from pathlib import Path

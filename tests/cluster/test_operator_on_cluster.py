@@ -20,6 +20,7 @@ from builders.running_operator import (
     ScriptedLedger,
     make_namespace,
     operator_kubeconfig,
+    remove_namespace,
     running_operator,
     serving_ledger,
 )
@@ -54,7 +55,7 @@ def namespace(kuberay: ControlPlane) -> Iterator[str]:
     name = f"evals-{next(NUMBERS)}"
     make_namespace(kuberay, name)
     yield name
-    kuberay.kubectl("delete", "namespace", name, "--wait=false")
+    remove_namespace(kuberay, name)
 
 
 def phase0() -> dict[str, Any]:

@@ -16,11 +16,20 @@ import pytest
 from builders.controlplane import ControlPlane
 from builders.evalruns import evalrun_manifest
 from builders.operator import operator_settings
-from builders.running_operator import Run, ScriptedLedger, make_namespace, operator_kubeconfig, serving_ledger
+from builders.running_operator import (
+    Run,
+    ScriptedLedger,
+    make_namespace,
+    operator_kubeconfig,
+    remove_namespace,
+    serving_ledger,
+)
 from prometheus_client import CollectorRegistry
 
 from evalrun_operator.app import build_operator
+from evalrun_operator.handlers import build_registry
 
+NAMESPACE = "faults"
 SEED = 20260131
 
 
@@ -100,11 +109,14 @@ class BrokenStream(httpx2.AsyncByteStream):
 async def operator_in_this_process(plane: ControlPlane, ledger: str) -> AsyncIterator[FaultyTransport]:
     context = ssl.create_default_context(cafile=str(plane.ca_file))
     transport = FaultyTransport(httpx2.AsyncHTTPTransport(verify=context), random.Random(SEED))
-    settings = operator_settings(aggregator_address=ledger, poll_seconds=0.3, backoff_seconds=0.1, request_seconds=5)
+    settings = operator_settings(
+        namespace=[NAMESPACE], aggregator_address=ledger, poll_seconds=0.3, backoff_seconds=0.1, request_seconds=5
+    )
     operator = build_operator(settings, transport=transport, registry=CollectorRegistry())
     stop, ready = asyncio.Event(), asyncio.Event()
+    registry = build_registry(operator)
     running = asyncio.create_task(
-        kopf.operator(registry=operator.registry, standalone=True, clusterwide=True, stop_flag=stop, ready_flag=ready)
+        kopf.operator(registry=registry, standalone=True, namespaces=[NAMESPACE], stop_flag=stop, ready_flag=ready)
     )
     await asyncio.wait_for(ready.wait(), 30)
     try:
@@ -124,13 +136,12 @@ def account(kuberay: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_no_run_gets_stuck_while_requests_fail(kuberay: ControlPlane, account: Path) -> None:
     del account
-    namespace = "faults"
-    await asyncio.to_thread(make_namespace, kuberay, namespace)
+    await asyncio.to_thread(make_namespace, kuberay, NAMESPACE)
     ledger = ScriptedLedger()
     manifest = evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}}, rollout=True)
     with serving_ledger(ledger) as address:
         async with operator_in_this_process(kuberay, address) as transport:
-            run = await asyncio.to_thread(Run(kuberay, namespace, "faulty").create, manifest)
+            run = await asyncio.to_thread(Run(kuberay, NAMESPACE, "faulty").create, manifest)
             await asyncio.to_thread(run.wait_for, "Generated", "False", "Generating", 60)
             await asyncio.to_thread(run.patch, {"suspend": True})
             await asyncio.to_thread(run.wait_for, "Suspended", "True", "", 60)
@@ -145,5 +156,5 @@ async def test_no_run_gets_stuck_while_requests_fail(kuberay: ControlPlane, acco
         assert status["attempts"] == 1
         assert status["phase"] == "Succeeded"
         assert all(transport.faults.values()), transport.faults
-    print(transport.faults)
     assert len(ledger.tokens) == 1
+    await asyncio.to_thread(remove_namespace, kuberay, NAMESPACE)

@@ -8,6 +8,7 @@ import kopf
 from prometheus_client import start_http_server
 
 from evalrun_operator.app import build_operator
+from evalrun_operator.handlers import build_registry
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
@@ -32,7 +33,7 @@ async def serve(settings: OperatorSettings) -> None:
     """Run kopf with our handlers until it is told to end."""
     liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
     await kopf.operator(
-        registry=build_operator(settings).registry,
+        registry=build_registry(build_operator(settings)),
         standalone=True,
         clusterwide=not settings.namespace,
         namespaces=settings.namespace,

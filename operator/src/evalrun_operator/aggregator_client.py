@@ -36,6 +36,10 @@ class Aggregators(Protocol):
         """Close what is held open for an address that will not be asked again soon."""
         ...
 
+    async def close(self) -> None:
+        """Close everything."""
+        ...
+
 
 class GrpcAggregators:
     """Real aggregators, over gRPC; one channel an address, kept open.

@@ -1,13 +1,13 @@
-"""Wires the operator: settings and clients in, kopf's registry out; decides nothing."""
+"""Wires the operator: settings and clients in, its parts out; decides nothing."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx2
-import kopf
 from lightkube import AsyncClient
 from prometheus_client import REGISTRY, CollectorRegistry
 
@@ -15,7 +15,6 @@ from evalrun_operator import names
 from evalrun_operator.aggregator_client import Aggregators, GrpcAggregators
 from evalrun_operator.cluster import Cluster
 from evalrun_operator.controller import Controller
-from evalrun_operator.handlers import build_registry
 from evalrun_operator.kinds import KINDS, Kind
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.settings import AutoscalingMode, OperatorSettings
@@ -23,15 +22,51 @@ from evalrun_operator.simulated_aggregators import SimulatedAggregators
 from evalrun_operator.watching import Children, Key, Watches
 from evalrun_operator.work_queue import WorkQueue
 
+START_SECONDS = 30.0
+"""How long the first listing of everything may take before it is tried again."""
+
 
 @dataclass(frozen=True)
 class Operator:
-    """The operator's parts, wired."""
+    """The operator's parts, wired; started and stopped together."""
 
-    registry: kopf.OperatorRegistry
     controller: Controller
     queue: WorkQueue[Key]
     watches: Watches
+    client: AsyncClient
+    cluster: Cluster
+    aggregators: Aggregators
+    namespace: str | None
+    """One of those that are served; None: all are."""
+
+    async def start(self) -> bool:
+        """List everything, then work; False where the CRD is missing.
+
+        Raises:
+            OperatorError: the API server refuses, or does not answer.
+            TimeoutError: it takes too long.
+        """
+        if not await self.cluster.serves_runs(self.namespace):
+            return False
+        await self.watches.start(START_SECONDS)
+        self.queue.start()
+        return True
+
+    async def stop(self) -> None:
+        """End the work, and close every connection."""
+        await self.queue.stop()
+        await self.watches.stop()
+        await self.aggregators.close()
+        await self.client.close()
+
+    def saw_run(self, manifest: dict[str, Any], *, gone: bool) -> None:
+        """Take over an EvalRun as it was seen."""
+        self.controller.saw_run(manifest, gone=gone)
+
+    @property
+    def listed(self) -> bool:
+        """Whether everything has been listed."""
+        return self.watches.listed
 
 
 def watched_kinds(autoscaling: AutoscalingMode) -> list[Kind]:
@@ -73,5 +108,4 @@ def build_operator(
     controller = Controller(settings, cluster, children, aggregators, OperatorMetrics(registry), queue.wake, now)
     watches = Watches(client, watched_kinds(settings.autoscaling), settings.namespace, children)
     namespace = settings.namespace[0] if settings.namespace else None
-    handlers = build_registry(controller, queue, watches, lambda: cluster.serves_runs(namespace))
-    return Operator(handlers, controller, queue, watches)
+    return Operator(controller, queue, watches, client, cluster, aggregators, namespace)

@@ -12,7 +12,7 @@ from lightkube.types import CascadeType
 
 from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import API_VERSION, KIND, EvalRunStatus
-from evalrun_operator.errors import ConflictError, OperatorError, RefusedError, UnreachableError
+from evalrun_operator.errors import ConflictError, OperatorError, RefusedError, RetryError, UnreachableError
 from evalrun_operator.kinds import EVAL_RUN, EVENT, KINDS, SECRET, Kind
 from evalrun_operator.observed import Seen
 from evalrun_operator.resources import Object, RunIdentity
@@ -21,7 +21,7 @@ from evalrun_operator.status_report import StatusEvent
 ResultT = TypeVar("ResultT")
 
 RETRIES = 3
-"""Times that a write is tried again at once after 409; then the whole pass is."""
+"""Times that a write is tried again soon; then the whole pass is."""
 RETRY_SECONDS = 0.05
 COME_BACK = frozenset({408, 429, 500, 502, 503, 504})
 CONFLICT, NOT_FOUND = 409, 404
@@ -125,7 +125,7 @@ class Cluster:
         """
         kind, name = seen.ref.kind, seen.ref.name
         # A Job deleted without saying so would orphan its pods.
-        await self._found(
+        await self._gone_or(
             lambda: self._client.delete(RESOURCES[kind], name, namespace=namespace, cascade=CascadeType.BACKGROUND),
             f"deleting {kind} {name}",
         )
@@ -170,11 +170,11 @@ class Cluster:
         await self._once(lambda: self._client.create(item), f"recording an event of EvalRun {run.name}")
 
     async def _tried(self, request: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
-        """Send a request that may be repeated; again at once where someone else wrote in between."""
+        """Send a request that may be repeated, again soon where the API server could not do it just now."""
         for attempt in range(RETRIES):
             try:
                 return await self._once(request, what)
-            except ConflictError:
+            except RetryError:
                 await asyncio.sleep(RETRY_SECONDS * 2**attempt)
         return await self._once(request, what)
 
@@ -183,6 +183,9 @@ class Cluster:
             return await request()
         except httpx2.HTTPError as error:
             raise translated(error, what) from error
+
+    async def _gone_or(self, request: Callable[[], Awaitable[None]], what: str) -> None:
+        await self._tried(lambda: self._found(request, what), what)
 
     async def _found(self, request: Callable[[], Awaitable[Any]], what: str) -> Any:  # noqa: ANN401 - JSON
         try:

@@ -6,7 +6,7 @@ What goes wrong ends as one of `errors`: the pass is repeated after a delay that
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 TOKEN_SECONDS = 60.0
 """How long a run's token is believed to be still in its Secret."""
-LONGEST_RETRY_SECONDS = 60.0
+LONGEST_RETRY_SECONDS = 10.0
+LONGEST_REFUSED_SECONDS = 60.0
 CONFLICT_SECONDS = 0.05
 NAMESPACE_GONE = "because it is being terminated"
 
@@ -110,7 +111,8 @@ class Controller:
             outcome = "refused" if isinstance(error, RefusedError) else "retry"
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             first = CONFLICT_SECONDS if isinstance(error, ConflictError) else 0.5
-            delay = min(LONGEST_RETRY_SECONDS, first * 2.0 ** min(failures - 1, 20))
+            longest = LONGEST_REFUSED_SECONDS if isinstance(error, RefusedError) else LONGEST_RETRY_SECONDS
+            delay = min(longest, first * 2.0 ** min(failures - 1, 20))
             logger.warning("%s/%s: %s; again in %.1f s", *key, error, delay)
             if isinstance(error, RefusedError):
                 await self._complain(key, manifest, str(error))
@@ -170,11 +172,15 @@ class Controller:
     async def _act(
         self, key: Key, manifest: dict[str, Any], identity: RunIdentity, decision: Decision, observed: Observed
     ) -> None:
-        """Apply a decision: deletions first, the status last, then the events that tell of it."""
-        for seen in decision.delete:
-            await self._cluster.delete(seen, identity.namespace)
-        for item in decision.apply:
-            await self._cluster.apply(item)
+        """Apply a decision: deletions first, the status last, then the events that tell of it.
+
+        A write that fails does not keep the others from being made; but then nothing is said of them yet.
+        """
+        writes = [self._cluster.delete(seen, identity.namespace) for seen in decision.delete]
+        writes += [self._cluster.apply(item) for item in decision.apply]
+        failures = [error for write in writes if (error := await _failure_of(write)) is not None]
+        if failures:
+            raise next((error for error in failures if isinstance(error, RefusedError)), failures[0])
         if observed.resync:
             self._resynced[identity.uid] = self._clock()
         if decision.status.to_wire() == manifest.get("status"):
@@ -218,6 +224,14 @@ class Controller:
         self._tokens.pop(uid, None)
         self._resynced.pop(uid, None)
         self._metrics.forget(key)
+
+
+async def _failure_of(write: Awaitable[None]) -> OperatorError | None:
+    try:
+        await write
+    except OperatorError as error:
+        return error
+    return None
 
 
 def _newer(manifest: dict[str, Any], known: dict[str, Any]) -> bool:

@@ -5,26 +5,38 @@ nothing in the object. (Should a handler that keeps state ever be added: its not
 Passes, retries and errors are the controller's and the queue's; starting ends as TemporaryError or not at all.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import kopf
 
 from evalrun_operator import names
-from evalrun_operator.controller import Controller
 from evalrun_operator.errors import OperatorError
 from evalrun_operator.kinds import EVAL_RUN
-from evalrun_operator.watching import Key, Watches
-from evalrun_operator.work_queue import WorkQueue
-
-START_SECONDS = 30.0
-"""How long the first listing of everything may take before it is tried again."""
 
 
-def build_registry(
-    controller: Controller, queue: WorkQueue[Key], watches: Watches, serves_runs: Callable[[], Awaitable[bool]]
-) -> kopf.OperatorRegistry:
-    """Give kopf's registry with the operator's handlers; `serves_runs` says whether the CRD is there."""
+class Life(Protocol):
+    """What the handlers drive; `app.Operator` is one."""
+
+    async def start(self) -> bool:
+        """List everything, then work; False where the CRD is missing. Raises OperatorError and TimeoutError."""
+        ...
+
+    async def stop(self) -> None:
+        """End the work."""
+        ...
+
+    def saw_run(self, manifest: dict[str, Any], *, gone: bool) -> None:
+        """Take over an EvalRun as it was seen."""
+        ...
+
+    @property
+    def listed(self) -> bool:
+        """Whether everything has been listed."""
+        ...
+
+
+def build_registry(operator: Life) -> kopf.OperatorRegistry:
+    """Give kopf's registry with the operator's handlers."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -35,27 +47,25 @@ def build_registry(
     async def start(settings: kopf.OperatorSettings, **_: object) -> None:
         configure(settings)
         try:
-            if not await serves_runs():  # kopf would look for it once, and then wait for ever
-                raise kopf.TemporaryError("EvalRuns are not served: install the CRD (k8s/crd.yaml)", delay=2)
-            await watches.start(START_SECONDS)
+            served = await operator.start()
         except TimeoutError as error:
             raise kopf.TemporaryError("the API server did not list everything in time", delay=5) from error
         except OperatorError as error:
             raise kopf.TemporaryError(str(error), delay=2) from error
-        queue.start()
+        if not served:  # kopf would look for it once, and then wait for ever
+            raise kopf.TemporaryError("EvalRuns are not served: install the CRD (k8s/crd.yaml)", delay=2)
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: object) -> None:
-        await queue.stop()
-        await watches.stop()
+        await operator.stop()
 
     @kopf.on.event(EVAL_RUN.group, EVAL_RUN.version, EVAL_RUN.plural, registry=registry)
     def saw(event: kopf.RawEvent, **_: object) -> None:
-        controller.saw_run(plain(event["object"]), gone=event["type"] == "DELETED")
+        operator.saw_run(plain(event["object"]), gone=event["type"] == "DELETED")
 
     @kopf.on.probe(id="listed", registry=registry)
     def listed(**_: object) -> bool:
-        return watches.listed
+        return operator.listed
 
     return registry
 

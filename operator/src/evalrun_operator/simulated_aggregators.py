@@ -32,6 +32,9 @@ class SimulatedAggregators:
     async def forget(self, address: str) -> None:
         """Nothing is held open; the ledger stays as it is."""
 
+    async def close(self) -> None:
+        """Nothing is held open."""
+
 
 def simulated_status(progress: float) -> LedgerStatus:
     """Give a ledger's status at a progress: 0 nothing, 1 all generated, 2 all judged."""
