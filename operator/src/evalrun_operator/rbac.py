@@ -19,17 +19,19 @@ class Rule(TypedDict):
     verbs: list[str]
 
 
-MADE_VERBS = ["create", "delete", "list", "patch", "watch"]
+MADE_VERBS = ("create", "list", "patch", "watch")
 """Server-side apply is `patch`, and `create` where the object is new."""
+NEVER_DELETED = frozenset({"PersistentVolumeClaim"})
+"""Results may lie there: only the garbage collector, or a person, takes it away."""
 
 
 def role_rules(autoscaling: AutoscalingMode) -> list[Rule]:
     """Give the rules for one mode of autoscaling."""
     kinds = watched_kinds(autoscaling)
-    made: dict[str, list[str]] = {}
+    made: dict[tuple[str, bool], list[str]] = {}
     for kind in kinds:
         if kind.made:
-            made.setdefault(kind.group, []).append(kind.plural)
+            made.setdefault((kind.group, kind.kind not in NEVER_DELETED), []).append(kind.plural)
     return [
         _rule(EVAL_RUN.group, [EVAL_RUN.plural], ["list", "watch"]),
         _rule(EVAL_RUN.group, [f"{EVAL_RUN.plural}/status"], ["update"]),
@@ -38,7 +40,10 @@ def role_rules(autoscaling: AutoscalingMode) -> list[Rule]:
         _rule(SECRET.group, [SECRET.plural], ["create", "get"]),
         _rule(EVENT.group, [EVENT.plural], ["create"]),
         *(_rule(kind.group, [kind.plural], ["list", "watch"]) for kind in kinds if not kind.made),
-        *(_rule(group, sorted(plurals), MADE_VERBS) for group, plurals in sorted(made.items())),
+        *(
+            _rule(group, sorted(plurals), sorted([*MADE_VERBS, *(["delete"] if deleted else [])]))
+            for (group, deleted), plurals in sorted(made.items())
+        ),
     ]
 
 

@@ -83,7 +83,9 @@ def test_the_role_is_the_least(mode: str) -> None:
     assert allowed[EVAL_RUN.group, "evalruns"] == {"list", "watch"}
     for kind in watched_kinds(mode):  # type: ignore[arg-type]
         assert {"list", "watch"} <= allowed[kind.group, kind.plural]
-        assert not kind.made or {"create", "patch", "delete"} <= allowed[kind.group, kind.plural]
+        assert not kind.made or {"create", "patch"} <= allowed[kind.group, kind.plural]
+    assert "delete" not in allowed["", "persistentvolumeclaims"]
+    assert "delete" in allowed["ray.io", "rayclusters"]
     scalers = {plural for _, plural in allowed if plural in {"scaledobjects", "horizontalpodautoscalers"}}
     assert scalers == ({"scaledobjects"} if mode == "keda" else {"horizontalpodautoscalers"})
 
