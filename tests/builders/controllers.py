@@ -24,7 +24,8 @@ def apply_crds(plane: ControlPlane, *places: Path) -> None:
 
     A garbage collector that is running already learns new kinds only every 30 s, and lets their children live so long.
     """
-    plane.kubectl("apply", "--server-side", *(f"--filename={place}" for place in places))
+    # An earlier test of the session may have installed the CRD by Helm, whose fields these then are.
+    plane.kubectl("apply", "--server-side", "--force-conflicts", *(f"--filename={place}" for place in places))
     plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=25s")
 
 

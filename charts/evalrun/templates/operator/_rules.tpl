@@ -7,7 +7,8 @@
 - {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]}
 - {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
 - {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
-- {"apiGroups": [""], "resources": ["configmaps", "persistentvolumeclaims", "services"], "verbs": ["create", "delete", "list", "patch", "watch"]}
+- {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["create", "list", "patch", "watch"]}
+- {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["create", "delete", "list", "patch", "watch"]}
 - {"apiGroups": ["apps"], "resources": ["deployments", "statefulsets"], "verbs": ["create", "delete", "list", "patch", "watch"]}
 - {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "delete", "list", "patch", "watch"]}
 - {"apiGroups": ["keda.sh"], "resources": ["scaledobjects"], "verbs": ["create", "delete", "list", "patch", "watch"]}
@@ -21,7 +22,8 @@
 - {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]}
 - {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
 - {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
-- {"apiGroups": [""], "resources": ["configmaps", "persistentvolumeclaims", "services"], "verbs": ["create", "delete", "list", "patch", "watch"]}
+- {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["create", "list", "patch", "watch"]}
+- {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["create", "delete", "list", "patch", "watch"]}
 - {"apiGroups": ["apps"], "resources": ["deployments", "statefulsets"], "verbs": ["create", "delete", "list", "patch", "watch"]}
 - {"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["create", "delete", "list", "patch", "watch"]}
 - {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "delete", "list", "patch", "watch"]}
