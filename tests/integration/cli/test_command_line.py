@@ -187,6 +187,16 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "no.jsonl") in done.stderr
 
 
+def test_a_dataset_in_two_files_is_named(tmp_path: Path) -> None:
+    first = write_lines(tmp_path / "first.jsonl", ADD)
+    second = write_lines(tmp_path / "second.jsonl", {**ADD, "problem_id": "add more"})
+    responses = write_lines(tmp_path / "responses.jsonl", {"problem_id": "add", "response": RIGHT})
+    files = ("--problems", first, "--problems", second, "--responses", responses)
+    done = evalrun("judge", *files, "--output", tmp_path / "out")
+    assert done.returncode == 2
+    assert f"--problems {second}: dataset 'sums' is in {first} too" in done.stderr
+
+
 def test_an_invalid_spec_names_field_and_way_out(tmp_path: Path) -> None:
     spec = tmp_path / "run.yaml"
     spec.write_text(DEMO.read_text().replace("spec:", "spec:\n  protocol: {samples: 4}", 1))

@@ -1,7 +1,7 @@
 """What a command asks for, as a work order: checks what the user gave before anything is started or written."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,14 +66,14 @@ def judge_files(
     Raises:
         BadInputError: a file cannot be used; the message names file and line.
     """
-    known = load_problem_files(problems)
+    known, places = _read_problems(problems)
     load_responses(responses, known)  # for its errors alone: the aggregator reads the files again, as it streams
     directory = output.resolve()
     order = {
         "schema": 1,
         "run": "judge",
         "created": datetime.now(UTC).isoformat(),
-        "spec": _judge_spec(known, problems, comparator, time_limit),
+        "spec": _judge_spec(places, comparator, time_limit),
         "responses": [str(_located(path)) for path in responses],
         "base_dir": str(Path.cwd()),
         "output_dir": str(directory),
@@ -124,27 +124,32 @@ def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Gene
     )
 
 
-def _judge_spec(
-    known: Iterable[Problem], sources: Sequence[str], comparator: str | None, time_limit: float | None
-) -> dict[str, Any]:
+def _read_problems(sources: Sequence[str]) -> tuple[list[Problem], dict[str, str]]:
+    """Read each file once; gives all problems, and the file of each dataset: a spec names one source a dataset."""
+    known: list[Problem] = []
+    places: dict[str, str] = {}
+    for source in sources:
+        problems = load_problem_files([source])
+        for name in {problem.dataset for problem in problems}:
+            if name in places:
+                raise BadInputError(
+                    f"--problems {source}: dataset '{name}' is in {places[name]} too: join the two files"
+                )
+            places[name] = str(_located(source))
+        known += problems
+    return known, places
+
+
+def _judge_spec(places: Mapping[str, str], comparator: str | None, time_limit: float | None) -> dict[str, Any]:
     """Give the spec that an EvalRun with these files would have; nothing is generated, so it names no server."""
-    names = sorted({problem.dataset for problem in known})
     settings: dict[str, Any] = {}
     if comparator is not None:
         settings["comparator"] = {"name": comparator}
     if time_limit is not None:
         settings["limits"] = {"timeSeconds": f"{time_limit:g}"}
-    if len(sources) == 1:
-        places = dict.fromkeys(names, str(_located(sources[0])))
-    else:
-        places = {
-            name: str(_located(source))
-            for source in sources
-            for name in {p.dataset for p in load_problem_files([source])}
-        }
     return {
         "model": {"path": EXTERNAL_MODEL},
-        "datasets": [{"name": name, "source": places[name], **settings} for name in names],
+        "datasets": [{"name": name, "source": places[name], **settings} for name in sorted(places)],
     }
 
 
