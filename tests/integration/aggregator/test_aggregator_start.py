@@ -105,17 +105,20 @@ async def test_replicas_are_reported_exposed_and_kept(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     async with started(tmp_path, registry=registry) as address:
         worker = Worker(address)
-        replica = ledger_pb2.Replica(name="r0", address="http://r0", up=True, in_flight=7, models=["some/model"])
-        await worker.stub.ReportReplicas(
-            ledger_pb2.ReportReplicasRequest(worker_id="w", replicas=[replica], gpu_seconds=33.0)
+        replica = ledger_pb2.Replica(
+            name="r0", address="http://r0", up=True, in_flight=7, models=["some/model"], gpus=2, started_at=100.0
         )
-        assert list((await worker.status()).replicas) == [replica]
+        await worker.stub.ReportReplicas(
+            ledger_pb2.ReportReplicasRequest(worker_id="w", replicas=[replica], gpu_seconds=33.0, reported_at=110.0)
+        )
+        status = await worker.status()
+        assert (list(status.replicas), status.gpu_seconds) == ([replica], 53.0)
         await worker.close()
     labels = {"run": "test-run", "namespace": "default"}
     assert registry.get_sample_value("evalrun_replica_inflight", {**labels, "replica": "0"}) == 7
     registry = CollectorRegistry()
     async with started(tmp_path, registry=registry):
-        assert registry.get_sample_value("evalrun_gpu_seconds_total", labels) == 33
+        assert registry.get_sample_value("evalrun_gpu_seconds_total", labels) == 53
 
 
 async def test_counters_go_on_after_a_restart(tmp_path: Path) -> None:

@@ -58,13 +58,13 @@ class TestReplicaBook:
     def test_a_replica_that_is_no_longer_named_or_whose_worker_is_silent_is_down(self) -> None:
         book = ReplicaBook()
         a, b = (ledger_pb2.Replica(name=name, up=True, in_flight=2) for name in "ab")
-        book.report("w", [a, b], 0, now=0)
-        book.report("w", [b], 0, now=10)
+        book.report("w", [a, b], {}, now=0)
+        book.report("w", [b], {}, now=10)
         assert [(r.name, r.up, r.in_flight) for r in book.all(now=20)] == [("a", False, 0), ("b", True, 2)]
         assert [r.up for r in book.all(now=71)] == [False, False]
 
-    def test_gpu_seconds_add_up_over_workers_and_never_go_back(self) -> None:
+    def test_gpu_seconds_add_up_over_holders_and_never_go_back(self) -> None:
         book = ReplicaBook({"w": 10.0})
-        book.report("w", [], 4.0, now=0)
-        book.report("v", [], 5.0, now=0)
+        book.report("w", [], {"w": 4.0}, now=0)
+        book.report("v", [], {"v": 5.0}, now=0)
         assert book.gpu_seconds == 15.0

@@ -10,7 +10,7 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,8 +106,10 @@ class Ledger:
         """Write facts about the run."""
         await self._write(lambda writer: writer.set_facts(facts))
 
-    async def set_replicas(self, worker: str, replicas: Sequence[StoredReplica], gpu_seconds: float) -> None:
-        """Keep what a worker last said of its replicas."""
+    async def set_replicas(
+        self, worker: str, replicas: Sequence[StoredReplica], gpu_seconds: Mapping[str, float]
+    ) -> None:
+        """Keep what a worker last said of its replicas. `gpu_seconds`: by holder."""
         await self._write(lambda writer: writer.set_replicas(worker, replicas, gpu_seconds))
 
     async def found(self, problems: Sequence[tuple[str, str]], facts: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.gpu_time import merged
 
 SILENT_SECONDS = 60.0
 """A worker that says nothing for so long is taken for gone; generators report every few seconds."""
@@ -22,11 +23,14 @@ class ReplicaBook:
     """The replicas of every worker, numbered in the order in which they were first seen."""
 
     def __init__(self, gpu_seconds: Mapping[str, float] | None = None) -> None:
+        """`gpu_seconds`: by holder (`gpu_time.held_seconds`), as the ledger knew them."""
         self._known: dict[tuple[str, str], KnownReplica] = {}
         self._gpu_seconds = dict(gpu_seconds or {})
 
-    def report(self, worker: str, replicas: Iterable[ledger_pb2.Replica], gpu_seconds: float, now: float) -> None:
-        """Take a worker's report; replicas that it no longer names are down."""
+    def report(
+        self, worker: str, replicas: Iterable[ledger_pb2.Replica], gpu_seconds: Mapping[str, float], now: float
+    ) -> None:
+        """Take a worker's report; replicas that it no longer names are down. `gpu_seconds`: by holder."""
         named = {replica.name: replica for replica in replicas}
         for (owner, name), known in self._known.items():
             if owner == worker and name not in named:
@@ -36,11 +40,11 @@ class ReplicaBook:
                 self._known[owner, name] = KnownReplica(gone, now)
         for name, replica in named.items():
             self._known[worker, name] = KnownReplica(replica, now)
-        self._gpu_seconds[worker] = max(gpu_seconds, self._gpu_seconds.get(worker, 0.0))
+        self._gpu_seconds = merged(self._gpu_seconds, gpu_seconds)
 
     @property
     def gpu_seconds(self) -> float:
-        """GPU seconds of every worker together."""
+        """GPU seconds of every replica, from its start to its release or to the last report."""
         return sum(self._gpu_seconds.values())
 
     def all(self, now: float) -> list[ledger_pb2.Replica]:

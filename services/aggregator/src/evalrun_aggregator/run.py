@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -264,8 +264,10 @@ class Run:
             self._changed.set()
         return sum(new)
 
-    async def report_replicas(self, worker: str, replicas: Sequence[ledger_pb2.Replica], gpu_seconds: float) -> None:
-        """Keep what a worker says of its replicas. Raises LedgerError."""
+    async def report_replicas(
+        self, worker: str, replicas: Sequence[ledger_pb2.Replica], gpu_seconds: Mapping[str, float]
+    ) -> None:
+        """Keep what a worker says of its replicas. `gpu_seconds`: by holder. Raises LedgerError."""
         self.replicas.report(worker, replicas, gpu_seconds, self._clocks.monotonic())
         stored = [StoredReplica(r.name, r.address, list(r.models), r.error) for r in replicas]
         await self._ledger.set_replicas(worker, stored, gpu_seconds)

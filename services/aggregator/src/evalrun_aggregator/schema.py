@@ -30,6 +30,7 @@ CREATE = (
     """CREATE TABLE replicas (
         worker TEXT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL, models TEXT NOT NULL, error TEXT NOT NULL,
         PRIMARY KEY (worker, name)) WITHOUT ROWID""",
+    # `worker` names a holder, see gpu_time: the worker itself, or one start of one of its replicas.
     "CREATE TABLE gpu_seconds (worker TEXT PRIMARY KEY, seconds REAL NOT NULL) WITHOUT ROWID",
 )
 

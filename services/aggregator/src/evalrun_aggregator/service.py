@@ -6,6 +6,7 @@ import grpc
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
+from evalrun_aggregator.gpu_time import held_seconds
 from evalrun_aggregator.items import ItemKey
 from evalrun_aggregator.ledger_errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.results import FINAL_STATUS_NAMES
@@ -73,7 +74,8 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     ) -> ledger_pb2.ReportReplicasResponse:
         """Keep what a worker says of its replicas."""
         try:
-            await self._run.report_replicas(request.worker_id, request.replicas, request.gpu_seconds)
+            held = held_seconds(request.worker_id, request.replicas, request.gpu_seconds, request.reported_at)
+            await self._run.report_replicas(request.worker_id, request.replicas, held)
         except LedgerFullError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except LedgerBrokenError as error:
@@ -114,6 +116,7 @@ def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
         output_url=ended.output_url if ended else "",
         message=run.message,
         replicas=run.known_replicas(),
+        gpu_seconds=run.replicas.gpu_seconds,
     )
     if ended is not None and ended.gate is not None:
         response.gate = GATE_DECISIONS[ended.gate.reason]

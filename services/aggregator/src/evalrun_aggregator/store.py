@@ -7,7 +7,7 @@ outlives a power cut. (NORMAL syncs at checkpoints only: an acknowledged batch c
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evalrun_aggregator.rows import CompletionTally, StoredCompletion, StoredReplica, StoredSample, StoredVerdict
@@ -125,16 +125,16 @@ class LedgerWriter:
         rows = ((position, dataset, problem_id) for position, (dataset, problem_id) in enumerate(names))
         self._connection.executemany("INSERT INTO problems VALUES (?, ?, ?)", rows)
 
-    def set_replicas(self, worker: str, replicas: Iterable[StoredReplica], gpu_seconds: float) -> None:
-        """Keep what a worker last said; its GPU seconds never go back."""
+    def set_replicas(self, worker: str, replicas: Iterable[StoredReplica], gpu_seconds: Mapping[str, float]) -> None:
+        """Keep what a worker last said; the GPU seconds of a holder never go back."""
         self._connection.executemany(
             "INSERT OR REPLACE INTO replicas VALUES (?, ?, ?, ?, ?)",
             [(worker, r.name, r.address, json.dumps(list(r.models)), r.error) for r in replicas],
         )
-        self._connection.execute(
+        self._connection.executemany(
             "INSERT INTO gpu_seconds VALUES (?, ?) ON CONFLICT (worker) DO UPDATE "
             "SET seconds = max(seconds, excluded.seconds)",
-            (worker, gpu_seconds),
+            gpu_seconds.items(),
         )
 
     def set_verdicts_aside(self) -> None:
@@ -173,7 +173,7 @@ class LedgerReader:
         return [StoredReplica(name, address, json.loads(models), error) for name, address, models, error in found]
 
     def gpu_seconds(self) -> dict[str, float]:
-        """Give the GPU seconds of each worker."""
+        """Give the GPU seconds of each holder (`gpu_time.held_seconds`)."""
         return dict(self._connection.execute("SELECT worker, seconds FROM gpu_seconds"))
 
     def completion_rows(self) -> Iterator[int]:

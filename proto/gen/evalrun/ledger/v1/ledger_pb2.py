@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x65valrun/ledger/v1/ledger.proto\x12\x11\x65valrun.ledger.v1\"\\\n\x07WorkKey\x12\x0f\n\x07\x64\x61taset\x18\x01 \x01(\t\x12\x12\n\nproblem_id\x18\x02 \x01(\t\x12\x0e\n\x06sample\x18\x03 \x01(\r\x12\x0c\n\x04turn\x18\x04 \x01(\r\x12\x0e\n\x06repeat\x18\x05 \x01(\r\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"^\n\x08Sampling\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_p\x18\x02 \x01(\x01\x12\x12\n\nmax_tokens\x18\x03 \x01(\r\x12\x11\n\x04seed\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x07\n\x05_seed\"\xc5\x01\n\x08WorkItem\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.evalrun.ledger.v1.WorkKey\x12\x30\n\x08messages\x18\x02 \x03(\x0b\x32\x1e.evalrun.ledger.v1.ChatMessage\x12/\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x1f.evalrun.ledger.v1.PromptFormat\x12-\n\x08sampling\x18\x04 \x01(\x0b\x32\x1b.evalrun.ledger.v1.Sampling\"E\n\x0eGetWorkRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x11\n\tmax_items\x18\x02 \x01(\r\x12\r\n\x05\x66resh\x18\x03 \x01(\x08\"h\n\x0fGetWorkResponse\x12*\n\x05items\x18\x01 \x03(\x0b\x32\x1b.evalrun.ledger.v1.WorkItem\x12\x11\n\tremaining\x18\x02 \x01(\x04\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\"\x98\x02\n\nCompletion\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.evalrun.ledger.v1.WorkKey\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x15\n\rfinish_reason\x18\x03 \x01(\t\x12\x1a\n\rprompt_tokens\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x1a\n\routput_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\x12generation_seconds\x18\x06 \x01(\x01\x12\x12\n\nstarted_at\x18\x07 \x01(\x01\x12\x0f\n\x07replica\x18\x08 \x01(\t\x12\r\n\x05model\x18\t \x01(\t\x12\x10\n\x08\x61ttempts\x18\n \x01(\rB\x10\n\x0e_prompt_tokensB\x10\n\x0e_output_tokens\"a\n\x18SubmitCompletionsRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x32\n\x0b\x63ompletions\x18\x02 \x03(\x0b\x32\x1d.evalrun.ledger.v1.Completion\"+\n\x19SubmitCompletionsResponse\x12\x0e\n\x06stored\x18\x01 \x01(\r\"f\n\x07Replica\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\n\n\x02up\x18\x03 \x01(\x08\x12\x11\n\tin_flight\x18\x04 \x01(\r\x12\x0e\n\x06models\x18\x05 \x03(\t\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"m\n\x15ReportReplicasRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12,\n\x08replicas\x18\x02 \x03(\x0b\x32\x1a.evalrun.ledger.v1.Replica\x12\x13\n\x0bgpu_seconds\x18\x03 \x01(\x01\"\x18\n\x16ReportReplicasResponse\"\x12\n\x10GetStatusRequest\"4\n\x08Interval\x12\r\n\x05value\x18\x01 \x01(\x01\x12\x0b\n\x03low\x18\x02 \x01(\x01\x12\x0c\n\x04high\x18\x03 \x01(\x01\"\xa6\x02\n\rDatasetStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05total\x18\x02 \x01(\x04\x12\x11\n\tgenerated\x18\x03 \x01(\x04\x12\x0e\n\x06judged\x18\x04 \x01(\x04\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x05 \x01(\x04\x12\x12\n\nnot_judged\x18\x06 \x01(\x04\x12\x32\n\raccepted_at_1\x18\x07 \x01(\x0b\x32\x1b.evalrun.ledger.v1.Interval\x12G\n\x0c\x66inal_status\x18\x08 \x03(\x0b\x32\x31.evalrun.ledger.v1.DatasetStatus.FinalStatusEntry\x1a\x32\n\x10\x46inalStatusEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x89\x03\n\x11GetStatusResponse\x12\x0b\n\x03run\x18\x01 \x01(\t\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.evalrun.ledger.v1.RunState\x12\x32\n\x08\x64\x61tasets\x18\x03 \x03(\x0b\x32 .evalrun.ledger.v1.DatasetStatus\x12\x15\n\routput_tokens\x18\x04 \x01(\x04\x12\x17\n\x0f\x65lapsed_seconds\x18\x05 \x01(\x01\x12\x17\n\x0fjudge_in_flight\x18\x06 \x01(\r\x12\x12\n\noutput_url\x18\x07 \x01(\t\x12\x0f\n\x07message\x18\x08 \x01(\t\x12,\n\x08replicas\x18\t \x03(\x0b\x32\x1a.evalrun.ledger.v1.Replica\x12-\n\x04gate\x18\n \x01(\x0e\x32\x1f.evalrun.ledger.v1.GateDecision\x12\x14\n\x0cgate_message\x18\x0b \x01(\t\x12\x13\n\x0bgpu_seconds\x18\x0c \x01(\x01\x12\x11\n\twandb_url\x18\r \x01(\t*c\n\x0cPromptFormat\x12\x1d\n\x19PROMPT_FORMAT_UNSPECIFIED\x10\x00\x12\x16\n\x12PROMPT_FORMAT_CHAT\x10\x01\x12\x1c\n\x18PROMPT_FORMAT_COMPLETION\x10\x02*\xb6\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13RUN_STATE_PREPARING\x10\x01\x12\x18\n\x14RUN_STATE_GENERATING\x10\x02\x12\x15\n\x11RUN_STATE_JUDGING\x10\x03\x12\x17\n\x13RUN_STATE_SUCCEEDED\x10\x04\x12\x16\n\x12RUN_STATE_DEGRADED\x10\x05\x12\x14\n\x10RUN_STATE_FAILED\x10\x06*\xa0\x01\n\x0cGateDecision\x12\x1d\n\x19GATE_DECISION_UNSPECIFIED\x10\x00\x12\x18\n\x14GATE_DECISION_PASSED\x10\x01\x12\x18\n\x14GATE_DECISION_FAILED\x10\x02\x12\x1e\n\x1aGATE_DECISION_INCONCLUSIVE\x10\x03\x12\x1d\n\x19GATE_DECISION_NO_BASELINE\x10\x04\x32\x90\x03\n\rLedgerService\x12P\n\x07GetWork\x12!.evalrun.ledger.v1.GetWorkRequest\x1a\".evalrun.ledger.v1.GetWorkResponse\x12n\n\x11SubmitCompletions\x12+.evalrun.ledger.v1.SubmitCompletionsRequest\x1a,.evalrun.ledger.v1.SubmitCompletionsResponse\x12\x65\n\x0eReportReplicas\x12(.evalrun.ledger.v1.ReportReplicasRequest\x1a).evalrun.ledger.v1.ReportReplicasResponse\x12V\n\tGetStatus\x12#.evalrun.ledger.v1.GetStatusRequest\x1a$.evalrun.ledger.v1.GetStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x65valrun/ledger/v1/ledger.proto\x12\x11\x65valrun.ledger.v1\"\\\n\x07WorkKey\x12\x0f\n\x07\x64\x61taset\x18\x01 \x01(\t\x12\x12\n\nproblem_id\x18\x02 \x01(\t\x12\x0e\n\x06sample\x18\x03 \x01(\r\x12\x0c\n\x04turn\x18\x04 \x01(\r\x12\x0e\n\x06repeat\x18\x05 \x01(\r\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"^\n\x08Sampling\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_p\x18\x02 \x01(\x01\x12\x12\n\nmax_tokens\x18\x03 \x01(\r\x12\x11\n\x04seed\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x07\n\x05_seed\"\xc5\x01\n\x08WorkItem\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.evalrun.ledger.v1.WorkKey\x12\x30\n\x08messages\x18\x02 \x03(\x0b\x32\x1e.evalrun.ledger.v1.ChatMessage\x12/\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x1f.evalrun.ledger.v1.PromptFormat\x12-\n\x08sampling\x18\x04 \x01(\x0b\x32\x1b.evalrun.ledger.v1.Sampling\"E\n\x0eGetWorkRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x11\n\tmax_items\x18\x02 \x01(\r\x12\r\n\x05\x66resh\x18\x03 \x01(\x08\"h\n\x0fGetWorkResponse\x12*\n\x05items\x18\x01 \x03(\x0b\x32\x1b.evalrun.ledger.v1.WorkItem\x12\x11\n\tremaining\x18\x02 \x01(\x04\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\"\x98\x02\n\nCompletion\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.evalrun.ledger.v1.WorkKey\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x15\n\rfinish_reason\x18\x03 \x01(\t\x12\x1a\n\rprompt_tokens\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x1a\n\routput_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x1a\n\x12generation_seconds\x18\x06 \x01(\x01\x12\x12\n\nstarted_at\x18\x07 \x01(\x01\x12\x0f\n\x07replica\x18\x08 \x01(\t\x12\r\n\x05model\x18\t \x01(\t\x12\x10\n\x08\x61ttempts\x18\n \x01(\rB\x10\n\x0e_prompt_tokensB\x10\n\x0e_output_tokens\"a\n\x18SubmitCompletionsRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x32\n\x0b\x63ompletions\x18\x02 \x03(\x0b\x32\x1d.evalrun.ledger.v1.Completion\"+\n\x19SubmitCompletionsResponse\x12\x0e\n\x06stored\x18\x01 \x01(\r\"\x9d\x01\n\x07Replica\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\n\n\x02up\x18\x03 \x01(\x08\x12\x11\n\tin_flight\x18\x04 \x01(\r\x12\x0e\n\x06models\x18\x05 \x03(\t\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x0c\n\x04gpus\x18\x07 \x01(\r\x12\x12\n\nstarted_at\x18\x08 \x01(\x01\x12\x13\n\x0breleased_at\x18\t \x01(\x01\"\x82\x01\n\x15ReportReplicasRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12,\n\x08replicas\x18\x02 \x03(\x0b\x32\x1a.evalrun.ledger.v1.Replica\x12\x13\n\x0bgpu_seconds\x18\x03 \x01(\x01\x12\x13\n\x0breported_at\x18\x04 \x01(\x01\"\x18\n\x16ReportReplicasResponse\"\x12\n\x10GetStatusRequest\"4\n\x08Interval\x12\r\n\x05value\x18\x01 \x01(\x01\x12\x0b\n\x03low\x18\x02 \x01(\x01\x12\x0c\n\x04high\x18\x03 \x01(\x01\"\xa6\x02\n\rDatasetStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05total\x18\x02 \x01(\x04\x12\x11\n\tgenerated\x18\x03 \x01(\x04\x12\x0e\n\x06judged\x18\x04 \x01(\x04\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x05 \x01(\x04\x12\x12\n\nnot_judged\x18\x06 \x01(\x04\x12\x32\n\raccepted_at_1\x18\x07 \x01(\x0b\x32\x1b.evalrun.ledger.v1.Interval\x12G\n\x0c\x66inal_status\x18\x08 \x03(\x0b\x32\x31.evalrun.ledger.v1.DatasetStatus.FinalStatusEntry\x1a\x32\n\x10\x46inalStatusEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x89\x03\n\x11GetStatusResponse\x12\x0b\n\x03run\x18\x01 \x01(\t\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.evalrun.ledger.v1.RunState\x12\x32\n\x08\x64\x61tasets\x18\x03 \x03(\x0b\x32 .evalrun.ledger.v1.DatasetStatus\x12\x15\n\routput_tokens\x18\x04 \x01(\x04\x12\x17\n\x0f\x65lapsed_seconds\x18\x05 \x01(\x01\x12\x17\n\x0fjudge_in_flight\x18\x06 \x01(\r\x12\x12\n\noutput_url\x18\x07 \x01(\t\x12\x0f\n\x07message\x18\x08 \x01(\t\x12,\n\x08replicas\x18\t \x03(\x0b\x32\x1a.evalrun.ledger.v1.Replica\x12-\n\x04gate\x18\n \x01(\x0e\x32\x1f.evalrun.ledger.v1.GateDecision\x12\x14\n\x0cgate_message\x18\x0b \x01(\t\x12\x13\n\x0bgpu_seconds\x18\x0c \x01(\x01\x12\x11\n\twandb_url\x18\r \x01(\t*c\n\x0cPromptFormat\x12\x1d\n\x19PROMPT_FORMAT_UNSPECIFIED\x10\x00\x12\x16\n\x12PROMPT_FORMAT_CHAT\x10\x01\x12\x1c\n\x18PROMPT_FORMAT_COMPLETION\x10\x02*\xb6\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13RUN_STATE_PREPARING\x10\x01\x12\x18\n\x14RUN_STATE_GENERATING\x10\x02\x12\x15\n\x11RUN_STATE_JUDGING\x10\x03\x12\x17\n\x13RUN_STATE_SUCCEEDED\x10\x04\x12\x16\n\x12RUN_STATE_DEGRADED\x10\x05\x12\x14\n\x10RUN_STATE_FAILED\x10\x06*\xa0\x01\n\x0cGateDecision\x12\x1d\n\x19GATE_DECISION_UNSPECIFIED\x10\x00\x12\x18\n\x14GATE_DECISION_PASSED\x10\x01\x12\x18\n\x14GATE_DECISION_FAILED\x10\x02\x12\x1e\n\x1aGATE_DECISION_INCONCLUSIVE\x10\x03\x12\x1d\n\x19GATE_DECISION_NO_BASELINE\x10\x04\x32\x90\x03\n\rLedgerService\x12P\n\x07GetWork\x12!.evalrun.ledger.v1.GetWorkRequest\x1a\".evalrun.ledger.v1.GetWorkResponse\x12n\n\x11SubmitCompletions\x12+.evalrun.ledger.v1.SubmitCompletionsRequest\x1a,.evalrun.ledger.v1.SubmitCompletionsResponse\x12\x65\n\x0eReportReplicas\x12(.evalrun.ledger.v1.ReportReplicasRequest\x1a).evalrun.ledger.v1.ReportReplicasResponse\x12V\n\tGetStatus\x12#.evalrun.ledger.v1.GetStatusRequest\x1a$.evalrun.ledger.v1.GetStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DATASETSTATUS_FINALSTATUSENTRY']._loaded_options = None
   _globals['_DATASETSTATUS_FINALSTATUSENTRY']._serialized_options = b'8\001'
-  _globals['_PROMPTFORMAT']._serialized_start=2101
-  _globals['_PROMPTFORMAT']._serialized_end=2200
-  _globals['_RUNSTATE']._serialized_start=2203
-  _globals['_RUNSTATE']._serialized_end=2385
-  _globals['_GATEDECISION']._serialized_start=2388
-  _globals['_GATEDECISION']._serialized_end=2548
+  _globals['_PROMPTFORMAT']._serialized_start=2179
+  _globals['_PROMPTFORMAT']._serialized_end=2278
+  _globals['_RUNSTATE']._serialized_start=2281
+  _globals['_RUNSTATE']._serialized_end=2463
+  _globals['_GATEDECISION']._serialized_start=2466
+  _globals['_GATEDECISION']._serialized_end=2626
   _globals['_WORKKEY']._serialized_start=53
   _globals['_WORKKEY']._serialized_end=145
   _globals['_CHATMESSAGE']._serialized_start=147
@@ -57,22 +57,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITCOMPLETIONSREQUEST']._serialized_end=1046
   _globals['_SUBMITCOMPLETIONSRESPONSE']._serialized_start=1048
   _globals['_SUBMITCOMPLETIONSRESPONSE']._serialized_end=1091
-  _globals['_REPLICA']._serialized_start=1093
-  _globals['_REPLICA']._serialized_end=1195
-  _globals['_REPORTREPLICASREQUEST']._serialized_start=1197
-  _globals['_REPORTREPLICASREQUEST']._serialized_end=1306
-  _globals['_REPORTREPLICASRESPONSE']._serialized_start=1308
-  _globals['_REPORTREPLICASRESPONSE']._serialized_end=1332
-  _globals['_GETSTATUSREQUEST']._serialized_start=1334
-  _globals['_GETSTATUSREQUEST']._serialized_end=1352
-  _globals['_INTERVAL']._serialized_start=1354
-  _globals['_INTERVAL']._serialized_end=1406
-  _globals['_DATASETSTATUS']._serialized_start=1409
-  _globals['_DATASETSTATUS']._serialized_end=1703
-  _globals['_DATASETSTATUS_FINALSTATUSENTRY']._serialized_start=1653
-  _globals['_DATASETSTATUS_FINALSTATUSENTRY']._serialized_end=1703
-  _globals['_GETSTATUSRESPONSE']._serialized_start=1706
-  _globals['_GETSTATUSRESPONSE']._serialized_end=2099
-  _globals['_LEDGERSERVICE']._serialized_start=2551
-  _globals['_LEDGERSERVICE']._serialized_end=2951
+  _globals['_REPLICA']._serialized_start=1094
+  _globals['_REPLICA']._serialized_end=1251
+  _globals['_REPORTREPLICASREQUEST']._serialized_start=1254
+  _globals['_REPORTREPLICASREQUEST']._serialized_end=1384
+  _globals['_REPORTREPLICASRESPONSE']._serialized_start=1386
+  _globals['_REPORTREPLICASRESPONSE']._serialized_end=1410
+  _globals['_GETSTATUSREQUEST']._serialized_start=1412
+  _globals['_GETSTATUSREQUEST']._serialized_end=1430
+  _globals['_INTERVAL']._serialized_start=1432
+  _globals['_INTERVAL']._serialized_end=1484
+  _globals['_DATASETSTATUS']._serialized_start=1487
+  _globals['_DATASETSTATUS']._serialized_end=1781
+  _globals['_DATASETSTATUS_FINALSTATUSENTRY']._serialized_start=1731
+  _globals['_DATASETSTATUS_FINALSTATUSENTRY']._serialized_end=1781
+  _globals['_GETSTATUSRESPONSE']._serialized_start=1784
+  _globals['_GETSTATUSRESPONSE']._serialized_end=2177
+  _globals['_LEDGERSERVICE']._serialized_start=2629
+  _globals['_LEDGERSERVICE']._serialized_end=3029
 # @@protoc_insertion_point(module_scope)

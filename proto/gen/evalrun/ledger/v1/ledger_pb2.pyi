@@ -379,11 +379,22 @@ class Replica(_message.Message):
     IN_FLIGHT_FIELD_NUMBER: _builtins.int
     MODELS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    RELEASED_AT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     address: _builtins.str
     up: _builtins.bool
     in_flight: _builtins.int
     error: _builtins.str
+    gpus: _builtins.int
+    """GPUs that it holds; 0 for an endpoint that the worker did not start."""
+    started_at: _builtins.float
+    """Unix seconds of the worker's clock at which it got its GPUs, before it loaded anything. With worker and name it tells
+    one start from the next: each is counted by itself, so that a replica that is replaced costs what both held.
+    """
+    released_at: _builtins.float
+    """When it gave them back, by the same clock; 0 while it holds them."""
     @_builtins.property
     def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of /v1/models."""
@@ -397,10 +408,13 @@ class Replica(_message.Message):
         in_flight: _builtins.int = ...,
         models: _abc.Iterable[_builtins.str] | None = ...,
         error: _builtins.str = ...,
+        gpus: _builtins.int = ...,
+        started_at: _builtins.float = ...,
+        released_at: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "error", b"error", "in_flight", b"in_flight", "models", b"models", "name", b"name", "up", b"up"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "error", b"error", "gpus", b"gpus", "in_flight", b"in_flight", "models", b"models", "name", b"name", "released_at", b"released_at", "started_at", b"started_at", "up", b"up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -413,9 +427,14 @@ class ReportReplicasRequest(_message.Message):
     WORKER_ID_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    REPORTED_AT_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     gpu_seconds: _builtins.float
-    """Seconds of GPU held so far by this worker's replicas; 0 in simple mode."""
+    """Seconds of GPU held so far by this worker beside what `replicas` say by their gpus, started_at and released_at."""
+    reported_at: _builtins.float
+    """Unix seconds of the worker's clock: up to when a replica that was not released is counted. One that is named no
+    more, and those of a worker that died, are counted up to the last report that named them.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]: ...
     def __init__(
@@ -424,10 +443,11 @@ class ReportReplicasRequest(_message.Message):
         worker_id: _builtins.str = ...,
         replicas: _abc.Iterable[Global___Replica] | None = ...,
         gpu_seconds: _builtins.float = ...,
+        reported_at: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_seconds", b"gpu_seconds", "replicas", b"replicas", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_seconds", b"gpu_seconds", "replicas", b"replicas", "reported_at", b"reported_at", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

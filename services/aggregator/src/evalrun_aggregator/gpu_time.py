@@ -1,0 +1,37 @@
+"""How long GPUs were held, from what workers report of their replicas. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from evalrun.ledger.v1 import ledger_pb2
+
+_BETWEEN: Final = "\t"
+"""Between the parts of a holder's name; the ledger keeps the seconds by that name."""
+
+
+def held_seconds(
+    worker: str, replicas: Iterable[ledger_pb2.Replica], gpu_seconds: float, reported_at: float
+) -> dict[str, float]:
+    """Give the GPU seconds that one report accounts for, by holder: each replica from its start to its release.
+
+    A holder is one start of one replica, or the worker itself for what it counted on its own; a later report of the
+    same holder replaces an earlier, smaller one.
+
+    Args:
+        worker: who reports.
+        replicas: as reported; those without GPUs or without a start hold nothing.
+        gpu_seconds: what the worker counted beside them.
+        reported_at: Unix seconds of the worker's clock; what still holds its GPUs is counted up to then.
+    """
+    held = {worker: max(0.0, gpu_seconds)}
+    for replica in replicas:
+        if replica.gpus and replica.started_at > 0:
+            end = replica.released_at or reported_at
+            name = _BETWEEN.join((worker, replica.name, repr(replica.started_at)))
+            held[name] = replica.gpus * max(0.0, end - replica.started_at)
+    return held
+
+
+def merged(known: Mapping[str, float], report: Mapping[str, float]) -> dict[str, float]:
+    """Give the seconds of every holder after a report: no holder's go back, even when reports overtake each other."""
+    return {**known, **{holder: max(seconds, known.get(holder, 0.0)) for holder, seconds in report.items()}}
