@@ -71,6 +71,7 @@ def make_pool(
     required_level: Level = "full",
     retries: RetryPolicy | None = None,
     on_retry: Callable[[str], None] = lambda reason: None,
+    on_call: Callable[[float], None] = lambda seconds: None,
 ) -> SandboxPool:
     return SandboxPool(
         sandboxes,
@@ -80,6 +81,7 @@ def make_pool(
         sleep=time.sleep,
         randomness=random.Random(7),
         on_retry=on_retry,
+        on_call=on_call,
     )
 
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from evalrun_operator.api.v1alpha1 import ConditionType, EvalRunStatus, Phase
+from evalrun_operator.api.v1alpha1 import ConditionType, EvalRunStatus, Phase, Reason
 from evalrun_operator.status_report import condition_of
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -55,7 +55,11 @@ class OperatorMetrics(Collector):
         gates = GaugeMetricFamily(
             "evalrun_gate_passed", "1 passed, 0 failed; absent while open or inconclusive.", labels=["namespace", "run"]
         )
+        suspended = GaugeMetricFamily(
+            "evalrun_run_suspended", "1 while the run is suspended, or being suspended.", labels=["namespace", "run"]
+        )
         for (namespace, run), (status, results) in self._statuses.items():
+            suspended.add_metric([namespace, run], float(is_suspended(status)))
             if not results:
                 continue
             for dataset in status.datasets:
@@ -66,3 +70,10 @@ class OperatorMetrics(Collector):
                 gates.add_metric([namespace, run], float(gate.status == "True"))
         yield accepted
         yield gates
+        yield suspended
+
+
+def is_suspended(status: EvalRunStatus) -> bool:
+    """Say whether nothing is to be expected of a run for now."""
+    condition = condition_of(status, ConditionType.SUSPENDED)
+    return condition is not None and (condition.status == "True" or condition.reason == Reason.SUSPENDING)

@@ -176,6 +176,7 @@ async def test_the_metrics_count_what_happened_and_begin_at_zero() -> None:
     time = Time()
     pool = make_pool([FakeSandbox(faults=[SandboxUnreachableError("reset")])], time)
     judging, admission, metrics = make_judge(pool, time, registry=registry)
+    metrics.watch_sandboxes(lambda: pool.slots, lambda: pool.in_flight)
     metrics.watch_queue(lambda: admission.waiting, lambda: admission.oldest_seconds, lambda: admission.inside)
 
     def value(name: str, **labels: str) -> float | None:
@@ -194,6 +195,17 @@ async def test_the_metrics_count_what_happened_and_begin_at_zero() -> None:
     assert value("evalrun_judge_request_seconds_count", outcome="invalid") == 1
     assert value("evalrun_judge_queue_seconds_count") == 1
     assert value("evalrun_judge_inflight") == 0
+    assert (value("evalrun_judge_sandbox_slots"), value("evalrun_judge_sandbox_inflight")) == (2, 0)
+    await pool.close()
+
+
+async def test_every_call_of_a_sandbox_is_timed_also_those_that_fail() -> None:
+    time = Time()
+    seconds: list[float] = []
+    pool = make_pool([FakeSandbox(faults=[SandboxUnreachableError("reset")])], time, on_call=seconds.append)
+    pool.start()
+    await make_judge(pool, time)[0].judge(stdio_request(("1", "1")))
+    assert len(seconds) == 2
     await pool.close()
 
 

@@ -116,7 +116,9 @@ class Aggregator:
 
     def _wire(self, order: WorkOrder, problems: RunProblems, ledger: Ledger, opened: OpenedRun) -> Run:
         settings, clocks, board = self._settings, self._clocks, opened.board
-        telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now())
+        cost = order.spec.cost
+        price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
+        telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now(), price)
         output_tokens = restore_tallies(telemetry, ledger, board.items)
         book = ReplicaBook(ledger.reader.gpu_seconds())
         dispatcher = Dispatcher(

@@ -40,9 +40,18 @@ class Telemetry(Collector):
         namespace: label of every series.
         registry: where the series are registered.
         started_at: Unix seconds; the last progress until there is any.
+        price: of a GPU hour, and its currency; None where the run says none.
     """
 
-    def __init__(self, run: str, namespace: str, registry: CollectorRegistry, started_at: float) -> None:
+    def __init__(
+        self,
+        run: str,
+        namespace: str,
+        registry: CollectorRegistry,
+        started_at: float,
+        price: tuple[float, str] | None = None,
+    ) -> None:
+        self._price = price
         self._labels = [run, namespace]
         self._registry = registry
         self._last_progress = started_at
@@ -94,6 +103,12 @@ class Telemetry(Collector):
         yield self._single(CounterMetricFamily, "evalrun_generated_tokens", "Tokens generated.", self._tokens)
         gpu_seconds = self._gpu_seconds()
         yield self._single(CounterMetricFamily, "evalrun_gpu_seconds", "Seconds of GPU held by replicas.", gpu_seconds)
+        if self._price is not None:
+            amount, currency = self._price
+            help_text = "Price of one GPU for an hour, as the run's spec says."
+            hour = GaugeMetricFamily("evalrun_gpu_hour_price", help_text, labels=["run", "namespace", "currency"])
+            hour.add_metric([*self._labels, currency], amount)
+            yield hour
         progress = "When a completion or verdict was last stored; Unix seconds."
         yield self._single(GaugeMetricFamily, "evalrun_last_progress_timestamp_seconds", progress, self._last_progress)
         labels = ["run", "namespace", "replica"]

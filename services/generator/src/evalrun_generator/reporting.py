@@ -10,8 +10,8 @@ from evalrun_generator.admission import Admission
 from evalrun_generator.fleet import Fleet
 from evalrun_generator.ledger_client import Ledger
 
-IN_FLIGHT = Gauge("evalrun_generator_inflight", "Requests in flight.", ["endpoint"])
-UP = Gauge("evalrun_generator_endpoint_up", "1 where the endpoint answers.", ["endpoint"])
+IN_FLIGHT = Gauge("evalrun_generator_inflight", "Requests in flight.", ["replica"])
+UP = Gauge("evalrun_generator_replica_up", "1 where the endpoint answers.", ["replica"])
 
 
 def replicas(admission: Admission, fleet: Fleet) -> list[ledger.Replica]:
@@ -50,7 +50,7 @@ async def report_for_ever(ledger_client: Ledger, admission: Admission, fleet: Fl
 
 
 def export(current: Sequence[ledger.Replica]) -> None:
-    """Set the gauges."""
-    for replica in current:
-        IN_FLIGHT.labels(replica.name).set(replica.in_flight)
-        UP.labels(replica.name).set(float(replica.up))
+    """Set the gauges, by number: an address may hold what nobody else is to see, and changes with every start."""
+    for number, replica in enumerate(current):
+        IN_FLIGHT.labels(str(number)).set(replica.in_flight)
+        UP.labels(str(number)).set(float(replica.up))

@@ -49,6 +49,7 @@ class JudgeGateway:
             lambda: self._admission.oldest_seconds,
             lambda: self._admission.inside - self._admission.waiting,
         )
+        metrics.watch_sandboxes(lambda: pool.slots, lambda: pool.in_flight)
         self._service = JudgeService(
             Judge(pool, function_tests, self._admission, metrics, time.monotonic),
             pool,
@@ -94,4 +95,5 @@ def build_pool(settings: JudgeSettings, sandboxes: Sequence[Sandbox], metrics: J
         sleep=asyncio.sleep,
         randomness=random.Random(),  # noqa: S311 - spreads load, guards nothing
         on_retry=metrics.count_retry,
+        on_call=metrics.observe_call,
     )

@@ -24,6 +24,15 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+class CacheResult(StrEnum):
+    """What the verdict cache said to a request."""
+
+    HIT = "hit"
+    MISS = "miss"
+    ERROR = "error"
+    """It could not be asked; the request was judged without it."""
+
+
 class JudgeMetrics:
     """What the gateway counts."""
 
@@ -41,16 +50,35 @@ class JudgeMetrics:
             buckets=BUCKETS,
             registry=registry,
         )
+        self.sandbox_seconds = Histogram(
+            "evalrun_judge_sandbox_seconds",
+            "Seconds of one call of a sandbox, from the slot that it was given to the answer or failure.",
+            buckets=BUCKETS,
+            registry=registry,
+        )
         self.queue_depth = Gauge("evalrun_judge_queue_depth", "Requests that wait.", registry=registry)
         self.queue_oldest = Gauge(
             "evalrun_judge_queue_oldest_seconds", "Seconds that the oldest request has waited.", registry=registry
         )
         self.inflight = Gauge("evalrun_judge_inflight", "Requests whose work has begun.", registry=registry)
+        self.sandbox_slots = Gauge(
+            "evalrun_judge_sandbox_slots",
+            "Programs that the sandboxes which this gateway reaches can run at once, for whomever.",
+            registry=registry,
+        )
+        self.sandbox_inflight = Gauge(
+            "evalrun_judge_sandbox_inflight", "Programs that run now for this gateway.", registry=registry
+        )
+        self.cache = Counter(
+            "evalrun_judge_cache", "Requests by what the verdict cache said; 0 without a cache.", ["result"],
+            registry=registry,
+        )  # fmt: skip
         self.tests = Counter("evalrun_judge_tests", "Tests judged.", ["status"], registry=registry)
         self.retries = Counter("evalrun_judge_retries", "Sandbox calls made again.", ["reason"], registry=registry)
         self._seconds = {outcome: self.request_seconds.labels(outcome.value) for outcome in Outcome}
         self._tests = {status: self.tests.labels(status.value) for status in TestStatus}
         self._retries = {reason: self.retries.labels(reason) for reason in REASONS}
+        self._cache = {result: self.cache.labels(result.value) for result in CacheResult}
 
     def watch_queue(
         self, waiting: Callable[[], float], oldest_seconds: Callable[[], float], begun: Callable[[], float]
@@ -59,6 +87,11 @@ class JudgeMetrics:
         self.queue_depth.set_function(waiting)
         self.queue_oldest.set_function(oldest_seconds)
         self.inflight.set_function(begun)
+
+    def watch_sandboxes(self, slots: Callable[[], float], running: Callable[[], float]) -> None:
+        """Read the sandboxes' gauges from these whenever somebody asks."""
+        self.sandbox_slots.set_function(slots)
+        self.sandbox_inflight.set_function(running)
 
     def observe_request(self, outcome: Outcome, seconds: float) -> None:
         """Count a request that ended."""
@@ -71,3 +104,11 @@ class JudgeMetrics:
     def count_retry(self, reason: str) -> None:
         """Count a sandbox call that is made again."""
         self._retries[reason].inc()
+
+    def observe_call(self, seconds: float) -> None:
+        """Count a call of a sandbox that ended."""
+        self.sandbox_seconds.observe(seconds)
+
+    def count_cache(self, result: CacheResult) -> None:
+        """Count what the verdict cache said."""
+        self._cache[result].inc()

@@ -66,6 +66,7 @@ class SandboxPool:
         sleep: Callable[[float], Awaitable[None]],
         randomness: random.Random,
         on_retry: Callable[[str], None] = lambda reason: None,
+        on_call: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         """Make the pool; `start` takes the sandboxes into use.
 
@@ -77,11 +78,13 @@ class SandboxPool:
             sleep: waits that many seconds.
             randomness: for ties and for spreading delays.
             on_retry: told the reason (`sandboxes.REASONS`) of each call that is made again.
+            on_call: told the seconds of each call that ended, well or not.
         """
         self._endpoints = [Endpoint(sandbox) for sandbox in sandboxes]
         self._required = LEVELS.index(required_level)
         self._retries = retries
-        self._clock, self._sleep, self._random, self._on_retry = clock, sleep, randomness, on_retry
+        self._clock, self._sleep, self._random = clock, sleep, randomness
+        self._on_retry, self._on_call = on_retry, on_call
         self._waiting: deque[_Waiter] = deque()
         self._lost = {id(endpoint): asyncio.Event() for endpoint in self._endpoints}
         self._watchers: list[asyncio.Task[None]] = []
@@ -147,6 +150,7 @@ class SandboxPool:
         failures = 0
         while True:
             endpoint = await self._slot(urgent=begun or failures > 0, avoid=failed)
+            called = self._clock()
             try:
                 on_slot()
                 reply = self._contained(endpoint, await endpoint.sandbox.run(request))
@@ -166,6 +170,7 @@ class SandboxPool:
                 self._on_retry(error.reason)
             finally:
                 endpoint.in_flight -= 1
+                self._on_call(self._clock() - called)
                 self._dispatch()
             await self._sleep(self._retries.first_delay * 2 ** (failures - 1) * (1 + self._random.random() / 2))
 

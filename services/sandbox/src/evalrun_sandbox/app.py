@@ -6,12 +6,13 @@ import importlib.metadata
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from typing import get_args
 
 import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, generate_latest
 
-from evalrun_sandbox.api import CONTENT_TYPE, LEVELS, Busy, Refused, RunRequest, SandboxInfo
+from evalrun_sandbox.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
 from evalrun_sandbox.errors import Busy as BusyError
 from evalrun_sandbox.errors import RequestRefused, SandboxError
 from evalrun_sandbox.executor import Executor
@@ -49,6 +50,10 @@ class SandboxService:
         level.set_function(lambda: LEVELS.index(executor.report.level))
         self._requests = Counter("evalrun_sandbox_requests", "Run requests, by answer.", ["answer"], registry=registry)
         self._runs = Counter("evalrun_sandbox_runs", "Programs' runs, by how they ended.", ["end"], registry=registry)
+        for answer in ("done", "refused", "busy", "lost"):
+            self._requests.labels(answer)
+        for end in get_args(End):
+            self._runs.labels(end)
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> str:

@@ -1,0 +1,139 @@
+"""The series that dashboards, alerts and autoscalers rely on: every one is there before anything has happened."""
+
+from collections.abc import Callable
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.metrics_core import Metric
+
+from evalrun_aggregator.board import Board
+from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
+from evalrun_generator import reporting
+from evalrun_judge.metrics import JudgeMetrics
+from evalrun_operator.api.v1alpha1 import Condition, ConditionType, DatasetStatus, EvalRunStatus
+from evalrun_operator.metrics import OperatorMetrics
+from evalrun_sandbox.app import SandboxService
+from evalrun_sandbox.executor import Executor, ExecutorPlan
+from evalrun_sandbox.settings import SandboxSettings
+
+LONGEST_SECONDS = {"0.005", "600.0"}
+"""Least and greatest bucket of every histogram."""
+RUN = {"run", "namespace"}
+
+AGGREGATOR = {
+    "evalrun_problems": {*RUN, "dataset", "state"},
+    "evalrun_completions_total": {*RUN, "dataset", "finish_reason"},
+    "evalrun_generated_tokens_total": RUN,
+    "evalrun_generation_seconds": RUN,
+    "evalrun_replica_inflight": {*RUN, "replica"},
+    "evalrun_replica_up": {*RUN, "replica"},
+    "evalrun_accepted_at_1": {*RUN, "dataset"},
+    "evalrun_gpu_seconds_total": RUN,
+    "evalrun_gpu_hour_price": {*RUN, "currency"},
+    "evalrun_last_progress_timestamp_seconds": RUN,
+}
+JUDGE = {
+    "evalrun_judge_request_seconds": {"outcome"},
+    "evalrun_judge_queue_seconds": set[str](),
+    "evalrun_judge_sandbox_seconds": set[str](),
+    "evalrun_judge_queue_depth": set[str](),
+    "evalrun_judge_queue_oldest_seconds": set[str](),
+    "evalrun_judge_inflight": set[str](),
+    "evalrun_judge_sandbox_slots": set[str](),
+    "evalrun_judge_sandbox_inflight": set[str](),
+    "evalrun_judge_tests_total": {"status"},
+    "evalrun_judge_cache_total": {"result"},
+    "evalrun_judge_retries_total": {"reason"},
+}
+SANDBOX = {
+    "evalrun_sandbox_slots": {"state"},
+    "evalrun_sandbox_containment_level": set[str](),
+    "evalrun_sandbox_requests_total": {"answer"},
+    "evalrun_sandbox_runs_total": {"end"},
+}
+GENERATOR = {"evalrun_generator_inflight": {"replica"}, "evalrun_generator_replica_up": {"replica"}}
+OPERATOR = {
+    "evalrun_runs": {"phase"},
+    "evalrun_reconcile_seconds": {"outcome"},
+    "evalrun_run_accepted_at_1": {"namespace", "run", "dataset"},
+    "evalrun_run_suspended": {"namespace", "run"},
+    "evalrun_gate_passed": {"namespace", "run"},
+}
+
+
+def of_an_aggregator(registry: CollectorRegistry) -> None:
+    telemetry = Telemetry("r", "n", registry, started_at=0.0, price=(2.5, "USD"))
+    board = Board(RunItems([DatasetItems("d", ["secret-problem-id"])]))
+    telemetry.observe(board, lambda: [ReplicaGauge(up=True, in_flight=0)], float)
+
+
+def of_a_judge(registry: CollectorRegistry) -> None:
+    JudgeMetrics(registry)
+
+
+def of_a_generator(registry: CollectorRegistry) -> None:
+    for gauge in (reporting.IN_FLIGHT, reporting.UP):
+        assert isinstance(gauge, Gauge)
+        gauge.labels("0").set(1.0)
+        registry.register(gauge)
+
+
+def of_an_operator(registry: CollectorRegistry) -> None:
+    passed = Condition(
+        type=ConditionType.GATE_PASSED, status="True", reason="NoRegression", message="",
+        last_transition_time="2026-01-01T00:00:00Z",
+    )  # fmt: skip
+    dataset = DatasetStatus(name="d", total=1, accepted_at_1="0.5")
+    status = EvalRunStatus(phase="Succeeded", conditions=[passed], datasets=[dataset])
+    OperatorMetrics(registry).show(("n", "r"), status, results=True)
+
+
+@pytest.mark.parametrize(
+    ("register", "wanted"),
+    [
+        (of_an_aggregator, AGGREGATOR),
+        (of_a_judge, JUDGE),
+        (of_a_generator, GENERATOR),
+        (of_an_operator, OPERATOR),
+    ],
+)
+def test_a_service_shows_these_series_from_the_start(
+    register: Callable[[CollectorRegistry], None], wanted: dict[str, set[str]]
+) -> None:
+    registry = CollectorRegistry()
+    register(registry)
+    check(registry, wanted)
+
+
+async def test_a_sandbox_shows_these_series_from_the_start() -> None:
+    registry = CollectorRegistry()
+    executor = Executor(ExecutorPlan(slots=1, required="none", allow_uncontained=True))
+    SandboxService(SandboxSettings(), executor, registry)
+    await executor.start()  # it is scraped only once it serves
+    try:
+        check(registry, SANDBOX)
+    finally:
+        await executor.close()
+
+
+def check(registry: CollectorRegistry, wanted: dict[str, set[str]]) -> None:
+    shown = {name_of(metric): metric for metric in registry.collect()}
+    assert {name: labels_of(metric) for name, metric in shown.items()} == wanted
+    for metric in shown.values():
+        assert metric.documentation
+        if metric.type == "histogram":
+            bounds = {sample.labels["le"] for sample in metric.samples if sample.name.endswith("_bucket")}
+            assert bounds >= LONGEST_SECONDS
+            assert bounds - {"+Inf"} == {bound for bound in bounds if bound != "+Inf" and 0.005 <= float(bound) <= 600}
+        assert "secret-problem-id" not in {value for sample in metric.samples for value in sample.labels.values()}
+
+
+def name_of(metric: Metric) -> str:
+    return f"{metric.name}_total" if metric.type == "counter" else metric.name
+
+
+def labels_of(metric: Metric) -> set[str]:
+    assert metric.samples, f"{metric.name} shows nothing before its first event"
+    (labels,) = {frozenset(sample.labels) - {"le"} for sample in metric.samples}
+    return set(labels)
