@@ -33,6 +33,9 @@ VALUES = {
     "runDefaults": {
         "sandboxSlots": 8,
         "sandboxSlotMemoryMib": 1048576,
+        "sandboxSlotMilliCpu": 250,
+        "gatewayCpu": "2",
+        "generatorCpu": "100m",
         "headCpu": "500m",
         "headMemory": "8Gi",
         "workerMemoryGibPerGpu": 96,
@@ -68,6 +71,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert settings.sandbox_fusion_image == "volcengine/sandbox-fusion:server-20250609"
     assert settings.image_pull_policy == "Always"
     assert (settings.sandbox_slots, settings.sandbox_slot_memory_mib) == (8, 1048576)
+    assert (settings.sandbox_slot_milli_cpu, settings.gateway_cpu, settings.generator_cpu) == (250, "2", "100m")
     assert (settings.head_cpu, settings.head_memory, settings.worker_memory_gib_per_gpu) == ("500m", "8Gi", 96)
 
 
@@ -116,10 +120,11 @@ def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, m
 
 
 def test_pods_end_later_than_their_services_drain(chart: Chart) -> None:
-    longest = SandboxSettings.model_fields["drain_seconds"].default
-    for name, template in workloads(chart.render(VALUE_SETS["shared-judge"])):
-        if not name.endswith("-operator"):
-            assert template["spec"]["terminationGracePeriodSeconds"] > longest
+    drains = {"judge": JudgeSettings, "sandbox": SandboxSettings}
+    pods = dict(workloads(chart.render(VALUE_SETS["shared-judge"])))
+    for part, settings in drains.items():
+        longest = settings.model_fields["drain_seconds"].default
+        assert pods[f"evalrun-{part}"]["spec"]["terminationGracePeriodSeconds"] > longest, part
 
 
 def test_services_have_the_ports_that_judge_ref_leads_to(chart: Chart) -> None:

@@ -43,6 +43,14 @@ class OperatorSettings(ServiceSettings):
 
     sandbox_slots: int = Field(4, ge=1, le=1024, description="Slots, and CPUs, of a sandbox pod that says nothing.")
     sandbox_slot_memory_mib: int = Field(1280, ge=64, description="Memory a slot, MiB; a test may use 1024 by default.")
+    sandbox_slot_milli_cpu: int = Field(
+        1000,
+        ge=1,
+        le=1000,
+        description="Thousandths of a CPU that a sandbox pod asks for a slot; it may use a whole one.",
+    )
+    gateway_cpu: str = Field("1", description="CPUs that a run's gateway asks for; it may use more.")
+    generator_cpu: str = Field("500m", description="CPUs that the generator of simple mode asks for; it may use more.")
     head_cpu: str = Field("4", description="CPUs of the Ray head, which also runs the generator.")
     head_memory: str = Field("16Gi", description="Memory of the Ray head.")
     worker_memory_gib_per_gpu: int = Field(

@@ -118,8 +118,9 @@ def test_the_sandbox_reaches_nobody_and_is_reached_by_the_gateway_alone() -> Non
     policy = of_kind(made, "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["egress"] == []
-    (rule,) = policy["ingress"]
-    (source,) = rule["from"]
+    programs, metrics = policy["ingress"]
+    assert [port["port"] for rule in (programs, metrics) for port in rule["ports"]] == [8080, 9090]
+    (source,) = programs["from"]
     assert source["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "judge"
     deployments = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "Deployment"}
     labels = deployments["run-sandbox"]["template"]["metadata"]["labels"]
@@ -169,6 +170,31 @@ def test_each_service_takes_the_flags_and_variables_that_it_is_given(
         field = name.removeprefix(prefix).lower()
         assert getattr(read, field).get_secret_value() == TOKEN
     assert read.host == "0.0.0.0"
+    assert read.metrics_port == 9090
+
+
+@pytest.mark.parametrize(
+    ("part", "settings"), [("aggregator", AggregatorSettings), ("judge", JudgeSettings), ("sandbox", SandboxSettings)]
+)
+def test_a_service_is_watched_and_gets_the_time_to_drain(part: str, settings: type[ServiceSettings]) -> None:
+    made = objects(plan_of(evalrun()))
+    pod = next(pod for name, pod in pods(made) if name.endswith(f"/run-{part}"))
+    assert pod["terminationGracePeriodSeconds"] > settings.model_fields["drain_seconds"].default
+    assert {"startupProbe", "readinessProbe", "livenessProbe"} <= pod["containers"][0].keys()
+    assert pod["volumes"][0]["emptyDir"]["sizeLimit"]  # programs cannot fill the node's disk
+    assert f"--metrics-port={pod['containers'][0]['ports'][-1]['containerPort']}" in pod["containers"][0]["args"]
+
+
+def test_a_small_cluster_can_be_asked_for_less() -> None:
+    small = {"gateway_cpu": "50m", "generator_cpu": "60m", "sandbox_slot_milli_cpu": 250, "sandbox_slots": 2}
+    made = objects(plan_of(evalrun(rollout=False), **small))
+    asked = {part: container_of(made, part)["resources"] for part in ("judge", "generator", "sandbox")}
+    assert {part: amounts["requests"]["cpu"] for part, amounts in asked.items()} == {
+        "judge": "50m", "generator": "60m", "sandbox": "500m",
+    }  # fmt: skip
+    assert asked["sandbox"]["limits"] == {"cpu": "2", "memory": "2560Mi"}
+    whole = container_of(objects(plan_of(evalrun(), sandbox_slots=3)), "sandbox")["resources"]
+    assert whole["requests"] == whole["limits"]
 
 
 def test_the_ray_cluster_is_as_verl_and_kuberay_need_it() -> None:

@@ -97,7 +97,12 @@ def _pod(plan: RunPlan) -> Object:
         "persistentVolumeClaim": {"claimName": names.ledger_claim(plan.run.name, plan.run.uid)},
     }
     return pod_spec(
-        plan, [main], [order_volume(plan), ledger, *volumes], terminationGracePeriodSeconds=90, **service_account(plan)
+        plan,
+        [main],
+        [order_volume(plan), ledger, *volumes],
+        scratch="16Gi",  # a dataset is copied there from its store, one after the other
+        terminationGracePeriodSeconds=90,
+        **service_account(plan),
     )
 
 

@@ -15,8 +15,6 @@ from evalrun_operator.resources.pods import (
     token_env,
 )
 
-RESOURCES: Object = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
-
 
 def ledger_address(plan: RunPlan) -> str:
     """Give where the run's ledger answers."""
@@ -32,7 +30,10 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
         plan,
         names.GENERATOR,
         plan.settings.generator_image,
-        resources=RESOURCES,
+        resources={
+            "requests": {"cpu": plan.settings.generator_cpu, "memory": "512Mi"},
+            "limits": {"memory": "2Gi"},
+        },
         command=["python", "-m", "evalrun_generator"],
         args=[
             f"--ledger={ledger_address(plan)}", f"--model={endpoints[0].model or plan.spec.model.path}",
@@ -53,7 +54,9 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
                 "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
             },
             "template": pod_template(
-                plan, names.GENERATOR, pod_spec(plan, [main], restartPolicy="Never", **service_account(plan))
+                plan,
+                names.GENERATOR,
+                pod_spec(plan, [main], scratch="1Gi", restartPolicy="Never", **service_account(plan)),
             ),
         },
     )

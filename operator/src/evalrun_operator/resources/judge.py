@@ -7,6 +7,7 @@ from evalrun_operator.resources.pods import (
     GRPC,
     GRPC_LIVENESS,
     GRPC_READINESS,
+    GRPC_START,
     METRICS,
     container,
     headless_service,
@@ -15,7 +16,11 @@ from evalrun_operator.resources.pods import (
     token_env,
 )
 
-RESOURCES: Object = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
+ASSERTION_SLOTS = 2
+"""Replays of function tests at once, as in the chart's shared judge. The default is a replay a CPU, and the pod sees all
+CPUs of its node, while its memory stays the same."""
+GRACE_SECONDS = 630
+"""Longer than the gateway drains (600 s): a verdict that is cut off is worked out again elsewhere."""
 
 
 def judge_service(plan: RunPlan) -> Object:
@@ -55,15 +60,20 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
         plan,
         names.JUDGE,
         judge.gateway.image or plan.settings.judge_image,
-        resources=RESOURCES,
+        resources={
+            "requests": {"cpu": plan.settings.gateway_cpu, "memory": "1Gi"},
+            "limits": {"memory": "4Gi"},
+        },
         command=["python", "-m", "evalrun_judge"],
         args=[
             f"--sandbox=http://{host}:{names.SANDBOX_PORT}", f"--required-level={required_level(judge)}",
+            f"--assertion-slots={ASSERTION_SLOTS}",
             "--host=0.0.0.0", f"--port={names.GRPC_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
         env=token_env(plan, "EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN"),
         ports=[GRPC, METRICS],
+        startupProbe=GRPC_START,
         readinessProbe=GRPC_READINESS,
         livenessProbe=GRPC_LIVENESS,
     )  # fmt: skip
-    return pod_spec(plan, [main], terminationGracePeriodSeconds=90)
+    return pod_spec(plan, [main], scratch="1Gi", terminationGracePeriodSeconds=GRACE_SECONDS)

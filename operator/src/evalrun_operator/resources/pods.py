@@ -34,15 +34,30 @@ def pod_template(
 
 
 def pod_spec(
-    plan: RunPlan, containers: Sequence[Object], volumes: Sequence[Object] = (), *, user: int = USER, **fields: object
+    plan: RunPlan,
+    containers: Sequence[Object],
+    volumes: Sequence[Object] = (),
+    *,
+    user: int = USER,
+    scratch: str | None = None,
+    **fields: object,
 ) -> Object:
-    """Give a restricted pod; `fields` are added, or replace what stands here."""
+    """Give a restricted pod.
+
+    Args:
+        plan: the run's.
+        containers: of the pod.
+        volumes: beside the one at /tmp.
+        user: user and group that it runs as.
+        scratch: most that /tmp may hold; beyond it the pod is evicted, where it could have filled its node's disk.
+        fields: are added, or replace what stands here.
+    """
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security(user),
         "containers": list(containers),
-        "volumes": [{"name": "tmp", "emptyDir": {}}, *volumes],
+        "volumes": [{"name": "tmp", "emptyDir": {} if scratch is None else {"sizeLimit": scratch}}, *volumes],
         **fields,
     }
     if plan.spec.image_pull_secrets:
@@ -104,6 +119,7 @@ ORDER_MOUNT: Object = {"name": "order", "mountPath": names.ORDER_FOLDER, "readOn
 METRICS = {"name": "metrics", "containerPort": names.METRICS_PORT}
 GRPC = {"name": "grpc", "containerPort": names.GRPC_PORT}
 GRPC_READINESS: Object = {"grpc": {"port": names.GRPC_PORT}, "periodSeconds": 5, "timeoutSeconds": 5}
+GRPC_START: Object = {"grpc": {"port": names.GRPC_PORT}, "periodSeconds": 2, "failureThreshold": 60}
 GRPC_LIVENESS: Object = {
     "grpc": {"port": names.GRPC_PORT}, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6,
 }  # fmt: skip

@@ -5,6 +5,7 @@ from evalrun_operator.api.v1alpha1 import Judge
 from evalrun_operator.resources.judge import required_level
 from evalrun_operator.resources.plan import Object, RunPlan
 from evalrun_operator.resources.pods import (
+    METRICS,
     container,
     headless_service,
     pod_spec,
@@ -15,6 +16,11 @@ from evalrun_operator.resources.pods import (
 FUSION_PORT = 8081
 HTTP = {"name": "http", "containerPort": names.SANDBOX_PORT}
 READINESS: Object = {"tcpSocket": {"port": names.SANDBOX_PORT}, "periodSeconds": 5}
+"""Of the slot proxy."""
+PING: Object = {"httpGet": {"path": "/v1/ping", "port": names.SANDBOX_PORT}}
+"""It asks for no token; the sandbox listens only once its containment was probed and is as required."""
+SCRATCH_GIB_PER_SLOT = 1
+"""A program may leave 128 MiB in its folder, and a compiler's temporary files come on top."""
 
 
 def slots_of(plan: RunPlan, judge: Judge) -> int:
@@ -24,11 +30,11 @@ def slots_of(plan: RunPlan, judge: Judge) -> int:
 
 def sandbox_service(plan: RunPlan) -> Object:
     """Give the Service by which the gateways reach every sandbox."""
-    return headless_service(plan, names.SANDBOX, {"http": names.SANDBOX_PORT})
+    return headless_service(plan, names.SANDBOX, {"http": names.SANDBOX_PORT, "metrics": names.METRICS_PORT})
 
 
 def sandbox_network_policy(plan: RunPlan) -> Object:
-    """Give the policy: no egress at all, not even DNS; ingress from the run's gateways only."""
+    """Give the policy: no egress at all, not even DNS; programs come from the run's gateways only, metrics are open."""
     gateway = {"podSelector": {"matchLabels": plan.selector(names.JUDGE)}}
     return plan.made(
         "NetworkPolicy",
@@ -37,7 +43,10 @@ def sandbox_network_policy(plan: RunPlan) -> Object:
         spec={
             "podSelector": {"matchLabels": plan.selector(names.SANDBOX)},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"from": [gateway], "ports": [{"protocol": "TCP", "port": names.SANDBOX_PORT}]}],
+            "ingress": [
+                {"from": [gateway], "ports": [{"protocol": "TCP", "port": names.SANDBOX_PORT}]},
+                {"ports": [{"protocol": "TCP", "port": names.METRICS_PORT}]},
+            ],
             "egress": [],
         },
     )
@@ -47,7 +56,7 @@ def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Obj
     """Give the Deployment; without `replicas` an autoscaler owns them."""
     spec: Object = {
         "selector": {"matchLabels": plan.selector(names.SANDBOX)},
-        "template": pod_template(plan, names.SANDBOX, _pod(plan, judge), metrics=False),
+        "template": pod_template(plan, names.SANDBOX, _pod(plan, judge), metrics=judge.sandbox.backend == "Evalrun"),
     }
     if replicas is not None:
         spec["replicas"] = replicas
@@ -55,7 +64,8 @@ def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Obj
 
 
 def _pod(plan: RunPlan, judge: Judge) -> Object:
-    fields: Object = {"terminationGracePeriodSeconds": 90}
+    scratch = f"{slots_of(plan, judge) * SCRATCH_GIB_PER_SLOT}Gi"
+    fields: Object = {"terminationGracePeriodSeconds": 90, "scratch": scratch}
     if judge.sandbox.runtime_class_name is not None:
         fields["runtimeClassName"] = judge.sandbox.runtime_class_name
     if judge.sandbox.backend == "SandboxFusion":
@@ -75,11 +85,14 @@ def _executor(plan: RunPlan, judge: Judge) -> Object:
         command=["python", "-m", "evalrun_sandbox"],
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
-            f"--required-level={required_level(judge)}", "--log-format=json",
+            f"--required-level={required_level(judge)}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
         env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
-        ports=[HTTP],
-        readinessProbe=READINESS,
+        ports=[HTTP, METRICS],
+        startupProbe={**PING, "periodSeconds": 2, "failureThreshold": 60},
+        readinessProbe={**PING, "periodSeconds": 5, "timeoutSeconds": 5},
+        # Patient: programs may have every CPU of the pod for themselves.
+        livenessProbe={**PING, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6},
     )  # fmt: skip
 
 
@@ -114,5 +127,8 @@ def _fusion(plan: RunPlan, judge: Judge) -> Object:
 
 
 def _resources(plan: RunPlan, slots: int) -> Object:
-    amounts = {"cpu": str(slots), "memory": f"{slots * plan.settings.sandbox_slot_memory_mib}Mi"}
-    return {"requests": amounts, "limits": amounts}
+    """Give what it asks for: as much as it may use, so that no neighbour's load becomes a program's time limit."""
+    memory = f"{slots * plan.settings.sandbox_slot_memory_mib}Mi"
+    asked = slots * plan.settings.sandbox_slot_milli_cpu
+    cpu = str(asked // 1000) if asked % 1000 == 0 else f"{asked}m"
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": str(slots), "memory": memory}}
