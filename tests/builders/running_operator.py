@@ -40,6 +40,7 @@ class ScriptedLedger:
         self.generated = 0
         self.judged = 0
         self.not_judged = 0
+        self.output_url = "s3://evaluations/phase0/run"
         self.tokens: set[str] = set()
         """What callers sent as theirs."""
 
@@ -53,7 +54,7 @@ class ScriptedLedger:
             state=ledger_pb2.RUN_STATE_SUCCEEDED if done else state,
             output_tokens=self.generated * 120,
             elapsed_seconds=60.0,
-            output_url="s3://evaluations/phase0/run" if done else "",
+            output_url=self.output_url if done else "",
         )
         counts = answer.datasets.add(
             name="humaneval", total=self.total, generated=self.generated, judged=self.judged,

@@ -33,7 +33,7 @@ def load_manifest(path: Path | str, *, place: Place) -> EvalRun:
             problem, each `FILE: FIELD: what is wrong and what to write instead`.
     """
     file = Path(path)
-    manifest = _only_evalrun(file, _documents(file))
+    manifest = _only_evalrun(file, load_documents(file))
     manifest.pop("status", None)  # never the user's: the API server drops it too
     problems = find_problems(manifest, place=place)
     if problems:
@@ -64,7 +64,8 @@ def schema_for(place: Place) -> Schema:
     return without_markers(schema) if place == "cluster" else without_cluster_rules(schema)
 
 
-def _documents(file: Path) -> list[Any]:
+def load_documents(file: Path) -> list[Any]:
+    """Read every object of a YAML file, as it stands there. Raises BadInputError where it cannot be read."""
     try:
         return read_documents(file.read_text(encoding="utf-8"))
     except OSError as error:

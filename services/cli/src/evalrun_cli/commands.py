@@ -13,6 +13,9 @@ Exit codes:
   4 gate failed   5 gate inconclusive   130 stopped, can be resumed"""
 
 EXISTING_FILE = click.Path(path_type=Path)
+NAMESPACE = click.option(
+    "-n", "--namespace", metavar="NAME", help="In a cluster: the namespace. Default: the context's."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -32,18 +35,22 @@ def evalrun() -> None:
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("file", type=EXISTING_FILE)
 @click.option("--local", is_flag=True, help="Run here, with child processes on loopback: no cluster needed.")
+@NAMESPACE
+@click.option("--no-follow", is_flag=True, help="In a cluster: apply the file, and do not wait for its run.")
 @click.option(
-    "--output", type=click.Path(path_type=Path), help="The folder of the results. Default: outputs/<run>_<time>."
+    "--output",
+    type=click.Path(path_type=Path),
+    help="With --local: the folder of the results. Default: outputs/<run>_<time>.",
 )
 @click.option(
     "--endpoint",
     "endpoints",
     multiple=True,
     metavar="URL",
-    help="An OpenAI-compatible server to generate with; may be repeated. `builtin:demo` starts the recorded answers "
-    "of the demo set. Its key, if it wants one, is read from EVALRUN_GENERATOR_API_KEY.",
+    help="With --local: an OpenAI-compatible server to generate with; may be repeated. `builtin:demo` starts the "
+    "recorded answers of the demo set. Its key, if it wants one, is read from EVALRUN_GENERATOR_API_KEY.",
 )
-@click.option("--resume", type=click.Path(path_type=Path), help="Go on with the run in this folder.")
+@click.option("--resume", type=click.Path(path_type=Path), help="With --local: go on with the run in this folder.")
 @click.option("--slots", type=click.IntRange(min=1), help="Programs judged at once. Default: one a CPU.")
 @click.option(
     "--allow-uncontained",
@@ -53,6 +60,8 @@ def evalrun() -> None:
 def run(
     file: Path,
     local: bool,
+    namespace: str | None,
+    no_follow: bool,
     output: Path | None,
     endpoints: Sequence[str],
     resume: Path | None,
@@ -61,16 +70,74 @@ def run(
 ) -> ExitCode:
     """Run the EvalRun of FILE and show its results.
 
-    FILE is the very YAML that a cluster takes. With --local the same services run on this machine; a spec that asks
-    for `rollout` needs --endpoint then. Ctrl-C stops cleanly; --resume goes on where it stopped, also after a crash.
+    Without --local FILE is applied to the current cluster (KUBECONFIG) and its run is followed; Ctrl-C ends the
+    following, not the run. With --local the same services run on this machine; a spec that asks for `rollout` needs
+    --endpoint then. Ctrl-C stops it cleanly; --resume goes on where it stopped, also after a crash.
     """
+    here = {"--output": output, "--endpoint": endpoints, "--resume": resume, "--slots": slots}
+    here["--allow-uncontained"] = allow_uncontained or None
+    given = [flag for flag, value in here.items() if value]
+    if not local:
+        from evalrun_cli.cluster_commands import run_in_cluster
+
+        if given:
+            raise click.UsageError(f"{', '.join(given)}: of runs on this machine only: add --local")
+        return run_in_cluster(file, namespace=namespace, follow=not no_follow)
     from evalrun_cli.local_run import LocalOptions
     from evalrun_cli.runs import run_file
 
-    if not local:
-        raise click.UsageError("only --local runs are supported so far: add --local, or apply the file with kubectl")
+    if namespace is not None or no_follow:
+        raise click.UsageError("--namespace, --no-follow: of runs in a cluster only: leave --local away")
     options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
     return run_file(file, output=output, endpoints=endpoints, resume=resume, options=options)
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("name")
+@NAMESPACE
+@click.option("-f", "--follow", is_flag=True, help="Until the run has ended; Ctrl-C ends the following, not the run.")
+def status(name: str, namespace: str | None, follow: bool) -> ExitCode:
+    """Show the EvalRun NAME of the current cluster: conditions, datasets, figures.
+
+    The exit code is the run's once it has ended, 0 before.
+    """
+    from evalrun_cli.cluster_commands import show_status
+
+    return show_status(name, namespace=namespace, follow=follow)
+
+
+@evalrun.command()
+@click.argument("name")
+@NAMESPACE
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["aggregator", "judge", "sandbox", "generator", "ray"]),
+    help="Only of this part; may be repeated. On GPUs the generator runs on the Ray head.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on while the pods that are there now run.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Of each pod only the last lines.")
+def logs(name: str, namespace: str | None, parts: Sequence[str], follow: bool, tail: int | None) -> ExitCode:
+    """Show the logs of the pods of the EvalRun NAME, part by part."""
+    from evalrun_cli.cluster_commands import show_logs
+
+    return show_logs(name, namespace=namespace, parts=parts, follow=follow, tail=tail)
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("name")
+@NAMESPACE
+@click.option("--output", type=click.Path(path_type=Path), help="Bring every file of the outputs into this folder.")
+def results(name: str, namespace: str | None, output: Path | None) -> ExitCode:
+    """Show the results of the EvalRun NAME, and bring its files.
+
+    Its aggregator sends them until the run's TTL (that takes the right to exec in pods), then they are read from where
+    they were written, with the credentials of this machine.
+    """
+    from evalrun_cli.cluster_commands import show_results
+
+    return show_results(name, namespace=namespace, output=output)
 
 
 @evalrun.command(epilog=EXIT_CODES)

@@ -1,0 +1,86 @@
+"""Brings the outputs of a run in a cluster: from its aggregator while that is there, then from where they were written.
+
+The aggregator sends them as a tar over the API server's exec: it alone reaches the run's volume and holds the bucket's
+credentials, and what may be run in a pod is the cluster's to say (the right `create` on `pods/exec`).
+"""
+
+import logging
+import shutil
+import tarfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+
+from evalrun_operator import names
+from evalrun_operator.api.v1alpha1 import EvalRun
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 1 << 20
+SENDER = ("python", "-m", "evalrun_aggregator.send_outputs")
+"""What the aggregator's pod is asked to run: URL, then the names of single files or nothing for all."""
+
+SendFrom = Callable[[Sequence[str], BinaryIO], Awaitable[None]]
+"""Runs a command where the aggregator is, its stdout into a file. Raises BadInputError, UnreachableError."""
+
+
+async def bring_outputs(run: EvalRun, folder: Path, only: Sequence[str], send: SendFrom | None) -> str:
+    """Bring a run's outputs into a folder; gives where they came from.
+
+    Args:
+        run: with its status.
+        folder: an empty folder.
+        only: the files that are wanted; none: all.
+        send: None where the aggregator is gone. Where it may not be asked, an output in a bucket is read from here.
+
+    Raises:
+        BadInputError: they cannot be had from here; the message says where they lie.
+        UnreachableError: the connection broke.
+    """
+    url = None if run.status is None else run.status.output_url
+    if not url:
+        raise BadInputError(f"EvalRun {run.metadata.name} has no outputs")
+    if send is not None:
+        try:
+            await _receive(send, url, folder, only)
+        except BadInputError as error:
+            if "://" not in url:
+                raise
+            logger.warning("%s; reading %s from here instead", error, url)
+        else:
+            return "its aggregator"
+    if "://" not in url:
+        raise BadInputError(f"{_on_volume(run, url)}: the aggregator is gone: mount the volume in a pod to read them")
+    from evalrun_aggregator.send_outputs import files_of  # fsspec: `evalrun status` starts without it
+
+    for name, _, open_file in files_of(url, only):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open_file() as source, target.open("wb") as file:
+            shutil.copyfileobj(source, file, CHUNK)
+    return url
+
+
+async def _receive(send: SendFrom, url: str, folder: Path, only: Sequence[str]) -> None:
+    with TemporaryDirectory(prefix="evalrun-outputs-", dir=folder.parent) as scratch:
+        archive = Path(scratch) / "outputs.tar"
+        with archive.open("wb") as file:
+            await send([*SENDER, url, *only], file)
+        _unpack(archive, folder, url)
+
+
+def _unpack(archive: Path, folder: Path, url: str) -> None:
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+    except tarfile.TarError as error:
+        raise BadInputError(f"{url}: what the aggregator sent is broken off: try again ({error})") from error
+
+
+def _on_volume(run: EvalRun, url: str) -> str:
+    claim = names.ledger_claim(run.metadata.name, str(run.metadata.uid))
+    if url.startswith(f"{names.CLAIMS_FOLDER}/"):
+        claim, _, url = url.removeprefix(f"{names.CLAIMS_FOLDER}/").partition("/")
+    return f"the outputs are {url} on the volume of PersistentVolumeClaim {claim}"

@@ -1,0 +1,146 @@
+"""The commands on a real API server: apply and follow, status, logs, results. The ledger is a scripted one.
+
+Nothing can be run in kwok's pods and they have no logs: that an aggregator sends its outputs is tested with its real
+program in tests/unit/cli, and over a real pod's exec end to end only.
+"""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.controlplane import ControlPlane, until
+from builders.evalruns import evalrun_manifest
+from builders.running_operator import (
+    OperatorProcess,
+    Run,
+    ScriptedLedger,
+    make_namespace,
+    operator_kubeconfig,
+    remove_namespace,
+    running_operator,
+    serving_ledger,
+)
+
+NUMBERS = itertools.count()
+SUMMARY = {
+    "schema": 1, "state": "Succeeded",
+    "datasets": {
+        "humaneval": {
+            "counts": {"problems": 164, "final_status": {"success": 143}}, "coverage": 1.0,
+            "metrics": {
+                "accepted_at_1": {"value": 0.872, "low": 0.811, "high": 0.914}, "pass_ratio_mean": {"value": 0.9},
+            },
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> ScriptedLedger:
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    (outputs / "summary.json").write_text(json.dumps(SUMMARY))
+    (outputs / "results.jsonl").write_text("{}\n")
+    ledger = ScriptedLedger()
+    ledger.output_url = outputs.as_uri()
+    return ledger
+
+
+@pytest.fixture
+def operator(nodes: ControlPlane, ledger: ScriptedLedger) -> Iterator[OperatorProcess]:
+    account = operator_kubeconfig(nodes)
+    with serving_ledger(ledger) as address, running_operator(nodes, account, address) as process:
+        yield process
+
+
+@pytest.fixture
+def namespace(nodes: ControlPlane) -> Iterator[str]:
+    name = f"commands-{next(NUMBERS)}"
+    make_namespace(nodes, name)
+    yield name
+    remove_namespace(nodes, name)
+
+
+def command(plane: ControlPlane, *arguments: str | Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "evalrun_cli", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
+    )  # fmt: skip
+
+
+def outcome(plane: ControlPlane, *arguments: str | Path) -> tuple[int, str, str]:
+    process = command(plane, *arguments)
+    output, errors = process.communicate(timeout=60)
+    return process.returncode, output, errors
+
+
+def written(tmp_path: Path, **changes: Any) -> Path:
+    file = tmp_path / "run.yaml"  # JSON is YAML
+    file.write_text(json.dumps(evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, **changes})))
+    return file
+
+
+def test_a_file_is_applied_followed_and_its_results_are_brought(
+    nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
+) -> None:
+    following = command(nodes, "run", written(tmp_path), "-n", namespace)
+    run = Run(nodes, namespace, "run")
+    until(lambda: run.conditions().get("Generated", {}).get("reason") == "Generating", "generating")
+    code, output, _ = outcome(nodes, "status", "run", "-n", namespace)
+    assert code == 0
+    assert f"EvalRun {namespace}/run: Generating" in output
+    code, _, errors = outcome(nodes, "results", "run", "-n", namespace)
+    assert code == 2
+    assert "has no results: it is Generating" in errors
+
+    ledger.generated = ledger.judged = 164
+    output, errors = following.communicate(timeout=60)
+    assert following.returncode == 0, errors
+    assert "evalrun/run applied" in output
+    assert "] Generating | " in output
+    assert "0.8720" in output
+    code, output, errors = outcome(nodes, "results", "run", "-n", namespace, "--output", tmp_path / "brought")
+    assert code == 0, errors
+    assert "87.2 %" in output
+    assert json.loads((tmp_path / "brought" / "summary.json").read_text()) == SUMMARY
+    assert (tmp_path / "brought" / "results.jsonl").exists()
+    code, _, errors = outcome(nodes, "logs", "run", "-n", namespace, "--part", "aggregator")
+    assert code == 1  # kwok's pods have none
+    assert "run-aggregator-0" in errors
+
+
+def test_ctrl_c_ends_the_following_and_not_the_run(
+    nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
+) -> None:
+    following = command(nodes, "run", written(tmp_path), "-n", namespace)
+    if following.stdout is None:
+        raise AssertionError("it has a pipe")
+    for line in following.stdout:
+        if "Generating" in line:
+            break
+    following.send_signal(signal.SIGINT)
+    output, _ = following.communicate(timeout=30)
+    assert following.returncode == 130
+    assert f"evalrun status run -n {namespace} --follow" in output
+    ledger.generated = ledger.judged = 164
+    code, output, _ = outcome(nodes, "status", "run", "-n", namespace, "--follow")
+    assert code == 0
+    assert "Succeeded" in output
+
+
+def test_what_the_api_server_refuses_is_bad_input(nodes: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    file = written(tmp_path, **{"metadata.name": "run", "metadata.labels": {"bad label!": "x"}})
+    code, _, errors = outcome(nodes, "run", file, "-n", namespace)
+    assert code == 2
+    assert "bad label!" in errors
+    code, _, errors = outcome(nodes, "status", "nobody", "-n", namespace)
+    assert (code, errors.strip()) == (
+        2, f"evalrun: there is no EvalRun nobody in namespace {namespace}: name it, or its -n NAMESPACE",
+    )  # fmt: skip

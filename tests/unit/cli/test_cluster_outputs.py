@@ -1,0 +1,121 @@
+"""How outputs come out of a cluster. The aggregator's side is its real program, run here instead of in its pod."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from builders.operator import generating
+
+from evalrun_cli.cluster_outputs import SendFrom, bring_outputs
+from evalrun_operator.api.v1alpha1 import EvalRun
+from evalrun_runtime.exits import BadInputError
+
+FILES = {
+    "results.jsonl": b"{}\n" * 100_000, "qa_logs/humaneval_qa.jsonl": b"{}\n", "summary.json": b'{"schema": 1}',
+}  # fmt: skip
+
+
+def ended(url: str) -> EvalRun:
+    run = generating().generate_all().judge_all().settle().run
+    if run.status is None:
+        raise AssertionError("it has ended")
+    return run.model_copy(update={"status": run.status.model_copy(update={"output_url": url})})
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    for name, content in FILES.items():
+        file = tmp_path / "stored" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return tmp_path / "stored"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "brought"
+    made.mkdir()
+    return made
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+async def run_here(command: Sequence[str], output: BinaryIO) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command[1:], stdout=output, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    if process.returncode != 0:
+        raise BadInputError(f"it ended with {process.returncode}: {said.decode()}")
+
+
+def refusing(message: str) -> SendFrom:
+    async def send(command: Sequence[str], output: BinaryIO) -> None:
+        del command
+        output.write(b"half of a tar")
+        raise BadInputError(message)
+
+    return send
+
+
+async def test_the_aggregator_sends_everything(stored: Path, folder: Path) -> None:
+    assert await bring_outputs(ended(str(stored)), folder, [], run_here) == "its aggregator"
+    assert contents(folder) == FILES
+
+
+async def test_the_aggregator_sends_what_is_asked_for(stored: Path, folder: Path) -> None:
+    await bring_outputs(ended(str(stored)), folder, ["summary.json"], run_here)
+    assert contents(folder) == {"summary.json": FILES["summary.json"]}
+
+
+async def test_what_the_aggregator_refuses_is_told(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInputError, match=r"no finished run lies there: summary\.json is missing"):
+        await bring_outputs(ended(str(tmp_path / "empty")), folder, [], run_here)
+
+
+async def test_after_the_ttl_they_are_read_from_the_url(stored: Path, folder: Path) -> None:
+    url = stored.as_uri()
+    assert await bring_outputs(ended(url), folder, [], None) == url
+    assert contents(folder) == FILES
+
+
+async def test_where_the_pod_may_not_be_asked_the_url_is_read(
+    stored: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bring_outputs(ended(stored.as_uri()), folder, [], refusing("pods/exec is forbidden"))
+    assert json.loads((folder / "summary.json").read_text()) == {"schema": 1}
+    assert "pods/exec is forbidden" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("/var/lib/evalrun/outputs/run_1", "/var/lib/evalrun/outputs/run_1 on the volume .* run-ledger-0f3b2c1a"),
+        ("/mnt/claims/results/team/run_1", "team/run_1 on the volume of PersistentVolumeClaim results"),
+    ],
+)
+async def test_a_volume_without_its_aggregator_is_named(folder: Path, url: str, place: str) -> None:
+    with pytest.raises(BadInputError, match=place):
+        await bring_outputs(ended(url), folder, [], None)
+
+
+async def test_a_tar_that_leads_outside_is_refused(stored: Path, folder: Path, tmp_path: Path) -> None:
+    import tarfile
+
+    async def send(command: Sequence[str], output: BinaryIO) -> None:
+        del command
+        with tarfile.open(fileobj=output, mode="w|") as tar, (stored / "summary.json").open("rb") as file:
+            entry = tarfile.TarInfo("../outside")
+            entry.size = len(FILES["summary.json"])
+            tar.addfile(entry, file)
+
+    with pytest.raises(BadInputError, match="what the aggregator sent"):
+        await bring_outputs(ended(str(stored)), folder, [], send)
+    assert not (tmp_path / "outside").exists()
