@@ -15,7 +15,7 @@ from evalrun_operator import names
 from evalrun_operator.rbac import role_rules
 from evalrun_operator.resources.pods import USER
 from evalrun_operator.settings import AutoscalingMode, OperatorSettings
-from evalrun_runtime.settings import load_settings
+from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
 
 VALUES = {
@@ -120,7 +120,7 @@ def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, m
 
 
 def test_pods_end_later_than_their_services_drain(chart: Chart) -> None:
-    drains = {"judge": JudgeSettings, "sandbox": SandboxSettings}
+    drains: dict[str, type[ServiceSettings]] = {"judge": JudgeSettings, "sandbox": SandboxSettings}
     pods = dict(workloads(chart.render(VALUE_SETS["shared-judge"])))
     for part, settings in drains.items():
         longest = settings.model_fields["drain_seconds"].default

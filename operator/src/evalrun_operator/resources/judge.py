@@ -17,8 +17,8 @@ from evalrun_operator.resources.pods import (
 )
 
 ASSERTION_SLOTS = 2
-"""Replays of function tests at once, as in the chart's shared judge. The default is a replay a CPU, and the pod sees all
-CPUs of its node, while its memory stays the same."""
+"""Replays of function tests at once, as in the chart's shared judge. The default is a replay a CPU, and the pod
+sees all CPUs of its node, while its memory stays the same."""
 GRACE_SECONDS = 630
 """Longer than the gateway drains (600 s): a verdict that is cut off is worked out again elsewhere."""
 

@@ -1,5 +1,7 @@
 """The RayCluster that hosts the replicas: a head without GPU, which also runs the generator, and GPU workers."""
 
+from typing import Any
+
 from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import Rollout
 from evalrun_operator.resources.plan import Object, RunPlan
@@ -103,7 +105,7 @@ def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
 
 
 def _pod(
-    plan: RunPlan, rollout: Rollout, name: str, resources: Object, environment: list[Object], **fields: object
+    plan: RunPlan, rollout: Rollout, name: str, resources: Object, environment: list[Object], **fields: Any
 ) -> Object:
     volumes, mounts = claim_volumes([plan.spec.model.path])
     hub = plan.spec.model.token_secret_ref
