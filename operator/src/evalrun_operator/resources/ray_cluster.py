@@ -1,7 +1,5 @@
 """The RayCluster that hosts the replicas: a head without GPU, which also runs the generator, and GPU workers."""
 
-from typing import Any
-
 from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import Rollout
 from evalrun_operator.resources.plan import Object, RunPlan
@@ -105,7 +103,7 @@ def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
 
 
 def _pod(
-    plan: RunPlan, rollout: Rollout, name: str, resources: Object, environment: list[Object], **fields: Any
+    plan: RunPlan, rollout: Rollout, name: str, resources: Object, environment: list[Object], **fields: object
 ) -> Object:
     volumes, mounts = claim_volumes([plan.spec.model.path])
     hub = plan.spec.model.token_secret_ref
@@ -119,4 +117,5 @@ def _pod(
         env=[*ENGINE_ENV, *secrets, *environment],
     )
     scratch = {"name": "scratch", "emptyDir": {}}
-    return pod_spec(plan, [main], [order_volume(plan), scratch, *volumes], user=USER, **service_account(plan), **fields)
+    spec = pod_spec(plan, [main], [order_volume(plan), scratch, *volumes], user=USER, **service_account(plan))
+    return {**spec, **fields}
