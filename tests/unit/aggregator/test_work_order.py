@@ -8,7 +8,6 @@ import pytest
 from builders.aggregator import write_work_order
 
 from evalrun_aggregator.facts import ended_facts, ended_of
-from evalrun_aggregator.problems import check_supported
 from evalrun_aggregator.run import DecidedGate, Ended, Interval
 from evalrun_aggregator.work_order import read_work_order
 from evalrun_runtime.exits import BadInputError
@@ -51,13 +50,6 @@ def test_what_is_no_work_order_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadInputError, match=r"order\.json") as error:
         read_work_order(path)
     assert "\n" not in str(error.value)
-
-
-def test_a_budget_and_submit_are_refused_clearly(tmp_path: Path) -> None:
-    budget = {"name": "EVAL@budget", "temperature": "0.5", "budget": {"outputTokensPerProblem": 5}}
-    order = read_work_order(write_work_order(tmp_path, protocol=budget))
-    with pytest.raises(BadInputError, match="EVAL@budget is not supported yet: write EVAL@1 or EVAL@k"):
-        check_supported(order.spec)
 
 
 @pytest.mark.parametrize("gate", [None, DecidedGate("Regression", "humaneval accepted_at_1: -0.1")])

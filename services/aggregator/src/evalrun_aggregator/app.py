@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from evalrun.ledger.v1 import ledger_pb2_grpc
+from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_aggregator.dispatch import RetryPolicy
 from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
 from evalrun_aggregator.facts import identity_of, rejudging_of
@@ -26,8 +26,10 @@ from evalrun_aggregator.run import Clocks, Run
 from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
+from evalrun_aggregator.token_budget import BudgetBook, TokenBudget
 from evalrun_aggregator.work_order import WorkOrder, read_work_order
 from evalrun_aggregator.writing import check_destination, write_run_outputs
+from evalrun_operator.api.v1alpha1 import Protocol
 from evalrun_runtime.grpc_server import GrpcServer
 
 logger = logging.getLogger(__name__)
@@ -82,6 +84,7 @@ class Aggregator:
         max_pages = None if settings.ledger_max_mib is None else settings.ledger_max_mib * PAGES_A_MIB
         self._ledger = ledger = Ledger(settings.ledger, max_pages=max_pages)
         try:
+            budget = budget_book_of(order, problems.items)
             opened = await open_run(
                 ledger,
                 problems.items,
@@ -89,13 +92,14 @@ class Aggregator:
                 rejudge=rejudging_of(order),
                 retry_not_judged=settings.retry_not_judged,
                 responses=None if responses is None else responses.completions,
+                budget=budget,
                 now=self._clocks.now(),
             )
             token = None if settings.judge_token is None else settings.judge_token.get_secret_value()
             self._judges = [self._open_judge(address, token) for address in settings.judge]
-            self._run = run = self._wire(order, problems, ledger, opened)
+            self._run = run = self._wire(order, problems, ledger, opened, budget)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(
-                LedgerService(run, problems.work_item), self._server.server
+                LedgerService(run, work_items(problems, budget)), self._server.server
             )
             address = await self._server.start()
         except BaseException:
@@ -114,7 +118,14 @@ class Aggregator:
         if self._ledger is not None:
             await self._ledger.close()
 
-    def _wire(self, order: WorkOrder, problems: RunProblems, ledger: Ledger, opened: OpenedRun) -> Run:
+    def _wire(
+        self,
+        order: WorkOrder,
+        problems: RunProblems,
+        ledger: Ledger,
+        opened: OpenedRun,
+        budget: BudgetBook | None,
+    ) -> Run:
         settings, clocks, board = self._settings, self._clocks, opened.board
         cost = order.spec.cost
         price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
@@ -155,6 +166,7 @@ class Aggregator:
         telemetry.observe(board, gauges, lambda: book.gpu_seconds)
         return run
 
+            budget=budget,
 
 def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | None]:
     """Load what a work order names. Blocking. Raises BadInputError."""
@@ -163,7 +175,7 @@ def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | No
     if order.responses is None:
         protocol = order.spec.protocol
         repeats = protocol.noise_floor_repeats
-        return RunProblems(order.run, datasets, protocol, samples=protocol.samples, repeats=repeats), None
+        return RunProblems(order.run, datasets, protocol, samples=samples, repeats=repeats), None
     return read_responses(order, datasets)
 
 
@@ -172,11 +184,41 @@ def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> in
     tokens = 0
     for number, dataset in enumerate(items.datasets):
         start = items.start_of(number)
+        budget = token_budget_of(protocol)
+        samples = protocol.samples if budget is None else budget.most_samples(sum(len(d.problems) for d in datasets))
         first, end = pack_row(start, 0, 0), pack_row(start + len(dataset.problem_ids), 0, 0)
         for tally in ledger.reader.tallies(first, end):
             telemetry.restore(dataset.name, tally)
             tokens += tally.output_tokens
     return tokens
+def token_budget_of(protocol: Protocol) -> TokenBudget | None:
+    """Give what each problem may spend; None where the protocol says how many samples there are."""
+    if protocol.budget is None:
+        return None
+    return TokenBudget(protocol.budget.output_tokens_per_problem, protocol.max_new_tokens)
+
+
+def budget_book_of(order: WorkOrder, items: RunItems) -> BudgetBook | None:
+    """Give the book of a run that draws samples until its budget is spent; None where answers are not generated."""
+    budget = token_budget_of(order.spec.protocol)
+    if budget is None or order.responses is not None or order.rejudge is not None:
+        return None
+    return BudgetBook(budget, items)
+
+
+def work_items(problems: RunProblems, budget: BudgetBook | None) -> Callable[[int], ledger_pb2.WorkItem]:
+    """Give what makes a worker's item of an index, cut to what the problem's budget still holds."""
+    if budget is None:
+        return problems.work_item
+
+    def within(index: int) -> ledger_pb2.WorkItem:
+        item = problems.work_item(index)
+        item.sampling.max_tokens = budget.allowance(index)
+        return item
+
+    return within
+
+
 
 
 def dispatch_settings(settings: AggregatorSettings) -> DispatchSettings:

@@ -10,6 +10,7 @@ from evalrun_aggregator.items import RunItems
 from evalrun_aggregator.ledger import Ledger
 from evalrun_aggregator.rows import StoredCompletion
 from evalrun_aggregator.run import Ended
+from evalrun_aggregator.token_budget import BudgetBook
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ async def open_run(
     rejudge: str | None,
     retry_not_judged: bool,
     responses: Sequence[StoredCompletion] | None,
+    budget: BudgetBook | None,
     now: float,
 ) -> OpenedRun:
     """Take up the run, or found it.
@@ -46,6 +48,7 @@ async def open_run(
         rejudge: name of a rejudging; at its first start the verdicts are set aside. Nothing is generated.
         retry_not_judged: open a run that has ended again, for what was not judged.
         responses: answers made elsewhere, by row; what has none is left out of the run. None: answers are generated.
+        budget: new; opens the samples that a token budget allows. None: every item is to be generated.
         now: Unix seconds.
 
     Raises:
@@ -75,6 +78,8 @@ async def open_run(
     if responses is not None or rejudge is not None:
         left_out = board.leave_out_pending()
         logger.info("%d samples have an answer; %d have none and are left out", board.items.count - left_out, left_out)
+    elif budget is not None:
+        budget.restore(board, ledger.reader.output_tokens())
     if ended is not None and (board.unjudged or board.remaining):
         logger.info("the run had ended; %d samples are judged again", board.unjudged)
         await ledger.set_facts(**NOT_ENDED)

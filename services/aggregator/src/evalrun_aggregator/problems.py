@@ -99,8 +99,6 @@ class RunProblems:
 
 def check_supported(spec: EvalRunSpec) -> None:
     """Refuse what is not built yet, clearly. Raises BadInputError."""
-    if spec.protocol.name == "EVAL@budget":
-        raise BadInputError("spec.protocol.name: EVAL@budget is not supported yet: write EVAL@1 or EVAL@k")
     for index, dataset in enumerate(spec.datasets):
         if dataset.judge_mode == "Submit":
             raise BadInputError(

@@ -18,6 +18,7 @@ from evalrun_aggregator.ledger_errors import LedgerError, LedgerFullError
 from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
 from evalrun_aggregator.replicas import ReplicaBook
 from evalrun_aggregator.rows import StoredCompletion, StoredReplica
+from evalrun_aggregator.token_budget import BudgetBook
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class Run:
         clocks: where time comes from.
     """
 
+        budget: opens a problem's next samples as its completions come; None: all were there from the start.
     def __init__(
         self,
         *,
@@ -122,6 +124,7 @@ class Run:
         clocks: Clocks,
     ) -> None:
         self.name = name
+        budget: BudgetBook | None,
         self.board = board
         self.replicas = replicas
         self._ledger = ledger
@@ -136,6 +139,7 @@ class Run:
         self._clocks = clocks
         self._asked_for_work = False
         self._failure: str | None = None
+        self._budget = budget
         self._storage_trouble: str | None = None
         self._writing = False
         self._changed = asyncio.Event()
@@ -182,7 +186,7 @@ class Run:
         if self._failure is not None:
             return self._failure
         if self._ended is not None:
-            return ""
+            return "; ".join(self._ended.warnings)
         if (full := self._storage_trouble or self._dispatcher.storage_trouble) is not None:
             return f"{full}: completions and verdicts wait until there is room"
         if self.board.unjudged and (trouble := self._dispatcher.trouble) is not None:
@@ -260,6 +264,8 @@ class Run:
             self._events.completed(self.board.items.key_of(index).dataset, completion)
         if any(new):
             self._events.progressed(self._clocks.now())
+            if self._budget is not None:
+                self._budget.settle(self.board, index, completion.output_tokens)
             self._dispatcher.wake()
             self._changed.set()
         return sum(new)

@@ -65,7 +65,11 @@ def run_info(
             }
             for dataset in problems.datasets
         },
-        "seeds": {"first": order.spec.protocol.seed, "samples": problems.items.samples},
+        "seeds": {
+            "first": order.spec.protocol.seed,
+            # With a token budget each problem has a number of its own: results.jsonl has them.
+            "samples": None if order.spec.protocol.budget else problems.items.samples,
+        },
     }
 
 

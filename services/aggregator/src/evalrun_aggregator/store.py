@@ -176,6 +176,10 @@ class LedgerReader:
         """Give the GPU seconds of each holder (`gpu_time.held_seconds`)."""
         return dict(self._connection.execute("SELECT worker, seconds FROM gpu_seconds"))
 
+    def output_tokens(self) -> Iterator[tuple[int, int | None]]:
+        """Give (row, output tokens) of every completion, in order; None where the server did not count them."""
+        return iter(self._connection.execute("SELECT row, output_tokens FROM completions ORDER BY row"))
+
     def completion_rows(self) -> Iterator[int]:
         """Give the rows that have a completion, in order."""
         return (row for (row,) in self._connection.execute("SELECT row FROM completions ORDER BY row"))

@@ -1,5 +1,6 @@
 """Hands a run that is decided to the writer of its outputs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
@@ -37,7 +38,8 @@ def write_run_outputs(job: OutputJob) -> Written:
     plan = OutputPlan(
         run_info=job.run_info,
         metrics=MetricOptions(
-            ks=tuple(spec.protocol.k) or None,
+            ks=() if spec.protocol.budget else tuple(spec.protocol.k) or None,
+            budget=spec.protocol.budget is not None,
             gpu_seconds=job.gpu_seconds,
             gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
         ),

@@ -51,7 +51,7 @@ class WorkLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._room_made = asyncio.Event()
         fleet.on_join.append(self._room_made.set)
-        self._nothing_held = asyncio.Event()
+        self._ask_again = asyncio.Event()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._draining = False
         self.answered = 0
@@ -127,7 +127,7 @@ class WorkLoop:
             if response.remaining <= len(self._given_up) and not self._held:
                 raise GenerationStoppedError(self._given_up_message())
             if not new or response.remaining <= len(self._held) + len(self._given_up):
-                await self._until_nothing_held(response.retry_after_ms / 1000 or IDLE_POLL_SECONDS)
+                await self._until_worth_asking(response.retry_after_ms / 1000 or IDLE_POLL_SECONDS)
 
     def _room(self) -> int:
         """Give how many items to ask for; 0 while it is not worth a call."""
@@ -138,12 +138,12 @@ class WorkLoop:
         room = capacity + ahead - len(self._tasks)
         return room if room >= max(1, ahead // 2) else 0
 
-    async def _until_nothing_held(self, seconds: float) -> None:
-        """Wait until what is in hand is acknowledged, at most `seconds`; the whole time where nothing is in hand."""
-        self._nothing_held.clear()
+    async def _until_worth_asking(self, seconds: float) -> None:
+        """Wait until something in hand is acknowledged or given up, at most `seconds`."""
+        self._ask_again.clear()
         try:
             async with asyncio.timeout(seconds):
-                await self._nothing_held.wait()
+                await self._ask_again.wait()
         except TimeoutError:
             return  # then it is time to ask the ledger again
 
@@ -169,12 +169,15 @@ class WorkLoop:
     def _acknowledged(self, batch: Sequence[ledger.Completion]) -> None:
         for completion in batch:
             self._release(key_of(completion.key))
+        # What a problem's token budget still holds shows once an answer is stored: waiting for the poll would idle a
+        # replica's slot for up to a second a sample.
+        self._ask_again.set()
         self._room_made.set()
 
     def _release(self, key: Key) -> None:
         self._held.discard(key)
         if not self._held:
-            self._nothing_held.set()
+            self._ask_again.set()
 
     async def _complete(self, item: ledger.WorkItem, key: Key) -> None:
         try:

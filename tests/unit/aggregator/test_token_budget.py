@@ -1,0 +1,96 @@
+import random
+from collections.abc import Callable
+
+import pytest
+
+from evalrun_aggregator.board import Board, ItemState
+from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.token_budget import BudgetBook, TokenBudget
+from evalrun_runtime.exits import BadInputError
+
+Drawn = dict[int, tuple[int, int | None]]
+"""Sample -> (its allowance, the tokens it used)."""
+
+
+def one_by_one(budget: TokenBudget, tokens_of: Callable[[int, int], int | None]) -> Drawn:
+    """Draw samples as the protocol says it: each after the one before."""
+    drawn: Drawn = {}
+    spent = 0
+    while spent < budget.tokens:
+        sample, allowance = len(drawn), min(budget.max_new_tokens, budget.tokens - spent)
+        used = tokens_of(sample, allowance)
+        drawn[sample] = (allowance, used)
+        spent += budget.max_new_tokens if used is None else max(1, used)
+    return drawn
+
+
+def opened_board(budget: TokenBudget, problems: int = 1) -> tuple[BudgetBook, Board]:
+    items = RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])], budget.most_samples(problems))
+    book, board = BudgetBook(budget, items), Board(items)
+    book.restore(board, [])
+    return book, board
+
+
+def out(board: Board) -> list[int]:
+    return [i for i in range(board.items.count) if board.state(i) in (ItemState.PENDING, ItemState.LEASED)]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "max_new", "spent", "waiting", "opens"),
+    [
+        (100, 10, 0, 0, True),
+        (100, 10, 0, 9, True),
+        (100, 10, 0, 10, False),
+        (100, 10, 91, 0, True),
+        (100, 10, 91, 1, False),
+        (100, 10, 99, 0, True),
+        (100, 10, 100, 0, False),
+        (5, 10, 0, 0, True),
+        (5, 10, 0, 1, False),
+    ],
+)
+def test_another_sample_starts_where_its_allowance_is_already_known(
+    tokens: int, max_new: int, spent: int, waiting: int, *, opens: bool
+) -> None:
+    assert TokenBudget(tokens, max_new).may_open(spent, waiting) is opens
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_samples_that_run_side_by_side_are_those_of_the_sequential_order(seed: int) -> None:
+    rng = random.Random(seed)
+    budget = TokenBudget(rng.randint(1, 400), rng.randint(1, 60))
+    wishes = [rng.choice([None, 0, rng.randint(0, 80)]) for _ in range(500)]
+
+    def used(sample: int, allowance: int) -> int | None:
+        wish = wishes[sample]
+        return None if wish is None else min(wish, allowance)
+
+    book, board = opened_board(budget)
+    drawn: Drawn = {}
+    while waiting := out(board):
+        sample = rng.choice(waiting)
+        allowance = book.allowance(sample)
+        drawn[sample] = (allowance, used(sample, allowance))
+        board.move(sample, ItemState.GENERATED)
+        book.settle(board, sample, drawn[sample][1])
+        if rng.random() < 0.3:  # a restart in between: nothing but what is in the ledger is known
+            book, board = BudgetBook(budget, board.items), Board(board.items)
+            rows = [board.items.row_of(number) for number in sorted(drawn)]
+            board.restore(rows, [], keep_not_judged=False)
+            book.restore(board, [(board.items.row_of(n), tokens) for n, (_, tokens) in sorted(drawn.items())])
+    assert drawn == one_by_one(budget, used)
+
+
+def test_problems_spend_each_their_own() -> None:
+    book, board = opened_board(TokenBudget(10, 10), problems=2)
+    assert out(board) == [0, 10]
+    board.move(0, ItemState.GENERATED)
+    book.settle(board, 0, 4)
+    assert out(board) == [1, 10]
+    assert (book.allowance(1), book.allowance(10)) == (6, 10)
+    assert board.datasets[0].total == 3
+
+
+def test_a_budget_beyond_what_can_be_numbered_is_refused_with_what_to_write() -> None:
+    with pytest.raises(BadInputError, match=r"outputTokensPerProblem.*write at most 67108$"):
+        TokenBudget(100_000, 10).most_samples(1000)
