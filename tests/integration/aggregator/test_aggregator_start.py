@@ -1,5 +1,6 @@
 """What the aggregator refuses at start, and what it says of itself; in this process, with a judge in memory."""
 
+import json
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -119,6 +120,24 @@ async def test_replicas_are_reported_exposed_and_kept(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     async with started(tmp_path, registry=registry):
         assert registry.get_sample_value("evalrun_gpu_seconds_total", labels) == 53
+
+
+async def test_an_export_that_fails_is_a_warning_of_a_run_that_succeeded(tmp_path: Path) -> None:
+    order = write_work_order(tmp_path)
+    content = json.loads(order.read_text())
+    content["spec"]["exports"] = {"mlflow": {"trackingURI": "http://127.0.0.1:9"}}  # discard: nobody answers there
+    order.write_text(json.dumps(content))
+    for _ in range(2):  # the second start only answers
+        async with started(tmp_path, export_seconds=0.5) as address:
+            worker = Worker(address)
+            await worker.work()
+            status = await worker.wait_for(ledger_pb2.RUN_STATE_SUCCEEDED)
+            await worker.close()
+        assert status.message.startswith("export to mlflow failed: not done after 0.5 s")
+        assert status.wandb_url == ""
+    exports = json.loads((tmp_path / "out" / "run_info.json").read_text())["exports"]
+    assert exports["mlflow"]["state"] == "failed"
+    assert (tmp_path / "out" / "summary.json").exists()
 
 
 async def test_counters_go_on_after_a_restart(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_what_is_no_work_order_is_refused(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("gate", [None, DecidedGate("Regression", "humaneval accepted_at_1: -0.1")])
 def test_a_runs_end_is_kept_as_a_fact(gate: DecidedGate | None) -> None:
-    ended = Ended(12.5, "s3://x", {"d": Interval(0.5, 0.25, 0.75)}, gate)
+    figures = {"d": Interval(0.5, 0.25, 0.75)}
+    ended = Ended(12.5, "s3://x", figures, gate, wandb_url="https://w/r", warnings=("export to mlflow failed: x",))
     assert ended_of(ended_facts(ended)) == ended
     assert ended_of({}) is None

@@ -28,6 +28,7 @@ def work_order(plan: RunPlan) -> Object:
         "schema": 1,
         "run": plan.run.name,
         "namespace": plan.run.namespace,
+        "uid": plan.run.uid,
         "created": plan.run.created.isoformat(),
         "spec": spec,
         "output_dir": output_folder(plan),

@@ -143,7 +143,17 @@ class Aggregator:
             chance=random.Random(),  # noqa: S311 - jitter of delays
         )
         judges = JudgeBook(self._judges, ledger, ledger.reader.facts().get("judges", ""))
-        finisher = Finisher(order, problems, ledger, book, judges, opened.started_at, clocks, self._write)
+        finisher = Finisher(
+            order,
+            problems,
+            ledger,
+            book,
+            judges,
+            opened.started_at,
+            clocks,
+            self._write,
+            export_seconds=settings.export_seconds,
+        )
         run = Run(
             name=order.run,
             board=board,

@@ -99,6 +99,7 @@ def ended_facts(ended: Ended) -> dict[str, str]:
     }
     if ended.gate is not None:
         content["gate"] = {"reason": ended.gate.reason, "message": ended.gate.message}
+    content |= {"wandb_url": ended.wandb_url, "warnings": list(ended.warnings)}
     return {"ended": json.dumps(content)}
 
 
@@ -114,4 +115,11 @@ def ended_of(facts: Mapping[str, str]) -> Ended | None:
     figures = {name: Interval(*numbers) for name, numbers in content["accepted_at_1"].items()}
     gate = content.get("gate")
     decided = None if gate is None else DecidedGate(gate["reason"], gate["message"])
-    return Ended(content["finished_at"], content["output_url"], figures, decided)
+    return Ended(
+        content["finished_at"],
+        content["output_url"],
+        figures,
+        decided,
+        wandb_url=content.get("wandb_url", ""),
+        warnings=tuple(content.get("warnings", ())),
+    )

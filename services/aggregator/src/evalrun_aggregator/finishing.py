@@ -28,6 +28,8 @@ class OutputJob:
     samples: Callable[[], Iterable[SampleResult]]
     run_info: dict[str, object]
     gpu_seconds: float
+    export_seconds: float
+    """That each export may take."""
     staging: Path
     """A folder on this machine with room for the outputs of a remote place: the ledger's."""
 
@@ -39,6 +41,8 @@ class Written:
     output_url: str
     accepted_at_1: dict[str, Interval]
     gate: DecidedGate | None = None
+    wandb_url: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 OutputWriter = Callable[[OutputJob], Written]
@@ -58,6 +62,8 @@ class Finisher:
         started_at: float,
         clocks: Clocks,
         write: OutputWriter,
+        *,
+        export_seconds: float,
     ) -> None:
         self._order = order
         self._problems = problems
@@ -67,6 +73,7 @@ class Finisher:
         self._started_at = started_at
         self._clocks = clocks
         self._write = write
+        self._export_seconds = export_seconds
 
     async def finish(self) -> Ended:
         """Write the outputs, then record the end.
@@ -92,12 +99,20 @@ class Finisher:
             samples=lambda: sample_results(self._ledger.samples(), self._problems, self._order.spec.model.path),
             run_info=info,
             gpu_seconds=self._replicas.gpu_seconds,
+            export_seconds=self._export_seconds,
             staging=self._ledger.path.parent,
         )
         try:
             written = await asyncio.to_thread(self._write, job)
         except OSError as error:
             raise OutputError(f"the outputs could not be written to {self._order.output_dir}: {error}") from error
-        ended = Ended(finished_at, written.output_url, written.accepted_at_1, written.gate)
+        ended = Ended(
+            finished_at,
+            written.output_url,
+            written.accepted_at_1,
+            written.gate,
+            wandb_url=written.wandb_url,
+            warnings=written.warnings,
+        )
         await self._ledger.finish(ended_facts(ended))
         return ended

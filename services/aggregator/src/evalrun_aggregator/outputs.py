@@ -5,7 +5,7 @@ Each file is there whole or not at all, and `summary.json` comes last: where it 
 
 import errno
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_aggregator.atomic_files import write_atomically
+from evalrun_aggregator.exporting import ExportReport, RunExports
 from evalrun_aggregator.json_text import json_document, json_line
 from evalrun_aggregator.metrics import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_aggregator.problem_totals import DatasetTotals
@@ -44,6 +45,8 @@ class OutputPlan:
     qa: QaOptions
     decide_gate: Callable[[Mapping[str, DatasetTotals]], JsonObject] | None = None
     """From the run's totals to the `gate` of summary.json; None where the run has no gate."""
+    export: RunExports | None = None
+    """Sends the figures elsewhere before the last files are written; None where the run asks for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class RunSummary:
     datasets: Mapping[str, DatasetMetrics]
     gate: JsonObject | None = None
     """What its gate decided; None where it has none."""
+    exports: ExportReport | None = None
+    """What came of its exports; in run_info.json, not here: they are no result."""
 
     def as_json(self) -> JsonObject:
         """Give summary.json."""
@@ -138,9 +143,14 @@ def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan
             table.add(result)
     records = _write_qa_logs(qa_logs, folder / "qa_logs")
     summary = summarise(metrics, plan)
-    write_atomically(folder / "run_info.json", json_document(plan.run_info, sort_keys=True))
+    run_info = plan.run_info
+    if plan.export is not None:
+        exported = plan.export(run_info, summary.datasets, records, folder)
+        summary = replace(summary, exports=exported)
+        run_info = {**run_info, "exports": exported.entries}
+    write_atomically(folder / "run_info.json", json_document(run_info, sort_keys=True))
     write_atomically(folder / "metrics.json", json_document(summary.values()))
-    report = ReportContent(summary.as_json(), plan.run_info, metrics.datasets, disagreements.datasets, records)
+    report = ReportContent(summary.as_json(), run_info, metrics.datasets, disagreements.datasets, records)
     write_atomically(folder / REPORT, render_report(report).encode())
     write_atomically(folder / SUMMARY, json_document(summary.as_json()))
     return summary

@@ -64,6 +64,10 @@ class Ended:
     """By dataset."""
     gate: DecidedGate | None = None
     """None where the run has no gate."""
+    wandb_url: str = ""
+    """The run at Weights & Biases; empty where it is not there."""
+    warnings: tuple[str, ...] = ()
+    """What went wrong without harm to the results, one line each."""
 
 
 class Events(Protocol):

@@ -117,6 +117,7 @@ def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
         message=run.message,
         replicas=run.known_replicas(),
         gpu_seconds=run.replicas.gpu_seconds,
+        wandb_url=ended.wandb_url if ended else "",
     )
     if ended is not None and ended.gate is not None:
         response.gate = GATE_DECISIONS[ended.gate.reason]

@@ -48,6 +48,9 @@ class AggregatorSettings(ServiceSettings):
         default=False,
         description="Open a run that has ended again and judge what was not judged. One that has not, always does.",
     )
+    export_seconds: float = Field(
+        90.0, gt=0, description="Seconds that an export to WandB or MLflow may take; it is ended and warned about then."
+    )
     lease_seconds: float = Field(
         900.0, gt=0, description="Seconds after which work that a worker took and never answered goes to another one."
     )

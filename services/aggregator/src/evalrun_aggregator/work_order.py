@@ -21,6 +21,7 @@ class WorkOrder(BaseModel):
     schema_version: Literal[1] = Field(1, alias="schema")
     run: str = Field(min_length=1, max_length=253, description="The run's name: a label of every metric.")
     namespace: str = Field("default", max_length=253, description="The namespace: a label of every metric.")
+    uid: str = Field("", max_length=64, description="The EvalRun's uid; empty on one machine.")
     created: AwareDatetime = Field(description="When it was asked for, with its time zone (UTC).")
     spec: EvalRunSpec
     responses: list[str] | None = Field(

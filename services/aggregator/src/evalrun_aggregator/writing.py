@@ -1,10 +1,12 @@
 """Hands a run that is decided to the writer of its outputs."""
 
 from dataclasses import replace
+from dataclasses import replace
 from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
 
+from evalrun_aggregator.exporting import exports_of
 from evalrun_aggregator.finishing import OutputJob, Written
 from evalrun_aggregator.gating import gate_of
 from evalrun_aggregator.metrics import MetricOptions
@@ -48,6 +50,7 @@ def write_run_outputs(job: OutputJob) -> Written:
             max_new_tokens=spec.protocol.max_new_tokens,
         ),
         decide_gate=None if spec.gate is None else gate_of(spec.gate, job.order.base_dir),
+        export=exports_of(job.order, scratch_in=job.staging, seconds=job.export_seconds),
     )
     summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging)
     accepted = {}
@@ -58,4 +61,7 @@ def write_run_outputs(job: OutputJob) -> Written:
             high = figure.value if figure.high is None else figure.high
             accepted[name] = Interval(figure.value, low, high)
     gate = None if summary.gate is None else DecidedGate(str(summary.gate["reason"]), str(summary.gate["message"]))
-    return Written(job.order.output_dir, accepted, gate)
+    written = Written(job.order.output_dir, accepted, gate)
+    if summary.exports is None:
+        return written
+    return replace(written, wandb_url=summary.exports.wandb_url, warnings=summary.exports.warnings)

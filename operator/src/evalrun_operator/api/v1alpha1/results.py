@@ -68,8 +68,8 @@ class Wandb(ApiModel):
 
     project: str = Field(min_length=1, max_length=128, description="The project that gets the run.")
     entity: str | None = Field(None, min_length=1, max_length=128, description="User or team; unset: the key's own.")
-    mode: Literal["online", "offline"] = Field(
-        "online", description="offline: files beside the outputs, for `wandb sync`."
+    mode: Literal["online", "offline", "disabled"] = Field(
+        "online", description="offline: files beside the outputs, for `wandb sync`; disabled: nothing is exported."
     )
     secret_ref: SecretKeyReference | None = Field(None, description="The API key; needed online.")
 
@@ -88,8 +88,13 @@ class Mlflow(ApiModel):
 
     tracking_uri: Annotated[
         str,
-        Field(alias="trackingURI", min_length=1, max_length=1024, description="The tracking server's URL."),
-        Rule("self.matches('^https?://[^/]')", "write the server's URL, e.g. http://mlflow.tools:5000"),
+        Field(
+            alias="trackingURI",
+            min_length=1,
+            max_length=1024,
+            description="The tracking server's URL; on one machine also file:///FOLDER.",
+        ),
+        Rule("self.matches('^https?://[^/]')", "write the server's URL, e.g. http://mlflow.tools:5000", place="cluster"),
         NO_CREDENTIALS_RULE,
     ]
     secret_ref: SecretReference | None = Field(

@@ -1,0 +1,94 @@
+"""The exporters with the real packages: WandB offline and without a server, MLflow with a store of files."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.exports import wandb_records
+
+from evalrun_aggregator.exports.content import ExportContent
+from evalrun_aggregator.exports.exporter import ExportError, MlflowTarget, WandbTarget
+from evalrun_aggregator.exports.process import export_apart
+
+CONTENT = ExportContent(
+    id="abc123",
+    run="nightly",
+    namespace="evals",
+    info={"run": "nightly", "spec": {"model": {"path": "some/model"}, "protocol": {"samples": 1}}},
+    metrics={"eval/humaneval/accepted_at_1": 0.872, "eval/humaneval/coverage": 1.0},
+    qa=[
+        {"dataset": "humaneval", "problem_id": "HumanEval/0", "sample": 0, "pass_ratio": None, "accepted": None},
+        {"dataset": "humaneval", "problem_id": "HumanEval/1", "sample": 0, "pass_ratio": 1.0, "accepted": True,
+         "ground_truth": {"test": "…"}},
+    ],
+)  # fmt: skip
+
+
+def wandb_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
+
+
+def test_wandb_offline_leaves_keys_config_and_table_beside_the_outputs_and_once(tmp_path: Path) -> None:
+    target = WandbTarget(project="evals", entity="team", mode="offline")
+    earlier = tmp_path / "wandb" / "offline-run-20260101_000000-abc123"  # of an export before a restart
+    other = tmp_path / "wandb" / "offline-run-20260101_000000-other"
+    for folder in (earlier, other):
+        folder.mkdir(parents=True)
+    done = export_apart(target, CONTENT, tmp_path, scratch_in=None, seconds=50)
+    assert (earlier.exists(), other.exists()) == (False, True)
+    (written,) = wandb_files(tmp_path)
+    assert (done.url, done.files) == ("", f"wandb/{written.parent.name}")
+    records = list(wandb_records(written))
+    (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
+    assert (run.run_id, run.project, run.entity, run.display_name, run.run_group) == (
+        "abc123", "evals", "team", "nightly", "evals",
+    )  # fmt: skip
+    config = {update.key: json.loads(update.value_json) for update in run.config.update}
+    assert config["spec"] == {"model": {"path": "some/model"}, "protocol": {"samples": 1}}
+    logged: dict[str, Any] = {}
+    for record in records:
+        logged |= {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+    assert json.loads(logged["eval/humaneval/accepted_at_1"]) == 0.872
+    assert json.loads(logged["eval/humaneval/coverage"]) == 1
+    table = json.loads((written.parent / "files" / json.loads(logged["qa_logs/path"])).read_text())
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    assert [(row["problem_id"], row["accepted"], row["pass_ratio"]) for row in rows] == [
+        ("HumanEval/0", None, None), ("HumanEval/1", True, 1.0),
+    ]  # fmt: skip
+    assert json.loads(rows[1]["ground_truth"]) == {"test": "…"}
+
+
+def test_an_export_without_its_server_ends_at_its_limit_and_tells_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "0123456789" * 4
+    monkeypatch.setenv("WANDB_API_KEY", key)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # discard: nobody answers there
+    began = time.monotonic()
+    with pytest.raises(ExportError) as failed:
+        export_apart(WandbTarget(project="evals"), CONTENT, tmp_path, scratch_in=tmp_path, seconds=8)
+    assert time.monotonic() - began < 20
+    assert key not in str(failed.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mlflow_gets_one_run_however_often_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # as the export's process has it
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    mlflow_run = pytest.importorskip("evalrun_aggregator.exports.mlflow_run")
+    exporter = mlflow_run.MlflowExporter(MlflowTarget(tracking_uri=f"file://{tmp_path}/store"), "evalrun")
+    for accepted in (0.5, 0.872):
+        content = CONTENT.model_copy(update={"metrics": {**CONTENT.metrics, "eval/humaneval/accepted_at_1": accepted}})
+        exporter.export(content)
+    client = mlflow_run.MlflowClient(tracking_uri=f"file://{tmp_path}/store")
+    (run,) = client.search_runs([client.get_experiment_by_name("evalrun").experiment_id])
+    assert (run.info.run_name, run.info.status) == ("nightly", "FINISHED")
+    assert run.data.metrics == {"eval/humaneval/accepted_at_1": 0.872, "eval/humaneval/coverage": 1.0}
+    assert run.data.params == {"model.path": "some/model", "protocol.samples": "1"}
+    artifacts = Path(run.info.artifact_uri.removeprefix("file://"))
+    assert json.loads((artifacts / "run_info.json").read_text()) == CONTENT.info
+    assert [json.loads(line)["problem_id"] for line in (artifacts / "qa_logs.jsonl").read_text().splitlines()] == [
+        "HumanEval/0", "HumanEval/1",
+    ]  # fmt: skip
