@@ -12,8 +12,10 @@ from evalrun_generator.endpoints import Timed
 from evalrun_generator.fake_endpoint import FakeEndpoint, answer
 from evalrun_generator.fake_ledger import FakeLedger
 from evalrun_generator.fleet import Fleet
+from evalrun_generator.openai_api import Answer
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.retry import Action, Backoff, Blame, Failure, broken_off, unreachable
+from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import BadInputError
 
@@ -25,6 +27,7 @@ def loop_over(
     slots: int = 4,
     attempts: int = 3,
     outage_seconds: float = 30.0,
+    tokens: TokenCounter | None = None,
 ) -> WorkLoop:
     rng = random.Random(0)
     fleet = Fleet(Limits(first_ejection_seconds=0.001, longest_ejection_seconds=0.01), rng)
@@ -38,6 +41,7 @@ def loop_over(
         outage_seconds=outage_seconds,
         batch_size=8,
         batch_delay_seconds=0.001,
+        tokens=tokens or TokenCounter(None),
     )
     return WorkLoop(fake, fleet, plan, rng)
 
@@ -101,13 +105,22 @@ async def test_what_is_stored() -> None:
     assert (done.prompt_tokens, done.output_tokens) == (3, 5)
 
 
+UNCOUNTED = Timed(Answer("12345678", "stop", None, None, "m"), 0.0, 0.0)
+
+
 async def test_a_server_that_does_not_count_leaves_the_counts_unset() -> None:
-    uncounted = Timed(answer().answer.__class__("x", "stop", None, None, "m"), 0.0, 0.0)
     fake = FakeLedger([work_item()])
-    await loop_over(fake, [FakeEndpoint("a", lambda _count, _body: uncounted)]).run()
+    await loop_over(fake, [FakeEndpoint("a", lambda _count, _body: UNCOUNTED)]).run()
     done = next(iter(fake.completions.values()))
     assert not done.HasField("prompt_tokens")
     assert not done.HasField("output_tokens")
+
+
+async def test_the_models_tokenizer_counts_where_the_server_does_not() -> None:
+    fake = FakeLedger([work_item()])
+    counter = TokenCounter("some/model", lambda _place: len)
+    await loop_over(fake, [FakeEndpoint("a", lambda _count, _body: UNCOUNTED)], tokens=counter).run()
+    assert next(iter(fake.completions.values())).output_tokens == 8
 
 
 async def test_a_failed_item_is_asked_for_elsewhere_with_the_same_bytes() -> None:

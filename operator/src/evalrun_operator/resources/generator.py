@@ -37,6 +37,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
         command=["python", "-m", "evalrun_generator"],
         args=[
             f"--ledger={ledger_address(plan)}", f"--model={endpoints[0].model or plan.spec.model.path}",
+            f"--tokenizer={plan.spec.model.path}",
             *(f"--endpoint={endpoint.url}" for endpoint in endpoints), f"--worker-id={plan.run.name}",
             "--host=0.0.0.0", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],

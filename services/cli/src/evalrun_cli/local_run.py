@@ -53,6 +53,8 @@ class Generation:
 
     endpoints: Sequence[str]
     model: str
+    tokenizer: str
+    """Where the model's tokenizer is, for endpoints that do not count tokens."""
     recorded: Sequence[str] = ()
     """Arguments of a recorded-completions server that is started as one more endpoint; empty for none."""
 
@@ -110,6 +112,7 @@ class LocalRun:
 
     async def _start_generator(self, ledger: str, endpoints: Sequence[str], generation: Generation) -> ServiceProcess:
         arguments = ["--ledger", ledger, "--model", generation.model, "--worker-id", "generator-0"]
+        arguments += ["--tokenizer", generation.tokenizer]
         arguments += ["--start-seconds", str(ENDPOINT_SECONDS)]
         for endpoint in endpoints:
             arguments += ["--endpoint", endpoint]

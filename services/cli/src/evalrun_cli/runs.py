@@ -120,7 +120,10 @@ def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Gene
     builtin = [url for url in named if url.startswith(BUILTIN)]
     recorded = ("--problems", builtin[0], "--responses", builtin[0]) if builtin else ()
     return Generation(
-        endpoints=[url for url in named if not url.startswith(BUILTIN)], model=models.pop(), recorded=recorded
+        endpoints=[url for url in named if not url.startswith(BUILTIN)],
+        model=models.pop(),
+        tokenizer=spec.model.path,
+        recorded=recorded,
     )
 
 

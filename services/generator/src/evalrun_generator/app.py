@@ -20,6 +20,7 @@ from evalrun_generator.ledger_client import GrpcLedger, Ledger
 from evalrun_generator.reporting import replicas, report_for_ever
 from evalrun_generator.retry import Backoff
 from evalrun_generator.settings import GeneratorSettings
+from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import ExitCode
 from evalrun_runtime.grpc_channel import open_channel
@@ -94,6 +95,7 @@ def plan_of(settings: GeneratorSettings) -> Plan:
         outage_seconds=settings.outage_seconds,
         batch_size=settings.batch_size,
         batch_delay_seconds=settings.batch_delay_seconds,
+        tokens=TokenCounter(settings.tokenizer),
     )
 
 

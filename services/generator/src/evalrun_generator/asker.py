@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints import Timed
@@ -13,6 +13,7 @@ from evalrun_generator.keys import describe, key_of
 from evalrun_generator.openai_api import ModelRequest, request_for
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.retry import Action, Backoff, Failure
+from evalrun_generator.token_counts import TokenCounter
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ class Plan:
     outage_seconds: float
     batch_size: int
     batch_delay_seconds: float
+    tokens: TokenCounter = field(default_factory=lambda: TokenCounter(None))
+    """For answers without `usage`."""
 
 
 @dataclass(slots=True)
@@ -83,6 +86,11 @@ class Asker:
             outcome = await self._send(permit, request, deadline)
             if isinstance(outcome, Timed):
                 self._last_answer_at = self._now()
+                answer = outcome.answer
+                if answer.output_tokens is None:
+                    outcome = replace(
+                        outcome, answer=replace(answer, output_tokens=await self._plan.tokens.count(answer.text))
+                    )
                 return _completion(item.key, outcome, permit.endpoint.name, history.sent)
             where, what = permit.endpoint.name, describe(key_of(item.key))
             logger.debug("%s: attempt %d at %s: %s", what, history.sent, where, outcome.reason)

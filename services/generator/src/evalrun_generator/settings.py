@@ -34,6 +34,11 @@ class GeneratorSettings(ServiceSettings):
     api_key: SecretStr | None = Field(
         None, description="Key of the endpoints. Give it by environment, not by flag: flags show in ps."
     )
+    tokenizer: str | None = Field(
+        None,
+        description="Folder or hub id of the model's tokenizer: counts the tokens of answers whose server gives no "
+        "usage. Loaded when the first such answer comes; without it they stay without a count.",
+    )
     worker_id: str = Field(
         "generator", min_length=1, description="Name under which work is leased; keep it over restarts."
     )
