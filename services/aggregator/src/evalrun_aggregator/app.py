@@ -166,6 +166,7 @@ class Aggregator:
             output_tokens=output_tokens,
             started_at=opened.started_at,
             ended=opened.ended,
+            budget=budget,
             events=telemetry,
             clocks=clocks,
         )
@@ -176,7 +177,6 @@ class Aggregator:
         telemetry.observe(board, gauges, lambda: book.gpu_seconds)
         return run
 
-            budget=budget,
 
 def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | None]:
     """Load what a work order names. Blocking. Raises BadInputError."""
@@ -184,23 +184,13 @@ def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | No
     datasets = load_datasets(order.spec, order.base_dir)
     if order.responses is None:
         protocol = order.spec.protocol
+        budget = token_budget_of(protocol)
+        samples = protocol.samples if budget is None else budget.most_samples(sum(len(d.problems) for d in datasets))
         repeats = protocol.noise_floor_repeats
         return RunProblems(order.run, datasets, protocol, samples=samples, repeats=repeats), None
     return read_responses(order, datasets)
 
 
-def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> int:
-    """Let counters go on from the ledger's; gives the output tokens so far."""
-    tokens = 0
-    for number, dataset in enumerate(items.datasets):
-        start = items.start_of(number)
-        budget = token_budget_of(protocol)
-        samples = protocol.samples if budget is None else budget.most_samples(sum(len(d.problems) for d in datasets))
-        first, end = pack_row(start, 0, 0), pack_row(start + len(dataset.problem_ids), 0, 0)
-        for tally in ledger.reader.tallies(first, end):
-            telemetry.restore(dataset.name, tally)
-            tokens += tally.output_tokens
-    return tokens
 def token_budget_of(protocol: Protocol) -> TokenBudget | None:
     """Give what each problem may spend; None where the protocol says how many samples there are."""
     if protocol.budget is None:
@@ -229,6 +219,16 @@ def work_items(problems: RunProblems, budget: BudgetBook | None) -> Callable[[in
     return within
 
 
+def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> int:
+    """Let counters go on from the ledger's; gives the output tokens so far."""
+    tokens = 0
+    for number, dataset in enumerate(items.datasets):
+        start = items.start_of(number)
+        first, end = pack_row(start, 0, 0), pack_row(start + len(dataset.problem_ids), 0, 0)
+        for tally in ledger.reader.tallies(first, end):
+            telemetry.restore(dataset.name, tally)
+            tokens += tally.output_tokens
+    return tokens
 
 
 def dispatch_settings(settings: AggregatorSettings) -> DispatchSettings:

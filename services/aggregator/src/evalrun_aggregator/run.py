@@ -105,11 +105,11 @@ class Run:
         finish: writes outputs and the run's end; gives what is known then. Raises OutputError, LedgerError.
         started_at: when the run first started; Unix seconds.
         ended: set where the ledger says that the run has ended.
+        budget: opens a problem's next samples as its completions come; None: all were there from the start.
         events: the metrics.
         clocks: where time comes from.
     """
 
-        budget: opens a problem's next samples as its completions come; None: all were there from the start.
     def __init__(
         self,
         *,
@@ -124,11 +124,11 @@ class Run:
         output_tokens: int,
         started_at: float,
         ended: Ended | None,
+        budget: BudgetBook | None,
         events: Events,
         clocks: Clocks,
     ) -> None:
         self.name = name
-        budget: BudgetBook | None,
         self.board = board
         self.replicas = replicas
         self._ledger = ledger
@@ -139,11 +139,11 @@ class Run:
         self._output_tokens = output_tokens
         self._started_at = started_at
         self._ended = ended
+        self._budget = budget
         self._events = events
         self._clocks = clocks
         self._asked_for_work = False
         self._failure: str | None = None
-        self._budget = budget
         self._storage_trouble: str | None = None
         self._writing = False
         self._changed = asyncio.Event()
@@ -264,12 +264,12 @@ class Run:
                 continue
             self._leases.settle(index)
             self.board.move(index, ItemState.GENERATED)
+            if self._budget is not None:
+                self._budget.settle(self.board, index, completion.output_tokens)
             self._output_tokens += completion.output_tokens or 0
             self._events.completed(self.board.items.key_of(index).dataset, completion)
         if any(new):
             self._events.progressed(self._clocks.now())
-            if self._budget is not None:
-                self._budget.settle(self.board, index, completion.output_tokens)
             self._dispatcher.wake()
             self._changed.set()
         return sum(new)

@@ -1,7 +1,6 @@
 """Hands a run that is decided to the writer of its outputs."""
 
 from dataclasses import replace
-from dataclasses import replace
 from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
