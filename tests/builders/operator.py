@@ -15,7 +15,7 @@ from evalrun_operator.api.checks import with_defaults
 from evalrun_operator.api.manifest import schema_for
 from evalrun_operator.api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatus
 from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
-from evalrun_operator.observed import Observed, Ref, by_ref, digest
+from evalrun_operator.observed import Baseline, Observed, Ref, by_ref, digest
 from evalrun_operator.reconcile import Decision, decide
 from evalrun_operator.settings import OperatorSettings
 from evalrun_operator.status_report import condition_of
@@ -57,6 +57,8 @@ class World:
     ledger_state: RunState | None = None
     """Said instead of what follows from the counts."""
     gate: GateDecision = GateDecision.PENDING
+    baseline: Baseline | None = None
+    output_url: str = "s3://outputs/run"
     reachable: bool = True
     missing_kinds: frozenset[str] = frozenset()
     uids: int = 0
@@ -93,7 +95,11 @@ class World:
 
     def observed(self) -> Observed:
         return Observed(
-            by_ref(digest(item) for item in self.objects.values()), self.token, self.ledger(), self.missing_kinds
+            by_ref(digest(item) for item in self.objects.values()),
+            self.token,
+            self.ledger(),
+            self.missing_kinds,
+            self.baseline,
         )
 
     def ledger(self) -> LedgerStatus | None:
@@ -107,7 +113,7 @@ class World:
         accepted = self.judged // 2
         figure = Figure(0.5, 0.42, 0.58) if done else None
         counts = DatasetCounts("humaneval", self.total, self.generated, self.judged, accepted, self.not_judged, figure)
-        url = "s3://outputs/run" if done else ""
+        url = self.output_url if done else ""
         state = self.ledger_state or state
         return LedgerStatus(
             state, (counts,), self.generated * 100, 10.0, url, message="said the ledger", gpu_seconds=10.0 * accepted,
@@ -300,10 +306,16 @@ class World:
         return replace(self, objects=copy.deepcopy(self.objects), history=list(self.history))
 
 
-def generating(*, rollout: bool = True, changes: dict[str, Any] | None = None, **settings: Any) -> World:
+def generating(
+    *,
+    rollout: bool = True,
+    changes: dict[str, Any] | None = None,
+    baseline: Baseline | None = None,
+    **settings: Any,
+) -> World:
     """Give a world whose first attempt runs."""
     fields = {"backoff_seconds": 10, **settings}
-    world = World(run=evalrun(changes, rollout=rollout), settings=operator_settings(**fields))
+    world = World(run=evalrun(changes, rollout=rollout), settings=operator_settings(**fields), baseline=baseline)
     world.settle().services_up().settle().kuberay().settle().jobs_run().settle()
     if not world.live_attempts():
         raise AssertionError(f"no attempt runs: {world.status.to_wire()}")

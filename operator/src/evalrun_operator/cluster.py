@@ -85,6 +85,20 @@ class Cluster:
 
         return await self._found(first, "listing EvalRuns") is not None
 
+    async def read_run(self, namespace: str, name: str) -> Object | None:
+        """Read an EvalRun by its name; None where there is none. A list of one: it takes no right beyond `list`.
+
+        Raises:
+            OperatorError: as the module `errors` says.
+        """
+        runs = self._client.list(resource_of(EVAL_RUN), namespace=namespace, fields={"metadata.name": name})
+
+        async def only() -> Object | None:
+            return next(iter([dict(run) async for run in runs]), None)
+
+        found: Object | None = await self._once(only, f"reading EvalRun {name}")
+        return found
+
     async def read_token(self, run: RunIdentity) -> str | None:
         """Read the run's token; None where there is no Secret yet.
 

@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -19,11 +20,11 @@ from evalrun_operator.cluster import Cluster
 from evalrun_operator.errors import AggregatorError, ConflictError, OperatorError, RefusedError
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.observed import Observed, by_ref
+from evalrun_operator.observed import Baseline, Observed, by_ref
 from evalrun_operator.reconcile import Decision, decide
 from evalrun_operator.resources import RunIdentity
 from evalrun_operator.settings import OperatorSettings
-from evalrun_operator.situation import identity_of
+from evalrun_operator.situation import identity_of, names_a_run
 from evalrun_operator.status_report import StatusEvent, condition_of
 from evalrun_operator.watching import Children, Key
 from evalrun_operator.work_queue import FIRST
@@ -144,12 +145,22 @@ class Controller:
         started = run.status is not None and run.status.start_time is not None
         token = await self._token(identity) if started else None
         resync = self._clock() - self._resynced.setdefault(identity.uid, self._clock()) >= self._settings.resync_seconds
-        observed = Observed(objects, token, None, frozenset(self._children.missing_kinds), resync)
+        baseline = None if started else await self._baseline(run)
+        observed = Observed(objects, token, None, frozenset(self._children.missing_kinds), baseline, resync)
         aggregator = observed.workload("StatefulSet", names.component(identity.name, names.AGGREGATOR))
         if token is None or aggregator is None or aggregator.ready == 0 or _complete(run.status):
             return observed
         ledger = await self._ask(identity, token)
-        return Observed(objects, token, ledger, observed.missing_kinds, resync)
+        return replace(observed, ledger=ledger)
+
+    async def _baseline(self, run: EvalRun) -> Baseline | None:
+        """Look up the EvalRun that the gate names; the API server is asked, since not all may have been seen yet."""
+        gate = run.spec.gate
+        if gate is None or not names_a_run(gate):
+            return None
+        found = await self._cluster.read_run(run.metadata.namespace or "", gate.baseline)
+        status = (found or {}).get("status") or {}
+        return Baseline("" if found is None else status.get("phase", "Pending"), status.get("outputURL", ""))
 
     async def _ask(self, identity: RunIdentity, token: str) -> LedgerStatus | None:
         try:

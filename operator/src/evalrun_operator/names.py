@@ -93,6 +93,25 @@ def local_path(url: str) -> str:
     return f"{claim_folder(claim)}/{path}"
 
 
+def claim_url(path: str, ledger: str) -> str:
+    """Give `pvc://CLAIM/PATH` for a path inside our pods that lies on a volume; anything else as it is.
+
+    Args:
+        path: a path in the aggregator's pod, or a URL.
+        ledger: the claim of the run's ledger.
+    """
+    for folder, claim in ((f"{LEDGER_FOLDER}/", f"{ledger}/"), (f"{CLAIMS_FOLDER}/", "")):
+        if path.startswith(folder):
+            return f"pvc://{claim}{path.removeprefix(folder)}"
+    return path
+
+
+def aggregator_path(url: str, ledger: str) -> str:
+    """Give the path in the aggregator's pod of a URL that `claim_url` gave; any other URL as it is."""
+    own = f"pvc://{ledger}/"
+    return f"{LEDGER_FOLDER}/{url.removeprefix(own)}" if url.startswith(own) else local_path(url)
+
+
 def claim_of(url: str) -> str | None:
     """Give the claim that `pvc://CLAIM/PATH` names; None for any other URL."""
     return url.removeprefix("pvc://").partition("/")[0] if url.startswith("pvc://") else None

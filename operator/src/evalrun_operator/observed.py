@@ -99,6 +99,16 @@ class Pod:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """The EvalRun that a gate names as its baseline."""
+
+    phase: str
+    """As its status has it; empty where there is no such run."""
+    output_url: str = ""
+    """Empty where it has no outputs (yet)."""
+
+
+@dataclass(frozen=True)
 class Observed:
     """Everything that one pass knows of a run."""
 
@@ -109,6 +119,8 @@ class Observed:
     """None where the aggregator is not up or does not answer."""
     missing_kinds: frozenset[str] = frozenset()
     """Kinds that the cluster does not serve: KubeRay or KEDA is not installed."""
+    baseline: Baseline | None = None
+    """Looked up where the gate names an EvalRun and the run has not started yet."""
     resync: bool = False
     """Apply everything anew, whatever the digests say."""
 

@@ -6,7 +6,7 @@ It looks at the state, never at which event came, and may be asked at any time a
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from evalrun_operator import names
@@ -27,7 +27,15 @@ from evalrun_operator.policies.generation import (
 )
 from evalrun_operator.resources import Object, RunPlan
 from evalrun_operator.settings import OperatorSettings
-from evalrun_operator.situation import Pass, aggregator_restarts, holds, identity_of, ledger_failed, waiting_for
+from evalrun_operator.situation import (
+    Pass,
+    aggregator_restarts,
+    holds,
+    identity_of,
+    ledger_failed,
+    names_a_run,
+    waiting_for,
+)
 from evalrun_operator.status_report import Report, StatusEvent, condition_of, events_of, report_status
 
 BAD_INPUT = 2
@@ -70,7 +78,7 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
     before = run.status or EvalRunStatus.model_validate({})
     if run.metadata.deletion_timestamp is not None:
         return Decision(before)  # everything is owned: the garbage collector frees it
-    plan = RunPlan(identity_of(run), run.spec, settings, observed.token or fresh_token)
+    plan = RunPlan(identity_of(run), run.spec, settings, observed.token or fresh_token, before.baseline_url)
     this = Pass(run, before, plan, observed, now)
     if before.start_time is None:
         return _accept(this)
@@ -91,8 +99,29 @@ def _accept(this: Pass) -> Decision:
     problem = unsupported(this.run, this.settings)
     if problem:
         return refuse(this.run, problem, this.now)
-    status = report_status(this.run, this.before, this.now, Report(started=True))
+    baseline = this.observed.baseline
+    problem = _without_baseline(this)
+    if problem:  # what it waits for may come without a change of the spec
+        return replace(refuse(this.run, problem, this.now), requeue_after=IDLE_SECONDS)
+    report = Report(started=True, baseline_url=None if baseline is None else baseline.output_url)
+    status = report_status(this.run, this.before, this.now, report)
     return _decision(this, status, requeue_after=0.0)
+
+
+def _without_baseline(this: Pass) -> str:
+    """Say why the EvalRun that the gate names cannot be its baseline; empty where it can, or none is named."""
+    gate, baseline = this.run.spec.gate, this.observed.baseline
+    if gate is None or not names_a_run(gate):
+        return ""
+    if gate.baseline == this.plan.run.name:
+        return "spec.gate.baseline: a run cannot be its own baseline: write the name of an earlier one"
+    name = f"EvalRun {gate.baseline}"
+    if baseline is None or not baseline.phase:
+        return f"spec.gate.baseline: there is no {name} in this namespace: write another, or the URL of its outputs"
+    if not baseline.output_url:
+        state = f"{name} has no outputs ({baseline.phase})"
+        return f"spec.gate.baseline: {state}: wait until it has succeeded, or write the URL of other outputs"
+    return ""
 
 
 def refuse(run: EvalRun, problem: str, now: datetime) -> Decision:
@@ -128,7 +157,7 @@ def _early_end(this: Pass) -> End | None:
     if ledger is not None and ledger.ended:
         if ledger.judged == 0 and ledger.not_judged > 0:
             return End(Reason.NOT_JUDGED, "The judge could not tell about a single answer: see its pods and logs.")
-        return End(Reason.FINISHED, f"The outputs are at {ledger.output_url}.", succeeded=True)
+        return End(Reason.FINISHED, f"The outputs are at {this.output_url}.", succeeded=True)
     suspended = condition_of(this.before, ConditionType.SUSPENDED)
     waits = spec.suspend or holds(this.before, ConditionType.SUSPENDED)  # the latter: it is being resumed just now
     limit = deadline(

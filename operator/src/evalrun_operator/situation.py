@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from evalrun_operator import names
-from evalrun_operator.api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
+from evalrun_operator.api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, Gate
 from evalrun_operator.ledger_status import RunState
 from evalrun_operator.observed import Observed
 from evalrun_operator.resources import RunIdentity, RunPlan
@@ -26,6 +26,12 @@ class Pass:
     def settings(self) -> OperatorSettings:
         """The operator's settings."""
         return self.plan.settings
+
+    @property
+    def output_url(self) -> str:
+        """Where the ledger says that the outputs are, as it is known outside of its pod; empty before."""
+        run, ledger = self.plan.run, self.observed.ledger
+        return "" if ledger is None else names.claim_url(ledger.output_url, names.ledger_claim(run.name, run.uid))
 
     @property
     def generated(self) -> bool:
@@ -67,6 +73,11 @@ def aggregator_restarts(this: Pass) -> int:
     """Give how often the aggregator was restarted since its ledger had failed."""
     seen = this.observed.find("StatefulSet", names.component(this.plan.run.name, names.AGGREGATOR))
     return 0 if seen is None else seen.restarts
+
+
+def names_a_run(gate: Gate) -> bool:
+    """Say whether a gate's baseline is the name of an EvalRun; otherwise it is a URL."""
+    return "://" not in gate.baseline
 
 
 def holds(status: EvalRunStatus, kind: ConditionType) -> bool:

@@ -50,6 +50,8 @@ class Report:
     """What a pass found and decided, as far as the status tells it."""
 
     started: bool = True
+    baseline_url: str | None = None
+    """Where the baseline was found that the gate names; None: nothing new."""
     refused: str = ""
     """Why the spec cannot be run."""
     ledger: LedgerStatus | None = None
@@ -85,7 +87,8 @@ def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Re
         "start_time": start,
         "generation_completed_time": (before.generation_completed_time or now) if generated else None,
         "completion_time": (before.completion_time or now) if ended else None,
-        **_figures(before, report.ledger),
+        "baseline_url": report.baseline_url or before.baseline_url,
+        **_figures(run, before, report.ledger),
     }
     if generation is not None:
         changes["attempts"] = max(before.attempts, generation.attempts)
@@ -254,9 +257,10 @@ def _condition(
     )  # fmt: skip
 
 
-def _figures(before: EvalRunStatus, ledger: LedgerStatus | None) -> dict[str, object]:
+def _figures(run: EvalRun, before: EvalRunStatus, ledger: LedgerStatus | None) -> dict[str, object]:
     if ledger is None or ledger.total == 0:
         return {}
+    claim = names.ledger_claim(run.metadata.name, run.metadata.uid or "")
     datasets = [_dataset(counts) for counts in ledger.datasets]
     primary = next((item for item in datasets if item.name == PRIMARY_DATASET), datasets[0])
     figures: dict[str, object] = {
@@ -264,7 +268,7 @@ def _figures(before: EvalRunStatus, ledger: LedgerStatus | None) -> dict[str, ob
         "progress": f"{ledger.judged}/{ledger.total}",
         "not_judged": str(ledger.not_judged),
         "accepted_at_1": primary.accepted_at_1 or before.accepted_at_1,
-        "output_url": ledger.output_url or before.output_url,
+        "output_url": names.claim_url(ledger.output_url, claim) or before.output_url,
         "wandb_url": ledger.wandb_url or before.wandb_url,
     }
     if ledger.elapsed_seconds > 0:

@@ -94,16 +94,28 @@ async def test_where_the_pod_may_not_be_asked_the_url_is_read(
     assert "pods/exec is forbidden" in caplog.text
 
 
+async def test_a_volume_without_its_aggregator_is_named(folder: Path) -> None:
+    with pytest.raises(BadInputError, match="team/run_1 on the volume of PersistentVolumeClaim results"):
+        await bring_outputs(ended("pvc://results/team/run_1"), folder, [], None)
+
+
 @pytest.mark.parametrize(
-    ("url", "place"),
+    ("url", "path"),
     [
-        ("/var/lib/evalrun/outputs/run_1", "/var/lib/evalrun/outputs/run_1 on the volume .* run-ledger-0f3b2c1a"),
-        ("/mnt/claims/results/team/run_1", "team/run_1 on the volume of PersistentVolumeClaim results"),
+        ("pvc://run-ledger-0f3b2c1a/outputs/run_1", "/var/lib/evalrun/outputs/run_1"),
+        ("pvc://results/team/run_1", "/mnt/claims/results/team/run_1"),
     ],
 )
-async def test_a_volume_without_its_aggregator_is_named(folder: Path, url: str, place: str) -> None:
-    with pytest.raises(BadInputError, match=place):
-        await bring_outputs(ended(url), folder, [], None)
+async def test_the_aggregator_is_asked_for_the_path_that_it_knows(folder: Path, url: str, path: str) -> None:
+    asked: list[str] = []
+
+    async def send(command: Sequence[str], output: BinaryIO) -> None:
+        asked.extend(command)
+        output.write(b"half of a tar")
+
+    with pytest.raises(BadInputError):
+        await bring_outputs(ended(url), folder, [], send)
+    assert asked[3:] == [path]
 
 
 async def test_a_tar_that_leads_outside_is_refused(stored: Path, folder: Path, tmp_path: Path) -> None:
@@ -117,5 +129,5 @@ async def test_a_tar_that_leads_outside_is_refused(stored: Path, folder: Path, t
             tar.addfile(entry, file)
 
     with pytest.raises(BadInputError, match="what the aggregator sent"):
-        await bring_outputs(ended(str(stored)), folder, [], send)
+        await bring_outputs(ended("pvc://results/run_1"), folder, [], send)
     assert not (tmp_path / "outside").exists()

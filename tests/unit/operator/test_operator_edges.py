@@ -109,7 +109,7 @@ def test_metrics_count_runs_by_phase_and_show_results_until_the_ttl() -> None:
 def test_a_gate_shows_as_a_number_once_it_is_decided() -> None:
     registry = CollectorRegistry()
     metrics = OperatorMetrics(registry)
-    run = evalrun({"spec.gate": {"baseline": "before", "dataset": "humaneval"}})
+    run = evalrun({"spec.gate": {"baseline": "s3://runs/before", "dataset": "humaneval"}})
     world = generating(changes={"spec.gate": run.spec.to_wire()["gate"]})
     metrics.show(("evals", "run"), world.status, results=True)
     assert "evalrun_gate_passed{" not in generate_latest(registry).decode()

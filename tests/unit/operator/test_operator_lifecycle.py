@@ -1,5 +1,6 @@
 """The decision, condition by condition and phase by phase."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ from builders.operator import START, World, evalrun, generating, operator_settin
 
 from evalrun_operator.api.v1alpha1 import ConditionType as Kind
 from evalrun_operator.ledger_status import GateDecision, RunState
-from evalrun_operator.observed import Ref
+from evalrun_operator.observed import Baseline, Ref
 from evalrun_operator.reconcile import decide, unsupported
 
 SERVICES = ["run-aggregator", "run-judge", "run-sandbox"]
@@ -375,13 +376,64 @@ def test_keda_can_scale_to_zero() -> None:
     ],
 )
 def test_the_gate_is_copied_and_does_not_fail_the_run(decision: GateDecision, status: str, reason: str) -> None:
-    world = generating(changes={"spec.gate": {"baseline": "before", "dataset": "humaneval"}})
+    world = generating(changes={"spec.gate": {"baseline": "s3://runs/before", "dataset": "humaneval"}})
     assert (world.condition(Kind.GATE_PASSED).status, world.reason(Kind.GATE_PASSED)) == ("Unknown", "GatePending")
     world.gate = decision
     world.generate_all().judge_all().settle()
     assert (world.condition(Kind.GATE_PASSED).status, world.reason(Kind.GATE_PASSED)) == (status, reason)
     assert world.status.phase == "Succeeded"
     assert world.status.gpu_seconds_per_solved == "10.00"
+
+
+BASELINE = {"spec.gate": {"baseline": "before", "dataset": "humaneval"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "says"),
+    [
+        ("before", Baseline(""), "there is no EvalRun before in this namespace"),
+        ("before", Baseline("Generating"), "EvalRun before has no outputs (Generating): wait until it has succeeded"),
+        ("before", Baseline("Failed"), "EvalRun before has no outputs (Failed)"),
+        ("run", Baseline("Pending"), "cannot be its own baseline"),
+    ],
+)
+def test_a_gate_whose_baseline_has_no_outputs_is_refused_until_it_has(name: str, baseline: Baseline, says: str) -> None:
+    run = evalrun({"spec.gate": {"baseline": name, "dataset": "humaneval"}})
+    world = World(run=run, baseline=baseline)
+    decision = world.step()
+    assert says in world.condition(Kind.ACCEPTED).message
+    assert world.reason(Kind.COMPLETE) == "InvalidSpec"
+    assert decision.requeue_after is not None  # the baseline may end: nothing of this run changes then
+    assert not decision.apply
+
+
+def test_a_baselines_outputs_are_found_once_and_stand_in_the_work_order() -> None:
+    world = generating(changes=BASELINE, baseline=Baseline("Succeeded", "pvc://results/before_1"))
+    assert world.status.baseline_url == "pvc://results/before_1"
+    world.baseline = Baseline("")  # deleted since
+    world.settle()
+    assert world.status.baseline_url == "pvc://results/before_1"
+    order = json.loads(world.objects[Ref("ConfigMap", "run-order")]["data"]["work-order.json"])
+    assert order["spec"]["gate"]["baseline"] == "/mnt/claims/results/before_1"
+    pod = world.objects[Ref("StatefulSet", "run-aggregator")]["spec"]["template"]["spec"]
+    mounts = {mount["mountPath"]: mount.get("readOnly") for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts["/mnt/claims/results"] is True
+
+
+@pytest.mark.parametrize(
+    ("said", "url"),
+    [
+        ("s3://bucket/run_1", "s3://bucket/run_1"),
+        ("/mnt/claims/results/team/run_1", "pvc://results/team/run_1"),
+        ("/var/lib/evalrun/outputs/run_1", "pvc://run-ledger-0f3b2c1a/outputs/run_1"),
+    ],
+)
+def test_outputs_on_a_volume_are_named_by_their_claim(said: str, url: str) -> None:
+    world = generating()
+    world.output_url = said
+    world.generate_all().judge_all().settle()
+    assert world.status.output_url == url
+    assert url in world.condition(Kind.COMPLETE).message
 
 
 def test_events_tell_each_step_once() -> None:

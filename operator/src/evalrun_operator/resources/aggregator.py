@@ -71,7 +71,7 @@ def judge_address(plan: RunPlan) -> str:
 def _pod(plan: RunPlan) -> Object:
     spec, output = plan.spec, plan.spec.output
     sources = [dataset.source for dataset in spec.datasets]
-    volumes, mounts = claim_volumes([*sources, spec.gate.baseline if spec.gate else None], writable=output.url)
+    volumes, mounts = claim_volumes([*sources, plan.baseline], writable=output.url)
     resources = spec.aggregator.resources
     main = container(
         plan,

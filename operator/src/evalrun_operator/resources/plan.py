@@ -33,6 +33,14 @@ class RunPlan:
     spec: EvalRunSpec
     settings: OperatorSettings
     token: str
+    baseline_url: str | None = None
+    """Where the gate's baseline lies, where the spec names an EvalRun."""
+
+    @property
+    def baseline(self) -> str | None:
+        """The URL of the gate's baseline; None without a gate."""
+        gate = self.spec.gate
+        return None if gate is None else self.baseline_url or gate.baseline
 
     @property
     def token_digest(self) -> str:

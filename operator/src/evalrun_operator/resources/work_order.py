@@ -22,6 +22,8 @@ def work_order(plan: RunPlan) -> Object:
     for dataset in spec["datasets"]:
         dataset["source"] = names.local_path(dataset["source"])
     spec["model"]["path"] = names.local_path(spec["model"]["path"])
+    if plan.baseline is not None:
+        spec["gate"]["baseline"] = names.local_path(plan.baseline)
     for field in ("suspend", "backoffLimit", "ttlSecondsAfterFinished"):
         spec.pop(field, None)  # may change while the run goes on, and mean nothing to it
     return {

@@ -43,16 +43,17 @@ async def bring_outputs(run: EvalRun, folder: Path, only: Sequence[str], send: S
     if not url:
         raise BadInputError(f"EvalRun {run.metadata.name} has no outputs")
     if send is not None:
+        ledger = names.ledger_claim(run.metadata.name, str(run.metadata.uid))
         try:
-            await _receive(send, url, folder, only)
+            await _receive(send, names.aggregator_path(url, ledger), folder, only)
         except BadInputError as error:
-            if "://" not in url:
+            if url.startswith("pvc://"):
                 raise
             logger.warning("%s; reading %s from here instead", error, url)
         else:
             return "its aggregator"
-    if "://" not in url:
-        raise BadInputError(f"{_on_volume(run, url)}: the aggregator is gone: mount the volume in a pod to read them")
+    if url.startswith("pvc://"):
+        raise BadInputError(f"{_on_volume(url)}: the aggregator is gone: mount the volume in a pod to read them")
     from evalrun_aggregator.send_outputs import files_of  # fsspec: `evalrun status` starts without it
 
     for name, _, open_file in files_of(url, only):
@@ -79,8 +80,6 @@ def _unpack(archive: Path, folder: Path, url: str) -> None:
         raise BadInputError(f"{url}: what the aggregator sent is broken off: try again ({error})") from error
 
 
-def _on_volume(run: EvalRun, url: str) -> str:
-    claim = names.ledger_claim(run.metadata.name, str(run.metadata.uid))
-    if url.startswith(f"{names.CLAIMS_FOLDER}/"):
-        claim, _, url = url.removeprefix(f"{names.CLAIMS_FOLDER}/").partition("/")
-    return f"the outputs are {url} on the volume of PersistentVolumeClaim {claim}"
+def _on_volume(url: str) -> str:
+    claim, _, path = url.removeprefix("pvc://").partition("/")
+    return f"the outputs are {path} on the volume of PersistentVolumeClaim {claim}"

@@ -72,6 +72,12 @@ class EvalRunStatus(ApiModel):
     output_url: str | None = Field(
         None, alias="outputURL", max_length=1024, description="Where the outputs are, once written."
     )
+    baseline_url: str | None = Field(
+        None,
+        alias="baselineURL",
+        max_length=1024,
+        description="Where the gate's baseline lies, where the spec names an EvalRun; found once, at the start.",
+    )
     wandb_url: str | None = Field(None, alias="wandbURL", max_length=1024, description="The run at Weights & Biases.")
     progress: Figure | None = Field(None, description="Judged of all, e.g. 120/646.")
     accepted_at_1: Figure | None = Field(
