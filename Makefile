@@ -17,9 +17,10 @@ setup: $(VENV)/.base ## install evalrun into .venv; the command is .venv/bin/eva
 demo: setup ## evaluate the demo set end to end on this machine: no cluster, GPU, Docker or network
 	$(BIN)/evalrun run k8s/samples/demo.yaml --local --endpoint builtin:demo $(if $(DEMO_OUTPUT),--output $(DEMO_OUTPUT))
 
-generate: $(VENV)/.dev ## write again what is generated: stubs, CRDs, the chart's rules, the plain manifests
+generate: $(VENV)/.dev ## write again what is generated: stubs, CRDs, dashboards, alerts, the chart's rules, the plain manifests
 	$(BIN)/python tools/generate_stubs.py
 	$(BIN)/python tools/generate_crd.py
+	$(BIN)/python tools/generate_monitoring.py
 	$(BIN)/python tools/generate_manifests.py
 
 lock: $(VENV)/.dev ## write requirements/*.txt again from pyproject.toml

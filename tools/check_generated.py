@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATORS = ("generate_stubs.py", "generate_crd.py", "generate_manifests.py")
+GENERATORS = ("generate_stubs.py", "generate_crd.py", "generate_monitoring.py", "generate_manifests.py")
 NO_HELM = 3
 """Exit code of `generate_manifests.py` where there is no helm."""
 

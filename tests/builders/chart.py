@@ -51,6 +51,8 @@ VALUE_SETS: dict[str, Values] = {
         "metrics": {
             "annotations": False,
             "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+            "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": "evalrun"}},
         },
         "networkPolicy": {"metricsClients": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]},
         "sharedJudge": {"enabled": True},

@@ -1,5 +1,6 @@
 """The chart and the code say the same: settings, flags, ports, labels, roles, versions, and the plain manifest."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -156,7 +157,11 @@ def test_the_shared_gateway_takes_calls_from_the_aggregators_that_the_operator_m
 def test_monitors_of_runs_select_what_the_operator_makes(chart: Chart) -> None:
     monitor = named(chart.render(VALUE_SETS["monitored"]), "ServiceMonitor", "evalrun-runs")
     assert monitor["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/managed-by": names.FIELD_MANAGER}
-    assert monitor["spec"]["targetLabels"] == [names.RUN_LABEL]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    # What Prometheus makes of a Service's label: everything but letters and digits becomes an underscore.
+    label = "__meta_kubernetes_service_label_" + re.sub(r"\W", "_", names.RUN_LABEL)
+    assert endpoint["relabelings"] == [{"sourceLabels": [label], "targetLabel": "run"}]
+    assert endpoint["honorLabels"] is True
 
 
 def test_users_roles_are_about_the_crd_that_is_installed(chart: Chart) -> None:

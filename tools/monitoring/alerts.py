@@ -1,0 +1,114 @@
+"""The alert rules: an expression, a comparison and a threshold each, so that a test can ask for the bare expression."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+RUN = "namespace, run"
+SUSPENDED = f"unless on ({RUN}) (evalrun_run_suspended == 1)"
+"""Nothing is to be expected of a suspended run. Without an operator there is no such series, and none is left out."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One rule."""
+
+    name: str
+    expression: str
+    comparison: Literal[">", "<", "=="]
+    threshold: str
+    """A number, as PromQL writes it."""
+    hold: str
+    """How long it must be so; as Prometheus writes durations."""
+    severity: Literal["warning", "critical"]
+    summary: str
+    description: str
+
+    def to_rule(self) -> dict[str, Any]:
+        """Give the rule as Prometheus loads it."""
+        return {
+            "alert": self.name,
+            "expr": f"({self.expression}) {self.comparison} {self.threshold}",  # `unless` binds less than `>`
+            "for": self.hold,
+            "labels": {"severity": self.severity},
+            "annotations": {"summary": self.summary, "description": self.description},
+        }
+
+
+WITHOUT_VERDICT = '{outcome=~"not_judged|unavailable"}'
+
+
+def _requests(matcher: str = "") -> str:
+    return f"sum by ({RUN}) (rate(evalrun_judge_request_seconds_count{matcher}[10m]))"
+
+
+def _unfinished(states: str) -> str:
+    """Give 1 for a run with samples in one of these states, else 0."""
+    return f'(sum by ({RUN}) (evalrun_problems{{state=~"{states}"}}) > bool 0)'
+
+
+WHICH = "{{ $labels.namespace }}/{{ $labels.run }}"
+
+ALERTS: Sequence[Alert] = (
+    Alert(
+        name="EvalrunJudgeErrors",
+        expression=f"{_requests(WITHOUT_VERDICT)} / {_requests()}",
+        comparison=">",
+        threshold="0.05",
+        hold="5m",
+        severity="warning",
+        summary=f"The judge of {WHICH} gives no verdict on {{{{ $value | humanizePercentage }}}} of its requests",
+        description="Sandboxes fail or cannot be reached; the samples are sent again, and end as not judged where that "
+        "goes on. Dashboard judge latency, row Errors by cause, says which it is.",
+    ),
+    Alert(
+        name="EvalrunJudgeQueueOld",
+        expression=f"max by ({RUN}) (evalrun_judge_queue_oldest_seconds)",
+        comparison=">",
+        threshold="120",
+        hold="5m",
+        severity="warning",
+        summary=f"A request has waited {{{{ $value | humanizeDuration }}}} for the judge of {WHICH}",
+        description="The sandboxes have fewer slots than the run needs, or hang: raise judge.sandbox.maxReplicas, or "
+        "look at them.",
+    ),
+    Alert(
+        name="EvalrunRunStalled",
+        expression=f"(time() - max by ({RUN}) (evalrun_last_progress_timestamp_seconds))"
+        f" * on ({RUN}) {_unfinished('pending|generated')} {SUSPENDED}",
+        comparison=">",
+        threshold="1800",
+        hold="1m",
+        severity="critical",
+        summary=f"Run {WHICH} has stored nothing for {{{{ $value | humanizeDuration }}}}",
+        description="Samples are left, but neither a completion nor a verdict came. `kubectl describe er` says what "
+        "the run waits for.",
+    ),
+    Alert(
+        name="EvalrunReplicaDown",
+        expression=f"(1 - max by ({RUN}, replica) (evalrun_replica_up))"
+        f" * on ({RUN}) group_left () {_unfinished('pending')} {SUSPENDED}",
+        comparison=">",
+        threshold="0",
+        hold="5m",
+        severity="warning",
+        summary=f"Replica {{{{ $labels.replica }}}} of {WHICH} does not answer",
+        description="Samples are still to be generated, and this server of the model is left out. The generator's log "
+        "says why.",
+    ),
+    Alert(
+        name="EvalrunGateFailed",
+        expression=f"max by ({RUN}) (evalrun_gate_passed)",
+        comparison="<",
+        threshold="1",
+        hold="0s",
+        severity="critical",
+        summary=f"The gate of {WHICH} found a regression",
+        description="`kubectl describe er` and the run's report say how large it is, and on which problems.",
+    ),
+)
+
+
+def rule_groups() -> dict[str, Any]:
+    """Give the rules as a file of Prometheus, and as the spec of a PrometheusRule."""
+    return {"groups": [{"name": "evalrun", "rules": [alert.to_rule() for alert in ALERTS]}]}

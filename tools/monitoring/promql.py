@@ -1,0 +1,35 @@
+"""The expressions that dashboards have in common. Pure."""
+
+from monitoring.grafana import Query
+
+SCOPE = 'namespace=~"$namespace",run=~"$run"'
+"""What a user chose at the top."""
+INTERVAL = "$__rate_interval"
+"""Grafana's: at least four scrapes."""
+RUN = "namespace, run"
+
+
+def of(metric: str, *matchers: str) -> str:
+    """Give a metric's series in the chosen scope, e.g. `of("evalrun_problems", 'state="accepted"')`."""
+    return f"{metric}{{{','.join((SCOPE, *matchers))}}}"
+
+
+def rate(metric: str, *matchers: str) -> str:
+    """Give a counter's growth a second."""
+    return f"rate({of(metric, *matchers)}[{INTERVAL}])"
+
+
+def by(labels: str, expression: str, function: str = "sum") -> str:
+    """Aggregate over everything but these labels."""
+    return f"{function} by ({labels}) ({expression})"
+
+
+def quantiles(histogram: str) -> list[Query]:
+    """Give p50, p95 and p99 of a histogram over all that was chosen."""
+    buckets = by("le", rate(f"{histogram}_bucket"))
+    return [Query(f"histogram_quantile({share}, {buckets})", name) for share, name in SHARES]
+
+
+SHARES = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+EACH_RUN = "{{namespace}}/{{run}}"
+EACH_DATASET = "{{run}} {{dataset}}"
