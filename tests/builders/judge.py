@@ -2,17 +2,21 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from prometheus_client import CollectorRegistry
 
 from evalrun_judge.admission import Admission
 from evalrun_judge.comparison import Comparator
+from evalrun_judge.discovery import Discovery
+from evalrun_judge.fleet import HealthPolicy
+from evalrun_judge.hedging import HedgePolicy
 from evalrun_judge.judging import FunctionTests, Judge
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.plan import FunctionPlan
 from evalrun_judge.pool import RetryPolicy, SandboxPool
 from evalrun_judge.sandboxes import Sandbox
+from evalrun_judge.sandboxes.fake import FakeSandbox
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission
 from evalrun_judge.verdict import TestRecord
 from evalrun_sandbox.api import Level
@@ -72,16 +76,28 @@ def make_pool(
     retries: RetryPolicy | None = None,
     on_retry: Callable[[str], None] = lambda reason: None,
     on_call: Callable[[float], None] = lambda seconds: None,
+    discoveries: Sequence[Discovery] = (),
+    connect: Callable[[str], Sandbox] = lambda url: FakeSandbox(address=url),
+    health: HealthPolicy | None = None,
+    hedging: HedgePolicy | None = None,
+    on_hedge: Callable[[bool], None] = lambda won: None,
+    clock: Callable[[], float] | None = None,
+    sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> SandboxPool:
     return SandboxPool(
         sandboxes,
         required_level=required_level,
         retries=retries or RetryPolicy(),
-        clock=time.clock,
-        sleep=time.sleep,
+        clock=clock or time.clock,
+        sleep=sleep or time.sleep,
         randomness=random.Random(7),
         on_retry=on_retry,
         on_call=on_call,
+        discoveries=discoveries,
+        connect=connect,
+        health=health,
+        hedging=hedging,
+        on_hedge=on_hedge,
     )
 
 

@@ -69,7 +69,7 @@ def test_clients_see_every_gateway_and_gateways_every_sandbox(chart: Chart) -> N
     for name in ("evalrun-judge", "evalrun-sandbox"):
         assert named(objects, "Service", name)["spec"]["clusterIP"] == "None"
     gateway = named(objects, "Deployment", "evalrun-judge")["spec"]["template"]["spec"]["containers"][0]
-    assert "--sandbox=http://evalrun-sandbox.judging.svc:8080" in gateway["args"]
+    assert "--sandbox=dns:///evalrun-sandbox.judging.svc:8080" in gateway["args"]
 
 
 def test_a_sandbox_reaches_nothing_and_is_reached_by_gateways_alone(chart: Chart) -> None:

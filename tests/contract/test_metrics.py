@@ -45,6 +45,7 @@ JUDGE = {
     "evalrun_judge_tests_total": {"status"},
     "evalrun_judge_cache_total": {"result"},
     "evalrun_judge_retries_total": {"reason"},
+    "evalrun_judge_hedges_total": {"won"},
 }
 SANDBOX = {
     "evalrun_sandbox_slots": {"state"},

@@ -1,12 +1,13 @@
 """Which sandbox runs what, and what happens when one fails: all time and randomness scripted."""
 
 import asyncio
+import random
 from collections import Counter
 
 import pytest
 from builders.judge import Time, make_pool
 
-from evalrun_judge.endpoint import Endpoint, least_loaded
+from evalrun_judge.endpoint import Endpoint, pick
 from evalrun_judge.pool import NoSandboxError, RetryPolicy
 from evalrun_judge.sandboxes import (
     RunRefusedError,
@@ -223,13 +224,22 @@ CHOICES: list[tuple[list[tuple[int, int]], int | None, int | None]] = [
 
 
 @pytest.mark.parametrize(("loads", "avoid", "chosen"), CHOICES)
-def test_least_loaded(loads: list[tuple[int, int]], avoid: int | None, chosen: int | None) -> None:
+def test_the_less_loaded_is_picked(loads: list[tuple[int, int]], avoid: int | None, chosen: int | None) -> None:
     endpoints = [
         Endpoint(FakeSandbox(), usable=True, in_flight=in_flight, allowed=allowed) for in_flight, allowed in loads
     ]
-    for tie in (0.0, 0.4, 0.99):
-        found = least_loaded(endpoints, None if avoid is None else endpoints[avoid], tie)
+    for seed in range(5):
+        found = pick(endpoints, None if avoid is None else endpoints[avoid], random.Random(seed))
         assert found is (None if chosen is None else endpoints[chosen])
+
+
+def test_of_many_the_less_loaded_of_two_is_picked() -> None:
+    endpoints = [Endpoint(FakeSandbox(), usable=True, in_flight=load, allowed=9) for load in (0, 1, 2, 8)]
+    randomness = random.Random(1)
+    picked = Counter(endpoints.index(pick(endpoints, None, randomness) or endpoints[3]) for _ in range(600))
+    assert picked[3] == 0  # never the most loaded
+    assert picked[0] == pytest.approx(300, abs=60)  # in half of the pairs
+    assert picked[1] == pytest.approx(200, abs=60)
 
 
 async def test_gradual_return() -> None:

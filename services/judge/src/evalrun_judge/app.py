@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from prometheus_client import REGISTRY
@@ -14,7 +14,11 @@ from prometheus_client import REGISTRY
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_judge.admission import Admission
 from evalrun_judge.assertions import ContainedAssertions, replay_executor
+from evalrun_judge.discovery import Discovery, DnsDiscovery
+from evalrun_judge.endpoint_slices import ApiServer, EndpointSliceDiscovery
+from evalrun_judge.fleet import HealthPolicy
 from evalrun_judge.function_judging import FunctionJudge
+from evalrun_judge.hedging import HedgePolicy
 from evalrun_judge.judging import FunctionTests, Judge
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.pool import RetryPolicy, SandboxPool
@@ -22,6 +26,7 @@ from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
+from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
 
 SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
@@ -79,16 +84,43 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
     """Make the gateway that the settings describe; called inside the running loop."""
     token = None if settings.sandbox_token is None else settings.sandbox_token.get_secret_value()
     metrics = JudgeMetrics(REGISTRY)
-    pool = build_pool(settings, [EvalrunSandbox(url, token) for url in settings.sandbox], metrics)
+    pool = build_pool(
+        settings,
+        [EvalrunSandbox(url, token) for url in settings.sandbox if url.startswith("http")],
+        metrics,
+        discoveries=[discovery_of(target) for target in settings.sandbox if not target.startswith("http")],
+        connect=lambda url: EvalrunSandbox(url, token),
+    )
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
     assertions = ContainedAssertions(replay_executor(slots, settings.least_level), slots)
     return JudgeGateway(settings, pool, FunctionJudge(pool, assertions), metrics)
 
 
-def build_pool(settings: JudgeSettings, sandboxes: Sequence[Sandbox], metrics: JudgeMetrics) -> SandboxPool:
-    """Make the pool over these sandboxes, in real time."""
+def discovery_of(target: str) -> Discovery:
+    """Give what finds the sandboxes of `dns:///host:port` or `k8s:///namespace/service:port`. Raises BadInputError."""
+    try:
+        if target.startswith("k8s:"):
+            return EndpointSliceDiscovery(target, ApiServer.of_pod(os.environ))
+        return DnsDiscovery(target)
+    except ValueError as error:
+        raise BadInputError(f"--sandbox: {error}") from error
+
+
+def build_pool(
+    settings: JudgeSettings,
+    sandboxes: Sequence[Sandbox],
+    metrics: JudgeMetrics,
+    *,
+    discoveries: Sequence[Discovery] = (),
+    connect: Callable[[str], Sandbox] = EvalrunSandbox,
+) -> SandboxPool:
+    """Make the pool over these sandboxes, and those that are found, in real time."""
     return SandboxPool(
         sandboxes,
+        discoveries=discoveries,
+        connect=connect,
+        health=HealthPolicy(seconds=settings.health_seconds),
+        hedging=HedgePolicy() if settings.hedging else None,
         required_level=settings.least_level,
         retries=RetryPolicy(attempts=settings.retry_attempts, budget_seconds=settings.retry_budget_seconds),
         clock=time.monotonic,
@@ -96,4 +128,5 @@ def build_pool(settings: JudgeSettings, sandboxes: Sequence[Sandbox], metrics: J
         randomness=random.Random(),  # noqa: S311 - spreads load, guards nothing
         on_retry=metrics.count_retry,
         on_call=metrics.observe_call,
+        on_hedge=metrics.count_hedge,
     )

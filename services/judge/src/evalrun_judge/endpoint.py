@@ -3,9 +3,13 @@
     lost  --admitted (it described itself)-->  usable  --unreachable, hung, or too many bad answers-->  lost
 
 After it was lost it starts with one request in flight, and each good answer doubles that, up to its slots: a sandbox
-that just came back is not met with everything that waits.
+that just came back is not met with everything that waits. A sandbox belongs to every gateway: where it answers that its
+slots are taken, it names how many are free, and this gateway takes that for its share. From there on it asks for one
+more each time that as many programs as it may have there were answered, as TCP does with its window.
 """
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalrun_judge.sandboxes import Backend, Sandbox, SandboxError, SandboxFailedError
@@ -28,6 +32,10 @@ class Endpoint:
     in_flight: int = 0
     allowed: int = 0
     """Requests that it may hold at once; at most its slots."""
+    share: int | None = None
+    """What was allowed when it last said that it is full: doubled up to there, then one at a time. None: never said."""
+    successes: int = 0
+    """Good answers since `allowed` last grew."""
     failures: int = 0
     """Bad answers in a row."""
     failed_probes: int = 0
@@ -37,12 +45,14 @@ class Endpoint:
     relapses: int = 0
     """Times in a row that it described itself and was lost again without one good answer."""
     full: bool = False
-    """It said that every slot is taken, by another gateway's programs."""
+    """It said that no slot is free, by another gateway's programs."""
+    leaving: bool = False
+    """It is no longer among the sandboxes: it keeps what it has and gets nothing more."""
 
     @property
     def free(self) -> int:
         """How many more requests it may be given."""
-        return max(0, self.allowed - self.in_flight) if self.usable and not self.full else 0
+        return max(0, self.allowed - self.in_flight) if self.usable and not (self.full or self.leaving) else 0
 
     @property
     def load(self) -> float:
@@ -61,8 +71,22 @@ class Endpoint:
         """It answered well."""
         self.failures = self.relapses = 0
         self.proved = True
-        if self.backend is not None:
+        self.successes += 1
+        if self.backend is None or self.allowed >= self.backend.info.slots:
+            return
+        if self.share is None or self.allowed < self.share:
             self.allowed = min(self.backend.info.slots, max(1, self.allowed * 2))
+        elif self.successes >= self.allowed:
+            self.allowed += 1
+        else:
+            return
+        self.successes = 0
+
+    def busy(self, free: int) -> None:
+        """It took a request for one too many, and says how many slots are free; the request still counts in flight."""
+        self.allowed = self.share = max(1, self.in_flight - 1 + free)
+        self.successes = 0
+        self.full = free == 0
 
     def failed(self, error: SandboxError) -> None:
         """It failed; afterwards it may be lost."""
@@ -88,14 +112,20 @@ def _delay(times: int) -> float:
     return float(min(LONGEST_PROBE_DELAY, FIRST_PROBE_DELAY * 2 ** min(times - 1, 10)))
 
 
-def least_loaded(endpoints: list[Endpoint], avoid: Endpoint | None, tie: float) -> Endpoint | None:
+def pick(endpoints: Sequence[Endpoint], avoid: Endpoint | None, randomness: random.Random) -> Endpoint | None:
     """Choose where a request goes; None: nobody may be given one.
+
+    The less loaded of two that are drawn: gateways see their own load only, and the least loaded of all would draw
+    every request that arrives at once (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001).
 
     Args:
         endpoints: all of them.
         avoid: the one that just failed it, taken only where it is the only one with room.
-        tie: in [0, 1); turns the order, so that equals are chosen evenly.
+        randomness: draws.
     """
-    start = int(tie * len(endpoints))
-    turned = [endpoint for endpoint in endpoints[start:] + endpoints[:start] if endpoint.free > 0]
-    return min(turned, key=lambda endpoint: (endpoint is avoid, endpoint.load), default=None)
+    free = [endpoint for endpoint in endpoints if endpoint.free > 0]
+    others = [endpoint for endpoint in free if endpoint is not avoid] or free
+    drawn = randomness.sample(others, 2) if len(others) > 2 else others
+    if len(drawn) == 2 and drawn[0].load == drawn[1].load:
+        return randomness.choice(drawn)
+    return min(drawn, key=lambda endpoint: endpoint.load, default=None)

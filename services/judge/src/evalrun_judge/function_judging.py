@@ -93,7 +93,7 @@ class FunctionJudge:
                     self._recordings.put(key, recorded)
             else:
                 calls = RunRequest("python", step.code, [step.stdin], limits, mode="calls")
-                reply = await self._pool.run(calls, begun=begun, on_slot=on_begin)
+                reply = await self._pool.run(calls, run=request.run, begun=begun, on_slot=on_begin)
                 level = min(level, reply.level, key=LEVELS.index)
                 compile_seconds += reply.compile.seconds
                 compile_stderr = reply.compile.stderr

@@ -110,7 +110,7 @@ class Judge:
             case NothingToRun():
                 return self._empty(request, plan.extraction)
             case StdioPlan():
-                reply = await self._pool.run(plan.run, on_slot=ticket.begin)
+                reply = await self._pool.run(plan.run, run=request.run, on_slot=ticket.begin)
                 if plan.extraction.must_compile and reply.compile.status == "error":
                     return self._empty(request, without_code(plan).extraction)
                 outcomes, level = await self._outcomes(plan, reply, request)
@@ -129,13 +129,13 @@ class Judge:
         if uncompiled is not None:
             return [TestOutcome(uncompiled)] * len(reply.runs), reply.level
         if request.checker is not None and request.comparator.name is ComparatorName.CHECKER:
-            return await self._checked(plan, reply, request.checker)
+            return await self._checked(plan, reply, request, request.checker)
         if sum(len(run.stdout) for run in reply.runs) <= LARGE_BYTES:
             return compared(plan.expected, reply, request.comparator), reply.level
         return await asyncio.to_thread(compared, plan.expected, reply, request.comparator), reply.level
 
     async def _checked(
-        self, plan: StdioPlan, reply: RunReply, checker: CheckerProgram
+        self, plan: StdioPlan, reply: RunReply, request: JudgeRequest, checker: CheckerProgram
     ) -> tuple[Sequence[TestOutcome], Level]:
         """Let the checker decide the runs that did not fail by themselves."""
         failures = [failure_of(run) for run in reply.runs]
@@ -146,7 +146,7 @@ class Judge:
         ]
         if not cases:
             return [failure for failure in failures if failure is not None], reply.level
-        said = await self._pool.run(checker_run(checker, cases, plan.run.limits), begun=True)
+        said = await self._pool.run(checker_run(checker, cases, plan.run.limits), run=request.run, begun=True)
         decided = iter(checker_outcomes(checker, said, cases))
         level = min(reply.level, said.level, key=LEVELS.index)
         return [next(decided) if failure is None else failure for failure in failures], level

@@ -75,6 +75,13 @@ class JudgeMetrics:
         )  # fmt: skip
         self.tests = Counter("evalrun_judge_tests", "Tests judged.", ["status"], registry=registry)
         self.retries = Counter("evalrun_judge_retries", "Sandbox calls made again.", ["reason"], registry=registry)
+        self.hedges = Counter(
+            "evalrun_judge_hedges",
+            "Calls of a second sandbox for a straggler, by whether they answered first.",
+            ["won"],
+            registry=registry,
+        )
+        self._hedges = {won: self.hedges.labels(str(won).lower()) for won in (False, True)}
         self._seconds = {outcome: self.request_seconds.labels(outcome.value) for outcome in Outcome}
         self._tests = {status: self.tests.labels(status.value) for status in TestStatus}
         self._retries = {reason: self.retries.labels(reason) for reason in REASONS}
@@ -104,6 +111,10 @@ class JudgeMetrics:
     def count_retry(self, reason: str) -> None:
         """Count a sandbox call that is made again."""
         self._retries[reason].inc()
+
+    def count_hedge(self, won: bool) -> None:
+        """Count a straggler's second call."""
+        self._hedges[won].inc()
 
     def observe_call(self, seconds: float) -> None:
         """Count a call of a sandbox that ended."""

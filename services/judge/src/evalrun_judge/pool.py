@@ -1,20 +1,20 @@
-"""Which sandbox runs a program: the least loaded one, as many at once as the sandboxes have slots, infra errors again.
+"""Which sandbox runs a program: a little loaded one, as many at once as the sandboxes have slots, infra errors again.
 
-What waits for a slot waits here, in order: requests that have begun before those that have not.
+What waits for a slot waits here, fairly among runs (`fair_queue`). Which sandboxes there are is `fleet`'s matter.
 """
 
 import asyncio
-import logging
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from evalrun_judge.endpoint import Endpoint, least_loaded
-from evalrun_judge.sandboxes import Sandbox, SandboxBusyError, SandboxError, SandboxFailedError
+from evalrun_judge.discovery import Discovery
+from evalrun_judge.endpoint import Endpoint, pick
+from evalrun_judge.fair_queue import FairQueue
+from evalrun_judge.fleet import Fleet, HealthPolicy
+from evalrun_judge.hedging import CallTimes, HedgePolicy
+from evalrun_judge.sandboxes import RunRefusedError, Sandbox, SandboxBusyError, SandboxError, SandboxFailedError
 from evalrun_sandbox.api import LEVELS, Level, RunReply, RunRequest
-
-logger = logging.getLogger(__name__)
 
 
 class NoSandboxError(Exception):
@@ -45,12 +45,18 @@ class PoolInfo:
     """Spoken by every sandbox."""
     python_version: str
     """Several, separated by commas, where the sandboxes differ."""
+    versions: str = ""
+    """Of the sandboxes' own code; likewise."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
     granted: asyncio.Future[Endpoint]
     avoid: Endpoint | None
+
+
+def _connect_nowhere(url: str) -> Sandbox:
+    raise LookupError(f"{url}: nobody said how sandboxes that are found are called")
 
 
 class SandboxPool:
@@ -67,11 +73,16 @@ class SandboxPool:
         randomness: random.Random,
         on_retry: Callable[[str], None] = lambda reason: None,
         on_call: Callable[[float], None] = lambda seconds: None,
+        discoveries: Sequence[Discovery] = (),
+        connect: Callable[[str], Sandbox] = _connect_nowhere,
+        health: HealthPolicy | None = None,
+        hedging: HedgePolicy | None = None,
+        on_hedge: Callable[[bool], None] = lambda won: None,
     ) -> None:
         """Make the pool; `start` takes the sandboxes into use.
 
         Args:
-            sandboxes: at least one.
+            sandboxes: those that are there in any case.
             required_level: sandboxes and answers below it are not used.
             retries: how long infra errors are tried again.
             clock: seconds, monotonic.
@@ -79,67 +90,68 @@ class SandboxPool:
             randomness: for ties and for spreading delays.
             on_retry: told the reason (`sandboxes.REASONS`) of each call that is made again.
             on_call: told the seconds of each call that ended, well or not.
+            discoveries: where other sandboxes are found.
+            connect: gives the sandbox at a URL that a discovery found.
+            health: how a sandbox is found to be hung.
+            hedging: which calls are sent to a second sandbox too; None: none.
+            on_hedge: told of each such second call whether it answered first.
         """
-        self._endpoints = [Endpoint(sandbox) for sandbox in sandboxes]
         self._required = LEVELS.index(required_level)
         self._retries = retries
-        self._clock, self._sleep, self._random = clock, sleep, randomness
-        self._on_retry, self._on_call = on_retry, on_call
-        self._waiting: deque[_Waiter] = deque()
-        self._lost = {id(endpoint): asyncio.Event() for endpoint in self._endpoints}
-        self._watchers: list[asyncio.Task[None]] = []
-        self._all_lost_since: float | None = None
+        self._sleep, self._random, self._clock = sleep, randomness, clock
+        self._on_retry, self._on_call, self._on_hedge = on_retry, on_call, on_hedge
+        self._fleet = Fleet(
+            sandboxes,
+            discoveries,
+            connect,
+            required_level=required_level,
+            health=health or HealthPolicy(),
+            budget_seconds=retries.budget_seconds,
+            clock=clock,
+            sleep=sleep,
+            randomness=randomness,
+            on_change=self._fleet_changed,
+            on_hopeless=self._give_up,
+        )
+        self._queue: FairQueue[_Waiter] = FairQueue(lambda waiter: waiter.granted.done())
+        self._hedging = hedging
+        self._times = CallTimes(hedging or HedgePolicy())
+        self._hedges = 0
+        self._described: PoolInfo | None = None
         self.changed = asyncio.Event()
         """Set whenever a sandbox has been taken into use."""
 
     @property
     def slots(self) -> int:
         """Programs that the sandboxes that ever answered can hold at once."""
-        return sum(endpoint.backend.info.slots for endpoint in self._endpoints if endpoint.backend is not None)
+        return sum(endpoint.backend.info.slots for endpoint in self._fleet.endpoints if endpoint.backend is not None)
 
     @property
     def in_flight(self) -> int:
         """Programs that are running now."""
-        return sum(endpoint.in_flight for endpoint in self._endpoints)
+        return sum(endpoint.in_flight for endpoint in self._fleet.endpoints)
 
     def describe(self) -> PoolInfo | None:
         """Say what the pool judges with; None until the first sandbox has answered."""
-        backends = [endpoint.backend for endpoint in self._endpoints if endpoint.backend is not None]
-        if not backends:
-            return None
-        infos = [backend.info for backend in backends]
-        spoken = set(infos[0].languages).intersection(*(info.languages for info in infos))
-        return PoolInfo(
-            backend=backends[0].name,
-            level=min((info.level for info in infos), key=LEVELS.index),
-            slots=self.slots,
-            languages=tuple(language for language in infos[0].languages if language in spoken),
-            python_version=", ".join(dict.fromkeys(info.python_version for info in infos)),
-        )
+        return self._described
 
     def start(self) -> None:
-        """Begin to watch the sandboxes; each is used once it has described itself."""
-        self._all_lost_since = self._clock()
-        for endpoint in self._endpoints:
-            self._lost[id(endpoint)].set()
-            self._watchers.append(asyncio.create_task(self._watch(endpoint)))
+        """Begin to look for sandboxes and to watch them; each is used once it has described itself."""
+        self._fleet.start()
 
     async def close(self) -> None:
         """Stop watching and free the connections."""
-        for watcher in self._watchers:
-            watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
-        for endpoint in self._endpoints:
-            await endpoint.sandbox.close()
+        await self._fleet.close()
 
     async def run(
-        self, request: RunRequest, *, begun: bool = False, on_slot: Callable[[], None] = lambda: None
+        self, request: RunRequest, *, run: str = "", begun: bool = False, on_slot: Callable[[], None] = lambda: None
     ) -> RunReply:
         """Run a program where there is room; infra errors are tried again, elsewhere first.
 
         Args:
             request: the program and its inputs.
-            begun: it belongs to a request that has been given a slot before: it goes to the front.
+            run: on whose behalf; slots are shared fairly among runs.
+            begun: it belongs to a request that has been given a slot before: it goes to the front of its run's.
             on_slot: called when a sandbox has room, before each call.
 
         Raises:
@@ -149,58 +161,124 @@ class SandboxPool:
         failed: Endpoint | None = None
         failures = 0
         while True:
-            endpoint = await self._slot(urgent=begun or failures > 0, avoid=failed)
-            called = self._clock()
+            endpoint = await self._slot(run, urgent=begun or failures > 0, avoid=failed)
             try:
                 on_slot()
-                reply = self._contained(endpoint, await endpoint.sandbox.run(request))
-                endpoint.succeeded()
-                return reply
+                return await self._answer(endpoint, request, run)
             except SandboxBusyError as error:
                 self._on_retry(error.reason)
-                self._pause(endpoint, error.retry_after_seconds)
                 begun = True
                 continue
             except SandboxError as error:
                 failures += 1
                 failed = endpoint
-                self._note_failure(endpoint, error)
                 if failures >= self._retries.attempts:
                     raise NoSandboxError(f"{failures} calls failed, the last with: {error}") from error
                 self._on_retry(error.reason)
-            finally:
-                endpoint.in_flight -= 1
-                self._on_call(self._clock() - called)
-                self._dispatch()
             await self._sleep(self._retries.first_delay * 2 ** (failures - 1) * (1 + self._random.random() / 2))
 
-    async def _slot(self, *, urgent: bool, avoid: Endpoint | None) -> Endpoint:
-        self._refuse_where_lost()
+    async def _slot(self, run: str, *, urgent: bool, avoid: Endpoint | None) -> Endpoint:
+        if self._fleet.out_of_budget:
+            raise NoSandboxError(self._no_answer())
         waiter = _Waiter(asyncio.get_running_loop().create_future(), avoid)
-        if urgent:
-            self._waiting.appendleft(waiter)
-        else:
-            self._waiting.append(waiter)
+        self._queue.push(run, waiter, urgent=urgent)
         self._dispatch()
         try:
             return await waiter.granted
         except asyncio.CancelledError:
             if waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.exception() is None:
-                waiter.granted.result().in_flight -= 1  # granted and cancelled in the same turn of the loop
-                self._dispatch()
+                self._release(waiter.granted.result(), run)  # granted and cancelled in the same turn of the loop
             raise
 
     def _dispatch(self) -> None:
         """Give what is free to those who wait, in order."""
-        while self._waiting:
-            if self._waiting[0].granted.done():  # its caller is gone
-                self._waiting.popleft()
-                continue
-            endpoint = least_loaded(self._endpoints, self._waiting[0].avoid, self._random.random())
+        while (waiting := self._queue.first()) is not None:
+            run, waiter = waiting
+            endpoint = pick(self._fleet.endpoints, waiter.avoid, self._random)
             if endpoint is None:
                 return
             endpoint.in_flight += 1
-            self._waiting.popleft().granted.set_result(endpoint)
+            self._queue.take(run).granted.set_result(endpoint)
+
+    def _release(self, endpoint: Endpoint, run: str) -> None:
+        endpoint.in_flight -= 1
+        self._queue.release(run)
+        self._dispatch()
+
+    async def _call(self, endpoint: Endpoint, request: RunRequest, run: str) -> RunReply:
+        """Call a sandbox in which the run holds a slot; gives the slot back. Raises SandboxError, RunRefusedError."""
+        called = self._clock()
+        try:
+            with self._fleet.calling(endpoint):
+                reply = self._contained(endpoint, await endpoint.sandbox.run(request))
+            endpoint.succeeded()
+            self._times.add(self._clock() - called)
+            return reply
+        except SandboxBusyError as error:
+            self._pause(endpoint, error)
+            raise
+        except SandboxError as error:
+            self._fleet.failed(endpoint, error)
+            raise
+        finally:
+            self._on_call(self._clock() - called)
+            self._release(endpoint, run)
+
+    async def _answer(self, endpoint: Endpoint, request: RunRequest, run: str) -> RunReply:
+        """Call a sandbox, and a second one where the first takes too long; see `_call`."""
+        after = None if self._hedging is None else self._times.straggles_after
+        if after is None or len(self._fleet.endpoints) < 2:
+            return await self._call(endpoint, request, run)
+        first = asyncio.create_task(self._call(endpoint, request, run))
+        calls = {first}
+        try:
+            while not (await asyncio.wait(calls, timeout=after))[0]:
+                other = self._spare(endpoint)
+                if other is not None:
+                    return await self._race(first, other, request, run, calls)
+            return first.result()
+        finally:
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+    async def _race(
+        self,
+        first: "asyncio.Task[RunReply]",
+        other: Endpoint,
+        request: RunRequest,
+        run: str,
+        calls: "set[asyncio.Task[RunReply]]",
+    ) -> RunReply:
+        """Call the other sandbox too; the first good answer counts, and the first call's error where there is none."""
+        other.in_flight += 1
+        self._queue.hold(run)
+        self._hedges += 1
+        second = asyncio.create_task(self._call(other, request, run))
+        calls.add(second)
+        won = False
+        try:
+            pending = {first, second}
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for call in done:
+                    error = call.exception()
+                    if error is None:
+                        won = call is second
+                        return call.result()
+                    if isinstance(error, RunRefusedError):
+                        raise error
+            return first.result()
+        finally:
+            self._hedges -= 1
+            self._on_hedge(won)
+
+    def _spare(self, endpoint: Endpoint) -> Endpoint | None:
+        """Give another sandbox with a slot that nobody waits for, where one more hedge may run."""
+        if self._hedging is None or self._hedges >= self._hedging.most(self.slots) or self._queue.first() is not None:
+            return None
+        others = [other for other in self._fleet.endpoints if other is not endpoint]
+        return pick(others, None, self._random)
 
     def _contained(self, endpoint: Endpoint, reply: RunReply) -> RunReply:
         if LEVELS.index(reply.level) < self._required:
@@ -209,67 +287,37 @@ class SandboxPool:
             )
         return reply
 
-    def _pause(self, endpoint: Endpoint, seconds: float) -> None:
+    def _pause(self, endpoint: Endpoint, busy: SandboxBusyError) -> None:
         """Leave a full sandbox alone for a while."""
 
         def resume() -> None:
             endpoint.full = False
             self._dispatch()
 
-        endpoint.full = True
-        asyncio.get_running_loop().call_later(seconds, resume)
+        endpoint.busy(busy.free)
+        if endpoint.full:
+            asyncio.get_running_loop().call_later(busy.retry_after_seconds, resume)
 
-    def _note_failure(self, endpoint: Endpoint, error: SandboxError) -> None:
-        was_usable = endpoint.usable
-        endpoint.failed(error)
-        if was_usable and not endpoint.usable:
-            logger.warning("sandbox left out: %s", error)
-            self._lost[id(endpoint)].set()
-            if not any(other.usable for other in self._endpoints):
-                self._all_lost_since = self._clock()
+    def _fleet_changed(self) -> None:
+        backends = [endpoint.backend for endpoint in self._fleet.endpoints if endpoint.backend is not None]
+        if not backends:
+            return  # all are gone: what the last ones said still describes this gateway
+        infos = [backend.info for backend in backends]
+        spoken = set(infos[0].languages).intersection(*(info.languages for info in infos))
+        self._described = PoolInfo(
+            backend=backends[0].name,
+            level=min((info.level for info in infos), key=LEVELS.index),
+            slots=self.slots,
+            languages=tuple(language for language in infos[0].languages if language in spoken),
+            python_version=", ".join(dict.fromkeys(info.python_version for info in infos)),
+            versions=", ".join(dict.fromkeys(info.version for info in infos)),
+        )
+        self.changed.set()
+        self._dispatch()
 
-    async def _watch(self, endpoint: Endpoint) -> None:
-        """Take the sandbox into use whenever it is lost and describes itself."""
-        lost = self._lost[id(endpoint)]
-        while True:
-            await lost.wait()
-            if endpoint.rest_seconds and endpoint.failed_probes == 0:
-                await self._sleep(endpoint.rest_seconds)
-            try:
-                backend = await endpoint.sandbox.describe()
-                if LEVELS.index(backend.info.level) < self._required:
-                    raise SandboxFailedError(
-                        f"{endpoint.sandbox.address}: its containment level is {backend.info.level!r}, "
-                        f"{LEVELS[self._required]!r} is required; {', '.join(backend.info.missing)}"
-                    )
-            except SandboxError as error:
-                delay = endpoint.probe_failed()
-                if endpoint.failed_probes == 1:
-                    logger.warning("sandbox not usable yet: %s", error)
-                self._give_up_where_lost(error)
-                await self._sleep(delay * (1 + self._random.random() / 2))
-                continue
-            logger.info("sandbox in use: %s, %d slots", endpoint.sandbox.address, backend.info.slots)
-            lost.clear()
-            endpoint.admit(backend)
-            self._all_lost_since = None
-            self.changed.set()
-            self._dispatch()
+    def _no_answer(self) -> str:
+        return f"no sandbox has answered for {self._retries.budget_seconds:g} s"
 
-    def _out_of_budget(self) -> bool:
-        since = self._all_lost_since
-        return since is not None and self._clock() - since >= self._retries.budget_seconds
-
-    def _refuse_where_lost(self) -> None:
-        if self._out_of_budget():
-            raise NoSandboxError(f"no sandbox has answered for {self._retries.budget_seconds:g} s")
-
-    def _give_up_where_lost(self, error: SandboxError) -> None:
-        if not self._out_of_budget():
-            return
-        while self._waiting:
-            granted = self._waiting.popleft().granted
-            if not granted.done():
-                granted.set_exception(
-                    NoSandboxError(f"no sandbox has answered for {self._retries.budget_seconds:g} s: {error}")
-                )
+    def _give_up(self, why: str) -> None:
+        for waiter in self._queue.clear():
+            waiter.granted.set_exception(NoSandboxError(f"{self._no_answer()}: {why}"))

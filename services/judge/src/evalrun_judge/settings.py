@@ -3,6 +3,8 @@
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from evalrun_judge.discovery import host_and_port
+from evalrun_judge.endpoint_slices import service_of
 from evalrun_runtime.settings import ServiceSettings
 from evalrun_sandbox.api import Level
 
@@ -13,7 +15,13 @@ class JudgeSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="EVALRUN_JUDGE_")
 
     sandbox: list[str] = Field(
-        ..., min_length=1, max_length=1000, description="URL of an evalrun-sandbox, http://host:port. May be repeated."
+        ...,
+        min_length=1,
+        max_length=1000,
+        description="Where sandboxes are: http://host:port, one "
+        "sandbox; dns:///host:port, every address behind the name, a headless Service's say; "
+        "k8s:///namespace/service:port, a Service's ready pods by the Kubernetes API, which the pod's account must be "
+        "allowed to ask. May be repeated.",
     )
     sandbox_token: SecretStr | None = Field(
         None, description="Bearer token that the sandboxes ask for. Give it by environment, not by flag."
@@ -49,13 +57,28 @@ class JudgeSettings(ServiceSettings):
         description="Seconds that requests wait while no sandbox at all answers.",
     )
 
+    health_seconds: float = Field(
+        5.0,
+        gt=0,
+        description="Seconds between two looks at a sandbox that has work and answers nothing; after three in vain its "
+        "programs run elsewhere.",
+    )
+    hedging: bool = Field(
+        default=True,
+        description="Send a call that takes much longer than most to a second sandbox too, where slots are idle.",
+    )
+
     @field_validator("sandbox")
     @classmethod
-    def _urls(cls, urls: list[str]) -> list[str]:
-        for url in urls:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"{url!r} is not a URL; write http://host:port")
-        return urls
+    def _targets(cls, targets: list[str]) -> list[str]:
+        for target in targets:
+            if target.startswith("dns:"):
+                host_and_port(target)
+            elif target.startswith("k8s:"):
+                service_of(target)
+            elif not target.startswith(("http://", "https://")):
+                raise ValueError(f"{target!r} is not a URL; write http://host:port or dns:///host:port")
+        return targets
 
     @property
     def least_level(self) -> Level:

@@ -46,9 +46,11 @@ class SandboxBusyError(SandboxError):
 
     reason = "busy"
 
-    def __init__(self, message: str, retry_after_seconds: float) -> None:
+    def __init__(self, message: str, retry_after_seconds: float, free: int = 0) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        self.free = free
+        """Slots that it named as free: room for a request, if not for this one."""
 
 
 class RunRefusedError(Exception):

@@ -72,7 +72,9 @@ class EvalrunSandbox:
                     return self._checked(self._reply.decode(body), request)
                 case 429:
                     busy = self._busy.decode(body)
-                    raise SandboxBusyError(f"{self.address}: every slot is taken", busy.retry_after_ms / 1000)
+                    raise SandboxBusyError(
+                        f"{self.address}: every slot is taken", busy.retry_after_ms / 1000, busy.free
+                    )
                 case 400:
                     raise RunRefusedError(self._refused.decode(body).message)
         except msgspec.DecodeError as error:  # also what is valid MessagePack, but not this type

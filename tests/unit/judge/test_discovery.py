@@ -1,0 +1,147 @@
+"""Where sandboxes are found, and what becomes of requests while they come and go."""
+
+import asyncio
+import socket
+
+import pytest
+from builders.judge import Time, make_pool
+from builders.virtual_time import run_virtually
+
+from evalrun_judge.discovery import DiscoveryError, DnsDiscovery, host_and_port, system_lookup
+from evalrun_judge.endpoint_slices import ApiServer, service_of
+from evalrun_judge.sandboxes import SandboxUnreachableError
+from evalrun_judge.sandboxes.fake import FakeSandbox, echo
+from evalrun_sandbox.api import RunReply, RunRequest
+
+
+class Answers:
+    """A resolver by script; the last answer is given for ever."""
+
+    def __init__(self, *answers: list[str] | OSError) -> None:
+        self.answers = list(answers)
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+
+async def test_every_address_behind_the_name() -> None:
+    discovery = DnsDiscovery(
+        "dns:///sandbox.ns.svc:8080", lookup=Answers(["10.0.0.1", "10.0.0.2", "fd00::1", "10.0.0.1"])
+    )
+    assert await discovery.find() == {"http://10.0.0.1:8080", "http://10.0.0.2:8080", "http://[fd00::1]:8080"}
+
+
+@pytest.mark.parametrize("answer", [socket.gaierror(-2, "Name or service not known"), []])
+async def test_no_address_is_an_error_that_names_the_target(answer: list[str] | OSError) -> None:
+    with pytest.raises(DiscoveryError, match=r"dns:///sandbox:8080"):
+        await DnsDiscovery("dns:///sandbox:8080", lookup=Answers(answer)).find()
+
+
+async def test_the_system_resolver() -> None:
+    assert "127.0.0.1" in await system_lookup("localhost", 80)
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [("dns:///a.b.svc:8080", ("a.b.svc", 8080)), ("dns://a:1", ("a", 1)), ("dns:///[::1]:80", ("::1", 80))],
+)
+def test_targets(target: str, found: tuple[str, int]) -> None:
+    assert host_and_port(target) == found
+
+
+@pytest.mark.parametrize("target", ["dns:///a", "dns:///", "dns:///:80", "dns:///a:80/x", "a:80"])
+def test_a_target_without_host_or_port_says_what_to_write(target: str) -> None:
+    with pytest.raises(ValueError, match="dns:///host:port"):
+        host_and_port(target)
+
+
+def test_services() -> None:
+    assert service_of("k8s:///judging/sandbox:http") == ("judging", "sandbox", "http")
+    for wrong in ("k8s:///sandbox:80", "k8s:///a/b", "k8s:///a/b:80/c", "dns:///a:80"):
+        with pytest.raises(ValueError, match="k8s:///namespace/service:port"):
+            service_of(wrong)
+    with pytest.raises(ValueError, match="dns:///host:port"):
+        ApiServer.of_pod({})
+
+
+REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
+
+
+async def _pods_come_and_go() -> None:
+    """Pods of 0.3 s a program; their set changes every 5 s, and a lookup fails in between."""
+    pods: dict[str, FakeSandbox] = {}
+
+    def connect(url: str) -> FakeSandbox:
+        async def behaviour(request: RunRequest) -> RunReply:
+            await asyncio.sleep(0.3)
+            if pods[url].down is not None:  # killed while it ran
+                raise SandboxUnreachableError("reset")
+            return echo(request)
+
+        pods[url] = FakeSandbox(behaviour, address=url, slots=2)
+        return pods[url]
+
+    a, b, c = "http://10.0.0.1:80", "http://10.0.0.2:80", "http://10.0.0.3:80"
+    lookup = Answers(["10.0.0.1", "10.0.0.2"], OSError("no answer"), ["10.0.0.2", "10.0.0.3"], ["10.0.0.3"])
+    loop = asyncio.get_running_loop()
+    pool = make_pool(
+        [],
+        Time(),
+        clock=loop.time,
+        sleep=asyncio.sleep,
+        discoveries=[DnsDiscovery("dns:///sandbox:80", lookup=lookup)],
+        connect=connect,
+    )
+    pool.start()
+    await pool.changed.wait()
+    replies = [asyncio.create_task(pool.run(REQUEST)) for _ in range(200)]
+    await asyncio.sleep(12)  # a is gone from the name
+    given = len(pods[a].requests)
+    assert pool.slots == 4
+    pods[b].down = SandboxUnreachableError("connection refused")  # killed before its name is taken away
+    assert [reply.runs[0].stdout for reply in await asyncio.gather(*replies)] == [b"1"] * 200
+    assert len(pods[a].requests) == given
+    assert min(given, len(pods[b].requests), len(pods[c].requests)) > 20
+    assert pool.in_flight == 0
+    await pool.close()
+
+
+def test_pods_that_come_and_go_lose_no_request() -> None:
+    run_virtually(_pods_come_and_go())
+
+
+async def _a_pod_that_goes_ends_what_it_has() -> None:
+    closed: list[str] = []
+
+    class Closing(FakeSandbox):
+        async def close(self) -> None:
+            closed.append(self.address)
+
+    async def slow(request: RunRequest) -> RunReply:
+        await asyncio.sleep(60)
+        return echo(request)
+
+    loop = asyncio.get_running_loop()
+    pool = make_pool(
+        [],
+        Time(),
+        clock=loop.time,
+        sleep=asyncio.sleep,
+        discoveries=[DnsDiscovery("dns:///sandbox:80", lookup=Answers(["10.0.0.1"], ["10.0.0.2"]))],
+        connect=lambda url: Closing(slow, address=url),
+    )
+    pool.start()
+    running = asyncio.create_task(pool.run(REQUEST))
+    await asyncio.sleep(30)
+    assert closed == []
+    assert (await running).runs[0].stdout == b"1"
+    await asyncio.sleep(1)
+    assert closed == ["http://10.0.0.1:80"]
+    await pool.close()
+
+
+def test_a_pod_that_goes_ends_what_it_has() -> None:
+    run_virtually(_a_pod_that_goes_ends_what_it_has())
