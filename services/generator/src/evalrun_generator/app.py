@@ -19,7 +19,7 @@ from evalrun_generator.fleet import Fleet
 from evalrun_generator.ledger_client import GrpcLedger, Ledger
 from evalrun_generator.reporting import replicas, report_for_ever
 from evalrun_generator.retry import Backoff
-from evalrun_generator.settings import GeneratorSettings
+from evalrun_generator.settings import GeneratorSettings, WorkSettings
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import ExitCode
@@ -80,15 +80,15 @@ async def generate(settings: GeneratorSettings) -> ExitCode:
         admission = Admission(
             fleet, endpoints, model=settings.model, slots=settings.concurrency, verify=settings.verify_model, rng=rng
         )
-        work = WorkLoop(ledger_client, fleet, plan_of(settings), rng)
+        work = WorkLoop(ledger_client, fleet, plan_of(settings, settings.model), rng)
         gc.freeze()
         return await _supervise(settings, ledger_client, admission, fleet, work, signals)
 
 
-def plan_of(settings: GeneratorSettings) -> Plan:
+def plan_of(settings: WorkSettings, model: str) -> Plan:
     """Give what the settings say about asking for items."""
     return Plan(
-        model=settings.model,
+        model=model,
         attempts=settings.attempts,
         backoff=Backoff(settings.backoff_seconds, settings.longest_backoff_seconds),
         deadline_for=settings.deadline_for,

@@ -10,43 +10,25 @@ from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.settings import ServiceSettings
 
 
-class GeneratorSettings(ServiceSettings):
-    """Asks OpenAI-compatible endpoints for the completions that a run's ledger lacks, and ends when it lacks none.
-
-    The generator is a job: it listens on nothing but --metrics-port, where that is given.
+class WorkSettings(ServiceSettings):
+    """How a run's ledger is worked off, whoever answers. A generator is a job: it listens on nothing but
+    --metrics-port, where that is given.
     """
-
-    model_config = SettingsConfigDict(env_prefix="EVALRUN_GENERATOR_")
 
     ledger: str = Field(description="Address of the aggregator's ledger, e.g. grpc://127.0.0.1:50051.")
     ledger_token: SecretStr | None = Field(
         None, description="The ledger's bearer token. Give it by environment, not by flag: flags show in ps."
     )
-    endpoint: Annotated[list[str], NoDecode] = Field(
-        min_length=1,
-        description="Base URL of a server, with or without /v1; repeat the flag, or separate several by commas.",
+    worker_id: str = Field(
+        "generator", min_length=1, description="Name under which work is leased; keep it over restarts."
     )
-    model: str = Field(min_length=1, description="Model to ask for; each endpoint must list it in /v1/models.")
-    verify_model: bool = Field(
-        default=True,
-        description="Refuse endpoints whose /v1/models lacks the model. Only off for servers without it.",
-    )
-    api_key: SecretStr | None = Field(
-        None, description="Key of the endpoints. Give it by environment, not by flag: flags show in ps."
-    )
+
     tokenizer: str | None = Field(
         None,
         description="Folder or hub id of the model's tokenizer: counts the tokens of answers whose server gives no "
         "usage. Loaded when the first such answer comes; without it they stay without a count.",
     )
-    worker_id: str = Field(
-        "generator", min_length=1, description="Name under which work is leased; keep it over restarts."
-    )
 
-    concurrency: int = Field(
-        256, ge=1, le=65536,
-        description="Requests in flight an endpoint. Below the server's max_num_seqs most of a GPU idles.",
-    )  # fmt: skip
     attempts: int = Field(
         8, ge=1, description="Failed requests after which an item is given up. The run goes on without it and exits 1."
     )
@@ -72,6 +54,42 @@ class GeneratorSettings(ServiceSettings):
     )
     report_seconds: float = Field(5.0, gt=0, description="How often the endpoints' state is reported to the ledger.")
 
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.longest_backoff_seconds < self.backoff_seconds:
+            raise ValueError("longest_backoff_seconds is less than backoff_seconds")
+        return self
+
+    def deadline_for(self, max_tokens: int) -> float:
+        """Give the seconds that a request for `max_tokens` tokens may take."""
+        return max(self.request_seconds, self.request_seconds_per_token * max_tokens)
+
+
+class GeneratorSettings(WorkSettings):
+    """Asks OpenAI-compatible endpoints for the completions that a run's ledger lacks, and ends when it lacks none.
+
+    The generator is a job: it listens on nothing but --metrics-port, where that is given.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="EVALRUN_GENERATOR_")
+
+    endpoint: Annotated[list[str], NoDecode] = Field(
+        min_length=1,
+        description="Base URL of a server, with or without /v1; repeat the flag, or separate several by commas.",
+    )
+    model: str = Field(min_length=1, description="Model to ask for; each endpoint must list it in /v1/models.")
+    verify_model: bool = Field(
+        default=True,
+        description="Refuse endpoints whose /v1/models lacks the model. Only off for servers without it.",
+    )
+    api_key: SecretStr | None = Field(
+        None, description="Key of the endpoints. Give it by environment, not by flag: flags show in ps."
+    )
+    concurrency: int = Field(
+        256, ge=1, le=65536,
+        description="Requests in flight an endpoint. Below the server's max_num_seqs most of a GPU idles.",
+    )  # fmt: skip
+
     @field_validator("endpoint", mode="before")
     @classmethod
     def _split_endpoints(cls, value: object) -> object:
@@ -91,13 +109,3 @@ class GeneratorSettings(ServiceSettings):
         if len(set(urls)) < len(urls):
             raise ValueError("an endpoint is given twice: give each one once")
         return urls
-
-    @model_validator(mode="after")
-    def _order(self) -> Self:
-        if self.longest_backoff_seconds < self.backoff_seconds:
-            raise ValueError("longest_backoff_seconds is less than backoff_seconds")
-        return self
-
-    def deadline_for(self, max_tokens: int) -> float:
-        """Give the seconds that a request for `max_tokens` tokens may take."""
-        return max(self.request_seconds, self.request_seconds_per_token * max_tokens)

@@ -56,6 +56,8 @@ class WorkLoop:
         self._draining = False
         self.answered = 0
         self.output_tokens = 0
+        self.remaining: int | None = None
+        """Completions that the ledger lacked when it was last asked; None before it has said."""
 
     async def run(self) -> None:
         """Work until nothing remains."""
@@ -119,6 +121,7 @@ class WorkLoop:
             # Holding nothing, whatever is still leased in our name was lost on the way.
             fresh = not self._held and not self._given_up
             response = await self._ledger.get_work(room, fresh=fresh)
+            self.remaining = response.remaining
             new = [item for item in response.items if self._is_new(key_of(item.key))]
             for item in new:
                 self._begin(item)
