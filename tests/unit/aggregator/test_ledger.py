@@ -169,8 +169,9 @@ def tables(path: Path) -> set[str]:
 async def test_replicas_and_gpu_seconds_are_kept_by_holder_and_never_go_back(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         await ledger.set_replicas("w", [StoredReplica("r0", "http://x", ["m"], "")], {"w": 5.0, "w r0": 1.0})
-        await ledger.set_replicas("w", [StoredReplica("r0", "http://y", ["m"], "late")], {"w": 3.0})
-        assert ledger.reader.replicas() == [StoredReplica("r0", "http://y", ["m"], "late")]
+        late = [StoredReplica("r0", "http://y", ["m"], "late"), StoredReplica("r1", "z", ["m"], "", "safetensors")]
+        await ledger.set_replicas("w", late, {"w": 3.0})
+        assert ledger.reader.replicas() == late
         assert ledger.reader.gpu_seconds() == {"w": 5.0, "w r0": 1.0}
 
 

@@ -68,3 +68,10 @@ class TestReplicaBook:
         book.report("w", [], {"w": 4.0}, now=0)
         book.report("v", [], {"v": 5.0}, now=0)
         assert book.gpu_seconds == 15.0
+
+    def test_warnings_are_those_of_the_last_reports_each_once(self) -> None:
+        book = ReplicaBook()
+        book.report("w", [], {}, 0, ["old"])
+        book.report("w", [], {}, 1, ["eager", "few"])
+        book.report("v", [], {}, 1, ["eager"])
+        assert book.warnings == ["eager", "few"]

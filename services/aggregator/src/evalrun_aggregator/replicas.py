@@ -26,11 +26,18 @@ class ReplicaBook:
         """`gpu_seconds`: by holder (`gpu_time.held_seconds`), as the ledger knew them."""
         self._known: dict[tuple[str, str], KnownReplica] = {}
         self._gpu_seconds = dict(gpu_seconds or {})
+        self._warnings: dict[str, list[str]] = {}
 
     def report(
-        self, worker: str, replicas: Iterable[ledger_pb2.Replica], gpu_seconds: Mapping[str, float], now: float
+        self,
+        worker: str,
+        replicas: Iterable[ledger_pb2.Replica],
+        gpu_seconds: Mapping[str, float],
+        now: float,
+        warnings: Iterable[str] = (),
     ) -> None:
         """Take a worker's report; replicas that it no longer names are down. `gpu_seconds`: by holder."""
+        self._warnings[worker] = list(warnings)
         named = {replica.name: replica for replica in replicas}
         for (owner, name), known in self._known.items():
             if owner == worker and name not in named:
@@ -41,6 +48,11 @@ class ReplicaBook:
         for name, replica in named.items():
             self._known[worker, name] = KnownReplica(replica, now)
         self._gpu_seconds = merged(self._gpu_seconds, gpu_seconds)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the workers last warned of, each line once."""
+        return list(dict.fromkeys(line for lines in self._warnings.values() for line in lines))
 
     @property
     def gpu_seconds(self) -> float:

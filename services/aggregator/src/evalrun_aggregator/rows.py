@@ -58,6 +58,8 @@ class StoredReplica:
     address: str
     models: Sequence[str]
     error: str
+    load_format: str = ""
+    """How its engine says that it loaded the weights; empty where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

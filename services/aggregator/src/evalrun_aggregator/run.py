@@ -275,11 +275,15 @@ class Run:
         return sum(new)
 
     async def report_replicas(
-        self, worker: str, replicas: Sequence[ledger_pb2.Replica], gpu_seconds: Mapping[str, float]
+        self,
+        worker: str,
+        replicas: Sequence[ledger_pb2.Replica],
+        gpu_seconds: Mapping[str, float],
+        warnings: Sequence[str] = (),
     ) -> None:
         """Keep what a worker says of its replicas. `gpu_seconds`: by holder. Raises LedgerError."""
-        self.replicas.report(worker, replicas, gpu_seconds, self._clocks.monotonic())
-        stored = [StoredReplica(r.name, r.address, list(r.models), r.error) for r in replicas]
+        self.replicas.report(worker, replicas, gpu_seconds, self._clocks.monotonic(), warnings)
+        stored = [StoredReplica(r.name, r.address, list(r.models), r.error, r.load_format) for r in replicas]
         await self._ledger.set_replicas(worker, stored, gpu_seconds)
 
     def _verdicts_stored(self, _count: int) -> None:

@@ -53,7 +53,14 @@ def run_info(
         "judges": {address: dict(said) for address, said in judges.items()},
         "containment_levels": list(containment_levels),
         "replicas": [
-            {"name": r.name, "address": r.address, "models": list(r.models), "error": r.error} for r in replicas
+            {
+                "name": r.name,
+                "address": r.address,
+                "models": list(r.models),
+                "load_format": r.load_format,
+                "error": r.error,
+            }
+            for r in replicas
         ],
         "gpu_seconds": gpu_seconds,
         "datasets": {

@@ -75,7 +75,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         """Keep what a worker says of its replicas."""
         try:
             held = held_seconds(request.worker_id, request.replicas, request.gpu_seconds, request.reported_at)
-            await self._run.report_replicas(request.worker_id, request.replicas, held)
+            await self._run.report_replicas(request.worker_id, request.replicas, held, request.warnings)
         except LedgerFullError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except LedgerBrokenError as error:
@@ -118,6 +118,7 @@ def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
         replicas=run.known_replicas(),
         gpu_seconds=run.replicas.gpu_seconds,
         wandb_url=ended.wandb_url if ended else "",
+        warnings=run.replicas.warnings,
     )
     if ended is not None and ended.gate is not None:
         response.gate = GATE_DECISIONS[ended.gate.reason]

@@ -129,7 +129,7 @@ class LedgerWriter:
         """Keep what a worker last said; the GPU seconds of a holder never go back."""
         self._connection.executemany(
             "INSERT OR REPLACE INTO replicas VALUES (?, ?, ?, ?, ?)",
-            [(worker, r.name, r.address, json.dumps(list(r.models)), r.error) for r in replicas],
+            [(worker, r.name, r.address, _served(r), r.error) for r in replicas],
         )
         self._connection.executemany(
             "INSERT INTO gpu_seconds VALUES (?, ?) ON CONFLICT (worker) DO UPDATE "
@@ -170,7 +170,7 @@ class LedgerReader:
     def replicas(self) -> list[StoredReplica]:
         """Give what is known of every replica, all workers together."""
         found = self._connection.execute("SELECT name, address, models, error FROM replicas ORDER BY worker, name")
-        return [StoredReplica(name, address, json.loads(models), error) for name, address, models, error in found]
+        return [_replica(*row) for row in found]
 
     def gpu_seconds(self) -> dict[str, float]:
         """Give the GPU seconds of each holder (`gpu_time.held_seconds`)."""
@@ -220,3 +220,16 @@ class LedgerReader:
                 completion.row, blob, status, bool(judged), bool(accepted), recorded_at, attempts, reason
             )
             yield StoredSample(completion, verdict)
+
+
+def _served(replica: StoredReplica) -> str:
+    """Give what the column `models` holds: the ids, or an object with them where the replica says how it loaded."""
+    ids = list(replica.models)
+    return json.dumps({"ids": ids, "load_format": replica.load_format} if replica.load_format else ids)
+
+
+def _replica(name: str, address: str, models: str, error: str) -> StoredReplica:
+    served = json.loads(models)
+    if isinstance(served, dict):
+        return StoredReplica(name, address, served["ids"], error, served["load_format"])
+    return StoredReplica(name, address, served, error)

@@ -190,7 +190,10 @@ class WorkItem(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     FORMAT_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     format: Global___PromptFormat.ValueType
+    traceparent: _builtins.str
+    """W3C traceparent of the item's trace; empty: not traced. The same whenever the item is handed out."""
     @_builtins.property
     def key(self) -> Global___WorkKey: ...
     @_builtins.property
@@ -204,10 +207,11 @@ class WorkItem(_message.Message):
         messages: _abc.Iterable[Global___ChatMessage] | None = ...,
         format: Global___PromptFormat.ValueType = ...,
         sampling: Global___Sampling | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "key", b"key", "messages", b"messages", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "key", b"key", "messages", b"messages", "sampling", b"sampling", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -382,6 +386,7 @@ class Replica(_message.Message):
     GPUS_FIELD_NUMBER: _builtins.int
     STARTED_AT_FIELD_NUMBER: _builtins.int
     RELEASED_AT_FIELD_NUMBER: _builtins.int
+    LOAD_FORMAT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     address: _builtins.str
     up: _builtins.bool
@@ -395,6 +400,8 @@ class Replica(_message.Message):
     """
     released_at: _builtins.float
     """When it gave them back, by the same clock; 0 while it holds them."""
+    load_format: _builtins.str
+    """How its engine says that it loaded the weights (auto, safetensors, dummy, ...); empty where it does not say."""
     @_builtins.property
     def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of /v1/models."""
@@ -411,10 +418,11 @@ class Replica(_message.Message):
         gpus: _builtins.int = ...,
         started_at: _builtins.float = ...,
         released_at: _builtins.float = ...,
+        load_format: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "error", b"error", "gpus", b"gpus", "in_flight", b"in_flight", "models", b"models", "name", b"name", "released_at", b"released_at", "started_at", b"started_at", "up", b"up"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "error", b"error", "gpus", b"gpus", "in_flight", b"in_flight", "load_format", b"load_format", "models", b"models", "name", b"name", "released_at", b"released_at", "started_at", b"started_at", "up", b"up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -428,6 +436,7 @@ class ReportReplicasRequest(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     GPU_SECONDS_FIELD_NUMBER: _builtins.int
     REPORTED_AT_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     gpu_seconds: _builtins.float
     """Seconds of GPU held so far by this worker beside what `replicas` say by their gpus, started_at and released_at."""
@@ -437,6 +446,10 @@ class ReportReplicasRequest(_message.Message):
     """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]: ...
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What of the run's settings leaves GPUs idle, a line each, with what to write instead."""
+
     def __init__(
         self,
         *,
@@ -444,10 +457,11 @@ class ReportReplicasRequest(_message.Message):
         replicas: _abc.Iterable[Global___Replica] | None = ...,
         gpu_seconds: _builtins.float = ...,
         reported_at: _builtins.float = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_seconds", b"gpu_seconds", "replicas", b"replicas", "reported_at", b"reported_at", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_seconds", b"gpu_seconds", "replicas", b"replicas", "reported_at", b"reported_at", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -593,6 +607,7 @@ class GetStatusResponse(_message.Message):
     GATE_MESSAGE_FIELD_NUMBER: _builtins.int
     GPU_SECONDS_FIELD_NUMBER: _builtins.int
     WANDB_URL_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     state: Global___RunState.ValueType
     output_tokens: _builtins.int
@@ -612,6 +627,10 @@ class GetStatusResponse(_message.Message):
     def datasets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetStatus]: ...
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]: ...
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What workers warn of, a line each: settings that leave GPUs idle."""
+
     def __init__(
         self,
         *,
@@ -628,10 +647,11 @@ class GetStatusResponse(_message.Message):
         gate_message: _builtins.str = ...,
         gpu_seconds: _builtins.float = ...,
         wandb_url: _builtins.str = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "gate", b"gate", "gate_message", b"gate_message", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state", "wandb_url", b"wandb_url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "gate", b"gate", "gate_message", b"gate_message", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state", "wandb_url", b"wandb_url", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
