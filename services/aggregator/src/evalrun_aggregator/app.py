@@ -11,8 +11,10 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_aggregator.dispatch import RetryPolicy
 from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
+from evalrun_aggregator.exports.content import export_id
 from evalrun_aggregator.facts import identity_of, rejudging_of
 from evalrun_aggregator.finishing import Finisher, OutputWriter
+from evalrun_aggregator.item_traces import ItemTraces
 from evalrun_aggregator.items import RunItems, pack_row
 from evalrun_aggregator.judge_book import JudgeBook
 from evalrun_aggregator.judge_client import GrpcJudge, Judge
@@ -97,9 +99,10 @@ class Aggregator:
             )
             token = None if settings.judge_token is None else settings.judge_token.get_secret_value()
             self._judges = [self._open_judge(address, token) for address in settings.judge]
-            self._run = run = self._wire(order, problems, ledger, opened, budget)
+            traces = ItemTraces(export_id(order), problems.items)
+            self._run = run = self._wire(order, problems, ledger, opened, budget, traces)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(
-                LedgerService(run, work_items(problems, budget)), self._server.server
+                LedgerService(run, traced(work_items(problems, budget), traces)), self._server.server
             )
             address = await self._server.start()
         except BaseException:
@@ -125,6 +128,7 @@ class Aggregator:
         ledger: Ledger,
         opened: OpenedRun,
         budget: BudgetBook | None,
+        traces: ItemTraces,
     ) -> Run:
         settings, clocks, board = self._settings, self._clocks, opened.board
         cost = order.spec.cost
@@ -141,6 +145,7 @@ class Aggregator:
             now=clocks.now,
             clock=clocks.monotonic,
             chance=random.Random(),  # noqa: S311 - jitter of delays
+            traces=traces,
         )
         judges = JudgeBook(self._judges, ledger, ledger.reader.facts().get("judges", ""))
         finisher = Finisher(
@@ -217,6 +222,17 @@ def work_items(problems: RunProblems, budget: BudgetBook | None) -> Callable[[in
         return item
 
     return within
+
+
+def traced(work_item: Callable[[int], ledger_pb2.WorkItem], traces: ItemTraces) -> Callable[[int], ledger_pb2.WorkItem]:
+    """Give what makes a worker's item, with the trace that it belongs to."""
+
+    def with_trace(index: int) -> ledger_pb2.WorkItem:
+        item = work_item(index)
+        item.traceparent = traces.of(index)
+        return item
+
+    return with_trace
 
 
 def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> int:

@@ -21,6 +21,7 @@ from evalrun_aggregator.dispatch import (
     not_judged_verdict,
     reason_of,
 )
+from evalrun_aggregator.item_traces import ItemTraces
 from evalrun_aggregator.judge_client import Judge
 from evalrun_aggregator.lane import Lane, LaneSettings
 from evalrun_aggregator.ledger import Ledger
@@ -60,6 +61,8 @@ class Dispatcher:
         build: an item and its completion -> the request.
         now: Unix seconds.
         clock: seconds, monotonic.
+        chance: jitter of delays.
+        traces: of the items; None: they have none.
     """
 
     def __init__(
@@ -73,10 +76,12 @@ class Dispatcher:
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
+        traces: ItemTraces | None = None,
     ) -> None:
         self._board = board
         self._ledger = ledger
         self._build = build
+        self._traces = traces
         self._policy = settings.retries
         self._now = now
         self._clock = clock
@@ -131,6 +136,8 @@ class Dispatcher:
     def request(self, work: Work) -> judge_pb2.JudgeRequest | None:
         """Give the request for an item; one too large for a message is not judged."""
         request = self._build(work.index, work.completion)
+        if self._traces is not None:
+            request.traceparent = self._traces.of(work.index)
         work.verdicts_at_sending = self._verdicts
         size = request.ByteSize()
         if size + ROOM_FOR_ENVELOPE > MAX_MESSAGE_BYTES:
@@ -194,6 +201,8 @@ class Dispatcher:
                     work.index, judged=stored.judged, accepted=stored.accepted, final_status=stored.final_status
                 )
                 self._source.done()
+                if self._traces is not None:
+                    self._traces.ended(work.index, work.completion, stored)
             self.on_stored(len(batch))
 
     async def _store_batch(self, verdicts: Sequence[StoredVerdict]) -> None:

@@ -10,6 +10,7 @@ from evalrun_generator.settings import GeneratorSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.tracing import start_tracing, stop_tracing
 
 
 def main(argv: Sequence[str]) -> int:
@@ -17,6 +18,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = load_settings(GeneratorSettings, argv, program="evalrun-generator")
         configure_logging(settings.log_format, settings.log_level)
+        start_tracing("generator")
         return asyncio.run(generate(settings))
     except BadInputError as error:
         print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
@@ -24,6 +26,8 @@ def main(argv: Sequence[str]) -> int:
     except GenerationStoppedError as error:
         print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
         return ExitCode.FAILED
+    finally:
+        stop_tracing()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.retry import Action, Backoff, Failure
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.tracing import span
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,8 @@ class Asker:
         while not self.draining:
             permit = await self._fleet.acquire(history.avoid, first=history.sent > 0)
             history.sent += 1
-            outcome = await self._send(permit, request, deadline)
+            with span("generate", item.traceparent, {"endpoint": permit.endpoint.name, "attempt": history.sent}):
+                outcome = await self._send(permit, request, deadline)
             if isinstance(outcome, Timed):
                 self._last_answer_at = self._now()
                 answer = outcome.answer

@@ -50,15 +50,22 @@ class Ticket:
 class Admission:
     """Counts requests, and refuses those for which there is no place."""
 
-    def __init__(self, capacity: Callable[[], int], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        capacity: Callable[[], int],
+        clock: Callable[[], float],
+        on_begin: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
         """Start empty.
 
         Args:
             capacity: how many requests may be here at once, waiting or running.
             clock: seconds, monotonic.
+            on_begin: told how many seconds a request has waited, when the first work on it begins.
         """
         self._capacity = capacity
         self._clock = clock
+        self._on_begin = on_begin
         self._numbers = itertools.count()
         self._waiting: dict[int, Ticket] = {}
         self._inside: set[int] = set()
@@ -107,6 +114,7 @@ class Admission:
         """See `Ticket.begin`."""
         if self._waiting.pop(ticket.number, None) is not None:
             ticket.queue_seconds = self._clock() - ticket.arrived
+            self._on_begin(ticket.queue_seconds)
 
     def leave(self, ticket: Ticket) -> None:
         """See `Ticket.leave`."""

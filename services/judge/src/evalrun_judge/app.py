@@ -28,6 +28,7 @@ from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
+from evalrun_runtime.tracing import past_span
 
 SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
 
@@ -48,7 +49,9 @@ class JudgeGateway:
         """
         self._pool = pool
         self._function_tests = function_tests
-        self._admission = Admission(lambda: pool.slots + settings.queue_limit, time.monotonic)
+        self._admission = Admission(
+            lambda: pool.slots + settings.queue_limit, time.monotonic, lambda seconds: past_span("queue", seconds)
+        )
         metrics.watch_queue(
             lambda: self._admission.waiting,
             lambda: self._admission.oldest_seconds,

@@ -18,6 +18,7 @@ from evalrun_judge.plan import FunctionPlan
 from evalrun_judge.pool import SandboxPool
 from evalrun_judge.submission import JudgeRequest, StdioTests
 from evalrun_judge.verdict import CutText, TestRecord, cut_text
+from evalrun_runtime.tracing import past_span
 from evalrun_sandbox.api import LEVELS, Level, Limits, ProgramRun, RunRequest
 
 SEED = 0
@@ -87,6 +88,7 @@ class FunctionJudge:
         while not isinstance(step := session.next_step(), Finished):
             if isinstance(step, RunAssertions):
                 run = await self._assertions.run(step.stdin, limits, on_begin)
+                past_span("compare", run.wall_seconds)  # without the wait for a place
                 await _tell(partial(session.assertions_done, run), run)
                 if recorded is None and session.recording is not None:
                     recorded = session.recording

@@ -14,6 +14,7 @@ from evalrun_judge.fair_queue import FairQueue
 from evalrun_judge.fleet import Fleet, HealthPolicy
 from evalrun_judge.hedging import CallTimes, HedgePolicy
 from evalrun_judge.sandboxes import RunRefusedError, Sandbox, SandboxBusyError, SandboxError, SandboxFailedError
+from evalrun_runtime.tracing import span
 from evalrun_sandbox.api import LEVELS, Level, RunReply, RunRequest
 
 
@@ -209,7 +210,7 @@ class SandboxPool:
         """Call a sandbox in which the run holds a slot; gives the slot back. Raises SandboxError, RunRefusedError."""
         called = self._clock()
         try:
-            with self._fleet.calling(endpoint):
+            with self._fleet.calling(endpoint), span("sandbox", attributes={"address": endpoint.sandbox.address}):
                 reply = self._contained(endpoint, await endpoint.sandbox.run(request))
             endpoint.succeeded()
             self._times.add(self._clock() - called)

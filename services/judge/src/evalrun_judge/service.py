@@ -19,6 +19,7 @@ from evalrun_judge.judging import Judge
 from evalrun_judge.messages import describe_message, request_from, verdict_message
 from evalrun_judge.pool import NoSandboxError, SandboxPool
 from evalrun_judge.submission import InvalidRequestError
+from evalrun_runtime.tracing import span
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +130,8 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     async def _result(self, message: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | Failure:
         """Judge one request; what went wrong becomes a status code."""
         try:
-            return verdict_message(await self._judge.judge(request_from(message)))
+            with span("judge", message.traceparent):
+                return verdict_message(await self._judge.judge(request_from(message)))
         except InvalidRequestError as error:
             return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except QueueFullError as error:

@@ -15,6 +15,7 @@ from prometheus_client import start_http_server
 from evalrun_runtime.exits import ExitCode
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.settings import ServiceSettings
+from evalrun_runtime.tracing import start_tracing, stop_tracing
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,11 @@ def run_service(name: str, settings: ServiceSettings, build: Callable[[], Servic
     configure_logging(settings.log_format, settings.log_level)
     if settings.exit_with_parent:
         die_with_parent()
-    return asyncio.run(_serve(name, settings, build))
+    start_tracing(name)
+    try:
+        return asyncio.run(_serve(name, settings, build))
+    finally:
+        stop_tracing()
 
 
 async def _serve(name: str, settings: ServiceSettings, build: Callable[[], Service]) -> ExitCode:

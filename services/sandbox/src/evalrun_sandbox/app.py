@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, generate_latest
 
+from evalrun_runtime.tracing import HEADER, span
 from evalrun_sandbox.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
 from evalrun_sandbox.errors import Busy as BusyError
 from evalrun_sandbox.errors import RequestRefused, SandboxError
@@ -128,7 +129,8 @@ class SandboxService:
             wanted = self._decoder.decode(await request.read())
             if wanted.mode not in WIRE_MODES:
                 raise RequestRefused(f"mode {wanted.mode!r} is not one of {list(WIRE_MODES)}")
-            reply = await self._executor.run(wanted)
+            with span("run", request.headers.get(HEADER, "")):
+                reply = await self._executor.run(wanted)
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
             return self._answer(400, "refused", Refused(f"body: {error}"))
         except RequestRefused as error:

@@ -14,6 +14,7 @@ from evalrun_judge.sandboxes import (
     SandboxTimeoutError,
     SandboxUnreachableError,
 )
+from evalrun_runtime.tracing import trace_headers
 from evalrun_sandbox.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
 
 CONNECT_SECONDS = 5.0
@@ -100,7 +101,9 @@ class EvalrunSandbox:
         session = self._open_session()
         limits = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
         try:
-            async with session.request(method, self.address + path, data=body, timeout=limits) as response:
+            async with session.request(
+                method, self.address + path, data=body, timeout=limits, headers=trace_headers()
+            ) as response:
                 return response.status, await response.read()
         except aiohttp.ConnectionTimeoutError as error:
             raise SandboxUnreachableError(f"{self.address}: no connection in {CONNECT_SECONDS:g} s") from error
