@@ -19,6 +19,8 @@ from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.fake import FakeSandbox
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission
 from evalrun_judge.verdict import TestRecord
+from evalrun_judge.verdict_cache import VerdictCache
+from evalrun_judge.verdict_key import JudgeIdentity
 from evalrun_sandbox.api import Level
 
 
@@ -108,7 +110,17 @@ def make_judge(
     capacity: int = 100,
     function_tests: FunctionTests | None = None,
     registry: CollectorRegistry | None = None,
+    cache: VerdictCache | None = None,
 ) -> tuple[Judge, Admission, JudgeMetrics]:
     metrics = JudgeMetrics(registry or CollectorRegistry())
     admission = Admission(lambda: capacity, time.clock)
-    return Judge(pool, function_tests or NoFunctionTests(), admission, metrics, time.clock), admission, metrics
+    judge = Judge(
+        pool,
+        function_tests or NoFunctionTests(),
+        admission,
+        metrics,
+        time.clock,
+        cache or VerdictCache(()),
+        JudgeIdentity("1.0", "sandbox@sha256:1"),
+    )
+    return judge, admission, metrics

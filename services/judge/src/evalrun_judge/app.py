@@ -26,9 +26,10 @@ from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
+from evalrun_judge.verdict_cache import MemoryStore, VerdictCache, VerdictStore
+from evalrun_judge.verdict_key import JudgeIdentity
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
-from evalrun_runtime.tracing import past_span
 
 SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
 
@@ -37,7 +38,12 @@ class JudgeGateway:
     """The service that `evalrun_runtime.process.run_service` runs."""
 
     def __init__(
-        self, settings: JudgeSettings, pool: SandboxPool, function_tests: FunctionTests, metrics: JudgeMetrics
+        self,
+        settings: JudgeSettings,
+        pool: SandboxPool,
+        function_tests: FunctionTests,
+        metrics: JudgeMetrics,
+        cache: VerdictCache | None = None,
     ) -> None:
         """Wire it.
 
@@ -46,12 +52,12 @@ class JudgeGateway:
             pool: where programs run; not started.
             function_tests: judges function tests; not started.
             metrics: what is counted.
+            cache: verdicts reached before; None: none are kept.
         """
         self._pool = pool
+        self._cache = cache or VerdictCache(())
         self._function_tests = function_tests
-        self._admission = Admission(
-            lambda: pool.slots + settings.queue_limit, time.monotonic, lambda seconds: past_span("queue", seconds)
-        )
+        self._admission = Admission(lambda: pool.slots + settings.queue_limit, time.monotonic)
         metrics.watch_queue(
             lambda: self._admission.waiting,
             lambda: self._admission.oldest_seconds,
@@ -59,7 +65,15 @@ class JudgeGateway:
         )
         metrics.watch_sandboxes(lambda: pool.slots, lambda: pool.in_flight)
         self._service = JudgeService(
-            Judge(pool, function_tests, self._admission, metrics, time.monotonic),
+            Judge(
+                pool,
+                function_tests,
+                self._admission,
+                metrics,
+                time.monotonic,
+                self._cache,
+                JudgeIdentity(version("evalrun"), settings.sandbox_image),
+            ),
             pool,
             version=version("evalrun"),
             stream_concurrency=settings.stream_concurrency,
@@ -81,6 +95,7 @@ class JudgeGateway:
         await self._server.stop(grace)
         await self._pool.close()
         await self._function_tests.close()
+        await self._cache.close()
 
 
 def build_gateway(settings: JudgeSettings) -> JudgeGateway:
@@ -96,7 +111,27 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
     )
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
     assertions = ContainedAssertions(replay_executor(slots, settings.least_level), slots)
-    return JudgeGateway(settings, pool, FunctionJudge(pool, assertions), metrics)
+    return JudgeGateway(settings, pool, FunctionJudge(pool, assertions), metrics, build_cache(settings, metrics))
+
+
+def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
+    """Make the verdict cache: this process's memory, then Redis where one is named. Raises BadInputError."""
+    if settings.cache_mib == 0:
+        return VerdictCache(())
+    stores: list[VerdictStore] = [MemoryStore(settings.cache_mib * 1024 * 1024)]
+    if settings.cache_redis is not None:
+        keep_seconds = int(settings.cache_redis_days * 86400)
+        try:
+            # Only with this setting is the package needed: the base, for one machine, does not bring it.
+            from evalrun_judge.redis_store import RedisStore
+
+            url = settings.cache_redis.get_secret_value()
+            stores.append(RedisStore(url, keep_seconds=keep_seconds, clock=time.monotonic))
+        except ImportError as error:
+            raise BadInputError("--cache-redis needs the package redis: install evalrun[cache]") from error
+        except ValueError as error:
+            raise BadInputError(f"--cache-redis: {error}") from error
+    return VerdictCache(stores, metrics.count_cache)
 
 
 def discovery_of(target: str) -> Discovery:

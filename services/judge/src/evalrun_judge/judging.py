@@ -16,7 +16,8 @@ from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import CheckerProgram, InvalidRequestError, JudgeRequest, check_request
 from evalrun_judge.verdict import TestOutcome, TestRecord, Verdict, compile_status, failure_of, make_verdict
-from evalrun_runtime.tracing import span
+from evalrun_judge.verdict_cache import Judged, VerdictCache, is_stable
+from evalrun_judge.verdict_key import JudgeIdentity, verdict_key
 from evalrun_sandbox.api import LEVELS, Level, RunReply
 
 LARGE_BYTES = 256 * 1024
@@ -56,7 +57,21 @@ class Judge:
         admission: Admission,
         metrics: JudgeMetrics,
         clock: Callable[[], float],
+        cache: VerdictCache,
+        identity: JudgeIdentity,
     ) -> None:
+        """Make it.
+
+        Args:
+            pool: where programs run.
+            function_tests: judges function tests.
+            admission: who is let in.
+            metrics: what is counted.
+            clock: seconds, monotonic.
+            cache: verdicts reached before.
+            identity: who judges, for the cache.
+        """
+        self._cache, self._identity = cache, identity
         self._pool = pool
         self._function_tests = function_tests
         self._admission = admission
@@ -107,21 +122,32 @@ class Judge:
 
     async def _judge_admitted(self, request: JudgeRequest, ticket: Ticket) -> Verdict:
         plan = plan_of(request)
+        if isinstance(plan, NothingToRun):
+            return self._empty(request, plan.extraction)
+        info = self._pool.describe()
+        if info is None or not self._cache.on:  # before any sandbox has answered nobody knows what judges
+            judged, cached = await self._judged(plan, request, ticket), False
+        else:
+            key = verdict_key(plan, request, self._identity, info)
+            judged, cached = await self._cache.through(key, lambda: self._judged(plan, request, ticket))
+        if judged.no_code:
+            return self._empty(request, without_code(plan).extraction)
+        return make_verdict(judged.records, plan.extraction, judged.level, ticket.queue_seconds, cached=cached)
+
+    async def _judged(self, plan: StdioPlan | FunctionPlan, request: JudgeRequest, ticket: Ticket) -> Judged:
+        """Run what is planned and say what came of each test."""
         match plan:
-            case NothingToRun():
-                return self._empty(request, plan.extraction)
             case StdioPlan():
                 reply = await self._pool.run(plan.run, run=request.run, on_slot=ticket.begin)
                 if plan.extraction.must_compile and reply.compile.status == "error":
-                    return self._empty(request, without_code(plan).extraction)
-                with span("compare", attributes={"tests": len(plan.expected)}):
-                    outcomes, level = await self._outcomes(plan, reply, request)
+                    return Judged((), reply.level, no_code=True)
+                outcomes, level = await self._outcomes(plan, reply, request)
                 records = records_of_runs(plan.run.inputs, plan.expected, reply, outcomes)
             case FunctionPlan():
                 records, level = await self._function_tests.judge(plan, request, ticket.begin)
                 if plan.extraction.must_compile and all(test.status is TestStatus.COMPILE_ERROR for test in records):
-                    return self._empty(request, without_code(plan).extraction)
-        return make_verdict(records, plan.extraction, level, ticket.queue_seconds)
+                    return Judged((), level, no_code=True)
+        return Judged(tuple(records), level, stable=is_stable(records, confirms=isinstance(plan, StdioPlan)))
 
     async def _outcomes(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest

@@ -108,6 +108,7 @@ def verdict_message(verdict: Verdict) -> judge_pb2.Verdict:
         extraction=_METHODS[verdict.extraction],
         guardrails=[_GUARDRAILS[guardrail] for guardrail in verdict.guardrails],
         containment_level=verdict.containment_level,
+        cached=verdict.cached,
         disagreeing_comparators=verdict.disagreeing,
         queue_seconds=verdict.queue_seconds,
     )

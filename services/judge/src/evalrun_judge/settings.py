@@ -68,6 +68,22 @@ class JudgeSettings(ServiceSettings):
         description="Send a call that takes much longer than most to a second sandbox too, where slots are idle.",
     )
 
+    cache_mib: int = Field(
+        256,
+        ge=0,
+        description="Memory for verdicts that the same program on the same tests gets again, marked as cached; 0: none "
+        "are kept, in Redis neither.",
+    )
+    cache_redis: SecretStr | None = Field(
+        None,
+        description="A Redis that gateways share verdicts through, redis://[:password@]host:port/db; whoever can write "
+        "to it can forge verdicts. Give it by environment, not by flag.",
+    )
+    cache_redis_days: float = Field(30.0, gt=0, le=3650, description="How long Redis keeps a verdict.")
+    sandbox_image: str = Field(
+        "", description="Image of the sandboxes, best with its digest: cached verdicts of another image do not count."
+    )
+
     @field_validator("sandbox")
     @classmethod
     def _targets(cls, targets: list[str]) -> list[str]:

@@ -3,9 +3,11 @@
 `check_request` refuses what no sandbox could judge. The RPC's own messages are translated in `messages`.
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
@@ -35,11 +37,27 @@ class StdioTest:
     expected: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StdioTests:
     """One test a pair of input and expected output."""
 
     tests: Sequence[StdioTest]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 over each test's input and expected output, as UTF-8, each after its length in 8 bytes, low first."""
+        whole = hashlib.sha256()
+        for test in self.tests:
+            for text in (test.input, test.expected):
+                data = text.encode("utf-8", "surrogatepass")
+                whole.update(len(data).to_bytes(8, "little"))
+                whole.update(data)
+        return whole.digest()
+
+    @cached_property
+    def size(self) -> int:
+        """Characters of all texts."""
+        return sum(len(test.input) + len(test.expected) for test in self.tests)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
 from evalrun_sandbox.api import CompileResult, Level, ProgramRun
 
+UNCONFIRMED = "near the limit, and not run again alone"
+"""The reason of a time-out that another moment might not repeat."""
+
 KEPT_BYTES = 2048
 """Of each text of a test's record; the full length is kept beside it."""
 
@@ -96,6 +99,8 @@ class Verdict:
     """The least level at which any part of it ran."""
     disagreeing: tuple[ComparatorName, ...] = ()
     queue_seconds: float = 0.0
+    cached: bool = False
+    """Taken from the verdict cache; times are the original's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,7 @@ def failure_of(run: ProgramRun) -> TestOutcome | None:
     """Say how a run fails its test whatever it printed; None where its output decides."""
     match run.end:
         case "timeout":
-            return TestOutcome(TestStatus.TIMEOUT, "" if run.confirmed else "near the limit, and not run again alone")
+            return TestOutcome(TestStatus.TIMEOUT, "" if run.confirmed else UNCONFIRMED)
         case "not_run":
             return TestOutcome(TestStatus.TIMEOUT, "not run: enough other tests had timed out")
         case "memory_limit":
@@ -185,7 +190,9 @@ def final_status(statuses: Sequence[TestStatus]) -> FinalStatus:
     return next((status for status in _PRECEDENCE if status in found), FinalStatus.SUCCESS)
 
 
-def make_verdict(tests: Sequence[TestRecord], extraction: Extraction, level: Level, queue_seconds: float) -> Verdict:
+def make_verdict(
+    tests: Sequence[TestRecord], extraction: Extraction, level: Level, queue_seconds: float, *, cached: bool = False
+) -> Verdict:
     """Sum up the tests' records.
 
     Raises:
@@ -210,6 +217,7 @@ def make_verdict(tests: Sequence[TestRecord], extraction: Extraction, level: Lev
         containment_level=level,
         disagreeing=_problem_disagreements(tests, accepted),
         queue_seconds=queue_seconds,
+        cached=cached,
     )
 
 

@@ -1,0 +1,182 @@
+"""Verdicts that gateways share through a real redis-server; a Redis that is down, frozen or spoilt harms none."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from evalrun_judge.metrics import CacheResult
+from evalrun_judge.redis_store import PREFIX, RedisStore
+from evalrun_judge.status import TestStatus
+from evalrun_judge.verdict import TestRecord
+from evalrun_judge.verdict_cache import Judged, MemoryStore, StoreError, VerdictCache
+
+KEY = bytes(range(32))
+GOOD = Judged((TestRecord(0, TestStatus.SUCCESS, ran=True, cpu_time=1.5),), "full")
+
+
+def program() -> str:
+    found = shutil.which("redis-server")
+    if found is None:
+        why = "redis-server is not installed: apt-get install redis-server"
+        if os.environ.get("CI") == "true":
+            pytest.fail(why)
+        pytest.skip(why)
+    return found
+
+
+class Server:
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._folder = folder
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        flags = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        with (self._folder / "redis.log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                program(), *flags, "--dir", str(self._folder), stdout=log, stderr=log
+            )
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            except OSError:
+                await asyncio.sleep(0.01)  # until it listens; the test's time limit bounds it
+                continue
+            writer.close()
+            await writer.wait_closed()
+            return
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    async def stop(self) -> None:
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+@asynccontextmanager
+async def redis_server(folder: Path) -> AsyncIterator[Server]:
+    server = Server(folder)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def store_at(server: Server, clock: Clock | None = None) -> AsyncIterator[RedisStore]:
+    store = RedisStore(server.url, keep_seconds=3600, clock=clock or Clock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def until_there(store: RedisStore, key: bytes) -> bytes:
+    """A value is written soon after it was put; the test's time limit bounds the wait."""
+    while (value := await store.get(key)) is None:  # noqa: ASYNC110 - another process brings it about
+        await asyncio.sleep(0.005)
+    return value
+
+
+def judging(result: Judged) -> Callable[[], Awaitable[Judged]]:
+    async def judge() -> Judged:
+        return result
+
+    return judge
+
+
+async def test_one_gateway_judges_and_another_knows_it_for_as_long_as_was_said(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as server, store_at(server) as one, store_at(server) as two:
+        assert await VerdictCache([MemoryStore(10_000), one]).through(KEY, judging(GOOD)) == (GOOD, False)
+        await until_there(two, KEY)
+        memory = MemoryStore(10_000)
+        other = VerdictCache([memory, two])
+        assert await other.through(KEY, judging(GOOD)) == (GOOD, True)
+        assert await memory.get(KEY) is not None  # asked for once
+        async with Redis.from_url(server.url) as redis:
+            assert 3590 < await redis.ttl(PREFIX + KEY.hex().encode()) <= 3600
+
+
+async def test_what_is_no_verdict_of_ours_is_none(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as server, store_at(server) as store:
+        store.put(KEY, b"value")
+        good = await until_there(store, KEY)
+        assert good == b"value"
+        other = bytes(32)
+        async with Redis.from_url(server.url) as redis:
+            raw = await redis.get(PREFIX + KEY.hex().encode())
+            assert isinstance(raw, bytes)
+            for spoilt in (raw[:-1], b"", b"x", raw[:-1] + b"X"):
+                await redis.set(PREFIX + KEY.hex().encode(), spoilt)
+                with pytest.raises(StoreError, match="no verdict of ours"):
+                    await store.get(KEY)
+            await redis.set(PREFIX + other.hex().encode(), raw)  # another verdict's value
+            with pytest.raises(StoreError):
+                await store.get(other)
+            await redis.delete(PREFIX + KEY.hex().encode())
+            await redis.rpush(PREFIX + KEY.hex().encode(), "a list")
+            with pytest.raises(StoreError):
+                await store.get(KEY)
+
+
+async def test_a_redis_that_dies_costs_no_verdict_and_is_used_again_when_it_is_back(tmp_path: Path) -> None:
+    clock = Clock()
+    async with redis_server(tmp_path) as server, store_at(server, clock) as store:
+        said: list[CacheResult] = []  # after the first error it is left alone for a while
+        cache = VerdictCache([store], said.append)
+        await cache.through(KEY, judging(GOOD))
+        await until_there(store, KEY)
+        await server.stop()
+        for _ in range(3):
+            assert await cache.through(KEY, judging(GOOD)) == (GOOD, False)
+        assert said == [
+            CacheResult.MISS,
+            CacheResult.ERROR,
+            CacheResult.MISS,
+            CacheResult.MISS,
+        ]
+        await server.start()
+        clock.now += 60
+        assert await cache.through(KEY, judging(GOOD)) == (GOOD, False)
+        await until_there(store, KEY)
+        assert await cache.through(KEY, judging(GOOD)) == (GOOD, True)
+
+
+async def test_a_redis_that_hangs_takes_a_fraction_of_a_second_once(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as server, store_at(server) as store:
+        assert await store.get(KEY) is None
+        server.signal(signal.SIGSTOP)
+        cache = VerdictCache([store])
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        results = await asyncio.gather(*(cache.through(bytes([n]) * 32, judging(GOOD)) for n in range(50)))
+        assert results == [(GOOD, False)] * 50
+        assert loop.time() - start < 5
+        start = loop.time()
+        assert await store.get(KEY) is None  # it rests
+        assert loop.time() - start < 0.2
+        server.signal(signal.SIGCONT)
