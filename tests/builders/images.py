@@ -149,6 +149,15 @@ class Image:
         config: dict[str, Any] = described["OCIv1"]["config"]
         return config
 
+    def save(self, archive: Path, name: str) -> None:
+        """Write an archive that `docker load`, containerd and the loaders of test clusters take.
+
+        Args:
+            archive: the file, which must not be there.
+            name: the image's name and tag in it.
+        """
+        self.images.buildah("push", "--quiet", self.digest, f"docker-archive:{archive}:{name}")
+
     def megabytes(self) -> float:
         """Give the size of what it holds, uncompressed, its base included."""
         with self.mounted() as root:

@@ -1,0 +1,180 @@
+"""evalrun on a cluster as a user would install it: images loaded, the chart by helm, namespaces that admit only
+restricted pods, problems on a volume, and a server that answers.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from builders.cluster import CONTAINER_SECURITY, POD_SECURITY, RESTRICTED, Cluster, Object
+from builders.cluster_tasks import MODEL, Tasks
+from builders.images import Image
+
+CHART = Path(__file__).parents[2] / "charts" / "evalrun"
+REGISTRY = "localhost/evalrun-e2e"
+CRD = "evalruns.evalrun.dev"
+PORT = 8000
+PROBLEMS = "problems"
+"""A claim with what the user brings."""
+RESULTS = "results"
+"""A claim that takes the outputs."""
+VALUES: Object = {
+    "operator": {"pollSeconds": 1},
+    "runDefaults": {"sandboxSlotMilliCpu": 100, "gatewayCpu": "100m", "generatorCpu": "100m"},
+}
+"""So that three runs fit on a node of two CPUs."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An operator at work, and a namespace for runs."""
+
+    cluster: Cluster
+    system: str
+    """The operator's namespace."""
+    runs: str
+    """The runs' namespace."""
+    images: dict[str, str]
+
+    def endpoint(self, server: str) -> Object:
+        """Give the entry of `spec.endpoints` that asks a playback server."""
+        url = f"http://{server}.{self.runs}.svc:{PORT}/v1"
+        return {"url": url, "apiKeySecretRef": {"name": "answers", "key": "api-key"}}
+
+    def serve_answers(self, name: str, tasks: Tasks, *flags: str) -> None:
+        """Run a playback server behind a Service; its files must lie on the claim `problems` already."""
+        command = [
+            "python", "-m", "evalrun_generator.recorded", "--host=0.0.0.0", f"--port={PORT}", f"--model={MODEL}",
+            *tasks.flags(f"/{PROBLEMS}"), *flags,
+        ]  # fmt: skip
+        key = {"secretKeyRef": {"name": "answers", "key": "api-key"}}
+        server = self._pod(command, [PROBLEMS], env=[{"name": "EVALRUN_RECORDED_TOKEN", "valueFrom": key}])
+        server["containers"][0]["readinessProbe"] = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 1}
+        labels = {"app": name}
+        self.cluster.apply(
+            self.runs,
+            {
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+                "spec": {
+                    "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": server},
+                },
+            },
+            {
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+                "spec": {"selector": labels, "ports": [{"port": PORT}]},
+            },
+        )  # fmt: skip
+
+    def mount(self, pod: str, *claims: str) -> None:
+        """Run a pod that does nothing but to hold claims, each at /CLAIM; wait until it runs."""
+        idle = self._pod(["python", "-c", "import signal; signal.sigwait({signal.SIGTERM})"], claims)
+        self.cluster.apply(self.runs, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod}, "spec": idle})
+        self.cluster.kubectl("wait", "--namespace", self.runs, f"pod/{pod}", "--for=condition=Ready", "--timeout=50s")
+
+    def upload(self, *files: Path) -> None:
+        """Copy files to the claim `problems`."""
+        for file in files:
+            self.cluster.kubectl("cp", "--namespace", self.runs, str(file), f"files:/{PROBLEMS}/{file.name}")
+
+    def read(self, path: str, pod: str = "files") -> str:
+        """Give a text of a claim: `/CLAIM/...`."""
+        return self.cluster.python(self.runs, pod, f"print(open({path!r}).read(), end='')")
+
+    def start(self, manifest: Object, folder: Path) -> str:
+        """Apply an EvalRun from a file, as a user would; give its name."""
+        name: str = manifest["metadata"]["name"]
+        file = folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(manifest, sort_keys=False))
+        self.cluster.kubectl("apply", "--namespace", self.runs, "--filename", str(file))
+        return name
+
+    def wait(self, run: str, seconds: int) -> Object:
+        """Wait until a run is over; give it.
+
+        Raises:
+            CommandFailedError: it is not.
+        """
+        self.cluster.kubectl(
+            "wait", "--namespace", self.runs, f"evalrun/{run}", "--for=condition=Complete", f"--timeout={seconds}s",
+            seconds=seconds + 10,
+        )  # fmt: skip
+        found: Object = self.cluster.get(self.runs, "evalrun", run)
+        return found
+
+    def _pod(self, command: Sequence[str], claims: Sequence[str], **fields: object) -> Object:
+        container = {
+            "name": "main", "image": self.images["aggregator"], "command": list(command), **fields,
+            "securityContext": CONTAINER_SECURITY,
+            "resources": {"limits": {"memory": "512Mi"}, "requests": {"cpu": "10m"}},
+            "volumeMounts": [{"name": claim, "mountPath": f"/{claim}"} for claim in claims],
+        }  # fmt: skip
+        volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+        return {
+            "containers": [container], "volumes": volumes, "securityContext": POD_SECURITY,
+            "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 2,
+        }  # fmt: skip
+
+
+def load_images(cluster: Cluster, built: dict[str, Image], folder: Path) -> dict[str, str]:
+    """Take images to the cluster's nodes; give the name that each has there. The tag is of its content."""
+    names = {stage: f"{REGISTRY}/evalrun-{stage}:{image.digest[:12]}" for stage, image in built.items()}
+    for stage, image in built.items():
+        archive = folder / f"{stage}.tar"
+        image.save(archive, names[stage])
+        cluster.load(archive)
+        archive.unlink()
+    return names
+
+
+@contextmanager
+def installed(cluster: Cluster, images: dict[str, str]) -> Iterator[Installed]:
+    """Install the chart and make what a user would bring; take it all away at the end, the CRD too.
+
+    Raises:
+        CommandFailedError: helm refuses, for one where an evalrun is installed in this cluster already.
+    """
+    suffix = secrets.token_hex(3)
+    here = Installed(cluster, f"evalrun-e2e-{suffix}", f"evalrun-e2e-runs-{suffix}", images)
+    spaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RESTRICTED}}
+        for name in (here.system, here.runs)
+    ]
+    cluster.apply("default", *spaces)
+    try:
+        tags = {stage: {"tag": name.rpartition(":")[2]} for stage, name in images.items()}
+        tags["generator"] = tags["aggregator"]
+        values = yaml.safe_dump({**VALUES, "images": {"registry": REGISTRY, **tags}})
+        cluster.helm("install", "evalrun", str(CHART), "--namespace", here.system, "--values", "-", given=values)
+        try:
+            cluster.apply(here.runs, *_brought())
+            here.mount("files", PROBLEMS, RESULTS)
+            cluster.kubectl(
+                "rollout", "status", "--namespace", here.system, "deployment/evalrun-operator", "--timeout=50s"
+            )
+            yield here
+        finally:
+            cluster.kubectl("delete", "evalruns", "--namespace", here.runs, "--all", "--timeout=50s")
+            cluster.helm("uninstall", "evalrun", "--namespace", here.system, "--wait")
+            cluster.kubectl("delete", "crd", CRD, "--timeout=50s")
+    finally:
+        cluster.kubectl("delete", "namespace", here.system, here.runs, "--timeout=110s", seconds=120)
+
+
+def _brought() -> list[Object]:
+    """Give what the user has: two volumes, and the key of the server that answers."""
+    claims = [
+        {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }
+        for name in (PROBLEMS, RESULTS)
+    ]  # fmt: skip
+    key = {
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "answers"},
+        "stringData": {"api-key": secrets.token_urlsafe(16)},
+    }  # fmt: skip
+    return [*claims, key]

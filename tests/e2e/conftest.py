@@ -1,0 +1,149 @@
+"""A cluster with real pods for the tests of this folder, with evalrun installed once for all of them.
+
+They are skipped with the reason where KUBECONFIG names no cluster, in CI too: not every machine can run one. What else
+is missing, with a cluster at hand, fails in CI.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from builders.cluster import Cluster, MissingClusterError, find_cluster
+from builders.cluster_install import PROBLEMS, Installed, installed, load_images
+from builders.cluster_runs import Outcome, Seen, look_at_pods, outcome, small
+from builders.cluster_tasks import MODEL, Tasks, both_families, cheating
+from builders.command_line import COMMAND
+from builders.controlplane import MissingBinariesError
+from builders.images import MissingToolsError, find_images
+
+from evalrun_runtime.process import address_of
+
+HERE = Path(__file__).parent
+STAGES = ("aggregator", "judge", "operator", "sandbox")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder more time: the first waits for images and the installation."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The cluster that KUBECONFIG names."""
+    try:
+        return find_cluster()
+    except MissingClusterError as error:
+        pytest.skip(str(error))
+    except MissingBinariesError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"in CI these tests must run: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def images(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The names of our images in the cluster's nodes, by stage of Dockerfile.judge."""
+    try:
+        builder = find_images()
+    except MissingToolsError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"in CI these tests must run: {error}")
+        pytest.skip(str(error))
+    return load_images(cluster, {stage: builder.build(stage) for stage in STAGES}, tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where problems, answers and manifests are."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="session")
+def tasks(folder: Path) -> Tasks:
+    """Problems of both families."""
+    return both_families(folder)
+
+
+@pytest.fixture(scope="session")
+def cheats(cluster: Cluster, folder: Path) -> Tasks:
+    """The cheating programs, for the machine of the cluster's nodes."""
+    nodes = cluster.kubectl("get", "nodes", "--output", "jsonpath={.items[0].status.nodeInfo.architecture}")
+    return cheating(folder, "x86_64" if nodes == "amd64" else "aarch64")
+
+
+@pytest.fixture(scope="session")
+def install(
+    cluster: Cluster,
+    started_here: "subprocess.Popen[str]",
+    images: dict[str, str],
+    tasks: Tasks,
+    cheats: Tasks,
+) -> Iterator[Installed]:
+    """Everything installed, problems on a volume, servers answering: `answers`, and `slow-answers` for 15 s a run."""
+    del started_here  # goes on while images are loaded
+    with installed(cluster, images) as here:
+        here.upload(*tasks.files.values(), *cheats.files.values())
+        here.serve_answers("answers", tasks)
+        here.serve_answers("slow-answers", tasks, "--latency-seconds=1", "--max-concurrency=4")
+        here.serve_answers("cheating-answers", cheats)
+        yield here
+
+
+@pytest.fixture(scope="session")
+def started_here(tasks: Tasks, folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """`evalrun run --local` of the same EvalRun, begun; only where the problems lie and who answers differ."""
+    served = [sys.executable, "-m", "evalrun_generator.recorded", f"--model={MODEL}", *tasks.flags(str(folder))]
+    with subprocess.Popen(served, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            address = address_of(server.stdout.readline() if server.stdout else "")
+            file = folder / "local.yaml"
+            file.write_text(yaml.safe_dump(tasks.manifest("local", ".", {"url": f"{address}/v1"}, **small())))
+            command = [*COMMAND, "run", str(file), "--local", "--output", str(folder / "local")]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+                try:
+                    yield process
+                finally:
+                    process.kill()
+        finally:
+            server.kill()
+
+
+@pytest.fixture(scope="session")
+def on_one_machine(started_here: "subprocess.Popen[str]", folder: Path) -> Path:
+    """The folder with the results of `evalrun run --local`."""
+    said, _ = started_here.communicate(timeout=300)
+    assert started_here.returncode == 0, said
+    return folder / "local"
+
+
+@pytest.fixture(scope="session")
+def plain(install: Installed, tasks: Tasks, folder: Path) -> tuple[Outcome, Seen]:
+    """A run that nobody disturbs, and what was seen of its pods."""
+    manifest = tasks.manifest("plain", f"pvc://{PROBLEMS}", install.endpoint("answers"), **small())
+    name = install.start(manifest, folder)
+    seen = look_at_pods(install, name)
+    return outcome(install, name), seen
+
+
+@pytest.fixture(scope="session")
+def cheating_run(install: Installed, plain: tuple[Outcome, Seen], cheats: Tasks, folder: Path) -> str:
+    """The name of a run of the cheating programs, begun: it goes on beside the disturbed one."""
+    del plain  # is alone, so that its time can be told
+    manifest = cheats.manifest("cheating", f"pvc://{PROBLEMS}", install.endpoint("cheating-answers"), **small())
+    return install.start(manifest, folder)
+
+
+@pytest.fixture(scope="session")
+def disturbed_run(install: Installed, cheating_run: str, tasks: Tasks, folder: Path) -> str:
+    """The name of a run of the same problems, begun; answers take 15 s, and its own volume keeps the outputs."""
+    del cheating_run
+    spec = small(output={"retain": True})
+    return install.start(
+        tasks.manifest("disturbed", f"pvc://{PROBLEMS}", install.endpoint("slow-answers"), **spec), folder
+    )

@@ -1,0 +1,122 @@
+"""EvalRuns on real pods: the images of Dockerfile.judge, the chart, and kubectl, as a user would."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders.cluster import CommandFailedError
+from builders.cluster_install import Installed
+from builders.cluster_runs import Outcome, Seen, kill, outcome, progress, read_outcome
+from builders.cluster_tasks import CHEATS, Tasks, verdicts_of
+from builders.cluster_tasks import cheats as cheats_by_name
+from builders.command_line import summary
+
+ANSWERS = {"results.jsonl", "results.parquet", "summary.json", "metrics.json", "run_info.json", "report.html"}
+
+
+def test_pods_that_are_not_restricted_are_refused_where_the_runs_are(install: Installed) -> None:
+    pod = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "root"},
+        "spec": {"containers": [{"name": "main", "image": install.images["judge"]}]},
+    }  # fmt: skip
+    for namespace in (install.system, install.runs):
+        with pytest.raises(CommandFailedError, match="violates PodSecurity"):
+            install.cluster.apply(namespace, pod)
+
+
+def test_a_run_gives_the_verdicts_of_one_machine(
+    plain: tuple[Outcome, Seen], on_one_machine: Path, tasks: Tasks, record_property: Callable[[str, object], None]
+) -> None:
+    run, seen = plain
+    here = verdicts_of((on_one_machine / "results.jsonl").read_text())
+    assert len(here) == tasks.total
+    assert run.verdicts == here
+    metrics = {name: dataset["metrics"] for name, dataset in summary(on_one_machine)["datasets"].items()}
+    accepted = {name: f"{measured['accepted_at_1']['value']:.4f}" for name, measured in metrics.items()}
+    assert {dataset["name"]: dataset["acceptedAt1"] for dataset in run.status["datasets"]} == accepted
+    assert 0 < sum(status == "success" for status in here.values()) < len(here)
+    figures = {part: f"{peak / 2**20:.0f} MiB" for part, peak in seen.peak_bytes.items()}
+    print(f"from start to end: {run.status['startTime']} to {run.status['completionTime']}; memory at most {figures}")
+    record_property("memory", figures)
+
+
+def test_programs_are_fully_contained_and_every_part_says_so(plain: tuple[Outcome, Seen]) -> None:
+    run, seen = plain
+    assert (seen.sandbox["level"], seen.sandbox["missing"]) == ("full", [])
+    assert run.info["containment_levels"] == ["full"]
+
+
+def test_the_outputs_are_on_the_users_volume(install: Installed, plain: tuple[Outcome, Seen], tasks: Tasks) -> None:
+    run, _ = plain
+    listed = install.cluster.python(
+        install.runs, "files", f"import json, os; print(json.dumps(os.listdir({run.outputs!r})))"
+    )
+    assert set(json.loads(listed)) >= ANSWERS
+    summed = json.loads(install.read(f"{run.outputs}/summary.json"))
+    assert summed["counts"]["problems"] == summed["counts"]["judged"] == tasks.total
+
+
+def test_a_run_is_shown_with_its_figures(install: Installed, plain: tuple[Outcome, Seen], tasks: Tasks) -> None:
+    run, _ = plain
+    shown = install.cluster.kubectl("get", "er", run.name, "--namespace", install.runs, "--output", "wide")
+    header, line = shown.splitlines()
+    assert header.split()[:5] == ["NAME", "PHASE", "MODEL", "PROGRESS", "ACCEPTED@1"]
+    assert line.split()[:4] == [run.name, "Succeeded", "recorded", f"{tasks.total}/{tasks.total}"]
+
+
+def test_pods_killed_during_a_run_change_nothing(
+    install: Installed, disturbed_run: str, plain: tuple[Outcome, Seen]
+) -> None:
+    victims = ["sandbox", "judge", "operator", "aggregator"]
+    killed = []
+    for judged, total in progress(install, disturbed_run):
+        if not victims or judged == 0:
+            continue
+        assert judged < total, f"the run was over before the {victims[0]} was killed"
+        victim = victims.pop(0)
+        if victim == "operator":
+            pod = install.cluster.kubectl(
+                "get", "pods", "--namespace", install.system, "--selector", "app.kubernetes.io/component=operator",
+                "--output", "jsonpath={.items[0].metadata.name}",
+            )  # fmt: skip
+            kill(install, install.system, pod)
+        else:
+            (pod,) = install.cluster.pods(install.runs, disturbed_run, victim)
+            kill(install, install.runs, pod)
+        killed.append(pod)
+    assert not victims
+    status = install.wait(disturbed_run, 200)["status"]
+    assert status["phase"] == "Succeeded", status["conditions"]
+    claim, _, path = status["outputURL"].removeprefix("pvc://").partition("/")
+    install.mount("reader", claim)
+    run = read_outcome(install, disturbed_run, status, f"/{claim}/{path}", "reader")
+    assert run.verdicts == plain[0].verdicts
+    assert [item["acceptedAt1"] for item in status["datasets"]] == [
+        item["acceptedAt1"] for item in plain[0].status["datasets"]
+    ]
+    assert run.info["containment_levels"] == ["full"]
+
+
+def test_no_cheat_gets_a_verdict_that_it_does_not_deserve(install: Installed, cheating_run: str, cheats: Tasks) -> None:
+    found = outcome(install, cheating_run).verdicts
+    assert len(found) == cheats.total
+    wanted = {(CHEATS, name, 0): cheat.verdict for name, cheat in cheats_by_name("x86_64").items()}
+    assert {key: (status, wanted[key]) for key, status in found.items() if status != wanted[key]} == {}
+
+
+def test_deletion_leaves_nothing_but_the_outputs(
+    install: Installed, plain: tuple[Outcome, Seen], disturbed_run: str
+) -> None:
+    cluster, names = install.cluster, (plain[0].name, disturbed_run)
+    install.wait(disturbed_run, 200)
+    cluster.kubectl("delete", "evalrun", *names, "--namespace", install.runs, "--timeout=60s", "--cascade=foreground")
+    kinds = cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "--output", "name").split()
+    listed = ",".join(kind for kind in kinds if not kind.startswith("events"))
+    left = cluster.get(install.runs, listed, "--selector", f"evalrun.dev/run in ({','.join(names)})")["items"]
+    # Endpoint slices go a moment after their Service, by a controller of their own. The claim is what retain keeps.
+    kept = [item for item in left if item["kind"] not in ("EndpointSlice", "Endpoints")]
+    assert [(item["kind"], item["metadata"]["labels"]["evalrun.dev/run"]) for item in kept] == [
+        ("PersistentVolumeClaim", disturbed_run)
+    ]
+    assert verdicts_of(install.read(f"{plain[0].outputs}/results.jsonl")) == plain[0].verdicts
