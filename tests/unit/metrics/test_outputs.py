@@ -62,6 +62,36 @@ def test_anything_not_judged_makes_the_run_degraded(tmp_path: Path) -> None:
     assert (written["state"], written["counts"]["not_judged"]) == ("Degraded", 1)
 
 
+def test_the_summary_says_which_verdicts_change_under_which_comparator(tmp_path: Path) -> None:
+    def row(problem: int, status: str, *others: str, repeat: int = 0) -> SampleResult:
+        made = verdict([status])
+        made.disagreeing_comparators.extend(others)
+        return with_changes(sample_result(problem, 0, repeat=repeat), verdict=made)
+
+    rows = [
+        row(1, "success", "exact"),
+        row(2, "success", "exact", "verl"),
+        row(3, "wrong_answer", "tokens"),
+        row(4, "wrong_answer", "verl"),
+        row(5, "success"),
+        row(5, "wrong_answer", "verl", repeat=1),  # a noise-floor pass is no verdict of the run
+        with_changes(sample_result(6, 0), dataset="agreed"),
+    ]
+    write_outputs(rows, str(tmp_path), PLAN)
+    datasets = json.loads((tmp_path / "summary.json").read_text())["datasets"]
+    found = datasets[rows[0].dataset]["comparators"]
+    assert found["changed_answers"] == 4
+    assert found["otherwise"] == {
+        "exact": {"would_accept": 0, "would_reject": 2, "accepted": 1},
+        "tokens": {"would_accept": 1, "would_reject": 0, "accepted": 4},
+        "verl": {"would_accept": 1, "would_reject": 1, "accepted": 3},
+    }
+    assert [(each["accepted"], each["comparators"]) for each in found["examples"]] == [
+        (True, ["exact"]), (True, ["exact", "verl"]), (False, ["tokens"]), (False, ["verl"]),
+    ]  # fmt: skip
+    assert datasets["agreed"]["comparators"] == {"changed_answers": 0, "otherwise": {}, "examples": []}
+
+
 def test_both_result_files_hold_the_same_rows_in_the_streams_order(tmp_path: Path) -> None:
     rows = a_run()
     rows.append(sample_result(77, 3, None, repeat=1, output_tokens=None, gen_seconds=None))

@@ -21,7 +21,7 @@ from evalrun_aggregator.json_text import json_document, json_line
 from evalrun_aggregator.metrics import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_aggregator.problem_totals import DatasetTotals
 from evalrun_aggregator.qa_logs import QaLogs, QaOptions
-from evalrun_aggregator.report.disagreements import DisagreementLog
+from evalrun_aggregator.report.disagreements import DisagreementLog, Disagreements
 from evalrun_aggregator.report.document import ReportContent, render_report
 from evalrun_aggregator.result_table import result_table
 from evalrun_aggregator.results import JsonObject, SampleResult
@@ -56,6 +56,8 @@ class RunSummary:
     state: FinalState
     """Degraded: something was not judged."""
     datasets: Mapping[str, DatasetMetrics]
+    disagreements: Mapping[str, Disagreements]
+    """By dataset: where another comparator would have decided otherwise."""
     gate: JsonObject | None = None
     """What its gate decided; None where it has none."""
     exports: ExportReport | None = None
@@ -73,9 +75,17 @@ class RunSummary:
             "schema": SUMMARY_SCHEMA_VERSION,
             "state": self.state,
             "counts": dict(counts),
-            "datasets": {name: metrics.summary() for name, metrics in self.datasets.items()},
+            "datasets": {
+                name: {**metrics.summary(), "comparators": self._comparators(name, metrics)}
+                for name, metrics in self.datasets.items()
+            },
             **gate,
         }
+
+    def _comparators(self, name: str, metrics: DatasetMetrics) -> JsonObject:
+        accepted = metrics.counts["accepted"]
+        found = self.disagreements.get(name, Disagreements())
+        return found.as_json(accepted if isinstance(accepted, int) else 0)
 
     def values(self) -> JsonObject:
         """Give metrics.json: dataset -> metric -> value."""
@@ -142,7 +152,7 @@ def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan
             disagreements.add(result)
             table.add(result)
     records = _write_qa_logs(qa_logs, folder / "qa_logs")
-    summary = summarise(metrics, plan)
+    summary = summarise(metrics, disagreements, plan)
     run_info = plan.run_info
     if plan.export is not None:
         exported = plan.export(run_info, summary.datasets, records, folder)
@@ -156,12 +166,12 @@ def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan
     return summary
 
 
-def summarise(metrics: MetricsAccumulator, plan: OutputPlan) -> RunSummary:
+def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan: OutputPlan) -> RunSummary:
     """Say how the run ended: degraded where anything was not judged, whatever its gate says."""
     datasets = metrics.finish(plan.metrics)
     complete = all(dataset.not_judged == 0 for dataset in datasets.values())
     gate = None if plan.decide_gate is None else plan.decide_gate(metrics.datasets)
-    return RunSummary("Succeeded" if complete else "Degraded", datasets, gate)
+    return RunSummary("Succeeded" if complete else "Degraded", datasets, disagreements.datasets, gate)
 
 
 def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str) -> None:

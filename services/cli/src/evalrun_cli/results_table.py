@@ -19,7 +19,7 @@ ENDS = {
 
 
 def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
-    """Give the figures of each dataset, then how its answers ended."""
+    """Give the figures of each dataset, how its answers ended, and where another comparator would decide otherwise."""
     figures = Table(title=f"{summary['state']}", title_justify="left", box=box.SIMPLE_HEAD)
     figures.add_column("dataset")
     for heading in ("problems", "accepted@1", "95 % interval", "pass ratio", "coverage"):
@@ -32,7 +32,23 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
         figures.add_row(name, *_figures(dataset))
         counts = dataset["counts"]["final_status"]
         ends.add_row(name, *(str(counts.get(status, 0)) for status in ENDS))
-    return iter((figures, ends))
+    otherwise = _disagreements(summary)
+    return iter((figures, ends, otherwise) if otherwise.row_count else (figures, ends))
+
+
+def _disagreements(summary: Mapping[str, Any]) -> Table:
+    """Give the comparators under which verdicts change; no rows where none do, or where the summary is an older one."""
+    table = Table(title="Comparators that would decide otherwise", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("dataset", "comparator"):
+        table.add_column(heading)
+    for heading in ("would accept", "would reject", "accepted then"):
+        table.add_column(heading, justify="right")
+    for name, dataset in summary["datasets"].items():
+        for comparator, counts in dataset.get("comparators", {}).get("otherwise", {}).items():
+            table.add_row(
+                name, comparator, *(str(counts[field]) for field in ("would_accept", "would_reject", "accepted"))
+            )
+    return table
 
 
 def _figures(dataset: Mapping[str, Any]) -> list[str]:

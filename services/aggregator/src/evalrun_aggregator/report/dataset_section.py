@@ -137,7 +137,7 @@ def _disagreements(found: Disagreements) -> Markup:
         [_mono(name), found.would_accept[name], found.would_reject[name]] for name in found.comparators
     ]
     examples: list[list[Child]] = [
-        [_mono(problem), sample, "accepted" if accepted else "rejected", names]
+        [_mono(problem), sample, "accepted" if accepted else "rejected", ", ".join(names)]
         for problem, sample, accepted, names in found.examples
     ]
     more = found.answers - len(found.examples)

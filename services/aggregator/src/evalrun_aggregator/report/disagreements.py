@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from evalrun_aggregator.results import SampleResult
+from evalrun_aggregator.results import JsonObject, SampleResult
 
 EXAMPLES: Final = 20
 """Kept a dataset: the first by problem and sample, whatever the stream's order."""
@@ -19,13 +19,31 @@ class Disagreements:
     """By comparator: rejected, and it would have accepted."""
     would_reject: Counter[str] = field(default_factory=Counter)
     answers: int = 0
-    examples: list[tuple[str, int, bool, str]] = field(default_factory=list)
+    examples: list[tuple[str, int, bool, tuple[str, ...]]] = field(default_factory=list)
     """Problem, sample, accepted, comparators."""
 
     @property
     def comparators(self) -> list[str]:
         """Every comparator that disagrees."""
         return sorted({*self.would_accept, *self.would_reject})
+
+    def as_json(self, accepted: int) -> JsonObject:
+        """Give the dataset's `comparators` of summary.json. `accepted`: its accepted answers, as decided."""
+        return {
+            "changed_answers": self.answers,
+            "otherwise": {
+                name: {
+                    "would_accept": self.would_accept[name],
+                    "would_reject": self.would_reject[name],
+                    "accepted": accepted + self.would_accept[name] - self.would_reject[name],
+                }
+                for name in self.comparators
+            },
+            "examples": [
+                {"problem_id": problem, "sample": sample, "accepted": decided, "comparators": list(names)}
+                for problem, sample, decided, names in self.examples
+            ],
+        }
 
 
 @dataclass(slots=True)
@@ -42,6 +60,6 @@ class DisagreementLog:
         found = self.datasets.setdefault(result.dataset, Disagreements())
         found.answers += 1
         (found.would_reject if result.accepted else found.would_accept).update(verdict.disagreeing_comparators)
-        names = ", ".join(verdict.disagreeing_comparators)
+        names = tuple(verdict.disagreeing_comparators)
         insort(found.examples, (result.problem_id, result.sample, bool(result.accepted), names))
         del found.examples[EXAMPLES:]
