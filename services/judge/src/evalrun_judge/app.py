@@ -5,6 +5,7 @@ from __future__ import annotations  # grpcio's stubs are generic, its classes ar
 import asyncio
 import os
 import random
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -24,6 +25,7 @@ from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.pool import RetryPolicy, SandboxPool
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
+from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
 from evalrun_judge.verdict_cache import MemoryStore, VerdictCache, VerdictStore
@@ -102,12 +104,18 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
     """Make the gateway that the settings describe; called inside the running loop."""
     token = None if settings.sandbox_token is None else settings.sandbox_token.get_secret_value()
     metrics = JudgeMetrics(REGISTRY)
+
+    def connect(url: str) -> Sandbox:
+        if settings.backend == "SandboxFusion":
+            return FusionSandbox(url, token, nonces=secrets.token_bytes)
+        return EvalrunSandbox(url, token)
+
     pool = build_pool(
         settings,
-        [EvalrunSandbox(url, token) for url in settings.sandbox if url.startswith("http")],
+        [connect(url) for url in settings.sandbox if url.startswith("http")],
         metrics,
         discoveries=[discovery_of(target) for target in settings.sandbox if not target.startswith("http")],
-        connect=lambda url: EvalrunSandbox(url, token),
+        connect=connect,
     )
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
     assertions = ContainedAssertions(replay_executor(slots, settings.least_level), slots)

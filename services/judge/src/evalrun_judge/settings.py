@@ -1,5 +1,7 @@
 """The gateway's settings."""
 
+from typing import Literal
+
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
@@ -22,6 +24,11 @@ class JudgeSettings(ServiceSettings):
         "sandbox; dns:///host:port, every address behind the name, a headless Service's say; "
         "k8s:///namespace/service:port, a Service's ready pods by the Kubernetes API, which the pod's account must be "
         "allowed to ask. May be repeated.",
+    )
+    backend: Literal["Evalrun", "SandboxFusion"] = Field(
+        "Evalrun",
+        description="What the sandboxes are. Evalrun: evalrun-sandbox. SandboxFusion: a stock SandboxFusion server, "
+        "the slot proxy before it or not; tests go through a harness that confines each program itself.",
     )
     sandbox_token: SecretStr | None = Field(
         None, description="Bearer token that the sandboxes ask for. Give it by environment, not by flag."

@@ -80,7 +80,12 @@ class Filter:
 
 
 def program_filter(machine: str, *, executable: bool) -> Filter:
-    """Give the filter of a candidate; `executable`: it may start, once, what descriptor 3 holds.
+    """Give the filter of a candidate, see `program_assembly`."""
+    return Filter(*program_assembly(machine, executable=executable))
+
+
+def program_assembly(machine: str, *, executable: bool) -> tuple[bytes, list[int]]:
+    """Assemble the filter of a candidate; `executable`: it may start, once, what descriptor 3 holds.
 
     The descriptor closes with that start, and Landlock lets nothing else be executed.
     """
@@ -90,13 +95,18 @@ def program_filter(machine: str, *, executable: bool) -> Filter:
     rules["tgkill"] = [own_signal]
     if executable:
         rules["execveat"] = [[(0, None, EXECUTABLE_FD), (4, None, _AT_EMPTY_PATH)]]
-    return Filter(*assemble(machine, PLAIN, rules))
+    return assemble(machine, PLAIN, rules)
 
 
 def compiler_filter(machine: str) -> Filter:
     """Give the filter of a compiler driver and its stages."""
+    return Filter(*compiler_assembly(machine))
+
+
+def compiler_assembly(machine: str) -> tuple[bytes, list[int]]:
+    """Assemble it."""
     rules = {name: alternatives for name, alternatives in _COMMON.items() if name not in COMPILERS}
-    return Filter(*assemble(machine, COMPILERS, rules))
+    return assemble(machine, COMPILERS, rules)
 
 
 def assemble(machine: str, allowed: frozenset[str], rules: Rules) -> tuple[bytes, list[int]]:

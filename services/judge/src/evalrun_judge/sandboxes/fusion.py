@@ -1,0 +1,295 @@
+"""SandboxFusion as a sandbox: many tests in one `/run_code` call where its machine lets us fork, one a call elsewhere.
+
+What it is, it is asked once: an `evalrun-sandbox` says so at `/v1/info` and then gets its own batch API; on any other
+server the harness tries what a program must not (see `containment`), and that is its level.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from evalrun_judge.sandboxes import (
+    Backend,
+    RunRefusedError,
+    SandboxFailedError,
+    fusion_batch,
+    fusion_plain,
+)
+from evalrun_judge.sandboxes.evalrun_http import WAIT_SECONDS, EvalrunSandbox
+from evalrun_judge.sandboxes.fusion_batch import BatchAnswer, Machine, NotTheHarnessError
+from evalrun_judge.sandboxes.fusion_http import FusionServer
+from evalrun_judge.sandboxes.stock_harness import RESULT
+from evalrun_sandbox.api import CompileResult, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
+from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe
+from evalrun_sandbox.slots import Slots
+from evalrun_sandbox.time_outs import NOT_RUN, cut_after, decide_alone, in_order, is_suspect
+
+logger = logging.getLogger(__name__)
+
+PING_SECONDS = 5.0
+PROBE_SECONDS = 60.0
+CONFIRM_WAIT_SECONDS = 60.0
+"""How long a doubtful run waits for a moment without any other call of ours."""
+
+_OK = CompileResult("ok")
+
+
+class SlotReport(msgspec.Struct):
+    """What a slot proxy says at `/v1/slots`."""
+
+    slots: int
+    free: int
+
+
+class _Stock:
+    """A stock server as it was found."""
+
+    def __init__(self, machine: Machine | None, hello: dict[str, str], report: ContainmentReport, slots: int) -> None:
+        self.machine = machine
+        """None: the harness does not run there."""
+        self.hello = hello
+        self.report = report
+        self.turns = Slots(slots)
+        languages = fusion_plain.LANGUAGES if machine is None else machine.languages
+        self.info = SandboxInfo(
+            "stock", report.level, slots, languages, report.python_version, list(report.missing)
+        )  # fmt: skip
+
+
+class FusionSandbox:
+    """One SandboxFusion server."""
+
+    def __init__(
+        self, url: str, token: str | None = None, *, nonces: Callable[[int], bytes], prefer_own_api: bool = True
+    ) -> None:
+        """Make the client.
+
+        Args:
+            url: `http://host:port`.
+            token: sent as a bearer token; a stock server ignores it, our slot proxy asks for it.
+            nonces: gives that many random bytes.
+            prefer_own_api: use the batch API where an `evalrun-sandbox` answers.
+        """
+        self._server = FusionServer(url, token)
+        self.address = self._server.address
+        self._own = EvalrunSandbox(url, token) if prefer_own_api else None
+        self._is_own = False
+        self._nonces = nonces
+        self._stock: _Stock | None = None
+        self._finding: asyncio.Task[_Stock] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def describe(self) -> Backend:
+        """Say what it is; see `Sandbox.describe`. The first time it takes some programs to find out."""
+        if self._own is not None and (self._is_own or self._stock is None):
+            status, _ = await self._server.call("GET", "/v1/info", PING_SECONDS)
+            if status == 200:
+                backend = await self._own.describe()
+                self._is_own = True
+                return backend
+        status, body = await self._server.call("GET", "/v1/ping", PING_SECONDS)
+        if status != 200 or body.strip() != b'"pong"':
+            raise SandboxFailedError(f"{self.address}: no SandboxFusion answers /v1/ping (status {status})")
+        return Backend("sandbox-fusion", (await self._found()).info)
+
+    async def run(self, request: RunRequest) -> RunReply:
+        """Run one program on its inputs; see `Sandbox.run`."""
+        if self._is_own and self._own is not None:
+            return await self._own.run(request)
+        stock = await self._found()
+        if request.language not in stock.info.languages:
+            raise RunRefusedError(f"language {request.language} is not one of {', '.join(stock.info.languages)}")
+        if stock.machine is None:
+            return await self._run_one_by_one(request, stock)
+        return await self._run_in_batches(request, stock, stock.machine)
+
+    async def close(self) -> None:
+        """Free the connections."""
+        if self._finding is not None:
+            self._finding.cancel()
+            await asyncio.gather(self._finding, return_exceptions=True)
+        if self._own is not None:
+            await self._own.close()
+        await self._server.close()
+
+    # --- what the server is ---
+
+    async def _found(self) -> _Stock:
+        """Find out once; a caller that gives up leaves the finding to the next."""
+        if self._stock is None:
+            if self._finding is None or self._finding.done():
+                self._finding = asyncio.create_task(self._find())
+            self._stock = await asyncio.shield(self._finding)
+        return self._stock
+
+    async def _find(self) -> _Stock:
+        slots = await self._proxy_slots()
+        answer = await self._server.run_code({"language": "python", "code": fusion_batch.LOOK}, PROBE_SECONDS)
+        try:
+            seen = msgspec.json.decode((answer.run_result and answer.run_result.stdout) or "", type=fusion_batch.Seen)
+        except msgspec.DecodeError as error:
+            raise SandboxFailedError(f"{self.address}: its Python does not say what it is: {error}") from error
+        machine = seen.machine()
+        slots = slots or machine.cpus
+        probe = RunRequest("python", PROBE, [b""], Limits(10.0, PROBE_MEMORY_MIB, 64))
+        try:
+            if not seen.usable:
+                raise NotTheHarnessError(f"Python {seen.version} lacks what the harness needs")
+            said = await self._first_call(probe, machine)
+        except (NotTheHarnessError, RunRefusedError) as error:
+            logger.warning("%s: one call a test, as the harness does not run there: %s", self.address, error)
+            plain = await self._server.run_code(fusion_plain.body(probe, 0), PROBE_SECONDS)
+            stdout = (plain.run_result.stdout if plain.run_result else None) or ""
+            return _Stock(None, {}, reached(read_probe(stdout), 0, seen.version), slots)
+        machine = Machine(
+            machine.python, machine.version, machine.architecture, machine.cpus, machine.package_dirs,
+            machine.compilers, said.bundle,
+        )  # fmt: skip
+        printed = said.runs.get(0, NOT_RUN).stdout.decode(errors="replace")
+        report = reached(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
+        logger.info("%s: a stock SandboxFusion, level %s", self.address, report.level)
+        return _Stock(machine, said.hello, report, slots)
+
+    async def _first_call(self, probe: RunRequest, machine: Machine) -> BatchAnswer:
+        """Make the call that shows whether the harness runs there; tried twice, for one failure may be the load's."""
+        try:
+            return await self._call(probe, [0], machine, want_code=True)
+        except NotTheHarnessError as error:
+            logger.info("%s: once more, after: %s", self.address, error)
+            return await self._call(probe, [0], machine, want_code=True)
+
+    async def _proxy_slots(self) -> int | None:
+        """Give the slots that a proxy before the server owns; None where there is none."""
+        status, body = await self._server.call("GET", "/v1/slots", PING_SECONDS)
+        if status != 200:
+            return None
+        try:
+            return msgspec.json.decode(body, type=SlotReport).slots
+        except msgspec.DecodeError:
+            return None
+
+    # --- many tests a call ---
+
+    async def _run_in_batches(self, request: RunRequest, stock: _Stock, machine: Machine) -> RunReply:
+        runs: dict[int, ProgramRun] = {}
+        left = list(range(len(request.inputs)))
+        compiled: CompileResult | None = None
+        while left and cut_after(runs, request.stop_after_timeouts) is None:
+            turn = await stock.turns.take(1)
+            try:
+                answer = await self._checked_call(request, left, stock, machine)
+            finally:
+                stock.turns.give_back(turn)
+            compiled = compiled or answer.compiled
+            if compiled is not None and compiled.status != "ok":
+                return RunReply(compiled, [NOT_RUN] * len(request.inputs), stock.report.level)
+            if not answer.runs:
+                raise SandboxFailedError(f"{self.address}: a call without a result")
+            runs |= answer.runs
+            left = [index for index in left if index not in runs]
+        for index in sorted(index for index, run in runs.items() if is_suspect(run, request.limits.time_seconds)):
+            cut = cut_after(runs, request.stop_after_timeouts)
+            if cut is not None and index > cut:
+                break
+            runs[index] = await self._decided(
+                runs[index], request, stock, partial(self._again, request, index, stock, machine)
+            )
+        ordered = in_order(runs, len(request.inputs), request.stop_after_timeouts)
+        return RunReply(compiled or _OK, list(ordered), stock.report.level)
+
+    async def _again(self, request: RunRequest, index: int, stock: _Stock, machine: Machine) -> ProgramRun | None:
+        return (await self._checked_call(request, [index], stock, machine)).runs.get(index)
+
+    async def _decided(
+        self, first: ProgramRun, request: RunRequest, stock: _Stock, again: Callable[[], Awaitable[ProgramRun | None]]
+    ) -> ProgramRun:
+        """Run again what ended near its limit, with no other call of ours on the server."""
+        alone: ProgramRun | None = None
+        try:
+            turns = await asyncio.wait_for(stock.turns.take(stock.turns.count), CONFIRM_WAIT_SECONDS)
+        except TimeoutError:
+            logger.warning("%s: no moment without another call in %.0f s", self.address, CONFIRM_WAIT_SECONDS)
+        else:
+            try:
+                alone = await again()
+            finally:
+                stock.turns.give_back(turns)
+        return decide_alone(first, alone, request.limits.time_seconds)
+
+    async def _checked_call(
+        self, request: RunRequest, indices: Sequence[int], stock: _Stock, machine: Machine
+    ) -> BatchAnswer:
+        try:
+            answer = await self._call(request, indices, machine)
+        except NotTheHarnessError as error:
+            raise SandboxFailedError(f"{self.address}: {error}") from error
+        if answer.hello != stock.hello:
+            self._stock = None  # another machine has the address: look again
+            raise SandboxFailedError(f"{self.address}: it contains otherwise than before: {answer.hello}")
+        return answer
+
+    async def _call(
+        self, request: RunRequest, indices: Sequence[int], machine: Machine, *, want_code: bool = False
+    ) -> BatchAnswer:
+        """Make one call. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
+        nonce = self._nonces(fusion_batch.NONCE_BYTES)
+        longest = fusion_batch.call_seconds(request) + WAIT_SECONDS
+        answer = await self._server.run_code(
+            fusion_batch.body(request, indices, machine, nonce, want_code=want_code), longest
+        )
+        try:
+            result = base64.b64decode(answer.files.get(RESULT, ""), validate=True)
+        except binascii.Error as error:
+            raise NotTheHarnessError(f"its result is no base64: {error}") from error
+        if not result:
+            run = answer.run_result
+            why = "no result" if run is None else f"{run.status}, {(run.stderr or '').strip()[-300:]}"
+            raise NotTheHarnessError(f"the harness gave no result: {why}")
+        if len(result) > fusion_batch.BUDGET_BYTES:
+            return await asyncio.to_thread(fusion_batch.read, result, nonce, request, indices)
+        return fusion_batch.read(result, nonce, request, indices)
+
+    # --- one test a call ---
+
+    async def _run_one_by_one(self, request: RunRequest, stock: _Stock) -> RunReply:
+        runs: dict[int, ProgramRun] = {}
+        compiled = _OK
+        for index in range(len(request.inputs)):
+            turn = await stock.turns.take(1)
+            try:
+                compiled, run = await self._plain(request, index)
+            finally:
+                stock.turns.give_back(turn)
+            if run is None:
+                return RunReply(compiled, [NOT_RUN] * len(request.inputs), stock.report.level)
+            if run.end == "timeout":  # by the server's wall clock, with whatever else ran there
+                run = await self._decided(run, request, stock, partial(self._plain_again, request, index))
+            runs[index] = run
+            if cut_after(runs, request.stop_after_timeouts) is not None:
+                break
+        ordered = in_order(runs, len(request.inputs), request.stop_after_timeouts)
+        return RunReply(compiled, list(ordered), stock.report.level)
+
+    async def _plain(self, request: RunRequest, index: int) -> tuple[CompileResult, ProgramRun | None]:
+        """Run one input; no run where the program does not compile."""
+        longest = fusion_plain.COMPILE_SECONDS + request.limits.time_seconds + WAIT_SECONDS
+        answer = await self._server.run_code(fusion_plain.body(request, index), longest)
+        compiled = fusion_plain.compiled(answer, request.language)
+        return compiled, fusion_plain.run(answer, request) if compiled.status == "ok" else None
+
+    async def _plain_again(self, request: RunRequest, index: int) -> ProgramRun | None:
+        return (await self._plain(request, index))[1]

@@ -1,0 +1,266 @@
+"""A batch of tests as one `/run_code` call of a stock SandboxFusion server, and its answer. Pure.
+
+The call is a bash script that starts the server's own Python once, with a clean environment, on `stock_harness`; task
+and answer are files, for a stock server cuts what a program prints past 219264 bytes without a word, and stops it at
+the time limit past 500000. Expected outputs are no part of a `RunRequest`, so none is sent.
+"""
+
+import base64
+import marshal
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from evalrun_judge.sandboxes import fusion_bundle
+from evalrun_judge.sandboxes.stock_harness import BUNDLE, CODE, ENDED, HELLO, NONCE, RESULT, STATUS, TASK
+from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
+from evalrun_sandbox.contained import frames, seccomp
+from evalrun_sandbox.contained.compiler import WALL_SECONDS
+from evalrun_sandbox.contained.limits import wall_limit
+from evalrun_sandbox.errors import ExecutorLost
+from evalrun_sandbox.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
+from evalrun_sandbox.toolchain import Toolchain
+
+NONCE_BYTES = 32
+
+BUDGET_SECONDS = 45.0
+"""Wall seconds after which no further test of a call is begun: a client that goes cannot stop a call on a stock server,
+so that no call may be long. The rest goes into another call."""
+
+BUDGET_BYTES = 32 << 20
+"""Likewise, of what the tests have printed."""
+
+SPARE_SECONDS = 60.0
+"""What a call may take beyond its tests' own limits before the server ends it: everything else runs there too."""
+
+_OUTPUT_BYTES = 64 * 1024  # of a compiler
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What is known of a server's machine."""
+
+    python: str
+    """Path of the interpreter for programs."""
+    version: str
+    architecture: str
+    cpus: int
+    package_dirs: tuple[str, ...]
+    compilers: Mapping[str, str] = field(default_factory=dict)
+    """Language to path."""
+    bundle: bytes = b""
+    """As its interpreter compiled it."""
+
+    @property
+    def languages(self) -> list[str]:
+        """Languages that it can run."""
+        return ["python", *sorted(self.compilers)]
+
+
+LOOK = """\
+import json, os, shutil, sys
+path = "/usr/bin:/bin"
+print(json.dumps({
+    "python": sys.executable, "version": ".".join(map(str, sys.version_info[:3])), "architecture": os.uname().machine,
+    "cpus": len(os.sched_getaffinity(0)), "package_dirs": [p for p in sys.path if p.endswith("-packages")],
+    "compilers": {name: shutil.which(driver, path=path) for name, driver in (("c", "gcc"), ("cpp", "g++"))},
+    "usable": sys.implementation.name == "cpython" and sys.version_info >= (3, 9) and hasattr(os, "memfd_create"),
+}))
+"""
+"""A program that says what the machine is."""
+
+
+class Seen(msgspec.Struct):
+    """What `LOOK` prints."""
+
+    python: str
+    version: str
+    architecture: str
+    cpus: int
+    package_dirs: list[str]
+    compilers: dict[str, str | None]
+    usable: bool
+
+    def machine(self) -> Machine:
+        """Give the machine."""
+        found = {language: path for language, path in self.compilers.items() if path is not None}
+        return Machine(self.python, self.version, self.architecture, self.cpus, tuple(self.package_dirs), found)
+
+
+class NotTheHarnessError(Exception):
+    """The answer is not what the harness writes, or not all of it."""
+
+
+def body(
+    request: RunRequest, indices: Sequence[int], machine: Machine, nonce: bytes, *, want_code: bool = False
+) -> dict[str, Any]:
+    """Give the body of the call.
+
+    Args:
+        request: the program, its limits and all its inputs.
+        indices: of the inputs that the call is about.
+        machine: the server's.
+        nonce: of this call alone; the answer begins with it.
+        want_code: have the bundle back, compiled.
+    """
+    limits = request.limits
+    inputs = [request.inputs[index] for index in indices]
+    code = request.code.encode("utf-8", "surrogatepass")
+    job = frames.Job(
+        request.mode, request.language, code, limits.time_seconds, limits.memory_mib, limits.output_kib * 1024,
+        [len(data) for data in inputs],
+    )  # fmt: skip
+    compiled = request.language != "python"
+    task = {
+        "kind": _kind(request),
+        "mode": request.mode,
+        "job": b"".join([job.encode(), *inputs]),
+        "count": len(inputs),
+        "commands": ["\n".join(command) for command in _commands(request.language, machine)] if compiled else [],
+        "compile_job": frames.Job("", request.language, code, 0.0, 0, _OUTPUT_BYTES, []).encode() if compiled else b"",
+        "time_seconds": limits.time_seconds,
+        "stop_after": request.stop_after_timeouts,
+        "budget_seconds": BUDGET_SECONDS,
+        "budget_bytes": BUDGET_BYTES,
+        "filters": _filters(machine.architecture, executable=compiled),
+        "package_dirs": list(machine.package_dirs),
+        "want_code": want_code,
+    }
+    return {
+        "language": "bash",
+        "code": f"{_COMMAND} {shlex.quote(machine.python)} -s -S -B {fusion_bundle.LAUNCH}\n",
+        "run_timeout": call_seconds(request),
+        "files": {
+            fusion_bundle.LAUNCH: fusion_bundle.launch(),
+            BUNDLE: _base64(machine.bundle or fusion_bundle.bundle()),
+            TASK: base64.b64encode(marshal.dumps(task, 2)).decode(),
+            NONCE: base64.b64encode(nonce).decode(),
+        },
+        "fetch_files": [RESULT],
+    }
+
+
+_COMMAND = (
+    "exec env -i PATH=/usr/bin:/bin HOME=/nonexistent LANG=C.UTF-8 PYTHONHASHSEED=0 MALLOC_ARENA_MAX=2 LD_BIND_NOW=1 "
+    "OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1"
+)
+"""As the sandbox's own programs find it: nothing of the server's environment, which holds its secrets."""
+
+
+def call_seconds(request: RunRequest) -> float:
+    """Give the wall seconds after which the server ends the call, whatever has become of the harness."""
+    compiling = 2 * WALL_SECONDS if request.language != "python" else 0
+    return BUDGET_SECONDS + wall_limit(request.limits.time_seconds) + compiling + SPARE_SECONDS
+
+
+def _kind(request: RunRequest) -> int:
+    if request.language != "python":
+        return frames.KIND_EXECUTABLE
+    return frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS
+
+
+def _commands(language: str, machine: Machine) -> list[list[str]]:
+    return Toolchain(machine.compilers).commands(language)
+
+
+@cache
+def _filters(architecture: str, *, executable: bool) -> tuple[bytes, list[int], bytes, list[int]] | None:
+    if architecture not in seccomp.ARCHITECTURES:
+        return None
+    program, places = seccomp.program_assembly(architecture, executable=executable)
+    compiler, compiler_places = seccomp.compiler_assembly(architecture)
+    return program, places, compiler, compiler_places
+
+
+@cache
+def _base64(text: bytes) -> str:
+    return base64.b64encode(text).decode()
+
+
+@dataclass(slots=True)
+class BatchAnswer:
+    """What one call said."""
+
+    hello: dict[str, str] = field(default_factory=dict)
+    compiled: CompileResult | None = None
+    runs: dict[int, ProgramRun] = field(default_factory=dict)
+    """By the index of the request's inputs."""
+    bundle: bytes = b""
+
+
+def read(result: bytes, nonce: bytes, request: RunRequest, indices: Sequence[int]) -> BatchAnswer:
+    """Read the harness's answer.
+
+    Raises:
+        NotTheHarnessError: not signed with the nonce, not whole, or nothing that a harness says.
+    """
+    if not result.startswith(nonce):
+        raise NotTheHarnessError("the answer is not signed with the request's nonce")
+    answer = BatchAnswer()
+    try:
+        _read_frames(memoryview(result)[len(nonce) :], answer, request, indices)
+    except ExecutorLost as error:
+        raise NotTheHarnessError(str(error)) from error
+    return answer
+
+
+def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, indices: Sequence[int]) -> None:
+    rules: RunRules | None = None
+    limits = request.limits
+    done = False
+    while len(left) >= frames.FRAME.size:
+        kind, length = frames.FRAME.unpack_from(left)
+        payload = bytes(left[frames.FRAME.size : frames.FRAME.size + length])
+        if len(payload) != length:
+            raise ExecutorLost("the answer breaks off")
+        left = left[frames.FRAME.size + length :]
+        match kind:
+            case _ if kind == HELLO:
+                answer.hello = dict(line.split("=", 1) for line in payload.decode("ascii", "replace").splitlines())
+                rules = RunRules(
+                    len(indices), limits.output_kib * 1024, limits.time_seconds, limits.memory_mib,
+                    answer.hello.get("filter") != "1",
+                )  # fmt: skip
+            case frames.COMPILED:
+                answer.compiled = parse_compiled(payload)
+            case frames.RUN if rules is not None:
+                index, run = parse_run(payload, rules)
+                answer.runs[indices[index]] = run
+            case _ if kind == ENDED:
+                answer.compiled = _compiled_after(STATUS.unpack(payload)[0], answer)
+            case _ if kind == CODE:
+                answer.bundle = payload
+            case frames.FAULT:
+                raise ExecutorLost(payload[:MAX_TEXT].decode(errors="replace"))
+            case frames.BINARY:
+                pass  # its descriptor went to the harness
+            case frames.DONE:
+                done = not left
+            case _:
+                raise ExecutorLost(f"a harness sent a frame of type {kind}")
+    if left or not done or not answer.hello:
+        raise ExecutorLost("the answer breaks off")
+
+
+def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
+    """Say what a runner's end means for compiling: a program's text may kill the compiler. Raises ExecutorLost."""
+    code = _exit_code(status)
+    if code == 0:
+        return answer.compiled
+    if answer.compiled is None:
+        if -code == signal.SIGXCPU:
+            return CompileResult("timeout", stderr=b"the interpreter took too long to compile the program\n")
+        if -code in _CRASHES:
+            return CompileResult("error", stderr=b"the program crashes the interpreter's compiler\n")
+    raise ExecutorLost(f"a runner ended with {code}")
+
+
+def _exit_code(status: int) -> int:
+    """Give what `os.waitstatus_to_exitcode` gives, for any number that may be sent."""
+    return -(status & 0x7F) if status & 0x7F else (status >> 8) & 0xFF

@@ -1,0 +1,138 @@
+"""One SandboxFusion server over HTTP: calls, and what each kind of answer means. No verdict here.
+
+Every kind of trouble that a stock server shows gets its type: it answers 200 to its own failures (`SandboxError`), 500
+with a traceback to whatever it did not think of, and has no word for "busy"; a slot proxy in front of it has (429).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import aiohttp
+import msgspec
+
+from evalrun_judge.sandboxes import (
+    RunRefusedError,
+    SandboxBusyError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+    SandboxUnreachableError,
+)
+
+CONNECT_SECONDS = 5.0
+
+_SHOWN = 300
+"""Characters of an answer that an error shows: no traceback."""
+
+
+class Command(msgspec.Struct):
+    """What one command did."""
+
+    status: Literal["Finished", "Error", "TimeLimitExceeded"]
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class CodeAnswer(msgspec.Struct):
+    """Answer of `/run_code`."""
+
+    status: Literal["Success", "Failed", "SandboxError"]
+    message: str = ""
+    compile_result: Command | None = None
+    run_result: Command | None = None
+    files: dict[str, str] = {}
+
+
+class _Busy(msgspec.Struct):
+    free: int = 0
+    retry_after_ms: int = 100
+
+
+class FusionServer:
+    """A SandboxFusion server, stock or not, with or without a slot proxy before it."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.address = url.rstrip("/")
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._session: aiohttp.ClientSession | None = None
+
+    async def run_code(self, body: Mapping[str, Any], longest: float) -> CodeAnswer:
+        """Call `/run_code`.
+
+        Args:
+            body: of the call.
+            longest: seconds after which the server counts as hung.
+
+        Raises:
+            SandboxError: nothing is known about the program.
+            RunRefusedError: the call can never be served.
+        """
+        status, answer = await self.call("POST", "/run_code", longest, msgspec.json.encode(body))
+        self.check(status, answer)
+        try:
+            read = msgspec.json.decode(answer, type=CodeAnswer)
+        except msgspec.DecodeError as error:
+            raise SandboxFailedError(f"{self.address}: no answer of /run_code: {error}") from error
+        for part in (read.compile_result, read.run_result):
+            if part is not None and part.status == "Error":
+                raise SandboxFailedError(f"{self.address}: {_start(part.stderr or '')}")
+        if read.status == "SandboxError":
+            raise SandboxFailedError(f"{self.address}: SandboxError: {_start(read.message)}")
+        return read
+
+    def check(self, status: int, answer: bytes) -> None:
+        """Raise what a status other than 200 means."""
+        if status == 200:
+            return
+        text = _start(_detail(answer))
+        if status == 429:
+            try:
+                busy = msgspec.json.decode(answer, type=_Busy)
+            except msgspec.DecodeError as error:
+                raise SandboxFailedError(f"{self.address}: status 429: {text}") from error
+            raise SandboxBusyError(f"{self.address}: every slot is taken", busy.retry_after_ms / 1000, busy.free)
+        if status in (400, 422):
+            raise RunRefusedError(f"status {status}: {text}")
+        raise SandboxFailedError(f"{self.address}: status {status}: {text}")
+
+    async def call(self, method: str, path: str, longest: float, body: bytes | None = None) -> tuple[int, bytes]:
+        """Call and give status and body. Raises SandboxUnreachableError or SandboxTimeoutError."""
+        limits = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
+        try:
+            async with self._open().request(method, self.address + path, data=body, timeout=limits) as response:
+                return response.status, await response.read()
+        except aiohttp.ConnectionTimeoutError as error:
+            raise SandboxUnreachableError(f"{self.address}: no connection in {CONNECT_SECONDS:g} s") from error
+        except TimeoutError as error:
+            raise SandboxTimeoutError(f"{self.address}: no answer in {longest:.1f} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise SandboxUnreachableError(f"{self.address}: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                headers=self._headers, connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        return self._session
+
+
+def _detail(answer: bytes) -> str:
+    """Give an error's `detail` without the traceback that stands beside it."""
+    try:
+        said = msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        return answer[:_SHOWN].decode("utf-8", "replace")
+    return str(said["detail"]) if isinstance(said, dict) and "detail" in said else str(said)
+
+
+def _start(text: str) -> str:
+    """Give the text's beginning on one line."""
+    return " ".join(text[:_SHOWN].split())

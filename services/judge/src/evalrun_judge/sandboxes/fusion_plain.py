@@ -1,0 +1,88 @@
+"""One `/run_code` call a test, for servers on which the batch harness cannot run. Pure.
+
+Here the server's word is all there is: its time limit is wall time, its status the program's exit code, and its output
+may be cut. What may have been cut is refused rather than compared.
+"""
+
+from typing import Any
+
+from evalrun_judge import function_programs
+from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError
+from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
+from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
+
+WHOLE_BYTES = 128 * 1024
+"""What every stock server returns whole, of stdout and of stderr. Above, it is cut at 219264 bytes with status Success,
+or the program blocks and is timed out (measured: uvloop from 262144 on, asyncio from 160000 on)."""
+
+COMPILE_SECONDS = 30.0
+LANGUAGES = ["python", "cpp"]
+
+
+def body(request: RunRequest, index: int) -> dict[str, Any]:
+    """Give the call for one input. Raises RunRefusedError where the API's texts cannot hold it."""
+    code = function_programs.program(request.code) if request.mode == "calls" else request.code
+    try:
+        code.encode()
+        stdin = request.inputs[index].decode()
+    except UnicodeError as error:
+        raise RunRefusedError(f"this server takes UTF-8 only: {error}") from error
+    return {
+        "language": request.language,
+        "code": code,
+        "stdin": stdin,
+        "compile_timeout": COMPILE_SECONDS,
+        "run_timeout": request.limits.time_seconds,
+        "memory_limit_MB": request.limits.memory_mib,
+    }
+
+
+def compiled(answer: CodeAnswer, language: str) -> CompileResult:
+    """Say how compiling went; Python's own complaint is a run's, and read as such from its text."""
+    part = answer.compile_result
+    if part is None:
+        run = answer.run_result
+        if language == "python" and run is not None and _is_syntax_error(run):
+            return CompileResult("error", stderr=(run.stderr or "").encode())
+        return CompileResult("ok")
+    seconds = part.execution_time or 0.0
+    text = (part.stderr or "").encode()
+    if part.status == "TimeLimitExceeded":
+        return CompileResult("timeout", seconds, text)
+    if part.return_code == 127:
+        raise RunRefusedError(f"the server has no compiler for {language}")
+    return CompileResult("ok" if part.return_code == 0 else "error", seconds, text)
+
+
+def _is_syntax_error(run: Command) -> bool:
+    """Say whether Python refused the text: no frame is named, for nothing has run."""
+    text = run.stderr or ""
+    last = text.rstrip().rpartition("\n")[2]
+    refused = last.startswith(("SyntaxError:", "IndentationError:", "TabError:"))
+    return run.return_code == 1 and refused and not text.startswith("Traceback")
+
+
+def run(answer: CodeAnswer, request: RunRequest) -> ProgramRun:
+    """Read the run of one input.
+
+    Raises:
+        SandboxFailedError: nothing ran.
+        RunRefusedError: the output may have been cut.
+    """
+    part = answer.run_result
+    if part is None:
+        raise SandboxFailedError("the server answered without a result")
+    stdout, stderr = (part.stdout or "").encode(), (part.stderr or "").encode()
+    cap = request.limits.output_kib * 1024
+    if len(stdout) > cap or len(stderr) > cap:
+        return ProgramRun("output_limit", None, stdout[:cap], stderr[:cap], 0.0, part.execution_time or 0.0)
+    if max(len(stdout), len(stderr)) > WHOLE_BYTES or (part.status != "Finished" and len(stdout) >= 1 << 16):
+        raise RunRefusedError(f"the program printed {len(stdout)} bytes, which this server may have cut")
+    if part.status == "Finished" and part.return_code is None:
+        raise SandboxFailedError("the server does not say how the program ended")
+    wall = part.execution_time or 0.0
+    if part.status == "TimeLimitExceeded":
+        return ProgramRun("timeout", None, stdout, stderr, wall, wall, confirmed=False)
+    if stdout.startswith(b"[DecodeError] "):
+        raise RunRefusedError("the program printed what is not UTF-8, which this server does not return")
+    return ProgramRun("exited", part.return_code, stdout, stderr, 0.0, wall)
