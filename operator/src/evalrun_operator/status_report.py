@@ -120,12 +120,12 @@ def phase_of(conditions: dict[str, Condition], started: bool) -> Phase:
 
 
 def events_of(before: EvalRunStatus, after: EvalRunStatus) -> tuple[StatusEvent, ...]:
-    """Give what is new in a status: one event a reason that a condition has taken on."""
+    """Give what is new in a status: one event a reason that a condition has taken on and says something about."""
     known = {condition.type: condition.reason for condition in before.conditions}
     events: dict[str, StatusEvent] = {}
     for condition in after.conditions:
         reason = condition.reason
-        if reason in NEWS and known.get(condition.type) != reason:
+        if reason in NEWS and condition.message and known.get(condition.type) != reason:
             events.setdefault(reason, StatusEvent(reason in WARNINGS, reason, condition.message))
     return tuple(events.values())
 

@@ -448,6 +448,16 @@ def test_events_tell_each_step_once() -> None:
     assert world.step().events == ()
 
 
+def test_no_event_is_told_again_without_words_when_the_outputs_follow_the_last_verdict() -> None:
+    world = generating().generate_all()
+    world.step()
+    world.judge_all()
+    world.ledger_state = RunState.JUDGING  # every verdict is in, the outputs are being written
+    assert [event.reason for event in world.step().events] == ["AllJudged"]
+    world.ledger_state = None
+    assert [event.reason for event in world.step().events] == ["Finished"]
+
+
 def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
     world = generating(changes=changes)
