@@ -13,8 +13,12 @@ from evalrun_aggregator.atomic_files import atomic_file, named
 from evalrun_aggregator.json_text import json_line
 from evalrun_aggregator.results import RESULT_SCHEMA_VERSION, SampleResult, result_row
 
-ROW_GROUP_BYTES: Final = 16 << 20
-"""Of JSON lines that make up a row group: what is held in memory at a time, a few times over."""
+ROW_GROUP_BYTES: Final = 4 << 20
+"""Of JSON lines that make up a row group: what is held in memory at a time, about four times over."""
+
+STATISTICS: Final = ("dataset", "problem_id", "repeat", "judged", "accepted", "pass_ratio", "final_status")
+"""Columns whose least and greatest values each row group keeps: what rows are chosen by. The footer stays in memory
+until the file ends, and with those of the texts it would be twice as large."""
 
 _TEXT = pa.string()
 _TEXTS = pa.list_(_TEXT)
@@ -102,8 +106,7 @@ class ResultTable:
     def flush(self) -> None:
         """Write the rows that are held."""
         if self._pending:
-            content = bytes(self._pending)
-            self._pending.clear()
+            content, self._pending = self._pending, bytearray()
             try:
                 self._lines.write(content)
             except OSError as error:  # named here: further out it would pass for an error of the other file
@@ -111,14 +114,14 @@ class ResultTable:
             self._parquet.write_table(table_of_lines(content))
 
 
-def table_of_lines(content: bytes) -> pa.Table:
+def table_of_lines(content: bytes | bytearray) -> pa.Table:
     """Read JSON lines of rows into a table.
 
     Arrow's own JSON reader makes the table, in C++: 11 times as fast as from Python's dicts (3,000 rows of 10 tests:
     0.13 s against 1.48 s), and both files hold the same by construction.
     """
     return pa_json.read_json(
-        pa.BufferReader(content),
+        pa.BufferReader(pa.py_buffer(content)),
         read_options=pa_json.ReadOptions(use_threads=False, block_size=len(content) + 1),  # a line may be MBs long
         parse_options=pa_json.ParseOptions(explicit_schema=RESULT_SCHEMA, unexpected_field_behavior="error"),
     )
@@ -134,7 +137,7 @@ def result_table(lines_path: Path, parquet_path: Path) -> Iterator[ResultTable]:
     with (
         atomic_file(lines_path) as lines,
         atomic_file(parquet_path) as parquet,
-        pq.ParquetWriter(parquet, RESULT_SCHEMA, compression="zstd") as writer,
+        pq.ParquetWriter(parquet, RESULT_SCHEMA, compression="zstd", write_statistics=list(STATISTICS)) as writer,
     ):
         table = ResultTable(lines, lines_path, writer)
         yield table

@@ -1,0 +1,183 @@
+"""How the aggregator's own process grows with a run: the real service, a judge that runs nothing, workers, the outputs.
+
+Completions go in over gRPC, verdicts of some tests come back from a fake judge, outputs are written: every part of the
+process is in it, unlike in `ledger_growth.py` and `outputs_growth.py`. Prints for each size items/s until the last
+verdict, seconds of writing the outputs, CPU time an item, and the peak memory before and after the outputs.
+The limit to stay under is 300 MB at 1,000,000 samples. Figures of one machine: compare sizes, not machines.
+
+    .venv/bin/python benchmarks/aggregator_growth.py [--samples 200000] [--tests 10] [--folder DIR]
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
+from evalrun_aggregator.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.process import address_of
+
+LIMIT_MB = 300
+PROBLEMS = 1000
+BATCH = 512
+WORKERS = 4
+TEXT = "```python\ndef solve(values):\n    return sorted(values)\n```\n" * 12
+"""About 700 bytes: an answer of 200 tokens."""
+
+
+def judged(tests: int) -> list[pb.Verdict]:
+    """Give an accepted and a rejected verdict with so many tests."""
+    text = pb.CutText(text="4 8 15 16 23 42\n" * 6, full_length=96)
+    made = []
+    for accepted in (True, False):
+        status = pb.TEST_STATUS_SUCCESS if accepted else pb.TEST_STATUS_WRONG_ANSWER
+        records = [
+            pb.TestResult(
+                case_index=index, status=status, ran=True, input=text, expected_output=text, stdout=text, exit_code=0,
+                duration=0.2, cpu_time=0.1,
+            )
+            for index in range(tests)
+        ]  # fmt: skip
+        final = pb.FINAL_STATUS_SUCCESS if accepted else pb.FINAL_STATUS_WRONG_ANSWER
+        made.append(
+            pb.Verdict(
+                final_status=final, judged=True, accepted=accepted, pass_ratio=float(accepted), tests=records,
+                code=TEXT, extraction=pb.EXTRACTION_METHOD_TAGGED_BLOCK, containment_level="full",
+            )
+        )  # fmt: skip
+    return made
+
+
+def write_order(folder: Path, samples: int) -> Path:
+    """Write the work order of so many samples, over PROBLEMS problems."""
+    each = samples // PROBLEMS
+    rows = [
+        {"dataset": "synthetic", "problem_id": f"p{number}", "prompt": "Sort the numbers.\n" * 20,
+         "ground_truth": {"inputs": ["3 1 2\n"], "outputs": ["1 2 3\n"]}}
+        for number in range(PROBLEMS)
+    ]  # fmt: skip
+    (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    order = {
+        "schema": 1, "run": "growth", "created": "2026-01-01T00:00:00Z", "base_dir": str(folder),
+        "output_dir": str(folder / "out"),
+        "spec": {
+            "model": {"path": "synthetic"}, "endpoints": [{"url": "http://127.0.0.1:1/v1", "model": "m"}],
+            "datasets": [{"name": "synthetic", "source": "problems.jsonl"}],
+            "protocol": {"name": "EVAL@k", "temperature": "0.8", "samples": each, "k": [1]},
+        },
+    }  # fmt: skip
+    path = folder / "order.json"
+    path.write_text(json.dumps(order))
+    return path
+
+
+async def work(stub: "ledger_pb2_grpc.LedgerServiceAsyncStub", name: str) -> None:
+    """Take work and answer it at once, until nothing is left."""
+    while True:
+        taken = await stub.GetWork(ledger_pb2.GetWorkRequest(worker_id=name, max_items=BATCH))
+        if taken.items:
+            completions = [
+                ledger_pb2.Completion(
+                    key=item.key, text=TEXT, finish_reason="stop", prompt_tokens=120, output_tokens=200,
+                    generation_seconds=1.0, started_at=1e9, replica="r", model="m", attempts=1,
+                )
+                for item in taken.items
+            ]  # fmt: skip
+            await stub.SubmitCompletions(ledger_pb2.SubmitCompletionsRequest(worker_id=name, completions=completions))
+        elif not taken.remaining:
+            return
+        else:
+            await asyncio.sleep(taken.retry_after_ms / 1000)
+
+
+def peak_mb(pid: int) -> float:
+    """Give a process's peak memory in MB (10**6 bytes)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+
+
+def cpu_seconds(pid: int) -> float:
+    """Give a process's CPU seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(samples: int, tests: int, folder: Path) -> dict[str, float]:
+    """Run one size."""
+    verdicts = judged(tests)
+    fake = FakeJudge()
+    fake.script = lambda request: verdicts[fake.requests % 2]
+    judge = FakeJudgeServer(fake)
+    arguments = ["--work-order", str(write_order(folder, samples)), "--ledger", str(folder / "ledger.db")]
+    arguments += ["--judge", await judge.start(), "--judge-in-flight", "256"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "evalrun_aggregator", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    if process.stdout is None:
+        raise RuntimeError("the aggregator has no stdout")
+    address = address_of((await process.stdout.readline()).decode())
+    if address is None:
+        raise RuntimeError("the aggregator did not get ready")
+    began = time.perf_counter()
+    async with open_channel(address) as channel:
+        stub: ledger_pb2_grpc.LedgerServiceAsyncStub = ledger_pb2_grpc.LedgerServiceStub(channel)
+
+        async def until(done: int) -> ledger_pb2.GetStatusResponse:
+            while True:
+                status = await stub.GetStatus(ledger_pb2.GetStatusRequest())
+                if status.datasets[0].judged >= samples and status.state >= done:
+                    return status
+                await asyncio.sleep(0.1)
+
+        await asyncio.gather(*(work(stub, f"w{number}") for number in range(WORKERS)))
+        await until(ledger_pb2.RUN_STATE_JUDGING)
+        decided, before = time.perf_counter(), peak_mb(process.pid)
+        status = await until(ledger_pb2.RUN_STATE_SUCCEEDED)
+        written = time.perf_counter()
+        if status.state != ledger_pb2.RUN_STATE_SUCCEEDED:
+            raise RuntimeError(f"the run ended in state {status.state}: {status.message}")
+    found = {
+        "items_per_second": samples / (decided - began),
+        "outputs_seconds": written - decided,
+        "cpu_us_per_item": 1e6 * cpu_seconds(process.pid) / samples,
+        "peak_before_mb": before,
+        "peak_mb": peak_mb(process.pid),
+    }
+    process.terminate()
+    await process.wait()
+    await judge.stop()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=200_000, help="of the largest run; a tenth of it goes first")
+    parser.add_argument("--tests", type=int, default=10, help="tests a verdict")
+    parser.add_argument("--folder", type=Path, default=None, help="where ledger and outputs go (a temporary folder)")
+    given = parser.parse_args()
+    print(f"{'samples':>9} {'items/s':>8} {'outputs s':>9} {'CPU us/item':>11} {'peak before':>11} {'peak MB':>8}"
+          f" {'disk MB':>8}  of the limit of {LIMIT_MB} MB")  # fmt: skip
+    for samples in (given.samples // 10, given.samples):
+        folder = Path(tempfile.mkdtemp(prefix="aggregator-growth-", dir=given.folder))
+        try:
+            found = asyncio.run(measure(samples, given.tests, folder))
+            found["disk_mb"] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+        finally:
+            shutil.rmtree(folder)
+        print(
+            f"{samples:9,} {found['items_per_second']:8,.0f} {found['outputs_seconds']:9.1f} "
+            f"{found['cpu_us_per_item']:11.0f} {found['peak_before_mb']:11.0f} {found['peak_mb']:8.0f} "
+            f"{found['disk_mb']:8.0f}  {100 * found['peak_mb'] / LIMIT_MB:.0f} %",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
