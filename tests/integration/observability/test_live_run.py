@@ -1,0 +1,116 @@
+"""A real Prometheus scrapes a real run: all panels, the alerts' bare expressions and the autoscalers' query have data.
+
+What only the operator shows is asked for in tests/cluster. The services take their metrics' ports from the environment,
+as any other setting; the label that a Service's or pod's labels give the judge's series stands in the scrape job here.
+"""
+
+import math
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+import yaml
+from builders.command_line import COMMAND, DEMO
+from builders.controlplane import free_ports
+from builders.operator import evalrun, operator_settings
+from builders.prometheus import (
+    Prometheus,
+    as_grafana_asks,
+    needs_the_operator,
+    running_prometheus,
+    static_job,
+)
+from generate_monitoring import DASHBOARDS
+from monitoring.alerts import ALERTS
+
+from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.autoscaling import load_query
+from evalrun_operator.situation import identity_of
+
+PARTS = ("aggregator", "judge", "sandbox", "generator")
+OWN = {"namespace": "default", "run": "demo"}
+PANELS = [
+    pytest.param(query.expression, id=f"{panel.title}: {query.legend}")
+    for dashboard in DASHBOARDS
+    for panel in dashboard.panels
+    for query in panel.queries
+    if not needs_the_operator(query.expression)
+]
+RULES = [pytest.param(alert.expression, id=alert.name) for alert in ALERTS if not needs_the_operator(alert.expression)]
+
+
+@dataclass(frozen=True)
+class ScrapedRun:
+    """A run that has ended, and the Prometheus that watched it."""
+
+    prometheus: Prometheus
+    last: float
+    """When the aggregator was last scraped; Unix seconds."""
+
+    def values(self, expression: str) -> list[float]:
+        found = self.prometheus.query(expression, self.last)
+        return [float(series["value"][1]) for series in found]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
+    folder = tmp_path_factory.mktemp("observability")
+    manifest = yaml.safe_load(DEMO.read_text())
+    manifest["spec"]["cost"] = {"gpuHour": "2.50", "currency": "EUR"}
+    file = folder / "demo.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+    ports = dict(zip(PARTS, free_ports(len(PARTS)), strict=True))
+    environment = {f"EVALRUN_{part.upper()}_METRICS_PORT": str(port) for part, port in ports.items()}
+    command = [*COMMAND, "run", str(file), "--local", "--endpoint", "builtin:demo", "--output", str(folder / "out")]
+    with running_prometheus(folder, [static_job(part, port, **OWN) for part, port in ports.items()]) as prometheus:
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=50)
+        assert done.returncode == 0, done.stdout + done.stderr
+        times = "max_over_time(timestamp(evalrun_last_progress_timestamp_seconds)[5m:100ms])"
+        yield ScrapedRun(prometheus, prometheus.value(times))
+
+
+@pytest.mark.parametrize("expression", PANELS)
+def test_a_panel_has_data(run: ScrapedRun, expression: str) -> None:
+    values = run.values(as_grafana_asks(expression))
+    assert any(math.isfinite(value) for value in values), values
+
+
+@pytest.mark.parametrize("expression", PANELS)
+def test_a_panel_has_data_of_the_run_that_was_chosen_and_none_of_another(run: ScrapedRun, expression: str) -> None:
+    chosen = {"$__rate_interval": "1m", "$namespace": "default", "$run": "demo"}
+    assert run.values(as_grafana_asks(expression, chosen))
+    assert not run.values(as_grafana_asks(expression, {**chosen, "$run": "other"}))
+
+
+@pytest.mark.parametrize("expression", RULES)
+def test_an_alert_has_data_to_decide_on(run: ScrapedRun, expression: str) -> None:
+    assert all(math.isfinite(value) for value in run.values(expression))
+    assert run.values(expression)
+
+
+def test_the_figures_are_the_runs(run: ScrapedRun) -> None:
+    states = {
+        series["metric"]["state"]: float(series["value"][1])
+        for series in run.prometheus.query("evalrun_problems", run.last)
+    }
+    assert states["accepted"] + states["rejected"] == sum(states.values()) == 32
+    assert run.values("sum(evalrun_completions_total)") == [32]
+    assert run.values('sum(evalrun_judge_request_seconds_count{outcome=~"accepted|rejected"})') == [32]
+    assert run.values("sum(evalrun_judge_sandbox_seconds_count) >= 32")
+    assert run.values("evalrun_replica_up") == [1]
+
+
+def test_the_autoscalers_query_has_data(run: ScrapedRun) -> None:
+    wanted = evalrun()
+    identity = replace(identity_of(wanted), name=OWN["run"], namespace=OWN["namespace"])
+    query = load_query(RunPlan(identity, wanted.spec, operator_settings(), "token"))
+    assert run.values(query) == [0]  # everything has been judged
+    assert max(float(value) for _, value in run.prometheus.query(f"({query})[5m:100ms]", run.last)[0]["values"]) > 0
+
+
+def test_the_variables_find_the_run(run: ScrapedRun) -> None:
+    for metric in ("evalrun_problems", "evalrun_judge_queue_depth"):
+        for series in run.prometheus.query(metric, run.last):
+            assert {name: series["metric"][name] for name in OWN} == OWN
