@@ -23,6 +23,8 @@ class FakeLedger:
         self.completions: dict[Key, ledger.Completion] = {}
         self.leases: dict[Key, str] = {}
         self.reports: list[list[ledger.Replica]] = []
+        self.warnings: list[str] = []
+        """Of the last report."""
         self.work_calls: list[int] = []
         """`max_items` of each call."""
         self.batches: list[int] = []
@@ -65,8 +67,9 @@ class FakeLedger:
         self.changed.set()
         return stored
 
-    async def report(self, replicas: Sequence[ledger.Replica]) -> None:
+    async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
         """Keep the report."""
+        self.warnings = list(warnings)
         self.reports.append(list(replicas))
         self.changed.set()
 
@@ -110,7 +113,7 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
     ) -> ledger.ReportReplicasResponse:
         """Keep the report."""
         del context
-        await self.fake.report(request.replicas)
+        await self.fake.report(request.replicas, request.warnings)
         return ledger.ReportReplicasResponse()
 
     async def GetStatus(  # noqa: N802 - the contract's name

@@ -6,6 +6,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -58,8 +59,9 @@ class Ledger(Protocol):
         """Store completions, durably when it returns; gives how many were new. Raises UnknownKeyError."""
         ...
 
-    async def report(self, replicas: Sequence[ledger.Replica]) -> None:
-        """Say how the endpoints are. One try, raises nothing: the next report says it again."""
+    async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
+        """Say how the endpoints are, and what leaves them idle. One try, raises nothing: the next report says it
+        again."""
         ...
 
 
@@ -76,6 +78,7 @@ class GrpcLedger:
         start_seconds: float,
         away_seconds: float,
         rng: random.Random,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._stub = ledger_grpc.LedgerServiceStub(channel)
         self._address = address
@@ -84,6 +87,7 @@ class GrpcLedger:
         self._start_seconds = start_seconds
         self._away_seconds = away_seconds
         self._rng = rng
+        self._now = now
         self._answered = False
 
     async def get_work(self, max_items: int, *, fresh: bool) -> ledger.GetWorkResponse:
@@ -99,9 +103,11 @@ class GrpcLedger:
         )
         return response.stored
 
-    async def report(self, replicas: Sequence[ledger.Replica]) -> None:
+    async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
         """Report the endpoints' state."""
-        request = ledger.ReportReplicasRequest(worker_id=self._worker_id, replicas=replicas)
+        request = ledger.ReportReplicasRequest(
+            worker_id=self._worker_id, replicas=replicas, reported_at=self._now(), warnings=warnings
+        )
         try:
             await self._stub.ReportReplicas(request, timeout=REPORT_SECONDS, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:

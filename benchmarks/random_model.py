@@ -1,0 +1,87 @@
+"""Makes a Qwen2 with random weights and a byte-level BPE tokenizer: for speed and for tests, never for figures."""
+
+import argparse
+from pathlib import Path
+
+SHAPES = {
+    # head_dim is 64 or more: vLLM's CPU attention knows no smaller one.
+    "tiny": {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "inner": 256, "vocabulary": 512},
+    # Qwen2-7B but for the vocabulary: 6.5 billion parameters.
+    "7b": {"hidden": 3584, "layers": 28, "heads": 28, "kv_heads": 4, "inner": 18944, "vocabulary": 8192},
+}
+POSITIONS = 8192
+END, START = "<|end|>", "<|start|>"
+TEMPLATE = (
+    "{% for message in messages %}" + START + "{{ message['role'] }}\n{{ message['content'] }}" + END + "\n{% endfor %}"
+    "{% if add_generation_prompt %}" + START + "assistant\n{% endif %}"
+)
+TEXT = "def add(first, second):\n    return first + second\n\n\nfor number in range(10):\n    print(add(number, 1))\n"
+
+
+def make_tokenizer(folder: Path, vocabulary: int) -> None:
+    """Train a tokenizer on a few lines; its vocabulary may come out smaller, which does no harm."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END, START],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([TEXT] * 4, trainer)
+    # Every id that the model can sample is a token: one that decodes to nothing would make answers empty.
+    missing = vocabulary - tokenizer.get_vocab_size()
+    tokenizer.add_tokens([f" word{number}" for number in range(missing)])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=END)
+    fast.chat_template = TEMPLATE
+    fast.save_pretrained(folder)
+
+
+def make_weights(folder: Path, shape: dict[str, int], dtype: str, device: str) -> int:
+    """Save random weights; gives their number."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=shape["vocabulary"],
+        hidden_size=shape["hidden"],
+        num_hidden_layers=shape["layers"],
+        num_attention_heads=shape["heads"],
+        num_key_value_heads=shape["kv_heads"],
+        intermediate_size=shape["inner"],
+        max_position_embeddings=POSITIONS,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+        tie_word_embeddings=False,
+    )
+    torch.set_default_dtype(getattr(torch, dtype))
+    with torch.device(device):
+        model = Qwen2ForCausalLM(config)
+    model.save_pretrained(folder, max_shard_size="4GB")
+    return sum(weights.numel() for weights in model.parameters())
+
+
+def make(folder: Path, size: str, dtype: str, device: str = "cpu") -> int:
+    """Make model and tokenizer in a folder; gives the number of parameters."""
+    folder.mkdir(parents=True, exist_ok=True)
+    make_tokenizer(folder, SHAPES[size]["vocabulary"])
+    return make_weights(folder, SHAPES[size], dtype, device)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tiny", action="store_true", help="360,000 parameters instead of 6.5 billion")
+    arguments = parser.parse_args()
+    size, dtype = ("tiny", "float32") if arguments.tiny else ("7b", "bfloat16")
+    print(f"{make(arguments.folder, size, dtype):,} parameters in {arguments.folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""A Ray cluster in memory, whose replicas start, die and hang as they are told: for tests of whatever keeps them."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from evalrun_generator.endpoints import Endpoint
+from evalrun_generator.fake_endpoint import FakeEndpoint
+from evalrun_generator.rollout.starts import ClusterView, NodeRoom, Phase, Start
+
+
+class FakeReplica:
+    """A replica's server: well until told otherwise."""
+
+    def __init__(self, endpoint: FakeEndpoint) -> None:
+        self.fake_endpoint = endpoint
+        self.error: str | None = None
+        self.generated: float | None = 0.0
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where completions are asked for."""
+        return self.fake_endpoint
+
+    async def health(self) -> str | None:
+        """Give the error that was set."""
+        return self.error
+
+    async def tokens(self) -> float | None:
+        """Give the count that was set."""
+        return self.generated
+
+
+class FakeCluster:
+    """Nodes with GPUs; starts are `FakeReplica`s that `make` makes."""
+
+    def __init__(
+        self, gpus: Sequence[int], make: Callable[[Start], FakeReplica], *, now: Callable[[], float], gpus_each: int = 1
+    ) -> None:
+        """`gpus`: of each node, which has as many CPUs as they need."""
+        self.nodes = list(gpus)
+        self.servers: dict[str, FakeReplica] = {}
+        self.all: dict[str, Start] = {}
+        self.failing: list[str] = []
+        """Errors with which the next starts fail, one each."""
+        self.held_back = False
+        """While set, starts stay in their starting phase."""
+        self.changed = asyncio.Event()
+        """Set by every call; a watcher clears it."""
+        self.ended_all = False
+        self.load_format = "auto"
+        self._make = make
+        self._now = now
+        self._gpus_each = gpus_each
+
+    @property
+    def api_key(self) -> str:
+        """Nothing is asked for."""
+        return ""
+
+    @property
+    def living(self) -> list[Start]:
+        """Starts that hold GPUs."""
+        return [start for start in self.all.values() if start.living]
+
+    async def observe(self) -> ClusterView:
+        """Give what there is; what was starting serves from now on."""
+        view = ClusterView(tuple(self.all.values()), self._rooms())
+        for start in self.living:
+            if start.phase is Phase.STARTING and not self.held_back:
+                self._serve(start)
+        self.changed.set()
+        return view
+
+    async def start(self, slot: int) -> None:
+        """Start a replica."""
+        start = Start(slot, f"start{len(self.all)}", self._gpus_each, self._now(), placed=True)
+        if self.failing:
+            start = replace(start, phase=Phase.FAILED, error=self.failing.pop(0))
+        self.all[start.suffix] = start
+        self.changed.set()
+
+    async def end(self, suffix: str) -> None:
+        """End one."""
+        self.all[suffix] = replace(self.all[suffix], phase=Phase.ENDED, released_at=self._now())
+        self.changed.set()
+
+    async def end_all(self) -> Sequence[Start]:
+        """End all."""
+        for start in self.living:
+            await self.end(start.suffix)
+        self.ended_all = True
+        return tuple(self.all.values())
+
+    def connect(self, address: str) -> FakeReplica:
+        """Give the server at an address."""
+        return self.servers[address]
+
+    def _serve(self, start: Start) -> None:
+        self.servers[start.suffix] = self._make(start)
+        self.all[start.suffix] = replace(start, phase=Phase.SERVING, address=start.suffix, load_format=self.load_format)
+
+    def _rooms(self) -> tuple[NodeRoom, ...]:
+        taken = sum(start.gpus for start in self.living)
+        rooms = []
+        for number, gpus in enumerate(self.nodes):
+            used = min(taken, gpus)
+            taken -= used
+            rooms.append(NodeRoom(f"node{number}", gpus - used, 2 * gpus + 2))
+        return tuple(rooms)

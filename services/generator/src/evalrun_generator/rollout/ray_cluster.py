@@ -1,0 +1,127 @@
+"""The driver's side of Ray: joins the cluster, finds or makes the run's supervisor, and speaks with it."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Sequence
+
+import ray
+from ray._private.state import available_resources_per_node  # verl reads free GPUs there too; Ray offers no other way
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_generator.rollout.engine import EnginePlan
+from evalrun_generator.rollout.launcher import Handle
+from evalrun_generator.rollout.starts import ClusterView, NodeRoom, Start
+from evalrun_generator.rollout.supervisor import SupersededError, Supervisor
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE = "evalrun"
+CALL_SECONDS = 60.0
+END_SECONDS = 120.0
+
+
+def join_ray(address: str) -> None:
+    """Become a driver of the Ray cluster at `address`. Raises BadInputError where there is none."""
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise BadInputError(f"--ray-address {address}: no Ray cluster: {' '.join(str(error).split())}") from error
+
+
+class RayCluster:
+    """The replicas of one run. Make it with `attached`."""
+
+    def __init__(self, supervisor: Handle, driver: str, api_key: str, *, started: bool) -> None:
+        self._supervisor = supervisor
+        self._driver = driver
+        self._api_key = api_key
+        self.attached_again = not started
+        """The replicas of an earlier attempt were found."""
+
+    @property
+    def api_key(self) -> str:
+        """What the replicas' servers ask for."""
+        return self._api_key
+
+    async def observe(self) -> ClusterView:
+        """Give the run's starts, and what every living node has free."""
+        starts = await _answer(self._supervisor.starts.remote(self._driver), CALL_SECONDS)
+        return ClusterView(starts, tuple(await asyncio.to_thread(_rooms)))
+
+    async def start(self, slot: int) -> None:
+        """Start a replica, its owner on the node with the most free GPUs."""
+        rooms = await asyncio.to_thread(_rooms)
+        node = max(rooms, key=lambda room: room.gpus).node if rooms else ray.get_runtime_context().get_node_id()
+        suffix = uuid.uuid4().hex[:12]
+        await _answer(self._supervisor.start.remote(self._driver, slot, suffix, node), CALL_SECONDS)
+
+    async def end(self, suffix: str) -> None:
+        """End a replica."""
+        await _answer(self._supervisor.end.remote(self._driver, suffix), END_SECONDS)
+
+    async def end_all(self) -> Sequence[Start]:
+        """End every replica, and the supervisor."""
+        try:
+            starts: Sequence[Start] = await _answer(self._supervisor.end_all.remote(self._driver), END_SECONDS)
+        finally:
+            ray.kill(self._supervisor)
+        return starts
+
+
+async def attached(identity: str, plan: EnginePlan) -> RayCluster:
+    """Take over the run's supervisor, or make one.
+
+    One whose replicas were started from another plan is ended: they would answer as another model or engine would.
+
+    Raises:
+        GenerationStoppedError: Ray does not answer.
+    """
+    name, driver = f"evalrun-rollout-{identity}", uuid.uuid4().hex
+    for started in (False, True):
+        if started:
+            supervisor = _make(name, plan)
+        else:
+            try:
+                supervisor = ray.get_actor(name, namespace=NAMESPACE)
+            except ValueError:
+                continue
+        digest, key = await _answer(supervisor.attach.remote(driver), CALL_SECONDS)
+        if digest == plan.digest:
+            return RayCluster(supervisor, driver, key, started=started)
+        logger.warning("the living replicas were started from other settings: they are ended and started anew")
+        await _answer(supervisor.end_all.remote(driver), END_SECONDS)
+        ray.kill(supervisor)
+    raise GenerationStoppedError("the supervisor that was just made is not of this plan")
+
+
+def _make(name: str, plan: EnginePlan) -> Handle:
+    # On this node: in a cluster that is the head, which lives as long as the cluster does.
+    here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=True)
+    options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
+    return ray.remote(Supervisor).options(**options, scheduling_strategy=here).remote(plan)
+
+
+async def _answer(reference: Handle, seconds: float) -> Handle:
+    """Await a call of an actor, bounded."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await reference
+    except SupersededError as error:
+        raise GenerationStoppedError(str(error)) from error
+    except TimeoutError as error:
+        raise GenerationStoppedError(f"the replicas' supervisor gave no answer within {seconds:g} s") from error
+    except ray.exceptions.RayError as error:
+        cause = " ".join(str(error).split())[-300:]
+        raise GenerationStoppedError(f"the replicas' supervisor is lost: {cause}. Run again to resume") from error
+
+
+def _rooms() -> list[NodeRoom]:
+    free = available_resources_per_node()
+    return [
+        NodeRoom(node["NodeID"], found.get("GPU", 0.0), found.get("CPU", 0.0))
+        for node in ray.nodes()
+        if node["Alive"] and (found := free.get(node["NodeID"])) is not None and node["Resources"].get("GPU", 0)
+    ]

@@ -1,0 +1,185 @@
+"""The keeper of a run's replicas inside the Ray cluster: a named, detached actor that outlives every generator.
+
+It decides nothing. It knows what was started, so that the next generator takes the living replicas over instead of
+loading the weights again, and it owns them, so that its end is theirs. One driver at a time: the last to attach.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalrun_generator.rollout.engine import EnginePlan
+from evalrun_generator.rollout.launcher import Handle, Launched, Process, ReplicaLauncher, reap
+from evalrun_generator.rollout.starts import Phase, Start
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1
+RELEASE_SECONDS = 30.0
+"""How long the release of a replica's placement group may take before it is called released all the same."""
+REAP_SECONDS = 10.0
+LONGEST_ERROR = 2000
+
+
+class SupersededError(Exception):
+    """Another driver has attached since; this one must stop."""
+
+
+@dataclass(slots=True)
+class _Owned:
+    start: Start
+    actor: Handle
+    launching: "asyncio.Task[None] | None" = None
+    processes: tuple[tuple[str, tuple[Process, ...]], ...] = ()
+
+
+class Supervisor:
+    """Starts and ends replicas as it is told, and tells what there is."""
+
+    def __init__(self, plan: EnginePlan) -> None:
+        self._key = secrets.token_urlsafe(24)
+        environment = {**plan.environment, "VLLM_API_KEY": self._key}
+        self._plan = replace(plan, environment=environment)
+        self._owned: dict[str, _Owned] = {}
+        self._ended: list[Start] = []
+        self._driver = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def attach(self, driver: str) -> tuple[str, str]:
+        """Make `driver` the one that is obeyed; gives the plan's digest and the key that the servers ask for."""
+        self._driver = driver
+        return self._plan.digest, self._key
+
+    async def starts(self, driver: str) -> tuple[Start, ...]:
+        """Give every start so far. Raises SupersededError."""
+        self._check(driver)
+        groups = await asyncio.to_thread(_groups)
+        for owned in self._owned.values():
+            found = [entry for entry in groups if _is_of(entry, owned.start)]
+            if not owned.start.placed and found and all(entry["state"] == "CREATED" for entry in found):
+                owned.start = replace(owned.start, placed=True)
+        return (*self._ended, *(owned.start for owned in self._owned.values()))
+
+    async def start(self, driver: str, slot: int, suffix: str, node: str) -> None:
+        """Start a replica on a slot, its owner on `node`; returns at once. Raises SupersededError."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self._check(driver)
+        actor = (
+            ray.remote(ReplicaLauncher)
+            .options(
+                num_cpus=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=True),
+                runtime_env={"env_vars": self._plan.environment},
+            )
+            .remote(self._plan, slot, suffix)
+        )
+        owned = _Owned(Start(slot, suffix, self._plan.gpus, time.time()), actor)
+        self._owned[suffix] = owned
+        owned.launching = self._in_background(self._launch(owned))
+
+    async def end(self, driver: str, suffix: str) -> None:
+        """End a replica; returns when its GPUs are free. Raises SupersededError."""
+        self._check(driver)
+        owned = self._owned.get(suffix)
+        if owned is not None:
+            await self._release(owned)
+
+    async def end_all(self, driver: str) -> tuple[Start, ...]:
+        """End every replica; gives every start so far. Raises SupersededError."""
+        self._check(driver)
+        await asyncio.gather(*(self._release(owned) for owned in list(self._owned.values())))
+        return tuple(self._ended)
+
+    def _check(self, driver: str) -> None:
+        if driver != self._driver:
+            raise SupersededError("another generator has taken the replicas over")
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _launch(self, owned: _Owned) -> None:
+        import ray
+
+        try:
+            launched: Launched = await owned.actor.launch.remote()
+        # Whatever verl or an engine raises arrives as RayTaskError, a subclass of RayError; so does the actor's death.
+        except ray.exceptions.RayError as error:
+            owned.start = replace(owned.start, phase=Phase.FAILED, error=_last_lines(str(error)))
+            return
+        owned.processes = launched.processes
+        owned.start = replace(
+            owned.start,
+            phase=Phase.SERVING,
+            placed=True,
+            address=launched.address,
+            load_format=launched.load_format,
+        )
+
+    async def _release(self, owned: _Owned) -> None:
+        import ray
+
+        if owned.launching is not None:
+            owned.launching.cancel()
+        ray.kill(owned.actor)
+        await asyncio.gather(*(_reap_on(node, processes) for node, processes in owned.processes))
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while (left := await asyncio.to_thread(_remove_groups, owned.start)) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)  # Ray announces the end of a placement group to nobody
+        if left:
+            logger.warning("the placement groups of %s stay: %s", owned.start.name, left)
+        if self._owned.pop(owned.start.suffix, None) is not None:
+            self._ended.append(replace(owned.start, phase=Phase.ENDED, released_at=time.time()))
+
+
+async def _reap_on(node: str, processes: tuple[Process, ...]) -> None:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+    task = ray.remote(reap).options(num_cpus=0, scheduling_strategy=strategy, max_retries=0)
+    try:
+        async with asyncio.timeout(REAP_SECONDS):
+            await task.remote(processes)
+    except (ray.exceptions.RayError, TimeoutError) as error:
+        logger.warning("what is left of a replica on node %s could not be killed: %s", node, error)  # the node is gone
+
+
+def _groups() -> list[dict[str, Any]]:
+    """Give the placement groups that hold resources or wait for them."""
+    import ray
+
+    return [entry for entry in ray.util.placement_group_table().values() if entry["state"] != "REMOVED"]
+
+
+def _is_of(group: dict[str, Any], start: Start) -> bool:
+    return f"_{start.suffix}" in str(group["name"])
+
+
+def _remove_groups(start: Start) -> list[str]:
+    """Have Ray remove the placement groups of a start, and give the names of those that are still there.
+
+    By hand: a group that an actor has made goes only once both the actor and its job have ended, and the job is the
+    generator's, which goes on.
+    """
+    from ray._raylet import PlacementGroupID
+    from ray.util.placement_group import PlacementGroup, remove_placement_group
+
+    found = [group for group in _groups() if _is_of(group, start)]
+    for group in found:
+        remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(group["placement_group_id"]))))
+    return [str(group["name"]) for group in _groups() if _is_of(group, start)]
+
+
+def _last_lines(text: str) -> str:
+    """Give the end of an error, where its cause stands, on one line."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return " | ".join(lines[-3:])[-LONGEST_ERROR:]

@@ -1,0 +1,116 @@
+"""Two replicas of real verl and vLLM on a real Ray cluster: one dies, one hangs, the generator is killed."""
+
+import asyncio
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from builders.generator import LedgerServer, ledger_server, work_items
+from builders.rollout import (
+    RayHead,
+    engine_of,
+    kill,
+    make_tiny_model,
+    ray_head,
+    send,
+    start_rollout,
+    title,
+    work_order,
+)
+
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.keys import Key
+
+pytestmark = pytest.mark.timeout(1500)
+"""Loading verl and vLLM takes five processes 20 s of CPU each, for every replica."""
+
+SOMEBODY = "somebody else"
+
+
+def hold_back(server: LedgerServer) -> Key:
+    """Lease one item to nobody, so that the run cannot end before the test has seen what it wants to see."""
+    key = next(reversed(server.fake.items))
+    server.fake.leases[key] = SOMEBODY
+    return key
+
+
+def latest(server: LedgerServer) -> dict[str, ledger.Replica]:
+    """Give the last report of each replica."""
+    return {replica.name: replica for report in server.fake.reports[-1:] for replica in report}
+
+
+def starts(server: LedgerServer) -> dict[tuple[str, float], ledger.Replica]:
+    """Give the last report of each start."""
+    return {(replica.name, replica.started_at): replica for report in server.fake.reports for replica in report}
+
+
+async def until(server: LedgerServer, condition: str, seconds: float = 600) -> None:
+    """Wait until every word of `condition` holds: `2 up`, `70 stored`, `3 starts`, `2 released`."""
+    number, _, what = condition.partition(" ")
+    measures = {
+        "up": lambda: sum(replica.up for replica in latest(server).values()),
+        "stored": lambda: len(server.fake.completions),
+        "starts": lambda: len(starts(server)),
+        "released": lambda: sum(bool(one.released_at) for one in starts(server).values()),
+    }
+    async with asyncio.timeout(seconds):
+        while measures[what]() < int(number):
+            server.fake.changed.clear()
+            await server.fake.changed.wait()
+
+
+def a_serving_engine(head: RayHead) -> int:
+    """Give the server of a replica whose engine is loaded."""
+    return next(server for server in head.servers() if engine_of(server))
+
+
+async def test_every_completion_once_though_replicas_and_generator_fail(gen_cpu: Path, tmp_path: Path) -> None:
+    items = work_items(2000)
+    model = await make_tiny_model(gen_cpu, tmp_path / "model")
+    order = work_order(tmp_path, model)
+    patience = ["--quiet-seconds=3", "--hang-seconds=20"]
+    async with ledger_server(items) as server, ray_head(gen_cpu, tmp_path) as head:
+        held = hold_back(server)
+        # Enough to keep two replicas busy until the end; the rest is given up once everything has been seen.
+        first = await start_rollout(head, order, server.address, tmp_path / "first.log", *patience)
+        await until(server, "2 up")
+        await until(server, f"{len(server.fake.completions) + 20} stored")
+        loaded = {key: replica.load_format for key, replica in starts(server).items()}
+        assert set(loaded.values()) == {"auto"}
+
+        await first.kill()
+        before = len(server.fake.completions)
+        second = await start_rollout(head, order, server.address, tmp_path / "second.log", *patience)
+        await until(server, f"{before + 40} stored")
+        assert set(starts(server)) == set(loaded), "weights were loaded again"
+
+        kill(a_serving_engine(head))
+        await until(server, "1 released")
+        await until(server, "3 starts")
+        before = len(server.fake.completions)
+        await until(server, f"{before + 10} stored")
+
+        await until(server, "2 up")
+        hung = next(pid for pid in head.servers() if engine_of(pid))
+        for engine in engine_of(hung):
+            send(engine, signal.SIGSTOP)
+        stopped = engine_of(hung)
+        await until(server, "2 released")
+        assert not [pid for pid in stopped if title(pid)], "a hung engine outlived its replica"
+
+        for key in list(server.fake.items):
+            if key not in server.fake.completions and key not in server.fake.leases:
+                del server.fake.items[key]
+        server.fake.leases.pop(held)
+        async with asyncio.timeout(300):
+            assert await second.process.wait() == 0, second.log[-3000:]
+
+        assert server.fake.remaining == 0
+        counted = Counter(completion.replica for completion in server.fake.completions.values())
+        assert set(counted) == {"replica-0", "replica-1"}
+        assert all(completion.output_tokens for completion in server.fake.completions.values())
+        assert server.fake.duplicates == 0
+        ended = starts(server).values()
+        assert all(one.released_at > one.started_at and one.gpus == 1 for one in ended)
+        assert head.servers() == []

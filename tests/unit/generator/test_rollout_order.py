@@ -1,0 +1,138 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from evalrun_generator.rollout.engine import engine_plan, idle_gpu_warnings, slots
+from evalrun_generator.rollout.order import ModelOrder, ProtocolOrder, RolloutOrder, RunOrder, read_run_order
+from evalrun_generator.rollout.settings import RolloutSettings
+from evalrun_operator.api.v1alpha1 import EvalRunSpec, Protocol, Rollout
+from evalrun_operator.api.v1alpha1.task import Model
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.settings import load_settings
+
+
+def order(**rollout: object) -> RunOrder:
+    return RunOrder.model_validate({"run": "r", "spec": {"model": {"path": "m"}, "rollout": rollout}})
+
+
+def written(folder: Path, spec: dict[str, object]) -> Path:
+    path = folder / "work-order.json"
+    created = "2026-11-21T12:00:00+00:00"
+    path.write_text(json.dumps({"schema": 1, "run": "r", "created": created, "output_dir": "o", "spec": spec}))
+    return path
+
+
+def test_what_the_operator_writes_is_read_as_it_means_it(tmp_path: Path) -> None:
+    spec = EvalRunSpec.model_validate(
+        {
+            "model": {"path": "org/name"},
+            "datasets": [{"name": "d", "source": "builtin:demo"}],
+            "rollout": {"tensorParallel": 4, "gpuMemoryUtilization": "0.85", "enforceEager": True, "maxNumSeqs": 128},
+            "output": {"url": "s3://b/x"},
+        }
+    )
+    found = read_run_order(written(tmp_path, spec.to_wire()))
+    rollout = found.spec.rollout
+    assert (rollout.tensor_parallel, rollout.gpu_memory_utilization, rollout.enforce_eager) == (4, 0.85, True)
+    assert (rollout.max_num_seqs, rollout.replicas, found.spec.model.revision) == (128, None, None)
+    assert found.created == "2026-11-21T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(RolloutOrder, Rollout), (ModelOrder, Model), (ProtocolOrder, Protocol)])
+def test_defaults_are_the_evalruns(ours: type, theirs: type) -> None:
+    for name, field in ours.model_fields.items():  # type: ignore[attr-defined]
+        other = theirs.model_fields[name]  # type: ignore[attr-defined]
+        if not field.is_required():
+            expected = float(other.default) if name == "gpu_memory_utilization" else other.default
+            assert field.default == expected, name
+
+
+def test_runs_have_identities_of_their_own() -> None:
+    first = order()
+    assert first.identity == order().identity
+    assert first.identity != first.model_copy(update={"created": "later"}).identity
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"model": {"path": "m"}}, "spec.rollout is missing"),
+        ({"model": {"path": "m"}, "rollout": {"replicas": 0}}, "spec.rollout.replicas"),
+        ({"rollout": {}}, "spec.model"),
+    ],
+)
+def test_an_order_that_cannot_be_used_is_named(tmp_path: Path, spec: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        read_run_order(written(tmp_path, spec))
+
+
+def test_an_order_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"work order .*none\.json"):
+        read_run_order(tmp_path / "none.json")
+
+
+class TestPlan:
+    def test_verls_bad_presets_are_all_said(self) -> None:
+        config = engine_plan(order(promptLength=1000), {}).rollout_config
+        assert config["load_format"] == "auto"
+        assert (config["enable_sleep_mode"], config["disable_log_stats"]) == (False, False)
+        assert (config["response_length"], config["max_model_len"]) == (2048, 3048)
+        assert config["engine_kwargs"] == {"vllm": {"served_model_name": "m"}}
+        assert config["enforce_eager"] is False
+
+    def test_dummy_weights_need_a_word_of_their_own(self) -> None:
+        with pytest.raises(BadInputError, match=r"loadFormat: dummy .* allowDummyWeights"):
+            engine_plan(order(loadFormat="dummy"), {})
+        plan = engine_plan(order(loadFormat="dummy", allowDummyWeights=True), {})
+        assert plan.rollout_config["load_format"] == "dummy"
+
+    def test_pipelines_are_refused_with_every_engine(self) -> None:
+        with pytest.raises(BadInputError, match="pipelineParallel"):
+            engine_plan(order(engine="sglang", pipelineParallel=2), {})
+
+    def test_a_revision_reaches_weights_and_tokenizer(self) -> None:
+        found = order().model_copy(
+            update={"spec": order().spec.model_copy(update={"model": ModelOrder(path="m", revision="abc")})}
+        )
+        kwargs = engine_plan(found, {}).rollout_config["engine_kwargs"]
+        assert kwargs == {"vllm": {"served_model_name": "m", "revision": "abc", "tokenizer_revision": "abc"}}
+
+    def test_only_what_changes_the_answers_changes_the_digest(self) -> None:
+        plan = engine_plan(order(), {})
+        assert plan.digest == engine_plan(order(replicas=7), {"A": "b"}).digest
+        assert plan.digest != engine_plan(order(dtype="float16"), {}).digest
+
+
+class TestWarnings:
+    def test_the_defaults_use_the_gpu(self) -> None:
+        assert idle_gpu_warnings(order(), slots(order())) == []
+        assert slots(order()) == 288
+
+    @pytest.mark.parametrize(
+        ("rollout", "in_flight", "field"),
+        [
+            ({"enforceEager": True}, 256, "rollout.enforceEager"),
+            ({"maxNumSeqs": 8}, 8, "rollout.maxNumSeqs: 8"),
+            ({}, 64, "concurrency: 64"),
+            ({"enablePrefixCaching": False}, 256, "rollout.enablePrefixCaching"),
+            ({"loadFormat": "dummy", "allowDummyWeights": True}, 256, "rollout.loadFormat: dummy"),
+        ],
+    )
+    def test_what_leaves_it_idle_is_named(self, rollout: dict[str, object], in_flight: int, field: str) -> None:
+        (line,) = idle_gpu_warnings(order(**rollout), in_flight)
+        assert line.startswith(field)
+
+
+class TestSettings:
+    def test_as_the_operators_entrypoint_gives_them(self) -> None:
+        flags = ["--work-order=/etc/o.json", "--ledger=dns:///a:1", "--worker-id=run", "--log-format=json"]
+        found = load_settings(RolloutSettings, flags, program="evalrun-rollout")
+        assert (found.ray_address, found.concurrency, found.environment) == ("auto", None, {})
+
+    def test_variables_of_the_engine(self) -> None:
+        flags = ["--work-order=o", "--ledger=l", "--engine-env=A=1,B=x=y", "--engine-env=C="]
+        found = load_settings(RolloutSettings, flags, program="evalrun-rollout")
+        assert found.environment == {"A": "1", "B": "x=y", "C": ""}
+        with pytest.raises(BadInputError, match="write NAME=VALUE"):
+            load_settings(RolloutSettings, [*flags, "--engine-env=nothing"], program="evalrun-rollout")

@@ -1,0 +1,157 @@
+from dataclasses import replace
+
+import pytest
+
+from evalrun_generator.rollout.order import RolloutOrder
+from evalrun_generator.rollout.policy import (
+    Action,
+    History,
+    Limits,
+    Seen,
+    What,
+    decide,
+    give_up_reason,
+    places,
+    wanted_replicas,
+)
+from evalrun_generator.rollout.starts import NodeRoom, Phase, Start
+
+LIMITS = Limits(start_seconds=600, place_seconds=100, idle_seconds=30)
+TWO = RolloutOrder(tensor_parallel=1, replicas=2)
+ELASTIC = RolloutOrder(tensor_parallel=1, min_replicas=1, max_replicas=4, max_num_seqs=10)
+
+
+def start(slot: int = 0, phase: Phase = Phase.SERVING, **fields: object) -> Start:
+    return replace(Start(slot, f"s{slot}", gpus=1, started_at=0.0, phase=phase, placed=True), **fields)  # type: ignore[arg-type]
+
+
+def seen(slot: int = 0, phase: Phase = Phase.SERVING, *, admitted: bool = True, **fields: object) -> Seen:
+    return replace(Seen(start(slot, phase), admitted=admitted), **fields)  # type: ignore[arg-type]
+
+
+def decided(
+    rollout: RolloutOrder,
+    *living: Seen,
+    free: int = 8,
+    remaining: int | None = 100,
+    history: History | None = None,
+    taken: frozenset[int] = frozenset(),
+    now: float = 10.0,
+) -> list[Action]:
+    return decide(
+        rollout,
+        living,
+        taken=taken,
+        free_places=free,
+        remaining=remaining,
+        history=history or History(),
+        limits=LIMITS,
+        now=now,
+    )
+
+
+def kinds(actions: list[Action]) -> list[tuple[str, int]]:
+    return [(action.what.value, action.slot) for action in actions]
+
+
+@pytest.mark.parametrize(
+    ("rollout", "remaining", "wanted"),
+    [
+        (TWO, None, 0),  # nothing is started before the ledger says that something is missing
+        (TWO, 0, 0),
+        (TWO, 1, 1),
+        (TWO, 100, 2),
+        (RolloutOrder(tensor_parallel=2, gpus_per_node=8), 100, 4),  # what fits one node
+        (RolloutOrder(tensor_parallel=16, gpus_per_node=8), 100, 1),
+        (ELASTIC, 5, 1),
+        (ELASTIC, 21, 3),
+        (ELASTIC, 1000, 4),
+    ],
+)
+def test_wanted_replicas(rollout: RolloutOrder, remaining: int | None, wanted: int) -> None:
+    assert wanted_replicas(rollout, remaining) == wanted
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        ("rollout", "rooms", "expected"),
+        [
+            (TWO, [(8, 18)], 6),  # three CPUs each: two of the bundle, one for the HTTP server
+            (TWO, [(8, 24)], 8),
+            (TWO, [(1, 2)], 0),
+            (TWO, [(1, 3), (0, 16)], 1),
+            (RolloutOrder(tensor_parallel=4), [(3, 99), (4, 99)], 1),  # never split over nodes
+            (RolloutOrder(tensor_parallel=16, gpus_per_node=8), [(8, 17), (8, 17), (8, 17)], 1),
+        ],
+    )
+    def test_by_gpus_and_cpus(self, rollout: RolloutOrder, rooms: list[tuple[int, int]], expected: int) -> None:
+        assert places(rollout, [NodeRoom("n", gpus, cpus) for gpus, cpus in rooms], []) == expected
+
+    def test_starts_that_have_not_taken_their_gpus_yet_are_taken_off(self) -> None:
+        rooms = [NodeRoom("n", 2, 99)]
+        waiting = start(0, Phase.STARTING, placed=False)
+        assert places(TWO, rooms, [waiting, start(1)]) == 1
+
+
+class TestDecide:
+    def test_starts_what_is_missing_as_far_as_there_is_room(self) -> None:
+        assert kinds(decided(TWO)) == [("start", 0), ("start", 1)]
+        assert kinds(decided(TWO, free=1)) == [("start", 0)]
+        assert kinds(decided(TWO, seen(1))) == [("start", 0)]
+        assert kinds(decided(TWO, free=0)) == []
+
+    def test_a_slot_is_free_only_once_its_last_start_has_ended(self) -> None:
+        assert kinds(decided(TWO, taken=frozenset({0}))) == [("start", 1), ("start", 2)]
+        assert kinds(decided(TWO, seen(0, trouble="dead"))) == [("end", 0), ("start", 1), ("start", 2)]
+
+    def test_nothing_is_started_before_the_ledger_has_spoken(self) -> None:
+        assert decided(TWO, remaining=None) == []
+
+    def test_living_replicas_of_an_earlier_attempt_are_let_in_not_started_again(self) -> None:
+        found = decided(TWO, seen(0, admitted=False), seen(1, Phase.STARTING, admitted=False))
+        assert found == [Action(What.ADMIT, 0, "s0")]
+
+    @pytest.mark.parametrize(
+        ("one", "why", "failed"),
+        [
+            (seen(trouble="dead: /health: 503"), "dead: /health: 503", False),
+            (Seen(start(0, Phase.FAILED, error="out of memory")), "out of memory", True),
+            (Seen(start(0, Phase.STARTING, started_at=-601.0)), "it did not serve within 600 s", True),
+        ],
+    )
+    def test_what_is_ill_is_ended(self, one: Seen, why: str, failed: bool) -> None:
+        assert decided(TWO, one, free=0, now=0.0) == [Action(What.END, 0, "s0", why, failed)]
+
+    def test_a_failed_start_is_tried_again_after_a_wait_that_doubles(self) -> None:
+        history = History().after_failed_start("x", now=10.0).after_failed_start("x", now=10.0)
+        assert decided(TWO, history=history, now=11.9) == []
+        assert kinds(decided(TWO, history=history, now=12.1)) == [("start", 0), ("start", 1)]
+
+    def test_between_min_and_max_idle_replicas_go_the_longest_idle_first(self) -> None:
+        living = [seen(0, idle_seconds=31), seen(1, idle_seconds=99), seen(2), seen(3, idle_seconds=29)]
+        assert kinds(decided(ELASTIC, *living, remaining=25)) == [("end", 1)]
+        assert kinds(decided(ELASTIC, *living, remaining=5)) == [("end", 1), ("end", 0)]
+        assert kinds(decided(ELASTIC, *living, remaining=100)) == []
+
+    def test_a_fixed_number_keeps_its_idle_replicas(self) -> None:
+        assert decided(TWO, seen(0, idle_seconds=999), seen(1, idle_seconds=999), remaining=1) == []
+
+
+class TestGivingUp:
+    def test_after_starts_that_failed_in_a_row(self) -> None:
+        history = History()
+        for number in range(3):
+            assert give_up_reason(TWO, [], history, LIMITS, 0) is None
+            history = history.after_failed_start(f"error {number}", 0)
+        reason = give_up_reason(TWO, [], history, LIMITS, 0)
+        assert reason == "3 starts of a replica failed in a row, the last: error 2"
+        assert give_up_reason(TWO, [], history.after_success(), LIMITS, 0) is None
+
+    def test_when_no_place_appears_and_says_what_there_is(self) -> None:
+        history = History().after_look(lacking=True, now=5.0).after_look(lacking=True, now=50.0)
+        assert give_up_reason(TWO, [], history, LIMITS, 104.9) is None
+        reason = give_up_reason(TWO, [NodeRoom("n", 8, 2)], history, LIMITS, 105.0)
+        assert reason is not None
+        assert "takes 1 GPUs and 3 CPUs" in reason
+        assert "there is 8 GPUs and 2 CPUs" in reason
+        assert give_up_reason(TWO, [], history.after_look(lacking=False, now=60.0), LIMITS, 999.0) is None
