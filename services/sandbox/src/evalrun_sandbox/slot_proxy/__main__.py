@@ -1,0 +1,24 @@
+"""`python -m evalrun_sandbox.slot_proxy`: read the settings, serve, drain."""
+
+import sys
+from collections.abc import Sequence
+
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.process import run_service
+from evalrun_runtime.settings import load_settings
+from evalrun_sandbox.slot_proxy.proxy import SlotProxy
+from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the proxy until SIGTERM; gives the exit code."""
+    try:
+        settings = load_settings(SlotProxySettings, argv, program="python -m evalrun_sandbox.slot_proxy")
+        return run_service("slot-proxy", settings, lambda: SlotProxy(settings))
+    except BadInputError as error:
+        print(f"evalrun slot-proxy: {error}", file=sys.stderr)  # noqa: T201 - the one line that says why
+        return ExitCode.BAD_INPUT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,166 @@
+"""The proxy: a slot for whatever runs programs, bodies through in a stream, nothing read and nothing kept."""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+from aiohttp import web
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+
+from evalrun_sandbox.fusion.credentials import as_bearer
+from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
+
+logger = logging.getLogger(__name__)
+
+RUNNING = frozenset({"/run_code", "/run_jupyter", "/submit"})
+"""Paths that start programs: a POST there takes a slot."""
+PASSED = RUNNING | {
+    "/list_datasets", "/list_ids", "/get_prompts", "/get_prompt_by_id", "/get_metrics", "/get_metrics_function",
+}  # fmt: skip
+"""All that is passed on: not the server's own pages, nor what a later version may add."""
+OPEN_PATHS = frozenset({"/v1/ping"})
+RETRY_MS = 100
+PING_SECONDS = 5.0
+_CLEANUP_SECONDS = 10.0
+_CHUNK = 1 << 16
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class SlotProxy:
+    """The service that `evalrun_runtime.process.run_service` runs.
+
+    A slot is freed when the server has answered, not when the client has gone: a stock server goes on running a program
+    that nobody waits for, and a slot given away before would be one program too many.
+    """
+
+    def __init__(self, settings: SlotProxySettings, registry: CollectorRegistry = REGISTRY) -> None:
+        self._settings = settings
+        self._busy = 0
+        self._draining = False
+        self._session: aiohttp.ClientSession | None = None
+        self._runner: web.AppRunner | None = None
+        slots = Gauge("evalrun_sandbox_slots", "Slots, by state.", ["state"], registry=registry)
+        slots.labels("free").set_function(lambda: self.free)
+        slots.labels("busy").set_function(lambda: self._busy)
+        self._requests = Counter("evalrun_sandbox_requests", "Run requests, by answer.", ["answer"], registry=registry)
+
+    @property
+    def free(self) -> int:
+        """Slots that a request may take."""
+        return self._settings.slots - self._busy
+
+    async def start(self) -> str:
+        """Listen; gives the address. Raises OSError where the port is taken."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+        )
+        # no handler_cancellation: a client that goes must not free its slot
+        self._runner = web.AppRunner(
+            self.application(), access_log=None, shutdown_timeout=self._settings.drain_seconds
+        )  # fmt: skip
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._settings.host, self._settings.port).start()
+        host, port = self._runner.addresses[0][:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def stop(self, grace: float) -> None:
+        """Take nothing new, let what runs be answered within `grace` seconds, end."""
+        self._draining = True
+        if self._runner is not None:
+            async with asyncio.timeout(grace + _CLEANUP_SECONDS):
+                await self._runner.cleanup()
+        if self._session is not None:
+            await self._session.close()
+
+    def application(self) -> web.Application:
+        """Give the routes."""
+        application = web.Application(middlewares=[self._check_token])
+        application.router.add_get("/v1/ping", self._ping)
+        application.router.add_get("/v1/slots", self._slots)
+        application.router.add_route("*", "/{path:.*}", self._any)
+        return application
+
+    @web.middleware
+    async def _check_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        token = self._settings.token
+        if token is None or request.path in OPEN_PATHS:
+            return await handler(request)
+        given = as_bearer(request.headers.get("Authorization", "")).encode(errors="replace")
+        if hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
+            return await handler(request)
+        return web.json_response({"detail": "send the run's token as 'Authorization: Bearer ...'"}, status=401)
+
+    async def _ping(self, _: web.Request) -> web.Response:
+        """Say "pong" where the server does, and 503 where it does not or this proxy is about to end."""
+        if self._draining:
+            return web.json_response({"detail": "draining"}, status=503)
+        try:
+            limit = aiohttp.ClientTimeout(total=PING_SECONDS)
+            async with self._open().get(f"{self._settings.upstream}/v1/ping", timeout=limit) as answer:
+                if answer.status == 200:
+                    return web.json_response("pong")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            logger.warning("the server does not answer /v1/ping: %s", error or type(error).__name__)
+        return web.json_response({"detail": "the server does not answer"}, status=503)
+
+    async def _slots(self, _: web.Request) -> web.Response:
+        return web.json_response({"slots": self._settings.slots, "free": self.free})
+
+    async def _any(self, request: web.Request) -> web.StreamResponse:
+        if request.path not in PASSED:
+            return web.json_response({"detail": "Not Found"}, status=404)
+        if request.path not in RUNNING:
+            return await self._pass_on(request)
+        if self._draining:
+            return self._answered("draining", web.json_response({"detail": "draining"}, status=503))
+        if self.free <= 0:
+            body = {"detail": "every slot is taken", "free": 0, "retry_after_ms": RETRY_MS}
+            return self._answered("busy", web.json_response(body, status=429, headers={"Retry-After": "1"}))
+        self._busy += 1
+        try:
+            return self._answered("done", await self._pass_on(request))
+        finally:
+            self._busy -= 1
+
+    def _answered(self, label: str, response: web.StreamResponse) -> web.StreamResponse:
+        self._requests.labels(label).inc()
+        return response
+
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        """Stream the request to the server and its answer back; without our token, which programs could read there."""
+        limit = aiohttp.ClientTimeout(total=self._settings.upstream_seconds)
+        headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
+        body = request.content.iter_chunked(_CHUNK) if request.can_read_body else None
+        url = f"{self._settings.upstream}{request.path}"
+        response: web.StreamResponse | None = None
+        try:
+            async with self._open().request(request.method, url, data=body, headers=headers, timeout=limit) as answer:
+                response = web.StreamResponse(status=answer.status)
+                response.content_type = answer.content_type
+                response.content_length = answer.content_length
+                await response.prepare(request)
+                async for chunk in answer.content.iter_chunked(_CHUNK):
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except TimeoutError:
+            logger.error("the server took longer than %.0f s", self._settings.upstream_seconds)
+            if response is not None:
+                raise
+            return web.json_response({"detail": "the server does not answer"}, status=504)
+        except aiohttp.ClientError as error:
+            if response is None:
+                logger.warning("the server cannot be reached: %s", error)
+                detail = f"the server cannot be reached: {type(error).__name__}"
+                return web.json_response({"detail": detail}, status=502)
+            if isinstance(error, aiohttp.ClientConnectionResetError):  # our own client went
+                return response
+            raise  # half an answer is out: breaking the connection is the only honest end
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("the proxy is not running")
+        return self._session

@@ -1,0 +1,165 @@
+"""The gateway's SandboxFusion backend against servers: a double, our own front, and a stock server where one is named.
+
+The same programs, and what each must come to, whatever stands behind the address.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from builders.fusion import sandbox as own_front
+from builders.stock_fusion import StockDouble, stock_double
+
+from evalrun_judge.sandboxes.fusion import FusionSandbox
+from evalrun_sandbox.api import LEVELS, Limits, RunRequest
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
+"""Address of a stock SandboxFusion server on this machine."""
+
+
+@asynccontextmanager
+async def client_of(kind: str) -> AsyncIterator[FusionSandbox]:
+    """A client of a server; our own front is taken for a stock one: nothing may fork there, and it takes no files."""
+    if kind == "double":
+        async with stock_double(StockDouble()) as url, FusionSandbox(url, nonces=secrets.token_bytes) as client:
+            yield client
+    elif kind == "own front":
+        with own_front() as url:
+            async with FusionSandbox(url, nonces=secrets.token_bytes, prefer_own_api=False) as client:
+                yield client
+    elif STOCK is None:
+        pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
+    else:
+        async with FusionSandbox(STOCK, nonces=secrets.token_bytes) as client:
+            yield client
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=["double", "stock", "own front"])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[FusionSandbox]:
+    async with client_of(request.param) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=["double", "stock"])
+async def batched(request: pytest.FixtureRequest) -> AsyncIterator[FusionSandbox]:
+    """A server on which the harness runs: many tests a call."""
+    async with client_of(request.param) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def own() -> AsyncIterator[FusionSandbox]:
+    async with client_of("own front") as client:
+        yield client
+
+
+def asked(code: str, *inputs: bytes, language: str = "python", seconds: float = 5.0, memory: int = 512,
+          output: int = 1024, stop_after: int = 0, mode: str = "stdio") -> RunRequest:  # fmt: skip
+    limits = Limits(seconds, memory, output)
+    return RunRequest(language, code, list(inputs) or [b""], limits, mode, stop_after)  # type: ignore[arg-type]
+
+
+DOUBLE_IT = {
+    "python": "print(2 * int(input()))",
+    "cpp": "#include <iostream>\nint main() { int n; std::cin >> n; std::cout << 2 * n << std::endl; }",
+}
+
+
+@pytest.mark.parametrize("language", DOUBLE_IT)
+async def test_each_input_gets_its_output(server: FusionSandbox, language: str) -> None:
+    numbers = range(4)
+    said = await server.run(asked(DOUBLE_IT[language], *[b"%d\n" % n for n in numbers], language=language))
+    assert said.compile.status == "ok"
+    assert [(run.end, run.exit_code, run.stdout) for run in said.runs] == [
+        ("exited", 0, b"%d\n" % (2 * n)) for n in numbers
+    ]
+
+
+ENDS = [
+    ("raise ValueError(input())", ("exited", 1, b"")),
+    ("print(1)\nraise SystemExit(3)", ("exited", 3, b"1\n")),
+    ("import os\nos.abort()", ("exited", -6, b"")),
+    ("while True: pass", ("timeout", None, b"")),
+    ("print('x' * 100_000)", ("exited", 0, b"x" * 100_000 + b"\n")),
+    ("x = bytearray(1 << 30)", None),
+]
+
+
+@pytest.mark.parametrize(("code", "end"), ENDS)
+async def test_how_a_program_ends(server: FusionSandbox, code: str, end: tuple[str, int | None, bytes] | None) -> None:
+    (run,) = (await server.run(asked(code, seconds=0.4, memory=256))).runs
+    if end is None:
+        assert run.end == "memory_limit" or (run.exit_code == 1 and b"MemoryError" in run.stderr)
+    else:
+        assert (run.end, run.exit_code, run.stdout) == end
+
+
+@pytest.mark.parametrize(
+    ("language", "code"), [("python", "print("), ("python", "x = 1\n  y = 2"), ("cpp", "int main(")]
+)
+async def test_what_does_not_compile_is_said_to(server: FusionSandbox, language: str, code: str) -> None:
+    said = await server.run(asked(code, b"", b"", language=language))
+    assert (said.compile.status, [run.end for run in said.runs]) == ("error", ["not_run", "not_run"])
+    assert said.compile.stderr
+
+
+async def test_time_outs_stop_a_problem_early(server: FusionSandbox) -> None:
+    code = "import sys\nif input() == 'slow':\n  while True: pass\nprint(1)"
+    said = await server.run(asked(code, b"slow", b"fast", b"slow", b"fast", seconds=0.3, stop_after=2))
+    assert [run.end for run in said.runs] == ["timeout", "exited", "timeout", "not_run"]
+
+
+async def test_calls_go_the_same_way(server: FusionSandbox) -> None:
+    batch = b'{"imports": "", "tests": [[0, [["f", [2], {"d": []}]]]]}'
+    (run,) = (await server.run(asked("def f(n):\n  print('hm')\n  return n + 1", batch, mode="calls"))).runs
+    lines = run.stdout.splitlines()
+    assert (lines[0], lines[-1]) == (b"load V null", b"end"), run
+    assert b"0 0 V [3,null]" in lines
+
+
+async def test_output_that_a_stock_server_cuts_or_hangs_on_comes_whole(batched: FusionSandbox) -> None:
+    for size in (262_144, 500_000, 3_000_000):
+        request = asked(f"import os, sys\nsys.stdout.write('x' * {size})\nsys.stderr.write('y' * {size})", output=4096)
+        (run,) = (await batched.run(request)).runs
+        assert (run.end, len(run.stdout), len(run.stderr)) == ("exited", size, size)
+
+
+async def test_bytes_that_are_no_text_cross_both_ways(batched: FusionSandbox) -> None:
+    (run,) = (
+        await batched.run(asked("import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())", b"\xff\0\n"))
+    ).runs
+    assert run.stdout == b"\xff\0\n"
+
+
+async def test_load_makes_no_time_outs(batched: FusionSandbox) -> None:
+    """12 programs of 0.2 CPU-s at a limit of 0.5 s: by the wall, as the server measures, most would be too late."""
+    code = "import time\nwhile time.process_time() < 0.2: pass\nprint(input())"
+    replies = await asyncio.gather(*[batched.run(asked(code, b"%d" % n, seconds=0.5)) for n in range(12)])
+    assert [reply.runs[0].stdout for reply in replies] == [b"%d\n" % n for n in range(12)]
+
+
+async def test_it_runs_contained_as_far_as_it_says(batched: FusionSandbox) -> None:
+    backend = await batched.describe()
+    assert backend.name == "sandbox-fusion"
+    assert {"python", "cpp"} <= set(backend.info.languages)
+    if backend.info.level != "full":
+        pytest.skip(f"this machine reaches {backend.info.level}: {backend.info.missing}")
+    said = await batched.run(asked("import os\nprint(os.getuid() != 0, sorted(os.environ))"))
+    assert said.level == "full"
+    assert said.runs[0].stdout.startswith(b"True ['HOME', 'LANG'")
+
+
+async def test_our_own_front_is_measured_too_and_prefers_its_batch_api(own: FusionSandbox) -> None:
+    backend = await own.describe()
+    assert (backend.name, backend.info.languages) == ("sandbox-fusion", ["python", "cpp"])
+    async with FusionSandbox(own.address, nonces=secrets.token_bytes) as client:
+        found = await client.describe()
+        assert found.name == "evalrun"
+        assert LEVELS.index(found.info.level) == LEVELS.index(backend.info.level)
+        assert (await client.run(asked("print(input())", b"\xff"))).runs[0].stdout == b"\xff\n"
