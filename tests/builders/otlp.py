@@ -60,7 +60,7 @@ def otlp_receiver() -> Iterator[Receiver]:
     """Serve on a free port of loopback."""
     receiver = Receiver()
     server = grpc.server(ThreadPoolExecutor(4))
-    service_grpc.add_TraceServiceServicer_to_server(receiver, server)
+    service_grpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
     receiver.address = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:

@@ -2,11 +2,13 @@
 
 import json
 import time
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders.exports import wandb_records
+from builders.wandb_server import wandb_server
 
 from evalrun_aggregator.exports.content import ExportContent
 from evalrun_aggregator.exports.exporter import ExportError, MlflowTarget, WandbTarget
@@ -60,6 +62,27 @@ def test_wandb_offline_leaves_keys_config_and_table_beside_the_outputs_and_once(
     assert json.loads(rows[1]["ground_truth"]) == {"test": "…"}
 
 
+def test_wandb_online_goes_on_with_the_run_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "0123456789" * 4
+    with wandb_server() as server:
+        server.runs[CONTENT.id] = {"displayName": "nightly"}  # of an export before a restart
+        monkeypatch.setenv("WANDB_API_KEY", key)
+        monkeypatch.setenv("WANDB_BASE_URL", server.address)
+        target = WandbTarget(project="evals", entity="team")
+        done = export_apart(target, CONTENT, tmp_path, scratch_in=None, seconds=50)
+    assert done.url == f"{server.address}/team/evals/runs/abc123"
+    assert server.unknown == []
+    assert (server.opened, set(server.runs), server.finished) == ([True], {"abc123"}, {"abc123"})
+    assert server.keys == {f"Basic {b64encode(f'api:{key}'.encode()).decode()}"}
+    assert json.loads(server.runs["abc123"]["config"])["spec"]["value"] == CONTENT.info["spec"]
+    (row,) = server.history["abc123"]
+    assert (row["eval/humaneval/accepted_at_1"], row["eval/humaneval/coverage"]) == (0.872, 1)
+    assert row["qa_logs"]["nrows"] == 2
+    summary = json.loads(server.uploads["wandb-summary.json"])
+    assert summary["eval/humaneval/accepted_at_1"] == 0.872
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_export_without_its_server_ends_at_its_limit_and_tells_no_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +91,7 @@ def test_an_export_without_its_server_ends_at_its_limit_and_tells_no_key(
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # discard: nobody answers there
     began = time.monotonic()
     with pytest.raises(ExportError) as failed:
-        export_apart(WandbTarget(project="evals"), CONTENT, tmp_path, scratch_in=tmp_path, seconds=8)
+        export_apart(WandbTarget(project="evals"), CONTENT, tmp_path, scratch_in=tmp_path, seconds=4)
     assert time.monotonic() - began < 20
     assert key not in str(failed.value)
     assert list(tmp_path.iterdir()) == []
