@@ -86,11 +86,15 @@ class Installed:
 
     def start(self, manifest: Object, folder: Path) -> str:
         """Apply an EvalRun from a file, as a user would; give its name."""
-        name: str = manifest["metadata"]["name"]
-        file = folder / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(manifest, sort_keys=False))
+        file = self.write(manifest, folder)
         self.cluster.kubectl("apply", "--namespace", self.runs, "--filename", str(file))
-        return name
+        return file.stem
+
+    def write(self, manifest: Object, folder: Path) -> Path:
+        """Write an EvalRun to a file that has its name."""
+        file: Path = folder / f"{manifest['metadata']['name']}.yaml"
+        file.write_text(yaml.safe_dump(manifest, sort_keys=False))
+        return file
 
     def wait(self, run: str, seconds: int) -> Object:
         """Wait until a run is over; give it.

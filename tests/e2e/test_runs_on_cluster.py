@@ -10,7 +10,7 @@ from builders.cluster_install import Installed
 from builders.cluster_runs import Outcome, Seen, kill, outcome, progress, read_outcome
 from builders.cluster_tasks import CHEATS, Tasks, verdicts_of
 from builders.cluster_tasks import cheats as cheats_by_name
-from builders.command_line import summary
+from builders.command_line import evalrun, summary, verdicts
 
 ANSWERS = {"results.jsonl", "results.parquet", "summary.json", "metrics.json", "run_info.json", "report.html"}
 
@@ -65,11 +65,25 @@ def test_a_run_is_shown_with_its_figures(install: Installed, plain: tuple[Outcom
     assert line.split()[:4] == [run.name, "Succeeded", "recorded", f"{tasks.total}/{tasks.total}"]
 
 
+def test_our_command_shows_a_run_and_brings_what_its_aggregator_has(
+    install: Installed, plain: tuple[Outcome, Seen], tmp_path: Path
+) -> None:
+    run, where = plain[0], ("--namespace", install.runs)
+    brought = evalrun("results", run.name, *where, "--output", tmp_path / "out")
+    assert brought.returncode == 0, brought.stdout + brought.stderr
+    assert "accepted@1" in brought.stdout
+    assert verdicts(tmp_path / "out") == run.verdicts
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= ANSWERS
+    shown = evalrun("status", run.name, *where)
+    assert (shown.returncode, "Succeeded" in shown.stdout) == (0, True), shown.stdout + shown.stderr
+    told = evalrun("logs", run.name, *where, "--part", "aggregator")
+    assert (told.returncode, bool(told.stdout.strip())) == (0, True), told.stderr
+
+
 def test_pods_killed_during_a_run_change_nothing(
     install: Installed, disturbed_run: str, plain: tuple[Outcome, Seen]
 ) -> None:
     victims = ["sandbox", "judge", "operator", "aggregator"]
-    killed = []
     for judged, total in progress(install, disturbed_run):
         if not victims or judged == 0:
             continue
@@ -84,7 +98,6 @@ def test_pods_killed_during_a_run_change_nothing(
         else:
             (pod,) = install.cluster.pods(install.runs, disturbed_run, victim)
             kill(install, install.runs, pod)
-        killed.append(pod)
     assert not victims
     status = install.wait(disturbed_run, 200)["status"]
     assert status["phase"] == "Succeeded", status["conditions"]

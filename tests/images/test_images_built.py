@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 PYTHON = "/opt/evalrun/bin/python"
 COMPILERS = {"gcc", "g++", "cc", "c++", "as", "ld"}
-LARGEST_MB = {"aggregator": 520, "judge": 270, "operator": 280, "sandbox": 520}
+LARGEST_MB = {"aggregator": 750, "judge": 270, "operator": 280, "sandbox": 520}
 """What each image may hold over debootstrap's base of 170 MB (python:3.11-slim-bookworm is smaller)."""
 TELLS_ITS_VERSION = "from importlib.metadata import version; print(version('evalrun'))"
 
