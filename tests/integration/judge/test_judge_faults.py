@@ -60,7 +60,7 @@ async def test_faults_between_gateway_and_sandbox_change_no_verdict(tmp_path: Pa
             faulty_proxy(sandbox.address, 0.4, seed=11) as (one, first),
             faulty_proxy(sandbox.address, 0.1, seed=12) as (two, second),
         ):
-            arguments = ["--sandbox", one, "--sandbox", two, "--retry-attempts", "30"]
+            arguments = ["--sandbox", one, "--sandbox", two, "--retry-attempts", "30", "--cache-mib", "0"]
             judge = ServiceProcess("judge", "evalrun_judge", arguments, tmp_path / "judge.log")
             await judge.start()
             try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def settings(**changes: object) -> JudgeSettings:
-    return JudgeSettings.model_validate({"sandbox": ["http://127.0.0.1:1"], **changes})
+    return JudgeSettings.model_validate({"sandbox": ["http://127.0.0.1:1"], "hedging": False, **changes})
 
 
 @asynccontextmanager

@@ -1,0 +1,138 @@
+"""What the gateway costs: its own CPU a request, and the throughput of a sandbox with and without it in front.
+
+    .venv/bin/python benchmarks/gateway_overhead.py [--rounds 5] [--requests 400]
+
+Rounds alternate between the sandbox called directly, with the very requests that the gateway would send, and the same
+programs through the gateway; both by one client process over one connection. The sandbox's slots are the machine's
+CPUs, which gateway and client share with it. Aim: at most 1 ms of the gateway's own CPU a request, and at most 10 % of
+the throughput. The verdict cache is off.
+"""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from judge_humaneval import until_ready
+
+from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_cli.processes import ServiceProcess
+from evalrun_judge.messages import request_from
+from evalrun_judge.plan import StdioPlan, plan_of
+from evalrun_judge.sandboxes import SandboxBusyError
+from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
+from evalrun_runtime.grpc_channel import open_channel
+
+PROGRAM = "n = int(input())\nprint(sum(map(int, input().split())) % 1000007, {number})\n"
+
+
+def request(tests: int, number: int) -> judge_pb2.JudgeRequest:
+    wanted = judge_pb2.JudgeRequest(
+        request_id=str(number),
+        submission=judge_pb2.Submission(text=f"Here:\n```python\n{PROGRAM.format(number=number)}```\n"),
+    )
+    for size in range(100, 100 + tests):
+        values = [i * 7919 % 101 for i in range(size)]
+        wanted.stdio.tests.add(
+            input=f"{size}\n{' '.join(map(str, values))}\n", expected_output=f"{sum(values) % 1000007} {number}\n"
+        )
+    return wanted
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of a process so far, its children's not included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def directly(url: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> None:
+    plans = [plan_of(request_from(one)) for one in requests]
+    waiting = [plan.run for plan in plans if isinstance(plan, StdioPlan)]
+
+    async def work(sandbox: EvalrunSandbox) -> None:
+        while waiting:
+            run = waiting.pop()
+            while True:
+                try:
+                    reply = await sandbox.run(run)
+                    break
+                except SandboxBusyError as busy:
+                    await asyncio.sleep(busy.retry_after_seconds)
+            if any(one.exit_code != 0 for one in reply.runs):
+                raise SystemExit("a program failed")
+
+    async with EvalrunSandbox(url) as sandbox, asyncio.TaskGroup() as group:
+        for _ in range(in_flight):
+            group.create_task(work(sandbox))
+
+
+async def through(address: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> None:
+    async with open_channel(address) as channel:
+        stream = judge_pb2_grpc.JudgeServiceStub(channel).JudgeStream()
+        waiting = list(requests)
+        for _ in range(min(in_flight, len(waiting))):
+            await stream.write(judge_pb2.JudgeStreamRequest(request=waiting.pop()))
+        for _ in requests:
+            answer = await stream.read()
+            if not isinstance(answer, judge_pb2.JudgeStreamResponse) or not answer.verdict.accepted:
+                raise SystemExit(f"not accepted: {answer}")
+            if waiting:
+                await stream.write(judge_pb2.JudgeStreamRequest(request=waiting.pop()))
+        await stream.done_writing()
+
+
+async def rate(count: int, work: Callable[[], Awaitable[None]]) -> float:
+    started = time.perf_counter()
+    await work()
+    return count / (time.perf_counter() - started)
+
+
+async def measure(rounds: int, count: int, in_flight: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sandbox = ServiceProcess("sandbox", "evalrun_sandbox", [], folder / "sandbox.log")
+        await sandbox.start()
+        flags = ["--sandbox", sandbox.address, "--cache-mib", "0"]
+        judge = ServiceProcess("judge", "evalrun_judge", flags, folder / "judge.log")
+        await judge.start()
+        try:
+            async with open_channel(judge.address) as channel:
+                await until_ready(judge_pb2_grpc.JudgeServiceStub(channel))
+            print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {in_flight} in flight, {rounds} rounds")
+            for tests in (1, 20):
+                requests = [request(tests, number) for number in range(max(20, count // tests))]
+                await through(judge.address, requests[:20], in_flight)
+                direct, ours, cpu = [], [], []
+                for _ in range(rounds):
+                    direct.append(await rate(len(requests), lambda: directly(sandbox.address, requests, in_flight)))  # noqa: B023 - awaited at once
+                    before = cpu_seconds(judge.pid or 0)
+                    ours.append(await rate(len(requests), lambda: through(judge.address, requests, in_flight)))  # noqa: B023 - awaited at once
+                    cpu.append((cpu_seconds(judge.pid or 0) - before) / len(requests))
+                lost = 1 - statistics.median(one / other for one, other in zip(ours, direct, strict=True))
+                print(
+                    f"{tests:2d} tests a request: gateway {1000 * statistics.median(cpu):.2f} ms of CPU a request; "
+                    f"{statistics.median(direct):.0f} requests/s directly, {statistics.median(ours):.0f} through it: "
+                    f"{lost:.1%} lost"
+                )
+        finally:
+            await judge.stop(5)
+            await sandbox.stop(5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--in-flight", type=int, default=8)
+    arguments = parser.parse_args()
+    asyncio.run(measure(arguments.rounds, arguments.requests, arguments.in_flight))
+
+
+if __name__ == "__main__":
+    main()
