@@ -90,11 +90,11 @@ class Cluster:
         return self.kubectl("exec", "--namespace", namespace, pod, "--", "python", "-c", program)
 
     @contextmanager
-    def watching(self, namespace: str, run: str, path: str) -> Iterator[Iterator[str]]:
-        """Give the values of a run's field, one whenever the run changes."""
+    def watching(self, namespace: str, run: str, template: str) -> Iterator[Iterator[str]]:
+        """Give what a JSONPath template makes of a run, once whenever the run changes."""
         command = [
             str(self.kubectl_binary), "get", "evalrun", run, "--namespace", namespace, "--watch",
-            "--output", f"jsonpath={{{path}}}{{'\\n'}}",
+            "--output", f"jsonpath={template}{{'\\n'}}",
         ]  # fmt: skip
         with subprocess.Popen(command, env=self._environment(), stdout=subprocess.PIPE, text=True) as process:
             try:

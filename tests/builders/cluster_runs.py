@@ -80,14 +80,15 @@ class Seen:
 
 
 def progress(install: Installed, run: str) -> Iterator[tuple[int, int]]:
-    """Give how many answers are judged, of how many, whenever the run's status says so; ends when all are."""
-    with install.cluster.watching(install.runs, run, ".status.progress") as lines:
+    """Give how many answers are judged, of how many, whenever the run's status changes; ends when the run does."""
+    with install.cluster.watching(install.runs, run, "{.status.progress} {.status.completionTime}") as lines:
         for line in lines:
-            judged, _, total = line.partition("/")
+            so_far, _, completed = line.partition(" ")
+            judged, _, total = so_far.partition("/")
             if total:
                 yield int(judged), int(total)
-                if judged == total:
-                    return
+            if completed or (total and judged == total):
+                return
 
 
 def look_at_pods(install: Installed, run: str) -> Seen:

@@ -58,6 +58,7 @@ def test_an_image_runs_its_program_as_an_ordinary_user(image: Built) -> None:
     assert config["User"] == f"{USER}:{USER}"
     assert config["Entrypoint"] == [PYTHON, "-m", f"evalrun_{stage}"]
     assert config["Labels"]["org.opencontainers.image.version"] == VERSION
+    assert "GRPC_ENABLE_FORK_SUPPORT=false" in config["Env"]  # the judge forks while gRPC's threads run
 
 
 def test_help_answers_on_a_read_only_root(image: Built) -> None:
