@@ -32,6 +32,7 @@ from evalrun_judge.verdict_cache import MemoryStore, VerdictCache, VerdictStore
 from evalrun_judge.verdict_key import JudgeIdentity
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
+from evalrun_runtime.tracing import past_span
 
 SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
 
@@ -59,7 +60,9 @@ class JudgeGateway:
         self._pool = pool
         self._cache = cache or VerdictCache(())
         self._function_tests = function_tests
-        self._admission = Admission(lambda: pool.slots + settings.queue_limit, time.monotonic)
+        self._admission = Admission(
+            lambda: pool.slots + settings.queue_limit, time.monotonic, lambda seconds: past_span("queue", seconds)
+        )
         metrics.watch_queue(
             lambda: self._admission.waiting,
             lambda: self._admission.oldest_seconds,

@@ -18,6 +18,7 @@ from evalrun_judge.submission import CheckerProgram, InvalidRequestError, JudgeR
 from evalrun_judge.verdict import TestOutcome, TestRecord, Verdict, compile_status, failure_of, make_verdict
 from evalrun_judge.verdict_cache import Judged, VerdictCache, is_stable
 from evalrun_judge.verdict_key import JudgeIdentity, verdict_key
+from evalrun_runtime.tracing import span
 from evalrun_sandbox.api import LEVELS, Level, RunReply
 
 LARGE_BYTES = 256 * 1024
@@ -141,7 +142,8 @@ class Judge:
                 reply = await self._pool.run(plan.run, run=request.run, on_slot=ticket.begin)
                 if plan.extraction.must_compile and reply.compile.status == "error":
                     return Judged((), reply.level, no_code=True)
-                outcomes, level = await self._outcomes(plan, reply, request)
+                with span("compare", attributes={"tests": len(plan.expected)}):
+                    outcomes, level = await self._outcomes(plan, reply, request)
                 records = records_of_runs(plan.run.inputs, plan.expected, reply, outcomes)
             case FunctionPlan():
                 records, level = await self._function_tests.judge(plan, request, ticket.begin)
