@@ -7,10 +7,10 @@ DEMO_OUTPUT ?=
 PYTEST_LEVELS ?= tests/unit tests/contract tests/integration tests/chart tests/cluster tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock check unit test bench clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout check unit test bench clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.base ## install evalrun into .venv; the command is .venv/bin/evalrun
 
@@ -25,6 +25,13 @@ generate: $(VENV)/.dev ## write again what is generated: stubs, CRDs, dashboards
 
 lock: $(VENV)/.dev ## write requirements/*.txt again from pyproject.toml
 	$(BIN)/python tools/lock.py
+	$(BIN)/python tools/gen_cpu.py lock
+
+setup-gen-cpu: $(VENV)/.build ## install Ray, verl and vLLM for a CPU (6 GB) beside .venv, once for each lock
+	$(BIN)/python tools/gen_cpu.py install
+
+test-rollout: $(VENV)/.dev setup-gen-cpu ## launch, kill and hang real verl replicas on a real Ray cluster, on a CPU
+	EVALRUN_TEST_ROLLOUT=required $(BIN)/pytest tests/integration/rollout
 
 check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to date
 	$(BIN)/ruff check .

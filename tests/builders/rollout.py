@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [ROOT / "proto" / "gen", *sorted((ROOT / "services").glob("*/src")), ROOT / "operator" / "src"]
 NAMES_OF_ENGINES = ("VLLM::EngineCore", "VLLM::Worker")
+START_ATTEMPTS = 3
 ENGINE_ENVIRONMENT = ("VLLM_CPU_KVCACHE_SPACE=1", "OMP_NUM_THREADS=1", "VLLM_CPU_OMP_THREADS_BIND=nobind")
 
 
@@ -65,6 +66,15 @@ class RayHead:
         }
 
     async def start(self, gpus: int) -> None:
+        """Start; again where Ray gave up by itself: it allows its processes 30 s, which a busy machine may pass."""
+        for attempt in range(START_ATTEMPTS):
+            if await self._start_once(gpus):
+                return
+            await self._kill_all()
+            print(f"Ray did not start, attempt {attempt + 1}")
+        raise RuntimeError(f"Ray did not start: {self._log.read_text()[-2000:]}")
+
+    async def _start_once(self, gpus: int) -> bool:
         port = free_port()
         command = ["-m", "ray.scripts.scripts", "start", "--head", "--block", "--include-dashboard=false"]
         command += [f"--port={port}", "--node-ip-address=127.0.0.1", f"--num-gpus={gpus}", f"--num-cpus={2 * gpus + 2}"]
@@ -76,21 +86,25 @@ class RayHead:
             )
         while "Ray runtime started" not in self._log.read_text():
             if self._process.returncode is not None:
-                raise RuntimeError(f"Ray did not start: {self._log.read_text()[-2000:]}")
+                return False
             await asyncio.sleep(0.1)  # another process writes the log: there is no event to wait for
         # Ray takes the machine's own address instead of loopback.
         found = re.search(rf"([0-9.]+):{port}\b", self._log.read_text())
         self.address = f"127.0.0.1:{port}" if found is None else found.group(0)
+        return True
 
     async def stop(self) -> None:
-        """Kill what Ray has started: everything of its session, and its orphans."""
+        await self._kill_all()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    async def _kill_all(self) -> None:
+        """Kill what Ray has started: everything below its process, and its orphans."""
         if self._process is not None:
             for process in [*descendants(self._process.pid), self._process.pid]:
                 kill(process)
             await self._process.wait()
         for process in processes_with(str(self._temporary)):
             kill(process)
-        shutil.rmtree(self._temporary, ignore_errors=True)
 
     def servers(self) -> list[int]:
         """Give the processes of the replicas' HTTP servers."""

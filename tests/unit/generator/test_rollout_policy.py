@@ -76,8 +76,8 @@ class TestPlaces:
     @pytest.mark.parametrize(
         ("rollout", "rooms", "expected"),
         [
-            (TWO, [(8, 18)], 6),  # three CPUs each: two of the bundle, one for the HTTP server
-            (TWO, [(8, 24)], 8),
+            (TWO, [(8, 18)], 8),  # what the operator gives a worker: two CPUs a GPU and two more
+            (TWO, [(8, 16)], 7),  # the last HTTP server would find no CPU, and verl would wait for it for ever
             (TWO, [(1, 2)], 0),
             (TWO, [(1, 3), (0, 16)], 1),
             (RolloutOrder(tensor_parallel=4), [(3, 99), (4, 99)], 1),  # never split over nodes

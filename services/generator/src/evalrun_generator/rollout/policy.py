@@ -103,7 +103,7 @@ def places(rollout: RolloutOrder, rooms: Iterable[NodeRoom], starts: Iterable[St
     """Give how many more replicas would find their GPUs now.
 
     verl raises at once when GPUs are missing, and blocks for ever when CPUs are: a replica takes, on each of its nodes,
-    its GPUs, two CPUs a GPU, and one for the HTTP server. Starts whose GPUs are still counted as free are taken off.
+    its GPUs and two CPUs a GPU, and one more for a moment, while its HTTP server is placed. Starts whose GPUs are still counted as free are taken off.
     """
     fitting = sum(_fitting(rollout, room) for room in rooms) // rollout.nodes
     unplaced = sum(1 for start in starts if start.phase is Phase.STARTING and not start.placed)
@@ -112,7 +112,7 @@ def places(rollout: RolloutOrder, rooms: Iterable[NodeRoom], starts: Iterable[St
 
 def _fitting(rollout: RolloutOrder, room: NodeRoom) -> int:
     gpus = rollout.gpus_a_node
-    by_gpus, by_cpus = int(room.gpus // gpus), int(room.cpus // (2 * gpus + 1))
+    by_gpus, by_cpus = int(room.gpus // gpus), max(0, int((room.cpus - 1) // (2 * gpus)))
     return min(by_gpus, by_cpus) if rollout.nodes == 1 else min(1, by_gpus, by_cpus)
 
 
