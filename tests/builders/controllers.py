@@ -30,7 +30,9 @@ def apply_crds(plane: ControlPlane, *places: Path) -> None:
 
 
 @contextmanager
-def running_nodes(plane: ControlPlane, binaries: Mapping[str, Path], *, count: int, gpus: int) -> Iterator[None]:
+def running_nodes(
+    plane: ControlPlane, binaries: Mapping[str, Path], *, count: int, gpus: int, requests_per_second: int | None = None
+) -> Iterator[None]:
     """Run the controller manager, the scheduler and kwok, and make nodes.
 
     Args:
@@ -38,16 +40,20 @@ def running_nodes(plane: ControlPlane, binaries: Mapping[str, Path], *, count: i
         binaries: `NODE_PROGRAMS` and where they lie.
         count: nodes, named node-0, node-1, ...
         gpus: `nvidia.com/gpu` of each.
+        requests_per_second: that controllers and scheduler may send; None: their default, 20 and 50.
     """
     controller_port, scheduler_port, kwok_port = free_ports(3)
     keys = plane.folder / "keys"
     common = [f"--kubeconfig={plane.kubeconfig}"]
+    rates = []
+    if requests_per_second is not None:
+        rates = [f"--kube-api-qps={requests_per_second}", f"--kube-api-burst={2 * requests_per_second}"]
     manager = [
         *common, f"--service-account-private-key-file={keys / 'sa.key'}", "--use-service-account-credentials",
         "--leader-elect=false", f"--root-ca-file={plane.ca_file}", "--bind-address=127.0.0.1",
-        f"--secure-port={controller_port}",
+        f"--secure-port={controller_port}", *rates,
     ]  # fmt: skip
-    scheduler = [*common, "--leader-elect=false", "--bind-address=127.0.0.1", f"--secure-port={scheduler_port}"]
+    scheduler = [*common, "--leader-elect=false", "--bind-address=127.0.0.1", f"--secure-port={scheduler_port}", *rates]
     kwok = [
         *common, "--manage-all-nodes", "--node-lease-duration-seconds=40", f"--server-address=127.0.0.1:{kwok_port}",
         *(f"--config={stage}" for stage in _kwok_stages()),

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,8 @@ class ControlPlane:
     folder: Path
     """Where the processes write."""
     kubectl_binary: Path
+    restart_server: Callable[[], None]
+    """Kills the API server and starts it again at the same address; back once it is ready."""
 
     def request(
         self, method: str, path: str, body: object = None, content_type: str = "application/json", **query: str
@@ -138,8 +140,15 @@ class ControlPlane:
 
 
 @contextmanager
-def running_control_plane(binaries: Mapping[str, Path], folder: Path) -> Iterator[ControlPlane]:
+def running_control_plane(
+    binaries: Mapping[str, Path], folder: Path, api_flags: Sequence[str] = ()
+) -> Iterator[ControlPlane]:
     """Start etcd and the API server with their data in `folder`; stop them at the end.
+
+    Args:
+        binaries: etcd, kube-apiserver and kubectl, and where they lie.
+        folder: for data, keys and logs.
+        api_flags: further flags of the API server.
 
     Raises:
         RuntimeError: a process ended, or did not get ready; the message holds the end of its log.
@@ -158,12 +167,27 @@ def running_control_plane(binaries: Mapping[str, Path], folder: Path) -> Iterato
         "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={keys / 'sa.pub'}",
         f"--service-account-signing-key-file={keys / 'sa.key'}", f"--token-auth-file={keys / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
+        *api_flags,
     ]  # fmt: skip
-    with running_process("etcd", etcd, folder), running_process("kube-apiserver", apiserver, folder) as server:
+    with ExitStack() as stack:
+        stack.enter_context(running_process("etcd", etcd, folder))
+
+        def start() -> "subprocess.Popen[bytes]":
+            return stack.enter_context(running_process("kube-apiserver", apiserver, folder))
+
+        server = start()
+
+        def restart() -> None:
+            nonlocal server
+            server.kill()  # asked to end, it would hold its port for some seconds
+            server.wait()
+            server = start()
+            _wait_until_ready(plane, server, folder / "kube-apiserver.log")
+
         url = f"https://127.0.0.1:{api_port}"
         ca_file = folder / "certs" / "apiserver.crt"  # the server's own certificate, made at its start
         kubeconfig = _write_kubeconfig(folder, url, ca_file)
-        plane = ControlPlane(url, ca_file, kubeconfig, folder, binaries["kubectl"])
+        plane = ControlPlane(url, ca_file, kubeconfig, folder, binaries["kubectl"], restart)
         _wait_until_ready(plane, server, folder / "kube-apiserver.log")
         yield plane
 
@@ -217,7 +241,7 @@ def _write_kubeconfig(folder: Path, url: str, ca_file: Path) -> Path:
 @contextmanager
 def running_process(name: str, command: Sequence[str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a program, its output in `NAME.log`; end it on the way out."""
-    with (folder / f"{name}.log").open("wb") as log:
+    with (folder / f"{name}.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         try:
             yield process

@@ -10,10 +10,10 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,9 @@ class OperatorProcess:
     metrics_port: int
     port: int
     process: subprocess.Popen[bytes] | None = None
-    flags: list[str] = field(default_factory=list)
+    flags: Sequence[str] = ("--poll-seconds=0.3", "--backoff-seconds=0.2")
+    interpreter: Sequence[str] = (sys.executable,)
+    """Python, with flags of its own."""
 
     def start(self) -> None:
         """Start it and wait until it is live."""
@@ -173,8 +175,8 @@ class OperatorProcess:
     def launch(self) -> None:
         """Start it."""
         command = [
-            sys.executable, "-m", "evalrun_operator", f"--aggregator-address={self.ledger}", "--poll-seconds=0.3",
-            "--backoff-seconds=0.2", f"--metrics-port={self.metrics_port}", f"--port={self.port}", *self.flags,
+            *self.interpreter, "-m", "evalrun_operator", f"--aggregator-address={self.ledger}",
+            f"--metrics-port={self.metrics_port}", f"--port={self.port}", *self.flags,
         ]  # fmt: skip
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

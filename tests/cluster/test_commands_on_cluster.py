@@ -77,7 +77,7 @@ def command(plane: ControlPlane, *arguments: str | Path) -> "subprocess.Popen[st
 
 def outcome(plane: ControlPlane, *arguments: str | Path) -> tuple[int, str, str]:
     process = command(plane, *arguments)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=90)
     return process.returncode, output, errors
 
 
@@ -92,7 +92,8 @@ def test_a_file_is_applied_followed_and_its_results_are_brought(
 ) -> None:
     following = command(nodes, "run", written(tmp_path), "-n", namespace)
     run = Run(nodes, namespace, "run")
-    until(lambda: run.conditions().get("Generated", {}).get("reason") == "Generating", "generating")
+    until(lambda: run.get()["kind"] == "EvalRun", "the run to be applied")
+    run.wait_for("Generated", "False", "Generating")
     code, output, _ = outcome(nodes, "status", "run", "-n", namespace)
     assert code == 0
     assert f"EvalRun {namespace}/run: Generating" in output
@@ -101,7 +102,7 @@ def test_a_file_is_applied_followed_and_its_results_are_brought(
     assert "has no results: it is Generating" in errors
 
     ledger.generated = ledger.judged = 164
-    output, errors = following.communicate(timeout=60)
+    output, errors = following.communicate(timeout=90)
     assert following.returncode == 0, errors
     assert "evalrun/run applied" in output
     assert "] Generating | " in output

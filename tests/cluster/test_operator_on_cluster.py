@@ -215,6 +215,25 @@ def test_the_operator_may_be_killed_at_every_step(
     assert run.get()["status"] == final
 
 
+def test_the_api_server_may_be_restarted_at_any_time(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    run = on_gpus(kuberay, namespace)
+    kuberay.restart_server()  # while the operator makes the run's objects
+    run.wait_for("Generated", "False", "Generating", limit=60)
+    secret = json.loads(kuberay.kubectl("get", "secret", "run-token", "-n", namespace, "-o", "json"))
+    ledger.generated, ledger.judged = 164, 100
+    kuberay.restart_server()  # while it lets the GPUs go
+    run.wait_until("the GPUs to be free", "rayclusters", [], limit=60)
+    run.wait_for("Judged", "False", "Judging", limit=60)
+    ledger.judged = 164
+    run.wait_for("Complete", limit=60)
+    status = run.get()["status"]
+    assert (status["phase"], status["attempts"]) == ("Succeeded", 1)
+    assert json.loads(kuberay.kubectl("get", "secret", "run-token", "-n", namespace, "-o", "json")) == secret
+    assert operator.is_live()
+
+
 def test_simple_mode_runs_a_job_and_follows_a_failed_one_with_another(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:

@@ -8,11 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
-from lightkube import AsyncClient
+from lightkube import AsyncClient, KubeConfig
+from lightkube.config.client_adapter import verify_cluster
+from lightkube.config.models import User
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun_operator import names
 from evalrun_operator.aggregator_client import Aggregators, GrpcAggregators
+from evalrun_operator.aiohttp_transport import AiohttpTransport
 from evalrun_operator.cluster import Cluster
 from evalrun_operator.controller import Controller
 from evalrun_operator.kinds import KINDS, Kind
@@ -92,8 +95,14 @@ def build_operator(
         registry: where the metrics go.
         now: the time.
     """
+    config = KubeConfig.from_env().get()
+    if transport is None and config is not None:
+        transport = AiohttpTransport(verify_cluster(config.cluster, config.user or User(), config.abs_file))
     client = AsyncClient(
-        field_manager=names.FIELD_MANAGER, timeout=httpx2.Timeout(settings.request_seconds), transport=transport
+        config,
+        field_manager=names.FIELD_MANAGER,
+        timeout=httpx2.Timeout(settings.request_seconds),
+        transport=transport,
     )
     if aggregators is None:
         aggregators = (
@@ -102,7 +111,9 @@ def build_operator(
             else SimulatedAggregators(settings.simulated_seconds, time.monotonic)
         )
     loop = asyncio.get_running_loop()
-    queue: WorkQueue[Key] = WorkQueue(lambda key: controller.work(key), settings.workers, loop.time)
+    queue: WorkQueue[Key] = WorkQueue(
+        lambda key: controller.work(key), settings.workers, loop.time, first_workers=max(1, settings.workers // 4)
+    )
     children = Children(queue.wake)
     cluster = Cluster(client)
     controller = Controller(settings, cluster, children, aggregators, OperatorMetrics(registry), queue.wake, now)

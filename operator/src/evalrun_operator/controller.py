@@ -18,6 +18,7 @@ from evalrun_operator.aggregator_client import Aggregators
 from evalrun_operator.api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
 from evalrun_operator.cluster import Cluster
 from evalrun_operator.errors import AggregatorError, ConflictError, OperatorError, RefusedError
+from evalrun_operator.kinds import SECRET
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observed import Baseline, Observed, by_ref
@@ -132,8 +133,9 @@ class Controller:
         identity = identity_of(run)
         observed = await self._observe(run, identity)
         now = self._now()
-        decision = decide(run, observed, self._settings, now, self._new_token())
-        await self._act(key, manifest, identity, decision, observed)
+        fresh_token = self._new_token()
+        decision = decide(run, observed, self._settings, now, fresh_token)
+        await self._act(key, manifest, identity, decision, observed, fresh_token)
         ended_for_good = decision.requeue_after is None and _complete(decision.status)
         self._metrics.show(key, decision.status, results=not ended_for_good)
         if _complete(decision.status):
@@ -181,7 +183,13 @@ class Controller:
         return token
 
     async def _act(
-        self, key: Key, manifest: dict[str, Any], identity: RunIdentity, decision: Decision, observed: Observed
+        self,
+        key: Key,
+        manifest: dict[str, Any],
+        identity: RunIdentity,
+        decision: Decision,
+        observed: Observed,
+        token: str,
     ) -> None:
         """Apply a decision: deletions first, the status last, then the events that tell of it.
 
@@ -192,6 +200,8 @@ class Controller:
         failures = [error for write in writes if (error := await _failure_of(write)) is not None]
         if failures:
             raise next((error for error in failures if isinstance(error, RefusedError)), failures[0])
+        if observed.token is None and any(item["kind"] == SECRET.kind for item in decision.apply):
+            self._tokens[identity.uid] = (token, self._clock())  # made just now: no need to read it back
         if observed.resync:
             self._resynced[identity.uid] = self._clock()
         if decision.status.to_wire() == manifest.get("status"):

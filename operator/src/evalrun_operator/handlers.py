@@ -60,7 +60,7 @@ def build_registry(operator: Life) -> kopf.OperatorRegistry:
         await operator.stop()
 
     @kopf.on.event(EVAL_RUN.group, EVAL_RUN.version, EVAL_RUN.plural, registry=registry)
-    def saw(event: kopf.RawEvent, **_: object) -> None:
+    async def saw(event: kopf.RawEvent, **_: object) -> None:  # async: kopf gives a plain function a thread
         operator.saw_run(plain(event["object"]), gone=event["type"] == "DELETED")
 
     @kopf.on.probe(id="listed", registry=registry)

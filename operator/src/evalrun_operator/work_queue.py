@@ -22,6 +22,8 @@ class WorkQueue(Generic[KeyT]):
             not raise: what it cannot handle is logged, and the key comes again after `mistake_seconds`.
         workers: keys at the same time.
         clock: seconds that only grow; the loop's own.
+        first_workers: keys beyond `workers` that are worked on at the same time where they were woken with `FIRST`: so
+            that what is urgent does not wait until a long piece of work ends.
         mistake_seconds: the wait after a mistake of ours in `work`.
     """
 
@@ -31,8 +33,10 @@ class WorkQueue(Generic[KeyT]):
         workers: int,
         clock: Callable[[], float],
         mistake_seconds: float = 30.0,
+        first_workers: int = 0,
     ) -> None:
         self._work = work
+        self._first_workers = first_workers
         self._workers = workers
         self._clock = clock
         self._mistake_seconds = mistake_seconds
@@ -57,7 +61,9 @@ class WorkQueue(Generic[KeyT]):
 
     def start(self) -> None:
         """Start the workers in the running loop."""
-        self._tasks = [asyncio.create_task(self._run(), name=f"worker-{number}") for number in range(self._workers)]
+        workers = [(self._run(FIRST), f"first-{number}") for number in range(self._first_workers)]
+        workers += [(self._run(float("inf")), f"worker-{number}") for number in range(self._workers)]
+        self._tasks = [asyncio.create_task(work, name=name) for work, name in workers]
 
     async def stop(self) -> None:
         """End the workers; what they were at is cut off."""
@@ -66,9 +72,9 @@ class WorkQueue(Generic[KeyT]):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
-    async def _run(self) -> None:
+    async def _run(self, latest: float) -> None:
         while True:
-            key = await self._next()
+            key = await self._next(latest)
             self._busy.add(key)
             try:
                 delay = await self._work(key)
@@ -83,9 +89,10 @@ class WorkQueue(Generic[KeyT]):
             elif delay is not None:
                 self.wake(key, delay)
 
-    async def _next(self) -> KeyT:
+    async def _next(self, latest: float) -> KeyT:
+        """Wait for the next key that is due by now, and by `latest`."""
         while True:
-            now = self._clock()
+            now = min(latest, self._clock())
             while self._heap and self._heap[0][0] <= now:
                 due, _, key = heapq.heappop(self._heap)
                 if self._due.get(key) != due:
@@ -95,7 +102,7 @@ class WorkQueue(Generic[KeyT]):
                     return key
                 self._parked.add(key)
             self._changed.clear()
-            wait = self._heap[0][0] - now if self._heap else None
+            wait = self._heap[0][0] - now if self._heap and latest != FIRST else None
             try:
                 await asyncio.wait_for(self._changed.wait(), wait)
             except TimeoutError:

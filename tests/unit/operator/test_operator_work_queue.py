@@ -36,8 +36,9 @@ class Recorder:
             await self.progress.wait_for(lambda: len(self.started) >= count)
 
 
-def queue_of(recorder: Recorder, workers: int = 4) -> WorkQueue[str]:
-    return WorkQueue(recorder.work, workers, asyncio.get_running_loop().time, mistake_seconds=0.01)
+def queue_of(recorder: Recorder, workers: int = 4, first_workers: int = 0) -> WorkQueue[str]:
+    clock = asyncio.get_running_loop().time
+    return WorkQueue(recorder.work, workers, clock, mistake_seconds=0.01, first_workers=first_workers)
 
 
 async def test_wakes_that_come_before_the_work_are_one() -> None:
@@ -119,4 +120,21 @@ async def test_no_more_keys_at_once_than_workers() -> None:
     assert len(recorder.started) == 2
     recorder.gate.set()
     await recorder.until_started(3)
+    await queue.stop()
+
+
+async def test_what_comes_first_need_not_wait_for_a_worker() -> None:
+    recorder = Recorder()
+    recorder.gate.clear()
+    queue = queue_of(recorder, workers=1, first_workers=1)
+    queue.start()
+    queue.wake("long")
+    await recorder.until_started(1)
+    queue.wake("later")
+    queue.wake("urgent", FIRST)
+    await recorder.until_started(2)
+    assert recorder.started == ["long", "urgent"]
+    recorder.gate.set()
+    await recorder.until_started(3)
+    assert recorder.started[2] == "later"
     await queue.stop()
