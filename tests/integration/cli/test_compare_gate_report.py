@@ -63,6 +63,20 @@ def test_a_gate_ends_with_the_worst_of_its_decisions(
     assert [decision["decision"] for decision in json.loads(done.stdout)] == words
 
 
+def test_gates_are_shown_in_every_format(evalrun: Command, runs: Path) -> None:
+    policy = a_policy(runs, {"maxRegression": "0.5"}, {"maxRegression": "0.02", "metric": "pass_ratio_mean"})
+    for form in ("text", "markdown", "json", "html"):
+        done = evalrun("gate", runs / "new", "--policy", policy, "--format", form)
+        assert (done.returncode, done.stderr) == (4, "")
+        shown = Page.of(done.stdout).text if form == "html" else done.stdout
+        assert shown.index("PASS") < shown.index("FAIL")
+        assert "-0.3" in shown
+        assert "pass_ratio_mean" in shown
+        if form == "html":
+            assert Page.of(done.stdout).unbalanced == []
+            assert "McNemar's exact test: p = " in shown
+
+
 @pytest.mark.parametrize(
     ("policy", "says"),
     [

@@ -276,7 +276,7 @@ def compare(first: str, second: str, view: str, output: Path | None) -> ExitCode
 @click.option(
     "--format",
     "view",
-    type=click.Choice(["text", "markdown", "json"]),
+    type=click.Choice(["text", "markdown", "json", "html"]),
     default="text",
     show_default=True,
     help="How it is shown.",

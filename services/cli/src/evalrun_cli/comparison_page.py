@@ -1,9 +1,11 @@
-"""A comparison as one self-contained HTML page, in the frame of the report. Pure."""
+"""A comparison, and a gate's decisions, as one self-contained HTML page in the frame of the report. Pure."""
 
 from collections.abc import Sequence
 
 from evalrun_aggregator.comparing.comparison import Comparison, DatasetComparison, Flip, RunFacts
 from evalrun_aggregator.comparing.differences import Difference
+from evalrun_aggregator.comparing.gate import GateDecision
+from evalrun_aggregator.report.headline import GATE_CLASS
 from evalrun_aggregator.report.markup import Child, Markup, element, joined
 from evalrun_aggregator.report.page import folded, page, table
 from evalrun_aggregator.report.statuses import LABELS, pill
@@ -23,6 +25,22 @@ def comparison_page(comparison: Comparison) -> str:
         _warnings(comparison.warnings),
         [_dataset(each) for each in comparison.datasets],
     )
+
+
+def gate_page(decisions: Sequence[GateDecision]) -> str:
+    """Give the page of a policy's gates."""
+    headings = ["Gate", "Decision", "Baseline", "Why"]
+    rows = [_gate(each) for each in decisions]
+    return page("Gates", element("h1", "Gates"), element("div", table(headings, rows), class_="panel gates"))
+
+
+def _gate(each: GateDecision) -> list[Child]:
+    return [
+        joined(each.dataset, element("small", each.metric)),
+        element("span", each.decision.value, class_=f"pill {GATE_CLASS[each.decision.value]}"),
+        element("span", each.baseline, class_="mono"),
+        joined(each.message, [element("small", note) for note in words.gate_notes(each)]),
+    ]
 
 
 def _run(letter: str, run: RunFacts) -> list[Child]:

@@ -1,9 +1,10 @@
 """How figures and differences are written, in whichever format. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from evalrun_aggregator.comparing.comparison import DatasetComparison
 from evalrun_aggregator.comparing.differences import Difference
+from evalrun_aggregator.comparing.gate import GateDecision
 from evalrun_aggregator.comparing.power import FEWEST_FLIPS
 
 LABELS = {
@@ -131,3 +132,11 @@ def _noise_notes(each: DatasetComparison) -> Sequence[str]:
         if isinstance(share, int | float):
             parts.append(f"{letter} {100 * share:.1f} %")
     return [f"Noise floor (verdicts that flip when the same run is repeated): {', '.join(parts)}"] if parts else []
+
+
+def gate_notes(each: GateDecision) -> Iterator[str]:
+    """Give what else is to be said of a gate's decision."""
+    if each.left_out:
+        yield f"{each.left_out} problems could not be compared"
+    if each.mcnemar_p is not None:
+        yield f"McNemar's exact test: p = {p_value(each.mcnemar_p)}"

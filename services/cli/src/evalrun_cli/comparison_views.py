@@ -15,7 +15,7 @@ from evalrun_aggregator.gating import baseline_place
 from evalrun_aggregator.problem_totals import DatasetTotals
 from evalrun_aggregator.stored_run import StoredRun
 from evalrun_cli import comparison_text as words
-from evalrun_cli.comparison_page import comparison_page
+from evalrun_cli.comparison_page import comparison_page, gate_page
 from evalrun_cli.gate_policy import read_policy
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -151,7 +151,7 @@ def gates_as_text(decisions: Sequence[GateDecision]) -> str:
     lines = []
     for each in decisions:
         lines.append(words.printable(f"{each.decision.value:12}  {each.message} (baseline {each.baseline})"))
-        lines += [f"{'':12}  {note}" for note in _gate_notes(each)]
+        lines += [f"{'':12}  {note}" for note in words.gate_notes(each)]
     return "\n".join(lines)
 
 
@@ -159,7 +159,7 @@ def gates_as_markdown(decisions: Sequence[GateDecision]) -> str:
     """Give decisions as a table of GitHub's Markdown."""
     lines = ["| Gate | Decision | Why |", "|---|---|---|"]
     for each in decisions:
-        why = ". ".join([each.message, *_gate_notes(each)])
+        why = ". ".join([each.message, *words.gate_notes(each)])
         lines.append(f"| {_cell(each.dataset)} {each.metric} | **{each.decision.value}** | {_cell(why)} |")
     return "\n".join(lines)
 
@@ -173,14 +173,8 @@ GATE_VIEWS: Mapping[str, Callable[[Sequence[GateDecision]], str]] = {
     "text": gates_as_text,
     "markdown": gates_as_markdown,
     "json": gates_as_json,
+    "html": gate_page,
 }
-
-
-def _gate_notes(each: GateDecision) -> Iterator[str]:
-    if each.left_out:
-        yield f"{each.left_out} problems could not be compared"
-    if each.mcnemar_p is not None:
-        yield f"McNemar's exact test: p = {words.p_value(each.mcnemar_p)}"
 
 
 def _plain(text: str, style: str = "") -> Text:
