@@ -62,6 +62,31 @@ def test_anything_not_judged_makes_the_run_degraded(tmp_path: Path) -> None:
     assert (written["state"], written["counts"]["not_judged"]) == ("Degraded", 1)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "price", "cost"),
+    [
+        (7200.0, 2.5, {"gpu_seconds": 7200.0, "gpu_hour": 2.5, "currency": "EUR", "money": 5.0}),
+        (7200.0, None, {"gpu_seconds": 7200.0, "gpu_hour": None, "currency": "EUR", "money": None}),
+        (0.0, 2.5, None),  # simple mode: nobody knows what the endpoints' GPUs did
+        (None, 2.5, None),
+    ],
+)
+def test_the_summary_says_what_the_gpus_cost_in_all(
+    tmp_path: Path, seconds: float | None, price: float | None, cost: dict[str, object] | None
+) -> None:
+    options = MetricOptions(gpu_seconds=seconds, gpu_hour_price=price)
+    rows = [sample_result(0, 0), sample_result(1, 0), sample_result(2, 0, ["timeout"])]
+    write_outputs(rows, str(tmp_path), OutputPlan({}, options, QaOptions(0.0, 1), currency="EUR"))
+    written = json.loads((tmp_path / "summary.json").read_text())
+    assert written.get("cost") == cost
+    page = (tmp_path / "report.html").read_text()
+    assert ("Money, EUR" in page) == (cost is not None and price is not None)
+    assert ("GPU time</th>" in page) == (cost is not None)
+    if cost and price:
+        assert written["datasets"]["humaneval"]["metrics"]["money_per_solved"]["value"] == pytest.approx(2.5)
+        assert "GPUs in all: 2.0 h, 5 EUR." in page
+
+
 def test_the_summary_says_which_verdicts_change_under_which_comparator(tmp_path: Path) -> None:
     def row(problem: int, status: str, *others: str, repeat: int = 0) -> SampleResult:
         made = verdict([status])

@@ -45,6 +45,8 @@ class OutputPlan:
     qa: QaOptions
     decide_gate: Callable[[Mapping[str, DatasetTotals]], JsonObject] | None = None
     """From the run's totals to the `gate` of summary.json; None where the run has no gate."""
+    currency: str = ""
+    """Of `metrics.gpu_hour_price`; empty where there is no price."""
     export: RunExports | None = None
     """Sends the figures elsewhere before the last files are written; None where the run asks for none."""
 
@@ -60,6 +62,8 @@ class RunSummary:
     """By dataset: where another comparator would have decided otherwise."""
     gate: JsonObject | None = None
     """What its gate decided; None where it has none."""
+    cost: JsonObject | None = None
+    """What its GPUs cost in all; None where it had none of its own."""
     exports: ExportReport | None = None
     """What came of its exports; in run_info.json, not here: they are no result."""
 
@@ -71,6 +75,7 @@ class RunSummary:
                 if isinstance(count, int):
                     counts[name] = counts.get(name, 0) + count
         gate: JsonObject = {} if self.gate is None else {"gate": self.gate}
+        cost: JsonObject = {} if self.cost is None else {"cost": self.cost}
         return {
             "schema": SUMMARY_SCHEMA_VERSION,
             "state": self.state,
@@ -79,6 +84,7 @@ class RunSummary:
                 name: {**metrics.summary(), "comparators": self._comparators(name, metrics)}
                 for name, metrics in self.datasets.items()
             },
+            **cost,
             **gate,
         }
 
@@ -171,7 +177,17 @@ def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan:
     datasets = metrics.finish(plan.metrics)
     complete = all(dataset.not_judged == 0 for dataset in datasets.values())
     gate = None if plan.decide_gate is None else plan.decide_gate(metrics.datasets)
-    return RunSummary("Succeeded" if complete else "Degraded", datasets, disagreements.datasets, gate)
+    state: FinalState = "Succeeded" if complete else "Degraded"
+    return RunSummary(state, datasets, disagreements.datasets, gate, cost_of(plan))
+
+
+def cost_of(plan: OutputPlan) -> JsonObject | None:
+    """Give what the run's GPUs cost in all: seconds, and money where the spec names a price of a GPU hour."""
+    seconds, price = plan.metrics.gpu_seconds, plan.metrics.gpu_hour_price
+    if not seconds:
+        return None
+    money = None if price is None else seconds * price / 3600
+    return {"gpu_seconds": seconds, "gpu_hour": price, "currency": plan.currency or None, "money": money}
 
 
 def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str) -> None:

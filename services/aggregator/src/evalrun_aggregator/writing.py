@@ -48,6 +48,7 @@ def write_run_outputs(job: OutputJob) -> Written:
             temperature=spec.protocol.temperature_value,
             max_new_tokens=spec.protocol.max_new_tokens,
         ),
+        currency="" if spec.cost is None else spec.cost.currency,
         decide_gate=None if spec.gate is None else gate_of(spec.gate, job.order.base_dir),
         export=exports_of(job.order, scratch_in=job.staging, seconds=job.export_seconds),
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from evalrun_aggregator.json_text import json_document
 from evalrun_aggregator.problem_totals import DatasetTotals
 from evalrun_aggregator.report import quantities as shown
+from evalrun_aggregator.report.cost_section import cost_section
 from evalrun_aggregator.report.dataset_section import dataset_section
 from evalrun_aggregator.report.disagreements import Disagreements
 from evalrun_aggregator.report.headline import headline, title_of
@@ -35,7 +36,7 @@ def render_report(content: ReportContent) -> str:
     sections = [_dataset(name, mapping(datasets, name), content) for name in datasets]
     return page(
         title_of(content.run_info),
-        headline(content.summary, content.run_info),
+        joined(headline(content.summary, content.run_info), cost_section(content.summary)),
         sections,
         element("h2", "The run"),
         _run_table(content.run_info),
