@@ -30,7 +30,7 @@ for place, (name, path, code, at_once) in enumerate(bundle):
         exec(code, module.__dict__)
         if module.__package__:
             setattr(sys.modules[module.__package__], name.rpartition(".")[2], module)
-step = sys.modules["evalrun_stock_harness"].main(bundle)
+step = sys.modules["evalrun_harness_stock"].main(bundle)
 while callable(step):
     step = step()
 """
@@ -48,7 +48,7 @@ def bundle() -> bytes:
             path = _PACKAGE / "contained" / f"{name}.py"
             found.append((f"evalrun_sandbox.contained.{name}", path.name, path.read_text(), True))
     harness = Path(stock_harness.__file__)
-    found.append(("evalrun_stock_harness", harness.name, harness.read_text(), True))
+    found.append(("evalrun_harness_stock", harness.name, harness.read_text(), True))
     for name, file in (("evalrun_values", "values.py"), ("evalrun_harness_calls", "call_harness.py")):
         found.append((name, file, (_PACKAGE / file).read_text(), False))
     return marshal.dumps(found, 2)

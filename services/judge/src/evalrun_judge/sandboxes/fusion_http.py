@@ -4,6 +4,7 @@ Every kind of trouble that a stock server shows gets its type: it answers 200 to
 with a traceback to whatever it did not think of, and has no word for "busy"; a slot proxy in front of it has (429).
 """
 
+import io
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -101,8 +102,9 @@ class FusionServer:
     async def call(self, method: str, path: str, longest: float, body: bytes | None = None) -> tuple[int, bytes]:
         """Call and give status and body. Raises SandboxUnreachableError or SandboxTimeoutError."""
         limits = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
+        data = None if body is None else io.BytesIO(body)  # large bytes would be written at one go, holding the loop
         try:
-            async with self._open().request(method, self.address + path, data=body, timeout=limits) as response:
+            async with self._open().request(method, self.address + path, data=data, timeout=limits) as response:
                 return response.status, await response.read()
         except aiohttp.ConnectionTimeoutError as error:
             raise SandboxUnreachableError(f"{self.address}: no connection in {CONNECT_SECONDS:g} s") from error

@@ -260,9 +260,9 @@ def _bytes(value: object) -> bytes:
 
 
 def _with_command(job: bytes, command: str) -> bytes:
-    (length,) = struct.unpack_from("<Q", job)
-    fields = marshal.loads(job[8 : 8 + length])  # noqa: S302 - the gateway's own
-    return frames.Job(command, *fields[1:]).encode()
+    read, _, _ = frames.decode_job(lambda size, offset: job[offset : offset + size])
+    read.mode = command
+    return read.encode()
 
 
 def _indices(count: int) -> int:
