@@ -8,8 +8,8 @@ from builders.exports import work_order
 
 from evalrun_aggregator.exporting import RunExports, targets_of
 from evalrun_aggregator.exports.content import ExportContent, export_id
-from evalrun_aggregator.exports.exporter import Exported, ExportError, Target
-from evalrun_aggregator.exports.process import environment
+from evalrun_aggregator.exports.exporter import Exported, ExportError, Target, WandbTarget
+from evalrun_aggregator.exports.process import environment, export_apart
 from evalrun_aggregator.figures import Figure
 from evalrun_aggregator.metrics import DatasetMetrics
 from evalrun_aggregator.results import JsonObject
@@ -95,6 +95,15 @@ def test_the_id_stays_over_restarts_and_is_another_for_another_run() -> None:
     others = [{"uid": "u-2"}, {"rejudge": "again"}, {"run": "x"}, {"namespace": "n"}, {"uid": ""}]
     ids = {export_id(work_order({}, **other)) for other in others}
     assert len(ids | {first}) == len(others) + 1
+
+
+def test_without_a_key_nothing_is_started_and_the_way_out_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    content = ExportContent(id="i", run="r", namespace="n", info={}, metrics={}, qa=[])
+    with pytest.raises(ExportError, match="set WANDB_API_KEY"):
+        export_apart(WandbTarget(project="p"), content, tmp_path, scratch_in=tmp_path, seconds=1)
 
 
 def test_a_key_comes_from_the_environment_only_and_files_go_to_the_scratch_folder() -> None:

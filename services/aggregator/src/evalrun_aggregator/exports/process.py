@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from evalrun_aggregator.exports.content import ExportContent
-from evalrun_aggregator.exports.exporter import Exported, ExportError, ExportJob, Target
+from evalrun_aggregator.exports.exporter import Exported, ExportError, ExportJob, Target, WandbTarget
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,10 @@ def export_apart(
         ExportError: it failed, or was not done in time.
         OSError: this machine's disk is full, or no process can be started.
     """
+    if isinstance(target, WandbTarget) and target.mode == "online" and not os.environ.get("WANDB_API_KEY"):
+        raise ExportError(
+            "no API key: set WANDB_API_KEY (in a cluster: exports.wandb.secretRef), or write mode: offline"
+        )
     with TemporaryDirectory(prefix=f"evalrun-{target.kind}-", dir=scratch_in, ignore_cleanup_errors=True) as scratch:
         place = Path(scratch)
         job = ExportJob(target=target, content=content, folder=folder.resolve(), scratch=place)
@@ -63,10 +67,10 @@ def export_apart(
 def environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """Give the export's environment: this process's, with every file of the packages in the scratch folder.
 
-    A pod's root and home are read-only. Pointing NETRC away leaves the environment as the only source of an API key:
+    A pod's root and home are read-only. Without a home and a .netrc the environment is the only source of an API key:
     whoever runs on one machine must not export with a key that they did not name.
     """
-    places = ("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_ARTIFACT_DIR", "TMPDIR")
+    places = ("HOME", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_ARTIFACT_DIR", "TMPDIR")
     return {
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
