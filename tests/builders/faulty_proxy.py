@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -14,11 +14,17 @@ from evalrun_sandbox.api import CONTENT_TYPE, Busy
 
 FAULTS = ("500", "reset before", "reset after", "truncated", "nonsense", "429", "slow")
 
+HANG = "hang"
+"""Takes the request and never answers it, nor the question what the sandbox is, until `thaw`."""
+
 
 class FaultyProxy:
     """Passes `/v1/run` on to `target`, or breaks it; `/v1/info` always passes."""
 
-    def __init__(self, target: str, share: float, seed: int) -> None:
+    def __init__(self, target: str, share: float, seed: int, faults: Sequence[str] = FAULTS) -> None:
+        self._faults = faults
+        self._thawed = asyncio.Event()
+        self._thawed.set()
         self.injected: Counter[str] = Counter()
         self._target = target
         self._share = share
@@ -35,7 +41,8 @@ class FaultyProxy:
             return answer.status, await answer.read()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        fault = self._random.choice(FAULTS) if self._random.random() < self._share else ""
+        await self._thawed.wait()
+        fault = self._random.choice(self._faults) if self._random.random() < self._share else ""
         if request.path != "/v1/run":
             fault = ""
         if fault:
@@ -49,6 +56,9 @@ class FaultyProxy:
                 return web.Response(body=b"<html>")
             case "reset before":
                 return self._cut(request)
+            case "hang":
+                self.freeze()
+                await self._thawed.wait()
             case "slow":
                 await asyncio.sleep(0.2)
         status, body = await self._pass_on(request)
@@ -63,6 +73,14 @@ class FaultyProxy:
         await response.write_eof()
         return response
 
+    def freeze(self) -> None:
+        """Answer nothing from now on."""
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        """Answer again, also what waits."""
+        self._thawed.set()
+
     def _cut(self, request: web.Request, response: web.StreamResponse | None = None) -> web.StreamResponse:
         if request.transport is not None:
             request.transport.abort()
@@ -73,9 +91,11 @@ class FaultyProxy:
 
 
 @asynccontextmanager
-async def faulty_proxy(target: str, share: float, seed: int) -> AsyncIterator[tuple[str, FaultyProxy]]:
+async def faulty_proxy(
+    target: str, share: float, seed: int, faults: Sequence[str] = FAULTS
+) -> AsyncIterator[tuple[str, FaultyProxy]]:
     """Serve one on loopback; gives its URL."""
-    proxy = FaultyProxy(target, share, seed)
+    proxy = FaultyProxy(target, share, seed, faults)
     app = web.Application(client_max_size=2**30)
     app.router.add_route("*", "/{path:.*}", proxy.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)

@@ -11,45 +11,12 @@ import grpc
 import pytest
 from builders.data import stdio_problem
 from builders.faulty_proxy import FAULTS, faulty_proxy
+from builders.judge_load import finals, load
 from builders.judging import judge_all, request_of, send, services
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.processes import ServiceProcess
-from evalrun_data.records import AssertTests, Problem
 from evalrun_runtime.grpc_channel import open_channel
-
-PROGRAMS = {
-    "right": ("print(sum(map(int, input().split())))", judge_pb2.FINAL_STATUS_SUCCESS),
-    "wrong": ("print(1)", judge_pb2.FINAL_STATUS_WRONG_ANSWER),
-    "crash": ("import sys; print(sum(map(int, input().split()))); sys.exit(1)", judge_pb2.FINAL_STATUS_RUNTIME_ERROR),
-    "broken": ("print(", judge_pb2.FINAL_STATUS_SYNTAX_ERROR),
-}
-FUNCTIONS = {
-    "right": ("def add(a, b):\n    return a + b\n", judge_pb2.FINAL_STATUS_SUCCESS),
-    "wrong": ("def add(a, b):\n    return a - b\n", judge_pb2.FINAL_STATUS_WRONG_ANSWER),
-    "crash": ("def add(a, b):\n    raise ValueError\n", judge_pb2.FINAL_STATUS_RUNTIME_ERROR),
-}
-
-
-def load(number: int) -> tuple[dict[str, judge_pb2.JudgeRequest], dict[str, int]]:
-    """Give `number` requests of every kind, and each one's right final status."""
-    requests: dict[str, judge_pb2.JudgeRequest] = {}
-    right: dict[str, int] = {}
-    asserts = Problem(
-        "mbpp", "MBPP/1", "Add.", AssertTests(("assert add(1, 2) == 3", "assert add(0, 5) == 5"), "", "add")
-    )
-    for index in range(number):
-        for problem, programs in ((stdio_problem(), PROGRAMS), (asserts, FUNCTIONS)):
-            for kind, (code, final) in programs.items():
-                name = f"{problem.dataset}/{kind}/{index}"
-                requests[name] = request_of(problem, code)
-                right[name] = final
-    return requests, right
-
-
-def finals(verdicts: dict[str, judge_pb2.Verdict]) -> dict[str, int]:
-    assert all(verdict.judged for verdict in verdicts.values())
-    return {name: int(verdict.final_status) for name, verdict in verdicts.items()}
 
 
 async def test_faults_between_gateway_and_sandbox_change_no_verdict(tmp_path: Path) -> None:
