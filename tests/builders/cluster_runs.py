@@ -9,6 +9,8 @@ from builders.cluster import CommandFailedError, Object
 from builders.cluster_install import RESULTS, Installed
 from builders.cluster_tasks import verdicts_of
 
+LOOKS = 6
+"""How often the pods of a run are looked into; each look costs the machine half a second."""
 COMPONENTS = ("aggregator", "generator", "judge", "sandbox")
 ASKS_FOR_INFO = """
 import os, urllib.request
@@ -92,13 +94,16 @@ def progress(install: Installed, run: str) -> Iterator[tuple[int, int]]:
 
 
 def look_at_pods(install: Installed, run: str) -> Seen:
-    """Look into the pods of a run whenever it makes progress, until all is judged."""
-    seen = Seen()
-    for judged, _ in progress(install, run):
+    """Look into the pods of a run now and then as it makes progress, until all is judged."""
+    seen, due = Seen(), 0
+    for judged, total in progress(install, run):
+        if judged < due:
+            continue
+        due = judged + max(1, total // LOOKS)
         for component in COMPONENTS:
             for pod in install.cluster.pods(install.runs, run, component):
                 try:
-                    if component == "sandbox" and judged and not seen.sandbox:
+                    if component == "sandbox" and not seen.sandbox:
                         seen.sandbox = json.loads(install.cluster.python(install.runs, pod, ASKS_FOR_INFO))
                     peak = int(install.cluster.python(install.runs, pod, READS_MEMORY))
                 except CommandFailedError:
