@@ -80,7 +80,7 @@ class Load:
         self._plane = plane
         self._options = options
         self.seen = Seen()
-        self.created: list[str] = []
+        self.created_at: list[float] = []
         self.deleted: set[str] = set()
 
     async def create(self) -> None:
@@ -96,7 +96,6 @@ class Load:
                 if number % step == step - 1 and len(self.deleted) < options.delete:
                     self.deleted.add(name)
                     group.create_task(self._delete(number, name, 3 + number % 15))
-        self.created_in = loop.time() - start
 
     async def _create(self, number: int, name: str) -> None:
         changes: dict[str, Any] = {
@@ -107,7 +106,7 @@ class Load:
         async with self._session.post(self._place(number), json=evalrun_manifest(changes)) as answer:
             if answer.status != 201:
                 raise RuntimeError(await answer.text())
-        self.created.append(name)
+        self.created_at.append(time.monotonic())
 
     async def _delete(self, number: int, name: str, after: float) -> None:
         await asyncio.sleep(after)
@@ -137,12 +136,11 @@ class Load:
                         self.seen.gone.add(name)
 
     async def finish(self) -> float:
-        """Wait until every run has ended or is gone; gives the seconds that it took, or raises TimeoutError."""
-        start = time.monotonic()
+        """Wait until every run has ended or is gone; gives the seconds since the last was made. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(self.seen.ended(f"run-{number:04}") for number in range(self._options.runs)):  # noqa: ASYNC110
                 await asyncio.sleep(0.25)
-        return time.monotonic() - start
+        return time.monotonic() - max(self.created_at)
 
     async def left_of_deleted(self) -> list[str]:
         """Give what is left of the deleted runs, after the garbage collector had its time."""
@@ -248,7 +246,8 @@ async def drive(plane: ControlPlane, operator: OperatorProcess, options: argpars
     for name, phase in load.seen.phases.items():
         end = "deleted" if name in load.seen.gone else phase
         ends[end] = ends.get(end, 0) + 1
-    print(f"{options.runs} EvalRuns created in {load.created_in:.0f} s, all at their end {rest:.0f} s later: {ends}")
+    took = max(load.created_at) - min(load.created_at)
+    print(f"{options.runs} EvalRuns created in {took:.0f} s, all at their end {rest:.0f} s later: {ends}")
     print(f"left of the deleted ones: {left or 'nothing'}")
     print(f"operator: {memory:.0f} MiB at most (limit 250), {cpu:.1f} s CPU, {1e3 * cpu / options.runs:.1f} ms a run")
     print(f"operator: was ready to run, but had no CPU, for {waited:.1f} s: the rest of the machine had them")

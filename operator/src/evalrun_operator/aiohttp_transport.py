@@ -7,6 +7,8 @@ the same server, without TLS), and requests are most of what the operator's one 
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx2
@@ -18,10 +20,12 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
     Args:
         context: how the server is verified, and the client's certificate; None: aiohttp's default.
+        proxy: URL of an HTTP proxy; None: none.
     """
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None, proxy: str | None = None) -> None:
         self._context = context
+        self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -60,9 +64,10 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
     def _open(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=0, ssl=True if self._context is None else self._context)
-        # httpx2 decompresses, by the headers that it is given.
+        # httpx2 decompresses, by the headers that it is given. Not `trust_env`: it has a thread look for a netrc file
+        # at each request, which on a busy machine takes longer than the request.
         return aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=True
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, proxy=self._proxy
         )
 
 
@@ -87,6 +92,12 @@ class Stream(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """Give the connection up: what a watch still sends is of no use."""
         self._response.close()
+
+
+def proxy_for(url: str) -> str | None:
+    """Give the proxy that the environment (HTTPS_PROXY, NO_PROXY, ...) names for a server."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun_operator import names
 from evalrun_operator.aggregator_client import Aggregators, GrpcAggregators
-from evalrun_operator.aiohttp_transport import AiohttpTransport
+from evalrun_operator.aiohttp_transport import AiohttpTransport, proxy_for
 from evalrun_operator.cluster import Cluster
 from evalrun_operator.controller import Controller
 from evalrun_operator.kinds import KINDS, Kind
@@ -97,7 +97,9 @@ def build_operator(
     """
     config = KubeConfig.from_env().get()
     if transport is None and config is not None:
-        transport = AiohttpTransport(verify_cluster(config.cluster, config.user or User(), config.abs_file))
+        transport = AiohttpTransport(
+            verify_cluster(config.cluster, config.user or User(), config.abs_file), proxy_for(config.cluster.server)
+        )
     client = AsyncClient(
         config,
         field_manager=names.FIELD_MANAGER,

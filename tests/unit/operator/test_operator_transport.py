@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from evalrun_operator.aiohttp_transport import AiohttpTransport
+from evalrun_operator.aiohttp_transport import AiohttpTransport, proxy_for
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -93,3 +93,10 @@ async def test_errors_are_httpx2s() -> None:
         with pytest.raises(httpx2.ConnectError):
             await client.get("http://127.0.0.1:1/")
         released.set()
+
+
+def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
+    monkeypatch.setenv("no_proxy", "inside.invalid")
+    assert proxy_for("https://cluster.invalid:6443") == "http://proxy.invalid:3128"
+    assert proxy_for("https://inside.invalid:6443") is None
