@@ -258,6 +258,9 @@ def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
     assert exposed["sandbox-fusion"] == []
     assert [port["containerPort"] for port in exposed["slot-proxy"]] == [8080]
     assert "--slots=6" in container_of(made, "slot-proxy")["args"]
+    assert "--backend=SandboxFusion" in container_of(made, "judge")["args"]
+    limits = container_of(made, "sandbox-fusion")["securityContext"]["capabilities"]
+    assert limits == {"drop": ["ALL"], "add": ["SETGID", "SETUID"]}, "or the harness cannot leave root: level seccomp"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
         command=["python", "-m", "evalrun_judge"],
         args=[
             f"--sandbox=dns:///{host}:{names.SANDBOX_PORT}", f"--required-level={required_level(judge)}",
-            f"--assertion-slots={ASSERTION_SLOTS}",
+            f"--backend={judge.sandbox.backend}", f"--assertion-slots={ASSERTION_SLOTS}",
             "--host=0.0.0.0", f"--port={names.GRPC_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
         env=token_env(plan, "EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN"),
