@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,24 +61,31 @@ class RunExports:
         qa: Mapping[str, Sequence[JsonObject]],
         folder: Path,
     ) -> ExportReport:
-        """Export to each target in turn; blocking. Never raises for their sake: the run has its results."""
+        """Export to every target at once; blocking. Never raises for their sake: the run has its results."""
         content = content_of(self._order, info, datasets, qa)
+        targets = targets_of(self._order.spec.exports)
         entries: JsonObject = {}
         warnings, wandb_url = [], ""
-        for target in targets_of(self._order.spec.exports):
+        with ThreadPoolExecutor(len(targets)) as threads:  # of their time limits only one is waited for
+            outcomes = threads.map(lambda target: self._try(target, content, folder), targets)
+        for target, outcome in zip(targets, outcomes, strict=True):
             entry: JsonObject = {"id": content.id, **target.model_dump(exclude={"kind"})}
-            try:
-                done = self._export(target, content, folder)
-            except (ExportError, OSError) as error:
-                warning = f"export to {target.kind} failed: {error}"
-                logger.warning("%s", warning)
-                warnings.append(warning)
-                entry |= {"state": "failed", "reason": str(error)}
+            if isinstance(outcome, Exported):
+                entry |= {"state": "done", **outcome.model_dump()}
+                wandb_url = outcome.url if target.kind == "wandb" else wandb_url
             else:
-                entry |= {"state": "done", **done.model_dump()}
-                wandb_url = done.url if target.kind == "wandb" else wandb_url
+                warnings.append(f"export to {target.kind} failed: {outcome}")
+                logger.warning("%s", warnings[-1])
+                entry |= {"state": "failed", "reason": outcome}
             entries[target.kind] = entry
         return ExportReport(entries, tuple(warnings), wandb_url)
+
+    def _try(self, target: Target, content: ExportContent, folder: Path) -> Exported | str:
+        """Export to one target; the reason where that failed."""
+        try:
+            return self._export(target, content, folder)
+        except (ExportError, OSError) as error:
+            return str(error)
 
 
 def exports_of(order: WorkOrder, *, scratch_in: Path, seconds: float) -> RunExports | None:
