@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from builders.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, RAW_CALLS, REFUSED
 from builders.stock_fusion import StockDouble, stock_double
-from integration.cheats.test_stdio_cheats import BOUNDED, FLOODS, NOTHING_PRINTED, RAW_CALLS, REFUSED
 
 from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_sandbox.api import Limits, ProgramRun, RunRequest
