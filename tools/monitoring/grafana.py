@@ -94,7 +94,6 @@ class Variable:
             "name": self.name,
             "label": self.label,
             "datasource": DATASOURCE,
-            "definition": self.values,
             "query": {"query": self.values, "refId": f"Variable-{self.name}"},
             "refresh": 2,  # when the time range changes: runs come and go
             "sort": 1,
@@ -125,7 +124,13 @@ class Dashboard:
 
     def to_json(self) -> Json:
         """Give the dashboard as Grafana loads it."""
-        links = {"type": "dashboards", "title": "evalrun", "tags": list(self.tags), "includeVars": True}
+        links: Json = {
+            "tooltip": "",
+            "type": "dashboards",
+            "title": "evalrun",
+            "tags": list(self.tags),
+            "includeVars": True,
+        }
         return {
             "uid": self.uid,
             "title": self.title,
@@ -147,7 +152,7 @@ class Dashboard:
 
 _DATASOURCE_VARIABLE: Json = {
     "type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1,
-    "multi": False, "includeAll": False, "current": {}, "options": [], "hide": 0,
+    "multi": False, "includeAll": False, "options": [], "hide": 0,
 }  # fmt: skip
 _TIME_SERIES_OPTIONS: Json = {
     "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},

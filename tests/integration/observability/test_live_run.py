@@ -29,6 +29,8 @@ from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
 from evalrun_operator.situation import identity_of
 
+pytestmark = pytest.mark.timeout(150)  # the first test waits for the whole run
+
 PARTS = ("aggregator", "judge", "sandbox", "generator")
 OWN = {"namespace": "default", "run": "demo"}
 PANELS = [
@@ -65,7 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
     environment = {f"EVALRUN_{part.upper()}_METRICS_PORT": str(port) for part, port in ports.items()}
     command = [*COMMAND, "run", str(file), "--local", "--endpoint", "builtin:demo", "--output", str(folder / "out")]
     with running_prometheus(folder, [static_job(part, port, **OWN) for part, port in ports.items()]) as prometheus:
-        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=50)
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stdout + done.stderr
         times = "max_over_time(timestamp(evalrun_last_progress_timestamp_seconds)[5m:100ms])"
         yield ScrapedRun(prometheus, prometheus.value(times))
