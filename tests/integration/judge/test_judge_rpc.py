@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_judge.app import JudgeGateway, build_pool
+from evalrun_judge.messages import request_from
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
@@ -65,6 +66,23 @@ async def test_a_verdict() -> None:
     assert (test.status, test.ran, test.exit_code) == (judge_pb2.TEST_STATUS_SUCCESS, True, 0)
     assert (test.stdout.text, test.stdout.full_length) == ("1\n", 2)
     assert not test.HasField("stderr")
+
+
+async def test_large_tests_are_sent_once_and_then_named() -> None:
+    async with gateway(FakeSandbox()) as (stub, _):
+        whole = message(data="1\n" * 100, expected="1\n" * 100)
+        digest = request_from(whole).tests.digest  # type: ignore[union-attr]  # stdio tests
+        named = judge_pb2.JudgeRequest(submission=whole.submission, suite_digest=digest)
+        assert (await failure(stub.Judge(named))).code() is grpc.StatusCode.NOT_FOUND
+        (lacking,) = await ask(stub, [named])
+        assert lacking.failure.code == grpc.StatusCode.NOT_FOUND.value[0]
+        whole.suite_digest = digest
+        assert (await stub.Judge(whole)).verdict.accepted
+        verdict = (await stub.Judge(named)).verdict
+        assert (verdict.accepted, verdict.tests[0].input.full_length) == (True, 200)
+        whole.suite_digest = bytes(32)  # whoever could name other tests so would decide others' verdicts
+        wrong = await failure(stub.Judge(whole))
+        assert (wrong.code(), "suite_digest" in (wrong.details() or "")) == (grpc.StatusCode.INVALID_ARGUMENT, True)
 
 
 async def failure(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> grpc.aio.AioRpcError:

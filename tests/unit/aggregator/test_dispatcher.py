@@ -25,7 +25,7 @@ QUICK = RetryPolicy(attempts=3, first_delay=0.001, longest_delay=0.002, least_bu
 @asynccontextmanager
 async def dispatching(
     folder: Path, judges: list[MemoryJudge], problems: int = 20, *, in_flight: int = 4, streams: int = 1,
-    stream_age: float = 50.0, policy: RetryPolicy = QUICK, max_pages: int | None = None,
+    stream_age: float = 50.0, policy: RetryPolicy = QUICK, max_pages: int | None = None, suite: bytes = b"",
 ) -> AsyncIterator[tuple[Board, Ledger, Dispatcher, asyncio.Task[None]]]:  # fmt: skip
     board = Board(RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])]))
     settings = DispatchSettings(in_flight, streams, stream_age, retries=policy)
@@ -36,7 +36,9 @@ async def dispatching(
 
         def build(index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
             del index
-            return judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text=completion.text))
+            request = judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text=completion.text), suite_digest=suite)
+            request.stdio.tests.add(input="1", expected_output="1")
+            return request
 
         asked: list[Judge] = list(judges)
         dispatcher = Dispatcher(board, ledger, asked, build, settings, chance=random.Random(0))
@@ -68,6 +70,44 @@ async def test_everything_is_judged_once_and_stored_before_it_counts(tmp_path: P
         await judged(board, dispatcher, running)
         assert board.count(ItemState.ACCEPTED) == 20 == len(list(ledger.reader.verdict_rows()))
     assert sorted(r.submission.text for r in judge.asked) == sorted(f"p{i} accept" for i in range(20))
+
+
+class Keeping:
+    """A judge that keeps the tests it was sent, by digest, until it is told to forget them."""
+
+    def __init__(self) -> None:
+        self.kept: set[bytes] = set()
+        self.whole = 0
+        self.lacked = 0
+
+    def __call__(self, request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
+        if request.HasField("stdio"):
+            self.whole += 1
+            self.kept.add(request.suite_digest)
+        elif request.suite_digest not in self.kept:
+            self.lacked += 1
+            return judge_pb2.StreamFailure(code=5, message="send them")
+        return scripted_verdict(request)
+
+
+@pytest.mark.parametrize(("judges", "most"), [(1, 1), (3, 15)])
+async def test_large_tests_do_not_cross_with_every_answer(tmp_path: Path, judges: int, most: int) -> None:
+    keeping = [Keeping() for _ in range(judges)]
+    asked = [MemoryJudge(script=keep, address=str(n)) for n, keep in enumerate(keeping)]
+    async with dispatching(tmp_path, asked, problems=40, in_flight=judges, suite=b"x" * 32) as (board, _, one, running):
+        await judged(board, one, running)
+        assert board.count(ItemState.ACCEPTED) == 40
+    whole = sum(keep.whole for keep in keeping)
+    assert judges <= whole <= most
+    assert sum(keep.lacked for keep in keeping) < whole  # nobody lacked them twice
+
+
+async def test_a_judge_that_lacks_even_tests_that_it_was_sent_is_no_endless_loop(tmp_path: Path) -> None:
+    judge = MemoryJudge(script=lambda _request: judge_pb2.StreamFailure(code=5, message="send them"))
+    policy = RetryPolicy(attempts=2, patience=0.0, first_delay=0.001, longest_delay=0.002)
+    async with dispatching(tmp_path, [judge], problems=1, suite=b"x" * 32, policy=policy) as (board, _, one, running):
+        await judged(board, one, running)
+        assert board.count(ItemState.NOT_JUDGED) == 1
 
 
 async def test_work_is_shared_among_judges_within_the_bound(tmp_path: Path) -> None:

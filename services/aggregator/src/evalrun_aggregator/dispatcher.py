@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import grpc
+
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.board import Board
 from evalrun_aggregator.dispatch import (
@@ -32,6 +34,7 @@ from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
 
 logger = logging.getLogger(__name__)
 
+LACKS_TESTS = grpc.StatusCode.NOT_FOUND.value[0]
 FULL_DISK_RETRY_SECONDS = 1.0
 ROOM_FOR_ENVELOPE = 4096
 
@@ -96,6 +99,7 @@ class Dispatcher:
         ]
         self._outcomes: asyncio.Queue[tuple[Work, StoredVerdict]] = asyncio.Queue()
         self._verdicts = 0
+        self._suites_sent: set[bytes] = set()
         self._last_verdict = clock()
         self.on_stored: Callable[[int], None] = lambda count: None
         """Called after verdicts were stored and counted, with their number."""
@@ -139,6 +143,10 @@ class Dispatcher:
         if self._traces is not None:
             request.traceparent = self._traces.of(work.index)
         work.verdicts_at_sending = self._verdicts
+        if request.suite_digest in self._suites_sent and not work.with_tests:
+            request.ClearField("stdio")
+        elif request.suite_digest:
+            self._suites_sent.add(request.suite_digest)
         size = request.ByteSize()
         if size + ROOM_FOR_ENVELOPE > MAX_MESSAGE_BYTES:
             limit = MAX_MESSAGE_BYTES >> 20
@@ -150,6 +158,10 @@ class Dispatcher:
         """Take an answer."""
         outage = self._outage(work)
         if answer.HasField("failure"):
+            if answer.failure.code == LACKS_TESTS and not work.with_tests:
+                work.with_tests = True  # another pod than the one that they were sent to, or it had to let them go
+                self._act(work, Again(0.0, work.history), None)
+                return
             self._act(work, decide_failure(answer.failure, work.history, outage, self._policy), None)
             return
         if answer.verdict.judged:

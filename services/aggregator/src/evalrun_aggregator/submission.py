@@ -4,6 +4,9 @@ What a problem's record says wins over what the dataset's spec says, which wins 
 section 6.
 """
 
+import hashlib
+from collections.abc import Sequence
+
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.rows import StoredCompletion
 from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
@@ -14,6 +17,8 @@ CONTEST_TIME_SECONDS = 30.0
 """Of stdin/stdout problems."""
 DEFAULT_MEMORY_MIB = 1024
 DEFAULT_OUTPUT_KIB = 1024
+LARGE_SUITE = 64 * 1024
+"""Characters from which a problem's tests are named by digest once the judge has them."""
 
 
 def judge_request(run: str, dataset: Dataset, problem: Problem, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
@@ -34,6 +39,8 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, completion: Stor
         case StdioTests():
             for given, expected in zip(truth.inputs, truth.outputs, strict=True):
                 request.stdio.tests.add(input=given, expected_output=expected)
+            if sum(map(len, truth.inputs)) + sum(map(len, truth.outputs)) >= LARGE_SUITE:
+                request.suite_digest = suite_digest(truth.inputs, truth.outputs)
             comparator = deciding_comparator(dataset, problem)
             if comparator is not None:
                 request.comparator.CopyFrom(comparator)
@@ -46,6 +53,17 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, completion: Stor
             request.asserts.setup_code = truth.test_setup_code
             request.asserts.entry_point = truth.entry_point
     return request
+
+
+def suite_digest(inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    """Give the digest of stdin/stdout tests as `judge.proto` defines it."""
+    whole = hashlib.sha256()
+    for case in zip(inputs, outputs, strict=True):
+        for text in case:
+            data = text.encode("utf-8", "surrogatepass")
+            whole.update(len(data).to_bytes(8, "little"))
+            whole.update(data)
+    return whole.digest()
 
 
 def test_limits(dataset: Dataset, problem: Problem) -> judge_pb2.Limits:

@@ -28,6 +28,7 @@ from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
+from evalrun_judge.suites import Suites
 from evalrun_judge.verdict_cache import MemoryStore, VerdictCache, VerdictStore
 from evalrun_judge.verdict_key import JudgeIdentity
 from evalrun_runtime.exits import BadInputError
@@ -80,6 +81,7 @@ class JudgeGateway:
                 JudgeIdentity(version("evalrun"), settings.sandbox_image),
             ),
             pool,
+            suites=Suites(settings.suite_mib * 1024 * 1024),
             version=version("evalrun"),
             stream_concurrency=settings.stream_concurrency,
             stream_seconds=settings.stream_seconds,

@@ -16,6 +16,7 @@ from evalrun_judge.submission import (
     Submission,
     TestLimits,
 )
+from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import CutText, FinalStatus, TestRecord, Verdict
 
 _MODES = {
@@ -30,8 +31,8 @@ _METHODS = {method: judge_pb2.ExtractionMethod.Value(f"EXTRACTION_METHOD_{method
 _GUARDRAILS = {guardrail: judge_pb2.Guardrail.Value(f"GUARDRAIL_{guardrail.name}") for guardrail in Guardrail}
 
 
-def request_from(message: judge_pb2.JudgeRequest) -> JudgeRequest:
-    """Read a request. Raises InvalidRequestError."""
+def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) -> JudgeRequest:
+    """Read a request; tests named by digest come from `suites`. Raises InvalidRequestError, UnknownSuiteError."""
     submission = message.submission
     mode = _MODES.get(submission.mode)
     if mode is None:
@@ -45,7 +46,7 @@ def request_from(message: judge_pb2.JudgeRequest) -> JudgeRequest:
             truncated=submission.truncated,
             max_characters=submission.max_characters,
         ),
-        tests=_tests_from(message),
+        tests=_tests_from(message, suites or Suites(0)),
         limits=_limits_from(message.limits),
         comparator=comparator,
         checker=checker,
@@ -55,15 +56,22 @@ def request_from(message: judge_pb2.JudgeRequest) -> JudgeRequest:
     )
 
 
-def _tests_from(message: judge_pb2.JudgeRequest) -> StdioTests | CheckTest | AssertTests:
+def _tests_from(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests | CheckTest | AssertTests:
     match message.WhichOneof("tests"):
         case "stdio":
-            return StdioTests([StdioTest(test.input, test.expected_output) for test in message.stdio.tests])
+            tests = StdioTests([StdioTest(test.input, test.expected_output) for test in message.stdio.tests])
+            if not message.suite_digest:
+                return tests
+            if message.suite_digest != tests.digest:
+                raise InvalidRequestError("suite_digest: it is not that of stdio.tests; send none, or theirs")
+            return suites.keep(tests)
         case "check":
             return CheckTest(message.check.prompt, message.check.test, message.check.entry_point)
         case "asserts":
-            tests = message.asserts
-            return AssertTests(list(tests.asserts), tests.setup_code, tests.entry_point)
+            given = message.asserts
+            return AssertTests(list(given.asserts), given.setup_code, given.entry_point)
+        case None if message.suite_digest:
+            return suites.find(message.suite_digest)
     raise InvalidRequestError("tests: there are none; send stdio, check or asserts")
 
 

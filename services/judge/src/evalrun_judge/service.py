@@ -19,6 +19,7 @@ from evalrun_judge.judging import Judge
 from evalrun_judge.messages import describe_message, request_from, verdict_message
 from evalrun_judge.pool import NoSandboxError, SandboxPool
 from evalrun_judge.submission import InvalidRequestError
+from evalrun_judge.suites import Suites, UnknownSuiteError
 from evalrun_runtime.tracing import span
 
 logger = logging.getLogger(__name__)
@@ -43,19 +44,28 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     """`evalrun.judge.v1.JudgeService`."""
 
     def __init__(
-        self, judge: Judge, pool: SandboxPool, *, version: str, stream_concurrency: int, stream_seconds: float
+        self,
+        judge: Judge,
+        pool: SandboxPool,
+        *,
+        suites: Suites,
+        version: str,
+        stream_concurrency: int,
+        stream_seconds: float,
     ) -> None:
         """Make the service.
 
         Args:
             judge: gives the verdicts.
             pool: described by `Describe`.
+            suites: tests that callers name by digest.
             version: of this gateway.
             stream_concurrency: requests of one stream judged at once; the stream is not read further meanwhile.
             stream_seconds: age at which a stream takes no more requests.
         """
         self._judge = judge
         self._pool = pool
+        self._suites = suites
         self._version = version
         self._stream_concurrency = stream_concurrency
         self._stream_seconds = stream_seconds
@@ -131,9 +141,11 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Judge one request; what went wrong becomes a status code."""
         try:
             with span("judge", message.traceparent):
-                return verdict_message(await self._judge.judge(request_from(message)))
+                return verdict_message(await self._judge.judge(request_from(message, self._suites)))
         except InvalidRequestError as error:
             return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except UnknownSuiteError as error:
+            return Failure(grpc.StatusCode.NOT_FOUND, str(error))
         except QueueFullError as error:
             return Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), math.ceil(error.retry_after_seconds * 1000))
         except (NoSandboxError, DrainingError) as error:

@@ -87,6 +87,9 @@ class JudgeSettings(ServiceSettings):
         "to it can forge verdicts. Give it by environment, not by flag.",
     )
     cache_redis_days: float = Field(30.0, gt=0, le=3650, description="How long Redis keeps a verdict.")
+    suite_mib: int = Field(
+        256, ge=0, description="Memory for large test suites, which callers then name by digest; 0: none are kept."
+    )
     sandbox_image: str = Field(
         "", description="Image of the sandboxes, best with its digest: cached verdicts of another image do not count."
     )

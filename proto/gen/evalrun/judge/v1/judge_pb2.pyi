@@ -167,6 +167,7 @@ class JudgeRequest(_message.Message):
     COMPARATOR_FIELD_NUMBER: _builtins.int
     STOP_AFTER_TIMEOUTS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    SUITE_DIGEST_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Chosen by the caller, unique within a stream."""
     run: _builtins.str
@@ -175,6 +176,11 @@ class JudgeRequest(_message.Message):
     """After this many time-outs the remaining tests are recorded as time-outs that did not run. 0: never."""
     traceparent: _builtins.str
     """W3C traceparent of the item's trace; empty: not traced. Here, not in the call's metadata: a stream serves many items."""
+    suite_digest: _builtins.bytes
+    """Of a large `stdio`, so that it crosses once and not with each answer: the SHA-256 over each test's input and expected
+    output, as UTF-8, each after its length in 8 bytes, low first. With `stdio` the gateway keeps the tests for a while;
+    without any tests it takes those that it keeps, or answers NOT_FOUND.
+    """
     @_builtins.property
     def submission(self) -> Global___Submission: ...
     @_builtins.property
@@ -202,10 +208,11 @@ class JudgeRequest(_message.Message):
         comparator: Global___Comparator | None = ...,
         stop_after_timeouts: _builtins.int = ...,
         traceparent: _builtins.str = ...,
+        suite_digest: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "stdio", b"stdio", "submission", b"submission", "tests", b"tests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts"]  # noqa: Y015
     _WhichOneofArgType_tests: _TypeAlias = _typing.Literal["tests", b"tests"]  # noqa: Y015

@@ -36,6 +36,7 @@ class JudgeServiceStub:
     def __new__(cls, channel: _aio.Channel) -> JudgeServiceAsyncStub: ...
     Judge: _grpc.UnaryUnaryMultiCallable[_judge_pb2.JudgeRequest, _judge_pb2.JudgeResponse]
     """Judges one submission.
+    NOT_FOUND: the tests that `suite_digest` names are not kept here (any more): send them.
     INVALID_ARGUMENT: no tests, an unknown language or comparator; never retry.
     RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer.
     UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
@@ -54,6 +55,7 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Judge: _aio.UnaryUnaryMultiCallable[_judge_pb2.JudgeRequest, _judge_pb2.JudgeResponse]  # type: ignore[assignment]
     """Judges one submission.
+    NOT_FOUND: the tests that `suite_digest` names are not kept here (any more): send them.
     INVALID_ARGUMENT: no tests, an unknown language or comparator; never retry.
     RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer.
     UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
@@ -75,6 +77,7 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_judge_pb2.JudgeResponse, _abc.Awaitable[_judge_pb2.JudgeResponse]]:
         """Judges one submission.
+        NOT_FOUND: the tests that `suite_digest` names are not kept here (any more): send them.
         INVALID_ARGUMENT: no tests, an unknown language or comparator; never retry.
         RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer.
         UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.

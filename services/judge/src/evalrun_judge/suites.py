@@ -1,0 +1,41 @@
+"""Large test suites that callers sent, by digest: a caller sends one once and not with each of a problem's answers."""
+
+from collections import OrderedDict
+
+from evalrun_judge.submission import StdioTests
+
+
+class UnknownSuiteError(Exception):
+    """The tests that a request names by digest are not kept here; the caller sends them again."""
+
+
+class Suites:
+    """Bounded by the characters of all texts; the suite that was used least recently goes first."""
+
+    def __init__(self, capacity: int) -> None:
+        """Start empty, with room for `capacity` characters (a byte each, where they are ASCII)."""
+        self._capacity = capacity
+        self._kept: OrderedDict[bytes, StdioTests] = OrderedDict()
+        self.size = 0
+        """Characters held."""
+
+    def keep(self, tests: StdioTests) -> StdioTests:
+        """Keep a suite; gives the one that was kept already, where there is one."""
+        known = self._kept.get(tests.digest)
+        if known is not None:
+            self._kept.move_to_end(tests.digest)
+            return known
+        self._kept[tests.digest] = tests
+        self.size += tests.size
+        while self.size > self._capacity:
+            _, dropped = self._kept.popitem(last=False)
+            self.size -= dropped.size
+        return tests
+
+    def find(self, digest: bytes) -> StdioTests:
+        """Give a suite. Raises UnknownSuiteError."""
+        found = self._kept.get(digest)
+        if found is None:
+            raise UnknownSuiteError(f"the tests with digest {digest.hex()} are not kept here; send them")
+        self._kept.move_to_end(digest)
+        return found

@@ -1,0 +1,39 @@
+"""Load changes no verdict, fills no queue beyond its bound, and makes no right program late.
+
+Scaled down; `benchmarks/judge_load.py` is the full size.
+"""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+from pathlib import Path
+
+import pytest
+from builders.judge_load import busy_request, finals, free_port, load, watched
+from builders.judging import judge_all, services
+
+from evalrun.judge.v1 import judge_pb2
+
+pytestmark = pytest.mark.timeout(180)
+
+QUEUE = 40
+
+
+async def test_the_same_verdicts_however_many_are_in_flight_and_a_bounded_queue(tmp_path: Path) -> None:
+    requests, right = load(16)
+    port = free_port()
+    flags = ["--metrics-port", str(port), "--queue-limit", str(QUEUE)]
+    async with services(tmp_path, judge_arguments=flags, sandbox_arguments=["--slots", "2"]) as (judge, _):
+        async with watched(port) as watch:
+            for in_flight in (16, len(requests)):  # the second is more than the queue takes: some are told to come back
+                assert finals(await judge_all(judge.address, requests, in_flight=in_flight)) == right
+        assert watch.samples > 0
+        assert 0 < watch.most_inside <= QUEUE + 2
+
+
+async def test_right_programs_are_in_time_however_many_run_at_once(tmp_path: Path) -> None:
+    """More programs of 0.3 CPU seconds than cores: each waits many times its limit on the wall."""
+    requests = {str(number): busy_request(0.3, limit_seconds=1.0) for number in range(12)}
+    async with services(tmp_path) as (judge, _):
+        verdicts = await judge_all(judge.address, requests, in_flight=12)
+    late = [name for name, verdict in verdicts.items() if verdict.final_status != judge_pb2.FINAL_STATUS_SUCCESS]
+    assert late == []
