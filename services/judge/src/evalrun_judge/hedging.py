@@ -19,7 +19,7 @@ class HedgePolicy:
     least_seconds: float = 1.0
     least_known: int = 20
     """Calls that must have ended before any is called a straggler."""
-    share: float = 0.1
+    share: float = 0.25
     """Of the slots that hedges may hold at once; one may run in any case."""
 
     def most(self, slots: int) -> int:

@@ -233,7 +233,9 @@ class SandboxPool:
         first = asyncio.create_task(self._call(endpoint, request, run))
         calls = {first}
         try:
-            while not (await asyncio.wait(calls, timeout=after))[0]:
+            wait = after
+            while not (await asyncio.wait(calls, timeout=wait))[0]:
+                wait = after / 4  # it is one by now: from here on a slot that is idle is what it waits for
                 other = self._spare(endpoint)
                 if other is not None:
                     return await self._race(first, other, request, run, calls)
