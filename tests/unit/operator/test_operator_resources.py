@@ -1,6 +1,8 @@
 """The objects of a run: restricted, fitting their names, and understood by the services that they start."""
 
+import importlib.util
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from builders.operator import evalrun, operator_settings
 
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.work_order import read_work_order
+from evalrun_generator.rollout.order import read_run_order
+from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.settings import GeneratorSettings
 from evalrun_judge.settings import JudgeSettings
 from evalrun_operator import resources
@@ -231,6 +235,30 @@ def test_a_ray_job_runs_on_its_cluster_and_neither_retries_nor_deletes() -> None
     assert job["spec"]["clusterSelector"] == {"ray.io/cluster": "run-ray-99"}
     assert job["spec"]["submissionMode"] == "HTTPMode"
     assert not {"backoffLimit", "suspend", "rayClusterSpec", "deletionStrategy"} & job["spec"].keys()
+
+
+def test_the_rollout_understands_its_entrypoint_its_order_and_the_heads_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = objects(plan_of(evalrun({"spec.rollout.minReplicas": 2, "spec.rollout.maxReplicas": 6})))
+    python, flag, module, *flags = shlex.split(of_kind(made, "RayJob")["spec"]["entrypoint"])
+    assert (python, flag) == ("python", "-m")
+    assert importlib.util.find_spec(f"{module}.__main__") is not None
+    head = of_kind(made, "RayCluster")["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    tokens = [entry["name"] for entry in head["env"] if "TOKEN" in entry["name"] and "valueFrom" in entry]
+    for name in tokens:
+        monkeypatch.setenv(name, TOKEN)
+    settings = load_settings(RolloutSettings, flags, program="rollout")
+    assert settings.ledger_token is not None
+    assert settings.ledger_token.get_secret_value() == TOKEN
+    assert settings.ledger == "dns:///run-aggregator.evals.svc:50051"
+    assert str(settings.work_order) == "/etc/evalrun/order/work-order.json"
+    assert settings.worker_id == "run"
+    file = tmp_path / "order.json"
+    file.write_text(of_kind(made, "ConfigMap")["data"]["work-order.json"])
+    order = read_run_order(file)
+    assert order.spec.rollout is not None
+    assert (order.spec.rollout.min_replicas, order.spec.rollout.max_replicas) == (2, 6)
 
 
 def test_a_shared_judge_is_used_and_none_is_made() -> None:
