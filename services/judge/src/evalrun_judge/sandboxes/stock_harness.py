@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import CodeType
 
-from evalrun_sandbox.contained import frames, landlock, seccomp
+from evalrun_sandbox.contained import folder, frames, landlock, seccomp
 from evalrun_sandbox.contained.kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
@@ -90,6 +90,7 @@ class Bench:
         self._said: list[bytes] = []
         self._size = 0
         self._started = time.monotonic()
+        self._user = FIRST_USER + os.getpid() % USERS
         self._nonce = os.open(NONCE, os.O_RDONLY | os.O_CLOEXEC)
         with open(TASK, "rb") as file:
             self.task = Task(marshal.load(file))  # noqa: S302 - the gateway's own
@@ -101,7 +102,7 @@ class Bench:
     def _make_site(self) -> Site:
         os.umask(0o022)
         os.chmod(".", 0o711)  # noqa: S103 - the programs' user has to get through; Landlock holds it to its own folder
-        os.mkdir(self._place, 0o711)
+        os.mkdir(self._place, 0o755)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         prctl(PR_SET_DUMPABLE, 0)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -141,8 +142,27 @@ class Bench:
             step = self._runner(1, task.kind, fds, [])
             if step is not None:
                 return step
+        self._remove_folders()
         self._answer()
         return None
+
+    def _remove_folders(self) -> None:
+        """Remove what the programs' user owns, as that user: a server without capabilities cannot."""
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                leave_root(self._user, keep_files=self.task.kind != frames.KIND_EXECUTABLE)
+                for slot in os.listdir(self._place):  # noqa: PTH208 - see above
+                    for name in ("work", "source"):
+                        place = f"{self._place}/{slot}/{name}"
+                        if os.path.isdir(place):  # noqa: PTH112 - see above
+                            folder.empty(place)
+                            os.rmdir(place)  # noqa: PTH106 - see above
+                status = 0
+            finally:
+                os._exit(status)
+        os.waitpid(pid, 0)
 
     def _runner(self, slot: int, kind: int, fds: list[int], received: list[int]) -> Next | None:
         """Fork a runner and keep what it says; gives its step in it."""
@@ -155,7 +175,7 @@ class Bench:
         if pid == 0:
             ours.close()
             os.close(self._nonce)
-            user = leave_root(FIRST_USER + os.getpid() % USERS, keep_files=kind < frames.KIND_COMPILE)
+            user = leave_root(self._user, keep_files=kind < frames.KIND_COMPILE)
             prctl(PR_SET_DUMPABLE, 0)
             theirs.sendall(_frame(HELLO, self._hello(user)))
             self._site.make_folders(slot)

@@ -1,0 +1,160 @@
+"""One stock SandboxFusion server, asked by verl's client and by evalrun's gateway: tests a second, and their verdicts.
+
+    .venv/bin/python benchmarks/sandboxfusion_throughput.py --server http://127.0.0.1:8080 --verl DIR
+
+`--verl` is the folder that holds the package `verl` (`pip install --no-deps --target DIR verl==0.9.1 requests`). Of it
+only `verl/utils/reward_score/sandbox_fusion` is loaded, by hand: the package itself imports torch. The two sides take
+turns on the same server, several rounds each; the gateway is a process of its own, asked over gRPC, and no problem
+comes twice, so that its cache does not count.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+
+import grpc
+
+from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_runtime.process import address_of
+
+PROGRAM = """\
+import sys
+from collections import defaultdict
+
+def main():
+    n = int(input())
+    values = list(map(int, input().split()))
+    seen = defaultdict(int)
+    for value in values:
+        seen[value] += 1
+    print(max(seen.values()), sum(values) % 1000007{wrong})
+
+main()
+"""
+
+VERL = """
+import importlib.util, json, logging, sys, threading, time
+logging.disable(logging.CRITICAL)
+folder, url, seconds = sys.argv[1], sys.argv[2], 10
+name = "verl_sandbox_fusion"
+path = folder + "/verl/utils/reward_score/sandbox_fusion/__init__.py"
+spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[path.rpartition("/")[0]])
+module = importlib.util.module_from_spec(spec)
+sys.modules[name] = module
+sys.path.insert(0, folder)
+spec.loader.exec_module(module)
+problems, at_once = json.load(sys.stdin)
+semaphore = threading.Semaphore(at_once)
+started = time.monotonic()
+verdicts = []
+for code, tests in problems:
+    results, _ = module.check_correctness(
+        sandbox_fusion_url=url + "/run_code", in_outs=tests, generation=code, timeout=seconds,
+        memory_limit_mb=1024, concurrent_semaphore=semaphore)
+    verdicts.append([result is True for result in results])
+print(json.dumps([time.monotonic() - started, verdicts]))
+"""
+
+Problem = tuple[str, dict[str, list[str]]]
+
+
+def problems_of(count: int, tests: int, seed: int) -> list[Problem]:
+    """Every third program is wrong in every fifth test or so."""
+    draw = random.Random(seed)
+    made = []
+    for number in range(count):
+        inputs, outputs = [], []
+        for _ in range(tests):
+            values = [draw.randrange(100) for _ in range(draw.randrange(50, 150))]
+            inputs.append(f"{len(values)}\n{' '.join(map(str, values))}\n")
+            outputs.append(f"{max(map(values.count, values))} {sum(values) % 1000007}\n")
+        wrong = " + (n % 5 == 0)" if number % 3 == 2 else ""
+        made.append((PROGRAM.format(wrong=wrong), {"inputs": inputs, "outputs": outputs}))
+    return made
+
+
+def by_verl(
+    python: str, folder: str, server: str, problems: list[Problem], at_once: int
+) -> tuple[float, list[list[bool]]]:
+    done = subprocess.run(
+        [python, "-c", VERL, folder, server], input=json.dumps([problems, at_once]), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(f"verl's client failed:\n{done.stderr[-2000:]}")
+    seconds, verdicts = json.loads(done.stdout.splitlines()[-1])
+    return seconds, verdicts
+
+
+def by_gateway(server: str, problems: list[Problem]) -> tuple[float, list[list[bool]]]:
+    command = [sys.executable, "-m", "evalrun_judge", f"--sandbox={server}", "--backend=SandboxFusion"]
+    process = subprocess.Popen(
+        [*command, "--required-level=none", "--exit-with-parent", "--log-level=warning"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        address = address_of(process.stdout.readline())
+        if address is None:
+            raise SystemExit("the gateway did not start: see its stderr")
+        with grpc.insecure_channel(address.removeprefix("grpc://")) as channel:
+            stub = judge_pb2_grpc.JudgeServiceStub(channel)
+            stub.Judge(request_of(problems_of(1, 1, seed=-1)[0]), timeout=120)  # it has found its sandbox
+            started = time.monotonic()
+            calls = [stub.Judge.future(request_of(problem)) for problem in problems]
+            verdicts = [call.result().verdict for call in calls]
+            seconds = time.monotonic() - started
+            level = verdicts[0].containment_level
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    print(f"    containment: {level}")
+    return seconds, [[test.status == judge_pb2.TEST_STATUS_SUCCESS for test in verdict.tests] for verdict in verdicts]
+
+
+def request_of(problem: Problem) -> judge_pb2.JudgeRequest:
+    code, tests = problem
+    cases = [
+        judge_pb2.StdioTest(input=given, expected_output=wanted)
+        for given, wanted in zip(tests["inputs"], tests["outputs"], strict=True)
+    ]
+    return judge_pb2.JudgeRequest(
+        submission=judge_pb2.Submission(text=f"```python\n{code}```", language="python"),
+        stdio=judge_pb2.StdioTests(tests=cases),
+        limits=judge_pb2.Limits(time_seconds=10, memory_mib=1024, output_kib=1024),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--verl", required=True)
+    parser.add_argument("--python", default=sys.executable, help="interpreter with requests, for verl's client")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--problems", type=int, default=6)
+    parser.add_argument("--tests", type=int, nargs="+", default=[20, 100])
+    parser.add_argument("--at-once", type=int, default=4, help="verl's semaphore: 4 is its best on 2 CPUs")
+    chosen = parser.parse_args()
+    for tests in chosen.tests:
+        ratios = []
+        for turn in range(chosen.rounds):
+            problems = problems_of(chosen.problems, tests, seed=turn)
+            theirs, their_verdicts = by_verl(chosen.python, chosen.verl, chosen.server, problems, chosen.at_once)
+            ours, our_verdicts = by_gateway(chosen.server, problems)
+            total = tests * len(problems)
+            differing = sum(
+                a != b
+                for x, y in zip(their_verdicts, our_verdicts, strict=True)
+                for a, b in zip(x, y, strict=True)
+            )  # fmt: skip
+            ratios.append(theirs / ours)
+            print(f"{tests:4} tests a problem: verl {total / theirs:.1f} tests/s, gateway {total / ours:.1f} tests/s, "
+                  f"ratio {theirs / ours:5.1f}, {differing} of {total} verdicts differ", flush=True)  # fmt: skip
+        print(f"{tests:4} tests a problem: median ratio {sorted(ratios)[len(ratios) // 2]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
