@@ -41,6 +41,14 @@ SOURCES = [ROOT / "proto" / "gen", *sorted((ROOT / "services").glob("*/src")), R
 TASKS, VARIANTS = 164, 4
 MAX_NUM_SEQS = 256
 PROMPT_LENGTH = 1024
+RAY_PORTS = (
+    "ray-client-server",
+    "dashboard-agent-listen",
+    "dashboard-agent-grpc",
+    "metrics-export",
+    "runtime-env-agent",
+)
+"""Given, because the raylet ends itself where its agents take more than 15 s to find ports of their own."""
 FREE_GPU_MIB = 1500
 """Below so much used memory a GPU counts as free: a driver's context alone takes some hundred MiB."""
 
@@ -157,7 +165,8 @@ def offline_rate(model: Path, size: Size) -> tuple[float, int, int]:
     """Give tokens/s, tokens and prompt tokens of vLLM alone."""
     command = [sys.executable, __file__, "--offline", str(model), *(["--tiny"] if size is TINY else [])]
     done = subprocess.run(command, env=environment(size), stdout=subprocess.PIPE, check=True)
-    found = json.loads(done.stdout.decode().strip().splitlines()[-1])
+    # vLLM logs to the same stream, also after our line.
+    found = json.loads(next(line for line in done.stdout.decode().splitlines() if line.startswith('{"tokens"')))
     return found["tokens"] / found["seconds"], found["tokens"], found["prompt_tokens"]
 
 
@@ -221,7 +230,8 @@ def ray_cluster(folder: Path, gpus: int, variables: dict[str, str]) -> Iterator[
     address = f"127.0.0.1:{port}"
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--include-dashboard=false"]
     command += [f"--port={port}", f"--num-gpus={gpus}", f"--num-cpus={2 * gpus + 2}", f"--temp-dir={temporary}"]
-    command += [f"--ray-client-server-port={free_port()}", "--object-store-memory=200000000", "--disable-usage-stats"]
+    command += [f"--{name}-port={free_port()}" for name in RAY_PORTS]
+    command += ["--object-store-memory=200000000", "--disable-usage-stats"]
     try:
         with started(command, log, variables) as process:
             until(lambda: "Ray runtime started" in log.read_text(), 120, process, log)

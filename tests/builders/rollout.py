@@ -18,6 +18,14 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [ROOT / "proto" / "gen", *sorted((ROOT / "services").glob("*/src")), ROOT / "operator" / "src"]
 NAMES_OF_ENGINES = ("VLLM::EngineCore", "VLLM::Worker")
 START_ATTEMPTS = 3
+RAY_PORTS = (
+    "ray-client-server",
+    "dashboard-agent-listen",
+    "dashboard-agent-grpc",
+    "metrics-export",
+    "runtime-env-agent",
+)
+"""Given, because the raylet ends itself where its agents take more than 15 s to find ports of their own."""
 ENGINE_ENVIRONMENT = ("VLLM_CPU_KVCACHE_SPACE=1", "OMP_NUM_THREADS=1", "VLLM_CPU_OMP_THREADS_BIND=nobind")
 
 
@@ -78,7 +86,7 @@ class RayHead:
         port = free_port()
         command = ["-m", "ray.scripts.scripts", "start", "--head", "--block", "--include-dashboard=false"]
         command += [f"--port={port}", "--node-ip-address=127.0.0.1", f"--num-gpus={gpus}", f"--num-cpus={2 * gpus + 2}"]
-        command += [f"--ray-client-server-port={free_port()}"]
+        command += [f"--{name}-port={free_port()}" for name in RAY_PORTS]
         command += ["--object-store-memory=100000000", f"--temp-dir={self._temporary}", "--disable-usage-stats"]
         with self._log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(

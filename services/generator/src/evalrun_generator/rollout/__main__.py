@@ -11,6 +11,7 @@ from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.tracing import start_tracing, stop_tracing
 
 
 def main(argv: Sequence[str]) -> int:
@@ -18,6 +19,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = load_settings(RolloutSettings, argv, program="evalrun-rollout")
         configure_logging(settings.log_format, settings.log_level)
+        start_tracing("generator")
         order = read_run_order(settings.work_order)
         # Only now: Ray takes seconds to load, and --help and a wrong order need none of it.
         from evalrun_generator.rollout.ray_cluster import attached, join_ray
@@ -30,6 +32,8 @@ def main(argv: Sequence[str]) -> int:
     except GenerationStoppedError as error:
         print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
         return ExitCode.FAILED
+    finally:
+        stop_tracing()
 
 
 if __name__ == "__main__":
