@@ -36,4 +36,4 @@ def test_each_call_has_a_request_and_a_response_of_its_own(method: MethodDescrip
 
 def test_work_never_holds_a_test() -> None:
     fields = {field.name for field in ledger_pb2.WorkItem.DESCRIPTOR.fields}
-    assert fields == {"key", "messages", "format", "sampling"}
+    assert fields == {"key", "messages", "format", "sampling", "traceparent"}

@@ -103,7 +103,8 @@ def places(rollout: RolloutOrder, rooms: Iterable[NodeRoom], starts: Iterable[St
     """Give how many more replicas would find their GPUs now.
 
     verl raises at once when GPUs are missing, and blocks for ever when CPUs are: a replica takes, on each of its nodes,
-    its GPUs and two CPUs a GPU, and one more for a moment, while its HTTP server is placed. Starts whose GPUs are still counted as free are taken off.
+    its GPUs and two CPUs a GPU, and one more for a moment, while its HTTP server is placed. Starts whose GPUs are still
+    counted as free are taken off.
     """
     fitting = sum(_fitting(rollout, room) for room in rooms) // rollout.nodes
     unplaced = sum(1 for start in starts if start.phase is Phase.STARTING and not start.placed)
