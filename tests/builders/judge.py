@@ -107,7 +107,7 @@ def make_judge(
     pool: SandboxPool,
     time: Time,
     *,
-    capacity: int = 100,
+    capacity: int = 1000,
     function_tests: FunctionTests | None = None,
     registry: CollectorRegistry | None = None,
     cache: VerdictCache | None = None,

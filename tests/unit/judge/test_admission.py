@@ -20,6 +20,38 @@ def test_what_is_beyond_the_capacity_is_told_when_to_come_back() -> None:
     assert (admission.inside, admission.waiting) == (2, 1)
 
 
+def fill(admission: Admission, run: str) -> int:
+    """Let in what may come in; gives how many."""
+    number = 0
+    while True:
+        try:
+            admission.enter(run)
+        except QueueFullError:
+            return number
+        number += 1
+
+
+def test_a_run_leaves_room_for_others_and_all_together_stay_within_the_capacity() -> None:
+    admission = Admission(lambda: 1000, Time().clock)
+    assert fill(admission, "big") == 800
+    shares = [fill(admission, run) for run in ("b", "c", "d")]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] > 0
+    assert admission.inside < 1000
+
+
+def test_what_left_makes_room_again() -> None:
+    admission = Admission(lambda: 5, Time().clock)
+    tickets = [admission.enter("a") for _ in range(4)]
+    with pytest.raises(QueueFullError):
+        admission.enter("a")
+    tickets[0].leave()
+    tickets[0].leave()  # once is enough
+    admission.enter("a")
+    with pytest.raises(QueueFullError):
+        admission.enter("a")
+
+
 def test_the_oldest_is_the_one_that_waits_longest() -> None:
     time = Time()
     admission = Admission(lambda: 9, time.clock)

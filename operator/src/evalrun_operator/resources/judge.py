@@ -54,6 +54,14 @@ def required_level(judge: Judge) -> str:
     return "full" if judge.sandbox.runtime_class_name is None else "seccomp"
 
 
+def sandbox_image(plan: RunPlan, judge: Judge) -> str:
+    """Give the image in which programs run: verdicts that the gateway remembers hold for it alone."""
+    if judge.sandbox.image is not None:
+        return judge.sandbox.image
+    stock = judge.sandbox.backend == "SandboxFusion"
+    return plan.settings.sandbox_fusion_image if stock else plan.settings.sandbox_image
+
+
 def _pod(plan: RunPlan, judge: Judge) -> Object:
     host = names.service_host(names.component(plan.run.name, names.SANDBOX), plan.run.namespace)
     main = container(
@@ -67,6 +75,7 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
         command=["python", "-m", "evalrun_judge"],
         args=[
             f"--sandbox=dns:///{host}:{names.SANDBOX_PORT}", f"--required-level={required_level(judge)}",
+            f"--sandbox-image={sandbox_image(plan, judge)}",
             f"--backend={judge.sandbox.backend}", f"--assertion-slots={ASSERTION_SLOTS}",
             "--host=0.0.0.0", f"--port={names.GRPC_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],

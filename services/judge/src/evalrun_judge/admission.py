@@ -4,6 +4,7 @@ Pure but for the clock it is given.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 
 
@@ -29,12 +30,19 @@ SMOOTHING = 0.1
 """Weight of the newest interval between two finished requests."""
 
 
+OF_FREE_PLACES = 4
+"""A run may hold this many times the places that are free: alone 4/5 of them all, two runs 4/9 each, and so on. What
+runs leave free is how a new one always gets in (Choudhury and Hahne, "Dynamic Queue Length Thresholds for
+Shared-Memory Packet Switches", 1998)."""
+
+
 class Ticket:
     """One request that was let in: waiting until `begin`, gone with `leave`."""
 
-    def __init__(self, admission: "Admission", number: int, arrived: float) -> None:
+    def __init__(self, admission: "Admission", number: int, run: str, arrived: float) -> None:
         self._admission = admission
         self.number = number
+        self.run = run
         self.arrived = arrived
         self.queue_seconds = 0.0
 
@@ -69,6 +77,7 @@ class Admission:
         self._numbers = itertools.count()
         self._waiting: dict[int, Ticket] = {}
         self._inside: set[int] = set()
+        self._held: Counter[str] = Counter()
         self._draining = False
         self._interval = SHORTEST_RETRY
         self._last_finish: float | None = None
@@ -98,14 +107,15 @@ class Admission:
         """Take nothing new from now on."""
         self._draining = True
 
-    def enter(self) -> Ticket:
-        """Let a request in. Raises QueueFullError or DrainingError."""
+    def enter(self, run: str = "") -> Ticket:
+        """Let a run's request in. Raises QueueFullError or DrainingError."""
         if self._draining:
             raise DrainingError
-        if len(self._inside) >= self._capacity():
+        if self._held[run] >= OF_FREE_PLACES * (self._capacity() - len(self._inside)):
             places = max(1, len(self._inside) // 10)  # a tenth of the queue gone: worth coming back
             raise QueueFullError(min(LONGEST_RETRY, max(SHORTEST_RETRY, self._interval * places)))
-        ticket = Ticket(self, next(self._numbers), self._clock())
+        ticket = Ticket(self, next(self._numbers), run, self._clock())
+        self._held[run] += 1
         self._waiting[ticket.number] = ticket
         self._inside.add(ticket.number)
         return ticket
@@ -119,7 +129,11 @@ class Admission:
     def leave(self, ticket: Ticket) -> None:
         """See `Ticket.leave`."""
         self._waiting.pop(ticket.number, None)
-        self._inside.discard(ticket.number)
+        if ticket.number in self._inside:
+            self._inside.discard(ticket.number)
+            self._held[ticket.run] -= 1
+            if not self._held[ticket.run]:
+                del self._held[ticket.run]
         now = self._clock()
         if self._last_finish is not None:
             self._interval += SMOOTHING * (now - self._last_finish - self._interval)

@@ -92,7 +92,7 @@ class Judge:
         outcome = Outcome.CANCELLED
         try:
             self._check(request)
-            ticket = self._admission.enter()
+            ticket = self._admission.enter(request.run)
             try:
                 verdict = await self._judge_admitted(request, ticket)
             finally:
