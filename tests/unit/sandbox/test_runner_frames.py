@@ -78,6 +78,7 @@ async def test_a_frame_without_bounds_or_end_is_an_infra_error(data: bytes, word
 def test_a_job_reads_back_as_it_was_written() -> None:
     job = frames.Job("stdio", "python", b"print(1)\xff", 1.5, 64, 1024, [3, 0, 2])
     blob = job.encode() + b"abc" + b"xy"
-    read, offsets = frames.decode_job(lambda size, offset: blob[offset : offset + size])
+    read, code, offsets = frames.decode_job(lambda size, offset: blob[offset : offset + size])
     assert vars(read) == vars(job)
+    assert blob[code : code + read.code_size] == job.code
     assert [blob[at : at + size] for at, size in zip(offsets, read.sizes, strict=True)] == [b"abc", b"", b"xy"]

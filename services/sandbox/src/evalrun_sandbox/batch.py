@@ -11,7 +11,15 @@ from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
 from evalrun_sandbox.contained import frames
 from evalrun_sandbox.contained.limits import wall_limit
 from evalrun_sandbox.errors import ExecutorLost
-from evalrun_sandbox.frame_reader import MAX_TEXT, FrameReader, RunRules, parse_compiled, parse_run
+from evalrun_sandbox.frame_reader import (
+    MAX_TEXT,
+    FrameReader,
+    RunRules,
+    parse_compiled,
+    parse_complaint,
+    parse_filed,
+    parse_run,
+)
 from evalrun_sandbox.time_outs import cut_after
 from evalrun_sandbox.zygote_process import ZygoteProcess
 
@@ -20,6 +28,8 @@ MAX_INPUTS = 16384
 _SILENCE_SECONDS = 120.0
 """A runner that says nothing for this long beyond its test's wall limit is lost."""
 _ENDED_SECONDS = 10.0
+_OUTPUTS = 2
+"""Memory files that come with one run: what it wrote to stdout and to stderr."""
 _COMPILER_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 
 
@@ -97,6 +107,9 @@ class Batch:
             ExecutorLost: the runner died or spoke nonsense.
         """
         fds = [self.work.blob, self.work.indices]
+        if self._kind == frames.KIND_KEEPER:
+            await self._run_kept(slot, fds)
+            return
         if self._executable is not None:
             fds.append(self._executable)
         runner, ended = self.zygote.spawn(slot, self._kind, fds)
@@ -105,6 +118,20 @@ class Batch:
             await self._read_all(reader, ended)
         finally:
             reader.close()
+
+    async def _run_kept(self, slot: int, fds: Sequence[int]) -> None:
+        """Run what is left through the slot's keeper. Raises ExecutorLost."""
+        keeper = self.zygote.keeper(slot)
+        reader = FrameReader(keeper.socket, 2 * self._output_bytes + MAX_TEXT, descriptors=_OUTPUTS)
+        done = False
+        try:
+            keeper.ask(fds)
+            await self._read_all(reader, keeper.ended)
+            done = True
+        finally:
+            reader.close_descriptors()
+            if not done:
+                self.zygote.drop_keeper(slot)
 
     async def _read_all(self, reader: FrameReader, ended: asyncio.Future[int]) -> None:
         limit = wall_limit(self._request.limits.time_seconds) + _SILENCE_SECONDS
@@ -116,10 +143,15 @@ class Batch:
                 return
             kind, payload = frame
             if kind == frames.RUN:
-                self._take(payload)
+                self._take(*parse_run(payload, self._rules))
+            elif kind == frames.FILED:
+                self._take(*parse_filed(payload, reader.descriptors, self._rules))
             elif kind == frames.COMPILED:
                 self.compiled = parse_compiled(payload)
                 compiled = True
+            elif kind == frames.COMPLAINT and self.compiled is not None:
+                complaint = parse_complaint(payload, reader.descriptors)
+                self.compiled = CompileResult(self.compiled.status, self.compiled.seconds, complaint)
             elif kind == frames.DONE:
                 return
             elif kind == frames.FAULT:
@@ -127,8 +159,7 @@ class Batch:
             else:
                 raise ExecutorLost(f"a runner sent a frame of type {kind}")
 
-    def _take(self, payload: bytes) -> None:
-        index, run = parse_run(payload, self._rules)
+    def _take(self, index: int, run: ProgramRun) -> None:
         self.runs[index] = run
         if run.end == "timeout" and cut_after(self.runs, self._request.stop_after_timeouts) is not None:
             self.work.stop()

@@ -30,6 +30,8 @@ import sys
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
+    from types import CodeType
+
     from evalrun_sandbox import values
     from evalrun_sandbox.values import Json, Value
 else:
@@ -97,10 +99,12 @@ class Calls:
         while data:
             data = data[_write(self._answers, data) :]
 
-    def load(self, code: str, imports: str) -> bool:
+    def load(self, code: str | CodeType, imports: str) -> bool:
         """Execute the program, then the test's imports; says whether both ended well."""
         try:
-            exec(compile(code, "<program>", "exec", dont_inherit=True), self._namespace)  # noqa: S102 - what it is for
+            if isinstance(code, str):
+                code = compile(code, "<program>", "exec", dont_inherit=True)
+            exec(code, self._namespace)  # noqa: S102 - what it is for
             if imports:
                 exec(compile(imports, "<setup>", "exec", dont_inherit=True), self._namespace)  # noqa: S102 - see above
         except _BaseException as error:
@@ -201,8 +205,8 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def main(code: str) -> None:
-    """Run the batch on stdin with the program `code`; ends the process.
+def main(code: str | CodeType) -> None:
+    """Run the batch on stdin with the program `code`, as text or compiled as `<program>`; ends the process.
 
     Raises:
         ValueRefusedError: the batch is not JSON.

@@ -163,7 +163,7 @@ class Executor:
 
     async def _run(self, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
         if request.language == "python":
-            kind = frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS
+            kind = frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_KEEPER
             return await self._judge(Batch(zygote, request, kind), request, zygote)
         slots = await self._slots.take(1)
         stage = CompileStage(zygote, self._toolchain, request)

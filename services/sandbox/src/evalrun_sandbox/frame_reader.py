@@ -3,7 +3,9 @@
 import asyncio
 import os
 import socket
+import stat
 from dataclasses import dataclass
+from typing import Any
 
 from evalrun_sandbox.api import CompileResult, ProgramRun
 from evalrun_sandbox.contained import frames
@@ -19,12 +21,14 @@ MAX_TEXT = 1 << 20
 class FrameReader:
     """Reads whole frames from a non-blocking socket."""
 
-    def __init__(self, runner: socket.socket, max_payload: int) -> None:
+    def __init__(self, runner: socket.socket, max_payload: int, descriptors: int = 1) -> None:
+        """Read from `runner`, which sends no frame larger than `max_payload` bytes, and so many descriptors at once."""
         self._socket = runner
         self._max_payload = max_payload
         self._buffer = bytearray()
         self.descriptors: list[int] = []
-        """What came with a BINARY frame; the caller closes them."""
+        """What came with the frames that follow, in order; `close` closes them."""
+        self._most_descriptors = descriptors
 
     async def next(self, silence_seconds: float) -> tuple[int, bytes] | None:
         """Give the next frame's type and payload; None at the end of the stream.
@@ -50,15 +54,15 @@ class FrameReader:
     async def _receive(self, silence_seconds: float) -> bytes:
         while True:
             try:
-                data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, 1)
+                data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, self._most_descriptors)
             except BlockingIOError:
                 await self._wait(silence_seconds)
                 continue
             except ConnectionError:
                 return b""
             self.descriptors += fds
-            if len(self.descriptors) > 1:
-                raise ExecutorLost("a runner sent more than one descriptor")
+            if len(self.descriptors) > self._most_descriptors:
+                raise ExecutorLost("a runner sent too many descriptors")
             return data
 
     async def _wait(self, silence_seconds: float) -> None:
@@ -71,6 +75,10 @@ class FrameReader:
     def close(self) -> None:
         """Close the socket and what came over it."""
         self._socket.close()
+        self.close_descriptors()
+
+    def close_descriptors(self) -> None:
+        """Close what came over it and was not taken."""
         for fd in self.descriptors:
             os.close(fd)
         self.descriptors.clear()
@@ -125,20 +133,65 @@ def parse_run(payload: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
     head = frames.RUN_HEAD
     if len(payload) < head.size:
         raise ExecutorLost("a runner sent a short frame")
-    index, stopped, status, cpu, wall, peak_kib, out_size = head.unpack_from(payload)
-    err_size = len(payload) - head.size - out_size
-    most = rules.output_bytes
-    if (
-        index >= rules.inputs
-        or stopped > frames.STOPPED_OTHER
-        or out_size > most
-        or not 0 <= err_size <= most + _REASON
-    ):
+    *facts, out_size = head.unpack_from(payload)
+    if not _possible(facts, out_size, len(payload) - head.size - out_size, rules):
         raise ExecutorLost("a runner sent a result that cannot be")
-    stdout = payload[head.size : head.size + out_size]
-    stderr = payload[head.size + out_size :]
+    return _run(facts, payload[head.size : head.size + out_size], payload[head.size + out_size :], rules)
+
+
+def parse_filed(payload: bytes, descriptors: list[int], rules: RunRules) -> tuple[int, ProgramRun]:
+    """Read a FILED frame; gives the index and the run, closes the descriptors that it takes. Raises as `parse_run`."""
+    if len(payload) != frames.FILED_HEAD.size:
+        raise ExecutorLost("a keeper sent a short frame")
+    *facts, out_size, err_size = frames.FILED_HEAD.unpack(payload)
+    if not _possible(facts, out_size, err_size, rules):
+        raise ExecutorLost("a keeper sent a result that cannot be")
+    stdout = _take_text(descriptors, out_size)
+    return _run(facts, stdout, _take_text(descriptors, err_size), rules)
+
+
+def parse_complaint(payload: bytes, descriptors: list[int]) -> bytes:
+    """Give a compiler's complaint, and close the descriptor with which it came. Raises ExecutorLost."""
+    if len(payload) != frames.INDEX.size:
+        raise ExecutorLost("a keeper sent a short frame")
+    return _take_text(descriptors, min(MAX_TEXT, *frames.INDEX.unpack(payload)))
+
+
+def _possible(facts: list[Any], out_size: int, err_size: int, rules: RunRules) -> bool:
+    index, stopped = facts[:2]
+    most = rules.output_bytes
+    return (
+        index < rules.inputs
+        and stopped <= frames.STOPPED_OTHER
+        and out_size <= most
+        and 0 <= err_size <= most + _REASON
+    )  # fmt: skip
+
+
+def _run(facts: list[Any], stdout: bytes, stderr: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
+    index, stopped, status, cpu, wall, peak_kib = facts
     end, code = end_of(
         status=status, stopped=stopped, cpu_seconds=cpu, time_limit=rules.time_seconds, peak_kib=peak_kib,
         memory_mib=rules.memory_mib, stderr=stderr, own_kill_possible=rules.own_kill_possible,
     )  # fmt: skip
     return index, ProgramRun(end, code, stdout, stderr, cpu, wall, -(-peak_kib // 1024))
+
+
+def _take_text(descriptors: list[int], size: int) -> bytes:
+    """Read a memory file to `size`; nothing of that size has no file. Raises ExecutorLost."""
+    if size == 0:
+        return b""
+    if not descriptors:
+        raise ExecutorLost("a keeper sent a result without its texts")
+    fd = descriptors.pop(0)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):  # reading anything else might never end
+            raise ExecutorLost("a keeper sent something else than a memory file")
+        text = bytearray()
+        while len(text) < size and (part := os.pread(fd, size - len(text), len(text))):
+            text += part
+    finally:
+        os.close(fd)
+    if len(text) != size:
+        raise ExecutorLost("a keeper sent a text shorter than it says")
+    return bytes(text)

@@ -11,18 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalrun_sandbox.contained.zygote import ENDED, SPAWN
+from evalrun_sandbox.contained.frames import KIND_KEEPER
+from evalrun_sandbox.contained.zygote import ENDED, HARNESS_PREFIX, SPAWN
 from evalrun_sandbox.errors import ExecutorLost, Unusable
 from evalrun_sandbox.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
-    "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "supervise", "program", "site",
-    "python_source", "compiler", "execution", "runner", "zygote",
+    "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "supervise", "entrance", "program",
+    "site", "python_source", "compiler", "execution", "runner", "keeper", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""
 _PACKAGE = Path(__file__).parent
 _START_SECONDS = 30.0
-_BOOT = "import marshal,os,sys;boot,modules,settings=marshal.load(os.fdopen(int(sys.argv[1]),'rb'));exec(boot)"
+_BOOT = "import marshal,os,sys;boot,*rest=marshal.load(os.fdopen(int(sys.argv[1]),'rb'));exec(boot)"
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/nonexistent",
@@ -50,6 +51,22 @@ class ZygotePlan:
     """Where the private folders lie; None: the first temporary folder that the candidates' user can write to."""
 
 
+@dataclass(frozen=True, eq=False)
+class Keeper:
+    """The front's end of a slot's keeper. Between two jobs nothing is on its way in either direction."""
+
+    socket: socket.socket
+    ended: asyncio.Future[int]
+    """Its wait status, if that is not 0."""
+
+    def ask(self, fds: Sequence[int]) -> None:
+        """Give it a job: the memory file, and the index pipe's read end. Raises ExecutorLost."""
+        try:
+            socket.send_fds(self.socket, [b"J"], fds)
+        except OSError as error:
+            raise ExecutorLost(f"a keeper is gone: {error}") from error
+
+
 class ZygoteProcess:
     """A running zygote. `lost` is done once it has died, for whatever reason."""
 
@@ -60,6 +77,7 @@ class ZygoteProcess:
         self._next_id = 0
         self._ends: dict[int, asyncio.Future[int]] = {}
         self._in_slot: dict[int, asyncio.Future[int]] = {}
+        self._keepers: dict[int, Keeper] = {}
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.hello: dict[str, str] = {}
@@ -77,9 +95,8 @@ class ZygoteProcess:
                 "place": place,
                 "package_dirs": list(plan.package_dirs),
                 "contain": plan.contain,
-                **_harness_sources(plan.harnesses),
             }
-            file.write(marshal.dumps((boot_source, _module_sources(), settings), 2))
+            file.write(marshal.dumps((boot_source, _module_sources(), _harness_sources(plan.harnesses), settings), 2))
             file.flush()
             os.lseek(boot, 0, os.SEEK_SET)
             try:
@@ -121,7 +138,8 @@ class ZygoteProcess:
         Args:
             slot: nobody else may use it until the runner has ended or said DONE.
             kind: a `frames.KIND_*`.
-            fds: the job's memory file, the index pipe's read end and, for a compiled program, the executable.
+            fds: the job's memory file, the index pipe's read end and, for a compiled program, the executable; a keeper
+                gets them with each job.
 
         Raises:
             ExecutorLost: the zygote is gone.
@@ -139,11 +157,29 @@ class ZygoteProcess:
         self._ends[self._next_id] = ended
         runner_id = self._next_id
         ended.add_done_callback(lambda _: self._ends.pop(runner_id, None))
-        previous = self._in_slot.pop(slot, None)
-        if previous is not None:
+        self._now_in(slot, ended)
+        return ours, ended
+
+    def keeper(self, slot: int) -> Keeper:
+        """Give the slot's keeper, started where there is none. Raises ExecutorLost."""
+        found = self._keepers.get(slot)
+        if found is None or found.ended.done():
+            if found is not None:
+                found.socket.close()
+            found = Keeper(*self.spawn(slot, KIND_KEEPER, ()))
+            self._keepers[slot] = found
+        self._now_in(slot, found.ended)
+        return found
+
+    def drop_keeper(self, slot: int) -> None:
+        """Leave a slot's keeper alone in the midst of a job: it sees our end close, kills its child and ends."""
+        self._keepers.pop(slot).socket.close()
+
+    def _now_in(self, slot: int, ended: asyncio.Future[int]) -> None:
+        previous, keeper = self._in_slot.get(slot), self._keepers.get(slot)
+        if previous is not None and previous is not ended and (keeper is None or keeper.ended is not previous):
             previous.cancel()  # it said DONE: how it ended does not matter
         self._in_slot[slot] = ended
-        return ours, ended
 
     def runner_in(self, slot: int) -> asyncio.Future[int] | None:
         """Give what will hold the wait status of the slot's last runner; None where that has ended, or is lost."""
@@ -171,6 +207,9 @@ class ZygoteProcess:
         """End the zygote and all that it started."""
         self._loop.remove_reader(self._control)
         self._control.close()
+        for keeper in self._keepers.values():
+            keeper.socket.close()
+        self._keepers.clear()
         if not self.lost.done():
             self.lost.set_result(None)
         try:
@@ -215,9 +254,7 @@ def _module_sources() -> list[tuple[str, str, str | None]]:
     return found
 
 
-def _harness_sources(harnesses: Mapping[str, Path]) -> dict[str, object]:
+def _harness_sources(harnesses: Mapping[str, Path]) -> list[tuple[str, str, str]]:
     values = _PACKAGE / "values.py"
-    return {
-        "values": (str(values), values.read_text()) if values.exists() else None,
-        "harnesses": [(name, str(path), path.read_text()) for name, path in harnesses.items()],
-    }
+    found = [("evalrun_values", str(values), values.read_text())] if values.exists() else []
+    return found + [(f"{HARNESS_PREFIX}{name}", str(path), path.read_text()) for name, path in harnesses.items()]

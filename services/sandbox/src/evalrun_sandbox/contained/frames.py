@@ -1,23 +1,27 @@
 """What runner and front say to each other.
 
-Front to runner: a memory file that the front wrote (a `Job`, then the inputs), trusted. Runner to front: frames on a
-stream socket. The runner stands near hostile code, so the front takes every byte of a frame as hostile: sizes are
-bounded, and nothing but fixed structs and raw texts is read.
+Front to runner: a memory file that the front wrote (a `Job`, the program's text, the inputs), trusted. Runner to
+front: frames on a stream socket. The runner stands near hostile code, so the front takes every byte of a frame as
+hostile: sizes are bounded, and nothing but fixed structs and raw texts is read.
 """
 
 from __future__ import annotations
 
 import marshal
+import os
 import struct
 from collections.abc import Callable
 
-KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE = range(4)
+KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_KEEPER = range(5)
+"""What is spawned: a runner of a Python program, of a harness, of a compiler, of a compiled program; a keeper."""
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""
-COMPILED, RUN, DONE, FAULT, BINARY = 1, 2, 3, 4, 5
+COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT = 1, 2, 3, 4, 5, 6, 7
 """A RUN is one test's result; DONE ends the job; FAULT is text on why the runner could not go on; with a BINARY, which
-is empty, comes the descriptor of a compiled program."""
+is empty, comes the descriptor of a compiled program. A FILED is a RUN whose texts come as descriptors of memory files,
+one for each that is not empty: so a keeper never holds what a program wrote.
+A COMPLAINT (its size, an `INDEX`) is what the compiler said, as a descriptor too; it follows its COMPILED."""
 
 COMPILED_HEAD = struct.Struct("<Bd")
 """Status (see `COMPILE_STATUS`), seconds; stderr follows."""
@@ -28,6 +32,9 @@ RUN_HEAD = struct.Struct("<IBiddQI")
 stdout; stdout and stderr follow. Raw: what it means, the front says."""
 NOT_STOPPED, STOPPED_TIME, STOPPED_OUTPUT, STOPPED_OTHER = range(4)
 """`STOPPED_OTHER`: the reason stands at the end of stderr."""
+
+FILED_HEAD = struct.Struct("<IBiddQII")
+"""As `RUN_HEAD`, then bytes of stderr."""
 
 INDEX = struct.Struct("<I")
 """An item of the index pipe: the runners of one batch take the next test from it, and its end stops them."""
@@ -49,6 +56,8 @@ class Job:
         self.mode = mode
         self.language = language
         self.code = code
+        """Empty in a keeper, see `decode_job`."""
+        self.code_size = len(code)
         self.time_seconds = time_seconds
         self.memory_mib = memory_mib
         self.output_bytes = output_bytes
@@ -56,21 +65,53 @@ class Job:
         """Bytes of each input."""
 
     def encode(self) -> bytes:
-        """Give the head of the memory file; the inputs follow it, one after another."""
+        """Give the first part of the memory file; the inputs follow it, one after another."""
         fields = (
-            self.mode, self.language, self.code, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes
+            self.mode, self.language, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes
         )  # fmt: skip
         body = marshal.dumps(fields, 2)  # version 2 reads the same in every Python
-        return struct.pack("<Q", len(body)) + body
+        return struct.pack("<Q", len(body)) + body + self.code
 
 
-def decode_job(read_at: Callable[[int, int], bytes]) -> tuple[Job, list[int]]:
-    """Read a job; gives it and the offset of each input. `read_at(size, offset)` reads the memory file."""
+def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) -> tuple[Job, int, list[int]]:
+    """Read a job; gives it, and the offsets of the program's text and of each input.
+
+    Args:
+        read_at: `read_at(size, offset)` reads the memory file.
+        with_code: False leaves the text where it is: what a keeper held, each later program might find.
+    """
     (length,) = struct.unpack("<Q", read_at(8, 0))
-    job = Job(*marshal.loads(read_at(length, 8)))  # noqa: S302 - written by the front, whom the zygote trusts
+    mode, language, size, *limits = marshal.loads(read_at(length, 8))  # noqa: S302 - by the front, whom we trust
+    code = 8 + length
+    job = Job(mode, language, read_at(size, code) if with_code else b"", *limits)
+    job.code_size = size
     offsets = []
-    offset = 8 + length
+    offset = code + job.code_size
     for size in job.sizes:
         offsets.append(offset)
         offset += size
-    return job, offsets
+    return job, code, offsets
+
+
+def memory_file(blob: int, offset: int, size: int) -> int:
+    """Give a memory file with a copy of a piece of `blob`, rewound: stdin, as if it were `< file`."""
+    fd = os.memfd_create("stdin")
+    while size > 0:
+        moved = os.sendfile(fd, blob, offset, size)
+        if moved == 0:
+            raise OSError("the job is shorter than it says")
+        offset += moved
+        size -= moved
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def read_at(fd: int, size: int, offset: int) -> bytes:
+    """Read a piece of a memory file."""
+    data = bytearray()
+    while len(data) < size:
+        piece = os.pread(fd, size - len(data), offset + len(data))
+        if not piece:
+            raise OSError("the job is shorter than it says")
+        data += piece
+    return bytes(data)

@@ -16,6 +16,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
 _prctl = _libc.prctl
+plain_prctl = _libc["prctl"]
+"""prctl(2) without conversions: ints that fit a C int, or bytes for a pointer; gives 0, or -1 where it failed."""
 _prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong]
 
 
@@ -33,6 +35,14 @@ def prctl(option: int, argument: int, pointer: object = None) -> None:
     if _prctl(option, argument, pointer, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def trim_heap() -> None:
+    """Give free pages within the C library's heap back: each that is there costs every fork an entry in a table."""
+    try:
+        _libc.malloc_trim(0)
+    except AttributeError:  # a C library other than glibc
+        return
 
 
 def close_from(first: int) -> None:

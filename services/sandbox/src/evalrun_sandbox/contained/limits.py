@@ -17,6 +17,8 @@ COMPILED_STACK_MIB = 256
 """Contest programs recurse deeply; at most half of the memory limit."""
 FILE_MIB = 64
 """Largest file in the private folder."""
+LARGEST_INPUT_MIB = 4096
+"""What a keeper may write itself: the memory files of inputs."""
 OPEN_FILES = 256
 CPU_SLACK_SECONDS = 5
 """What a runner may use itself before it must move its CPU limit on: it does so after each group of tests."""
@@ -44,11 +46,35 @@ def limit_program(time_seconds: float, memory_mib: int, largest_input: int, *, c
     """
     _set(resource.RLIMIT_AS, (memory_mib + (0 if compiled else INTERPRETER_MIB)) * MIB)
     _limit_common(max(FILE_MIB, largest_input // MIB + 1))
-    stack = min(COMPILED_STACK_MIB, memory_mib // 2) if compiled else PYTHON_STACK_MIB
-    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    wanted = stack * MIB if hard == resource.RLIM_INFINITY else min(stack * MIB, hard)
-    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))  # the hard one stays: programs do ask for more
+    _limit_stack(min(COMPILED_STACK_MIB, memory_mib // 2) if compiled else PYTHON_STACK_MIB)
     refresh_cpu_limit(time_seconds)
+
+
+def _limit_stack(stack_mib: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = stack_mib * MIB if hard == resource.RLIM_INFINITY else min(stack_mib * MIB, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))  # the hard one stays: programs do ask for more
+
+
+def limit_keeper() -> None:
+    """Limit this process, a keeper, and with it the children that it forks, by what no job changes."""
+    _limit_common(LARGEST_INPUT_MIB)
+    _limit_stack(PYTHON_STACK_MIB)
+
+
+def job_limits(time_seconds: float, memory_mib: int, output_bytes: int) -> list[tuple[int, tuple[int, int]]]:
+    """Give the limits that a keeper's child sets itself, hard ones too."""
+    wanted = (
+        (resource.RLIMIT_AS, (memory_mib + INTERPRETER_MIB) * MIB),
+        (resource.RLIMIT_FSIZE, max(FILE_MIB * MIB, output_bytes + MIB)),
+        (resource.RLIMIT_CPU, math.ceil(time_seconds * STOP_FACTOR) + CompileLimits.CPU_SECONDS + CPU_SLACK_SECONDS),
+    )
+    found = []
+    for what, value in wanted:
+        _, hard = resource.getrlimit(what)
+        least = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        found.append((what, (least, least)))
+    return found
 
 
 def refresh_cpu_limit(time_seconds: float) -> None:

@@ -56,10 +56,15 @@ def prepare_main(path: str) -> dict[str, object]:
     return module.__dict__
 
 
+_FORGOTTEN: list[object] = []
+
+
 def forget_ours() -> None:
-    """Take our own modules out of sight; what they hold goes on working."""
-    for name in [name for name in sys.modules if name.startswith(OWN_MODULES)]:
-        del sys.modules[name]
+    """Take our own modules out of sight; what they hold goes on working.
+
+    They are kept: else a child that leaves the last function of one behind would take the module apart, page by page.
+    """
+    _FORGOTTEN.extend(sys.modules.pop(name) for name in [*sys.modules] if name.startswith(OWN_MODULES))
 
 
 def run_program(code: CodeType, namespace: dict[str, object], *, thorough: bool) -> None:
@@ -78,8 +83,8 @@ def run_program(code: CodeType, namespace: dict[str, object], *, thorough: bool)
     _end(status, namespace if thorough else None)
 
 
-def run_harness(main: Callable[[str], None], code: str, namespace: dict[str, object]) -> None:
-    """Run a preloaded harness on the code to its end; never returns."""
+def run_harness(main: Callable[..., None], code: object, namespace: dict[str, object]) -> None:
+    """Run a preloaded harness on the code, compiled where it is a program's, to its end; never returns."""
     status = 0
     try:
         main(code)

@@ -10,7 +10,7 @@ from evalrun_sandbox.contained.limits import CompileLimits
 from evalrun_sandbox.contained.program import SCRIPT
 
 _IMPORT_NAME, _EXTENDED_ARG = opmap["IMPORT_NAME"], opmap["EXTENDED_ARG"]
-_MAX_COMPLAINT = 64 * 1024
+MAX_COMPLAINT = 64 * 1024
 
 _AHEAD = """
 abc array base64 bisect calendar cmath collections contextlib copy dataclasses datetime decimal enum fractions functools
@@ -32,23 +32,25 @@ class Checked:
         self.status = 0 if code is not None else 1
 
 
-def check(source: bytes) -> Checked:
+def check(source: bytes, name: str = SCRIPT) -> Checked:
     """Compile the program as `python3 main.py` would read it (coding line included), under `CompileLimits`.
 
     A text that crashes the compiler, or takes it too long, kills the runner before it has reported a compilation; the
-    front reads that from how it died.
+    front reads that from how it died. Complaints name `main.py`, whatever `name` tracebacks will show.
     """
     started = time.monotonic()
     code: CodeType | None = None
     stderr = b""
     with CompileLimits():
         try:
-            code = compile(source, SCRIPT, "exec", dont_inherit=True)
+            code = compile(source, name, "exec", dont_inherit=True)
         except (SyntaxError, ValueError, OverflowError) as error:
+            if isinstance(error, SyntaxError):
+                error.filename = SCRIPT
             stderr = _describe(error)
         except (MemoryError, RecursionError) as error:
             stderr = f"{type(error).__name__}: the program is too deeply nested to compile: {error}\n".encode()
-    return Checked(code, stderr[:_MAX_COMPLAINT], time.monotonic() - started)
+    return Checked(code, stderr[:MAX_COMPLAINT], time.monotonic() - started)
 
 
 _LASTING = """

@@ -5,7 +5,7 @@ Functions that fork give what the process does next: the child's stack unwinds t
 that a program finds (almost) all of its recursion limit.
 """
 
-# ruff: noqa: PTH208, PTH123
+# ruff: noqa: PTH123
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from collections.abc import Callable
 from types import CodeType
 
 from evalrun_sandbox.contained import compiler, folder, frames, landlock, program, python_source
+from evalrun_sandbox.contained.entrance import confinement, entrance
 from evalrun_sandbox.contained.execution import prepare_execution
-from evalrun_sandbox.contained.kernel import close_from, die_with
+from evalrun_sandbox.contained.kernel import die_with
 from evalrun_sandbox.contained.limits import STOP_FACTOR, limit_program, refresh_cpu_limit, wall_limit
-from evalrun_sandbox.contained.seccomp import EXECUTABLE_FD
 from evalrun_sandbox.contained.site import Site
 from evalrun_sandbox.contained.supervise import (
+    CHILD_ENDED,
+    FAULTY,
+    FRONT_GONE,
     Ended,
     FrontGoneError,
     Outcome,
     Pipes,
     Watch,
     expect_children,
-    expect_none,
     open_pipes,
+    wait_for_signal,
 )
 
 Next = Callable[[], "object"]
@@ -42,8 +45,14 @@ _QUICK_CPU_SECONDS = 0.01
 _SHARE = 4
 """A group is at most this part of what is left."""
 _KEPT: list[object] = []
-FRONT_GONE, FAULTY = 3, 4
-"""Exit statuses of a runner that could not finish."""
+PURPOSES = {
+    frames.KIND_PROGRAM: "python",
+    frames.KIND_HARNESS: "python",
+    frames.KIND_KEEPER: "harness",
+    frames.KIND_COMPILE: "compile",
+    frames.KIND_EXECUTABLE: "executable",
+}
+"""Which Landlock ruleset what is spawned stands under."""
 
 
 class Runner:
@@ -61,32 +70,32 @@ class Runner:
         self._group = 1
         self._left = 0
         self._flushed = time.monotonic()
+        self._become: Next | None = None
 
     def run(self, zygote: int) -> Next | None:
-        """Do the job; gives a child's next step, or None in the runner itself, which then ends by `_exit`."""
+        """Do what there is to do before the tests, in the runner itself; gives the next step, see `boot`."""
         status = 0
         try:
             die_with(zygote)
             os.setsid()
-            step = self._work()
-            if step is not None:
-                return step
-            self._send(frames.DONE, b"")
-            self._flush()
+            self._prepare()
+            if self._become is not None:
+                return self.serve
+            self._finish()
         except (FrontGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
             status = self._fault(f"runner: {type(error).__name__}: {error}")
         os._exit(status)
 
-    def _work(self) -> Next | None:
+    def _prepare(self) -> None:
         work = self._site.work_folder(self._slot)
-        job, offsets = frames.decode_job(lambda size, offset: _read_at(self._blob, size, offset))
+        job, _, self._offsets = frames.decode_job(lambda size, offset: frames.read_at(self._blob, size, offset))
+        self._job = job
         path = f"{self._site.source_folder(self._slot)}/{program.SCRIPT}"
         if self._kind == frames.KIND_PROGRAM:
             _write(path, job.code)
-        purpose = {frames.KIND_COMPILE: "compile", frames.KIND_EXECUTABLE: "executable"}.get(self._kind, "python")
-        ruleset = self._site.ruleset(self._slot, purpose)
+        ruleset = self._site.ruleset(self._slot, PURPOSES[self._kind])
         if ruleset is not None:
             landlock.restrict_self(ruleset)
         os.chdir(work)
@@ -95,69 +104,84 @@ class Runner:
         watch = Watch(self._front.fileno(), work, job.output_bytes, self._site.cpus, may_fork=may_fork)
         if self._kind == frames.KIND_COMPILE:
             self._compile(job, watch)
-            return None
+            return
         code: CodeType | None = None
         if self._kind == frames.KIND_PROGRAM or job.mode == "calls":
-            checked = python_source.check(job.code)
+            stdio = self._kind == frames.KIND_PROGRAM
+            checked = python_source.check(job.code, program.SCRIPT if stdio else "<program>")
             self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(checked.status, checked.seconds) + checked.stderr)
             if checked.code is None:
-                return None
+                return
             code = checked.code
             sys.path.insert(0, self._site.source_folder(self._slot))
             python_source.import_ahead(code)
-        return self._tests(job, offsets, watch, code, path)
-
-    def _tests(
-        self, job: frames.Job, offsets: list[int], watch: Watch, code: CodeType | None, path: str
-    ) -> Next | None:
-        """Fork a child a test. What can be done before, is: each page that a child touches costs it 2 us."""
+        self._watch = watch
         compiled = self._kind == frames.KIND_EXECUTABLE
-        confine = self._site.executable_filter if compiled else self._site.program_filter
-        become = self._future(job, code, path)
+        self._become = self._future(code, path)
         limit_program(job.time_seconds, job.memory_mib, max(job.sizes), compiled=compiled)
-        work = self._site.work_folder(self._slot)
-        runner = os.getpid()
-        limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
-        # A child leaves these frames behind: what they hold must not be freed there, which would cost it page faults,
-        # and the socket's destructor would close whatever has its number by then.
-        _KEPT.extend((self, job, offsets, watch, become))
-        expect_children()
-        gc.freeze()
-        while group := self._next_group(job, offsets):
-            ended: list[Ended | Outcome] = []
-            for _, pipes in group:
-                started = time.monotonic()
-                pid = os.fork()
-                if pid == 0:
-                    die_with(runner)
-                    expect_none()
-                    _take_descriptors(pipes, self._executable)
-                    if confine is not None:
-                        confine.install()
-                    else:
-                        os.setpgid(0, 0)  # so that what it starts can be killed with it
-                    return become
-                ended.append(watch.quick(pid, started) or watch.child(pid, pipes, started, limits))
-                if os.listdir(work):  # its mtime would not do: two tests may share a tick of the clock
-                    folder.empty(work)
-            self._report(watch, group, ended)
-            refresh_cpu_limit(job.time_seconds)
-        return None
 
-    def _future(self, job: frames.Job, code: CodeType | None, path: str) -> Next:
+    def serve(self) -> Next | None:
+        """Fork a child a test; gives a child's next step. What can be done before, is: each page costs a child 2 us.
+
+        It stands right below `boot`, and what its frame holds is kept: a child leaves it behind, and freeing that
+        would cost it page faults, and the socket's destructor would close whatever has its number by then.
+        """
+        job, watch, become, more = self._job, self._watch, self._become, self._executable
+        filters = self._site.executable_filter, self._site.program_filter
+        enter, confine = entrance(), confinement(filters[self._kind != frames.KIND_EXECUTABLE])
+        fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
+        work = self._site.work_folder(self._slot)
+        limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
+        _KEPT.extend((self, enter, confine, limits, work))
+        status = 0
+        try:
+            expect_children()
+            gc.freeze()
+            while group := self._next_group():
+                _KEPT.append(group)
+                ended: list[Ended | Outcome] = []
+                for _, pipes in group:
+                    started = clock()
+                    pid = fork()
+                    if pid == 0:
+                        enter(pipes[0], pipes[1], pipes[2], more)
+                        confine()
+                        return become
+                    if wait(CHILD_ENDED, watch.quick_seconds) is None:
+                        ended.append(watch.child(pid, pipes, started, limits))
+                    else:
+                        _, code, usage = reap(pid, 0)
+                        ended.append((code, usage, clock() - started))
+                    if listing(work):  # its mtime would not do: two tests may share a tick of the clock
+                        folder.empty(work)
+                _KEPT.pop()
+                self._report(watch, group, ended)
+                refresh_cpu_limit(job.time_seconds)
+            self._finish()
+        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+            status = FRONT_GONE
+        except Exception as error:  # noqa: BLE001 - as in `begin`
+            status = self._fault(f"runner: {type(error).__name__}: {error}")
+        os._exit(status)
+
+    def _finish(self) -> None:
+        self._send(frames.DONE, b"")
+        self._flush()
+
+    def _future(self, code: CodeType | None, path: str) -> Next:
         """Prepare what every test's child becomes, and give the step that becomes it."""
         if self._kind == frames.KIND_EXECUTABLE:
             return prepare_execution(self._site.machine)
         namespace = program.prepare_main(path)
         program.prepare_streams()
-        if self._kind == frames.KIND_PROGRAM and code is not None:
-            program.forget_ours()
-            thorough = python_source.needs_teardown(code)
-            return lambda: program.run_program(code, namespace, thorough=thorough)
-        harness, text = self._site.harnesses[job.mode], job.code.decode()
-        return lambda: program.run_harness(harness, text, namespace)
+        if self._kind == frames.KIND_HARNESS or code is None:
+            harness, text = self._site.harnesses[self._job.mode], code or self._job.code.decode()
+            return lambda: program.run_harness(harness, text, namespace)
+        program.forget_ours()
+        thorough = python_source.needs_teardown(code)
+        return lambda: program.run_program(code, namespace, thorough=thorough)
 
-    def _next_group(self, job: frames.Job, offsets: list[int]) -> list[tuple[int, Pipes]]:
+    def _next_group(self) -> list[tuple[int, Pipes]]:
         """Take the next tests, with all that they need: what is done for several at once, without a fork in between,
         finds its pages its own again only once.
 
@@ -166,8 +190,9 @@ class Runner:
         data = os.read(self._indices, frames.INDEX.size * self._group)
         group = []
         for (index,) in frames.INDEX.iter_unpack(data):
-            group.append((index, open_pipes(_memory_file(self._blob, offsets[index], job.sizes[index]))))
-            self._left = len(offsets) - index - 1
+            stdin = frames.memory_file(self._blob, self._offsets[index], self._job.sizes[index])
+            group.append((index, open_pipes(stdin)))
+            self._left = len(self._offsets) - index - 1
         return group
 
     def _report(self, watch: Watch, group: list[tuple[int, Pipes]], ended: list[Ended | Outcome]) -> None:
@@ -210,41 +235,6 @@ class Runner:
         except OSError:
             return FRONT_GONE
         return FAULTY
-
-
-def _take_descriptors(pipes: Pipes, executable: int) -> None:
-    """Put a test's descriptors in their places and close all others."""
-    os.dup2(pipes[0], 0)
-    os.dup2(pipes[1], 1)
-    os.dup2(pipes[2], 2)
-    if executable >= 0:
-        os.dup2(executable, EXECUTABLE_FD, inheritable=False)
-        close_from(EXECUTABLE_FD + 1)
-    else:
-        close_from(3)
-
-
-def _memory_file(blob: int, offset: int, size: int) -> int:
-    """Give a memory file with a copy of a piece of `blob`, rewound: stdin, as if it were `< file`."""
-    fd = os.memfd_create("stdin")
-    while size > 0:
-        moved = os.sendfile(fd, blob, offset, size)
-        if moved == 0:
-            raise OSError("the job is shorter than it says")
-        offset += moved
-        size -= moved
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def _read_at(fd: int, size: int, offset: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = os.pread(fd, size - len(data), offset + len(data))
-        if not piece:
-            raise OSError("the job is shorter than it says")
-        data += piece
-    return bytes(data)
 
 
 def _write(path: str, data: bytes) -> None:

@@ -24,7 +24,7 @@ X32_BIT = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _AND, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x05, 0x06
 _ANSWERS = {"allow": ALLOW, "refuse": ERRNO | errno.EPERM, "absent": ERRNO | errno.ENOSYS}
-_SECCOMP_MODE_FILTER = 2
+MODE_FILTER = 2
 _SELF = object()
 
 # One condition: (argument, mask or None, value). An alternative is a list of them, all of which must hold.
@@ -60,23 +60,24 @@ class Filter:
 
     def __init__(self, program: bytes, self_offsets: list[int]) -> None:
         self._buffer = ctypes.create_string_buffer(program, len(program))
-        self._self_words = [offset // 4 for offset in self_offsets]
-        self._words = memoryview(self._buffer).cast("B").cast("I")
-        # struct sock_fprog: length in instructions, padding, pointer
-        self._fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(self._buffer))
+        self.self_places = tuple(offset // 4 for offset in self_offsets)
+        """Of `words`: where the process id of the filter's user stands."""
+        self.words = memoryview(self._buffer).cast("B").cast("I")
+        self.head = struct.pack("@HP", len(program) // 8, ctypes.addressof(self._buffer))
+        """struct sock_fprog: length in instructions, padding, pointer."""
 
     def for_process(self, pid: int) -> bytes:
         """Give the program as it is for the process `pid`."""
-        for word in self._self_words:
-            self._words[word] = pid
+        for place in self.self_places:
+            self.words[place] = pid
         return self._buffer.raw
 
     def install(self) -> None:
         """Confine this process for good. Needs no_new_privs. Raises OSError."""
         own = os.getpid()
-        for word in self._self_words:
-            self._words[word] = own
-        prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._fprog)
+        for place in self.self_places:
+            self.words[place] = own
+        prctl(PR_SET_SECCOMP, MODE_FILTER, self.head)
 
 
 def program_filter(machine: str, *, executable: bool) -> Filter:

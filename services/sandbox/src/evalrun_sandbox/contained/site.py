@@ -53,7 +53,7 @@ class Site:
 
         Args:
             slot: whose folders it grants.
-            purpose: `python`, `executable` or `compile`.
+            purpose: `python`, `harness`, `executable` or `compile`.
         """
         if self.landlock_abi == 0:
             return None
@@ -61,6 +61,12 @@ class Site:
         if key not in self._rulesets:
             self._rulesets[key] = landlock.make_ruleset(self.landlock_abi, self._rules(slot, purpose))
         return self._rulesets[key]
+
+    def forget_rulesets(self) -> None:
+        """Close them all."""
+        for ruleset in self._rulesets.values():
+            os.close(ruleset)
+        self._rulesets.clear()
 
     def _rules(self, slot: int, purpose: str) -> list[tuple[str, int]]:
         rules = [(path, landlock.READ) for path in _SYSTEM_READABLE]
@@ -70,7 +76,8 @@ class Site:
             rules += [(path, landlock.READ | landlock.EXECUTE) for path in _TOOLCHAIN]
             rules += [(path, landlock.READ) for path in _HEADERS]
             return rules
-        rules.append((self.source_folder(slot), landlock.READ))
+        if purpose != "harness":  # there lies the text of the last program that ran in the slot
+            rules.append((self.source_folder(slot), landlock.READ))
         if purpose == "executable":  # the program itself is a memory file, which Landlock exempts
             rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in _LOADERS]
             return rules

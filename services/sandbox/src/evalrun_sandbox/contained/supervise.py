@@ -14,6 +14,7 @@ from _signal import (  # type: ignore[import-not-found]  # no stubs; `signal` it
     pthread_sigmask,
     sigtimedwait,
 )
+from collections.abc import Callable
 from resource import struct_rusage
 
 from evalrun_sandbox.contained import folder
@@ -26,12 +27,15 @@ THREADS = 256
 _FRONT_LEFT = -1
 _CHUNK = 1 << 18
 _PIPE_BYTES = 1 << 16
-_CHILD_ENDED = (SIGCHLD,)
+CHILD_ENDED = (SIGCHLD,)
+wait_for_signal = sigtimedwait
+FRONT_GONE, FAULTY = 3, 4
+"""Exit statuses of a runner or a keeper that could not go on."""
 
 
 def expect_children() -> None:
     """Block SIGCHLD in this process, so that it can be waited for; `expect_none` undoes it in a child."""
-    pthread_sigmask(SIG_BLOCK, _CHILD_ENDED)
+    pthread_sigmask(SIG_BLOCK, CHILD_ENDED)
 
 
 def expect_none() -> None:
@@ -67,6 +71,8 @@ class Outcome:
 
 Ended = tuple[int, "struct_rusage", float]
 """Wait status, usage, wall seconds."""
+Limits = Callable[[], "tuple[float, float]"]
+"""Gives the CPU and wall seconds at which a child is stopped, asked anew at each look."""
 Pipes = tuple[int, int, int, int, int]
 """The descriptors of one child: its stdin, stdout and stderr, and our ends of the latter two."""
 
@@ -85,22 +91,12 @@ class Watch:
         self._may_fork = may_fork
         self._front = front
         self._folder = work_folder
-        self._output_bytes = output_bytes
+        self.output_bytes = output_bytes
+        self._files: tuple[int, ...] = ()
         self._cpus = cpus
-        self._quick_seconds = QUICK_SECONDS
+        self.quick_seconds = QUICK_SECONDS
         self._poller = select.poll()
         self._poller.register(front, select.POLLIN | select.POLLRDHUP)
-
-    def quick(self, pid: int, started: float) -> Ended | None:
-        """Wait a little for `pid` and reap it; None where it goes on. `expect_children` comes first.
-
-        Most tests are over within this, what they printed waiting in the pipes: one call and one wake-up instead of
-        nine and four. And until a child is gone, each page that we touch has to be copied: so touch few.
-        """
-        if sigtimedwait(_CHILD_ENDED, self._quick_seconds) is None:
-            return None
-        _, status, usage = os.wait4(pid, 0)
-        return status, usage, time.monotonic() - started
 
     def outcome(self, ended: Ended, pipes: Pipes) -> Outcome:
         """Give what a child did that `quick` saw end; closes its pipes."""
@@ -132,7 +128,7 @@ class Watch:
         texts = {out: bytearray(), err: bytearray()}
         stopped, reason = NOT_STOPPED, ""
         try:
-            self._until_ended(pid, pidfd, texts, started + limits[1], limits[0])
+            self._until_ended(pid, pidfd, texts, started, lambda: limits)
         except _Stop as stop:
             stopped, reason = stop.why, stop.reason
         finally:
@@ -141,25 +137,50 @@ class Watch:
         if stopped != NOT_STOPPED:
             _kill(pid)
         _, status, usage = os.wait4(pid, 0)
-        sigtimedwait(_CHILD_ENDED, 0)  # or the next child would seem to have ended
+        sigtimedwait(CHILD_ENDED, 0)  # or the next child would seem to have ended
         wall = time.monotonic() - started
         outcome = Outcome(stopped, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
         outcome.stdout = self._rest(out, bytes(texts[out]), outcome)
         outcome.stderr = self._rest(err, bytes(texts[err]), outcome)
         if len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES:  # it waited for us to read
-            self._quick_seconds = 0.0
+            self.quick_seconds = 0.0
         if stopped == _FRONT_LEFT:
             raise FrontGoneError
         if stopped == STOPPED_OTHER:
             outcome.stderr += f"\nstopped by the sandbox: {reason}\n".encode()
         return outcome
 
+    def filed_child(self, pid: int, files: tuple[int, ...], started: float, limits: Limits) -> Outcome:
+        """As `child`, for one that writes into memory files, which stay open."""
+        pidfd = os.pidfd_open(pid)
+        self._poller.register(pidfd, select.POLLIN)
+        self._files = files
+        stopped, reason = NOT_STOPPED, ""
+        try:
+            self._until_ended(pid, pidfd, {}, started, limits)
+        except _Stop as stop:
+            stopped, reason = stop.why, stop.reason
+        finally:
+            self._files = ()
+            self._poller.unregister(pidfd)
+            os.close(pidfd)
+        if stopped != NOT_STOPPED:
+            _kill(pid)
+        _, status, usage = os.wait4(pid, 0)
+        sigtimedwait(CHILD_ENDED, 0)  # or the next child would seem to have ended
+        if stopped == _FRONT_LEFT:
+            raise FrontGoneError
+        if stopped == STOPPED_OTHER:
+            os.pwrite(files[1], f"\nstopped by the sandbox: {reason}\n".encode(), os.fstat(files[1]).st_size)
+        cpu = usage.ru_utime + usage.ru_stime
+        return Outcome(stopped, status, cpu, time.monotonic() - started, usage.ru_maxrss)
+
     def _rest(self, fd: int, text: bytes, outcome: Outcome) -> bytes:
         """Give all that the dead child wrote, up to the cap, and close our end.
 
         Nobody holds the other end any more, so reading ends; but where programs may fork, a straggler might.
         """
-        cap = self._output_bytes
+        cap = self.output_bytes
         if self._may_fork:
             os.set_blocking(fd, False)
         try:
@@ -173,7 +194,7 @@ class Watch:
             return text[:cap]
         return text
 
-    def _until_ended(self, pid: int, pidfd: int, texts: dict[int, bytearray], deadline: float, stop_at: float) -> None:
+    def _until_ended(self, pid: int, pidfd: int, texts: dict[int, bytearray], started: float, limits: Limits) -> None:
         """Drain and look, until the child has ended. Raises _Stop where it has to be stopped."""
         next_look = time.monotonic() + TICK_SECONDS
         open_ends = set(texts)
@@ -183,7 +204,8 @@ class Watch:
             while True:
                 left = next_look - time.monotonic()
                 if left <= 0:
-                    used = self._look(pid, stop_at, deadline)
+                    stop_at, wall = limits()
+                    used = self._look(pid, stop_at, started + wall)
                     left = min(TICK_SECONDS, max((stop_at - used) / self._cpus, 0.001))
                     next_look = time.monotonic() + left
                 for fd, events in self._poller.poll(left * 1000):
@@ -194,7 +216,7 @@ class Watch:
                     if _read_some(fd, texts[fd], events) == 0:
                         self._poller.unregister(fd)
                         open_ends.discard(fd)
-                    elif len(texts[fd]) > self._output_bytes:
+                    elif len(texts[fd]) > self.output_bytes:
                         raise _Stop(STOPPED_OUTPUT)
         finally:
             for fd in open_ends:
@@ -211,6 +233,8 @@ class Watch:
             raise _Stop(STOPPED_TIME)
         if threads > THREADS:
             raise _Stop(STOPPED_OTHER, f"more than {THREADS} threads")
+        if any(os.fstat(fd).st_size > self.output_bytes for fd in self._files):
+            raise _Stop(STOPPED_OUTPUT)
         reason = folder.breach(self._folder)
         if reason is not None:
             raise _Stop(STOPPED_OTHER, reason)

@@ -4,7 +4,7 @@ It starts with a bare interpreter (`-s -S`, an empty environment), holds no secr
 program's text, and is never root: started by root it was given another user before it began. Its modules come from the
 front over a pipe, so they need not be readable by its user.
 
-Preloaded harnesses: the front gives name, file name and source of each. They are executed as modules
+Preloaded harnesses: the front gives name, file name and source of each. They are executed, compiled, as modules
 `evalrun_harness_<name>` after `values.py`, which is registered as module `evalrun_values`: a harness says
 `import evalrun_values`. A harness has `main(code: str) -> None`, which reads stdin and writes stdout.
 
@@ -37,12 +37,21 @@ import struct
 import sys
 import typing  # noqa: F401 - 6 ms for each program that imports it
 from collections.abc import Callable
+from types import CodeType
 
 from evalrun_sandbox.contained import folder, frames
-from evalrun_sandbox.contained.kernel import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, prctl
-from evalrun_sandbox.contained.runner import Runner
+from evalrun_sandbox.contained.keeper import Keeper
+from evalrun_sandbox.contained.kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+    prctl,
+    trim_heap,
+)
+from evalrun_sandbox.contained.runner import PURPOSES, Runner
 from evalrun_sandbox.contained.site import Site
 
+HARNESS_PREFIX = "evalrun_harness_"
 SPAWN = struct.Struct("<III")
 ENDED = struct.Struct("<Ii")
 _MAX_FDS = 8
@@ -91,6 +100,9 @@ class Zygote:
             self._control.close()
             for fd in self._runners:
                 os.close(fd)
+            if kind == frames.KIND_KEEPER:
+                keeper = Keeper(self._site, slot, fds[0])
+                return lambda: keeper.begin(zygote)
             runner = Runner(self._site, slot, kind, fds)
             return lambda: runner.run(zygote)
         for fd in fds:
@@ -103,8 +115,7 @@ class Zygote:
 
     def _prepare_ruleset(self, slot: int, kind: int) -> None:
         """Build the ruleset here, once a slot, rather than in each runner."""
-        purpose = {frames.KIND_COMPILE: "compile", frames.KIND_EXECUTABLE: "executable"}.get(kind, "python")
-        self._site.ruleset(slot, purpose)
+        self._site.ruleset(slot, PURPOSES[kind])
 
     def _reap(self, pidfd: int) -> None:
         runner_id, pid = self._runners.pop(pidfd)
@@ -146,12 +157,13 @@ def _children() -> list[int]:
         return []
 
 
-def main(settings: dict[str, object]) -> Next | None:
+def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType]]) -> Next | None:
     """Set up and serve; gives the next step in a forked process, None at the zygote's own end.
 
     Args:
         settings: `control` (descriptor), `place` (folder for private folders, made here), `package_dirs`,
-            `contain` (False: no Landlock and no filter), `values` and `harnesses` (name, file name, source).
+            `contain` (False: no Landlock and no filter).
+        harnesses: and what they import: name, file name, code.
     """
     control = socket.socket(fileno=int(str(settings["control"])))
     place = str(settings["place"])
@@ -161,9 +173,14 @@ def main(settings: dict[str, object]) -> Next | None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     package_dirs = [str(path) for path in settings["package_dirs"]]  # type: ignore[attr-defined]  # list of str
     site = Site(place, package_dirs, contain=bool(settings["contain"]))
-    _load_harnesses(site, settings["values"], settings["harnesses"])
+    for name, path, code in harnesses:
+        module = load_module(name, path, code)
+        if name.startswith(HARNESS_PREFIX):
+            site.harnesses[name[len(HARNESS_PREFIX) :]] = module.main  # type: ignore[attr-defined]  # a harness has one
     _look_ordinary(package_dirs)
+    harnesses.clear()
     gc.collect()
+    trim_heap()
     gc.freeze()
     control.send(
         f"abi={site.landlock_abi}\nfilter={int(site.program_filter is not None)}\nuid={os.getuid()}\n"
@@ -172,20 +189,12 @@ def main(settings: dict[str, object]) -> Next | None:
     return Zygote(control, site).serve()
 
 
-def _load_harnesses(site: Site, values: object, harnesses: object) -> None:
-    """Execute the preloaded modules. What one raises ends the zygote: its traceback says where."""
-    if values is not None:
-        load_module("evalrun_values", *values)  # type: ignore[misc]  # (file name, source)
-    for name, path, source in harnesses:  # type: ignore[attr-defined]  # list of triples
-        site.harnesses[name] = load_module(f"evalrun_harness_{name}", path, source).main  # type: ignore[attr-defined]
-
-
-def load_module(name: str, path: str, source: str) -> object:
-    """Execute a source text as the module `name`."""
+def load_module(name: str, path: str, code: CodeType) -> object:
+    """Execute the module `name`. What it raises ends the zygote: its traceback says where."""
     module = type(sys)(name)
     module.__file__ = path
     sys.modules[name] = module
-    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - our own module, from the front
+    exec(code, module.__dict__)  # noqa: S102 - our own module, from the front
     return module
 
 
