@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,41 +69,45 @@ def namespace(nodes: ControlPlane) -> Iterator[str]:
     remove_namespace(nodes, name)
 
 
-def command(plane: ControlPlane, *arguments: str | Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "evalrun_cli", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
-    )  # fmt: skip
+@contextmanager
+def command(plane: ControlPlane, *arguments: str | Path) -> Iterator["subprocess.Popen[str]"]:
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+    line = [sys.executable, "-m", "evalrun_cli", *map(str, arguments)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def outcome(plane: ControlPlane, *arguments: str | Path) -> tuple[int, str, str]:
-    process = command(plane, *arguments)
-    output, errors = process.communicate(timeout=90)
+    with command(plane, *arguments) as process:
+        output, errors = process.communicate(timeout=90)
     return process.returncode, output, errors
 
 
 def written(tmp_path: Path, **changes: Any) -> Path:
     file = tmp_path / "run.yaml"  # JSON is YAML
-    file.write_text(json.dumps(evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, **changes})))
+    patient = {"spec.backoffLimit": 100}  # kwok ends the generator's pods at once, whatever the ledger lacks
+    file.write_text(json.dumps(evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, **patient, **changes})))
     return file
 
 
 def test_a_file_is_applied_followed_and_its_results_are_brought(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
 ) -> None:
-    following = command(nodes, "run", written(tmp_path), "-n", namespace)
-    run = Run(nodes, namespace, "run")
-    until(lambda: run.get()["kind"] == "EvalRun", "the run to be applied")
-    run.wait_for("Generated", "False", "Generating")
-    code, output, _ = outcome(nodes, "status", "run", "-n", namespace)
-    assert code == 0
-    assert f"EvalRun {namespace}/run: Generating" in output
-    code, _, errors = outcome(nodes, "results", "run", "-n", namespace)
-    assert code == 2
-    assert "has no results: it is Generating" in errors
-
-    ledger.generated = ledger.judged = 164
-    output, errors = following.communicate(timeout=90)
+    with command(nodes, "run", written(tmp_path), "-n", namespace) as following:
+        run = Run(nodes, namespace, "run")
+        until(lambda: run.get()["kind"] == "EvalRun", "the run to be applied")
+        until(lambda: run.get().get("status", {}).get("phase") == "Generating", "the run to generate", 60)
+        code, output, errors = outcome(nodes, "status", "run", "-n", namespace)
+        assert code == 0, errors
+        assert f"EvalRun {namespace}/run: Generating" in output
+        code, _, errors = outcome(nodes, "results", "run", "-n", namespace)
+        assert code == 2
+        assert "has no results: it is Generating" in errors
+        ledger.generated = ledger.judged = 164
+        output, errors = following.communicate(timeout=90)
     assert following.returncode == 0, errors
     assert "evalrun/run applied" in output
     assert "] Generating | " in output
@@ -120,16 +125,13 @@ def test_a_file_is_applied_followed_and_its_results_are_brought(
 def test_ctrl_c_ends_the_following_and_not_the_run(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
 ) -> None:
-    following = command(nodes, "run", written(tmp_path), "-n", namespace)
-    if following.stdout is None:
-        raise AssertionError("it has a pipe")
-    for line in following.stdout:
-        if "Generating" in line:
-            break
-    following.send_signal(signal.SIGINT)
-    output, _ = following.communicate(timeout=30)
+    with command(nodes, "run", written(tmp_path), "-n", namespace) as following:
+        lines = iter(following.stdout or ())
+        assert any("Generating" in line for line in lines)
+        following.send_signal(signal.SIGINT)
+        rest = "".join(lines)
     assert following.returncode == 130
-    assert f"evalrun status run -n {namespace} --follow" in output
+    assert f"evalrun status run -n {namespace} --follow" in rest
     ledger.generated = ledger.judged = 164
     code, output, _ = outcome(nodes, "status", "run", "-n", namespace, "--follow")
     assert code == 0

@@ -1,5 +1,6 @@
 """The commands' requests to an API server, which is a table of answers here; lightkube is the real one."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,15 @@ async def test_pods_come_with_their_part_and_logs_line_by_line(runs: ClusterRuns
     answers.add("GET", f"{PODS}/run-judge-0/log", b"one\ntwo\n")
     assert [line async for line in runs.log(found, "judge", follow=False, tail=2)] == ["one", "two"]
     assert answers.asked[1].url.params["tailLines"] == "2"
+
+
+async def test_who_may_not_run_anything_in_a_pod_is_told_which_right_it_takes(
+    runs: ClusterRuns, answers: Answers
+) -> None:
+    answers.refuse("GET", f"{PODS}/run-aggregator-0/exec", 403, "pods/exec is forbidden")
+    pod = RunPod("run-aggregator-0", "aggregator", ("aggregator",), ready=True)
+    with pytest.raises(BadInputError, match=r"refused \(403\): it takes the right `create` on pods/exec"):
+        await runs.run_in(pod, ["python"], io.BytesIO())
 
 
 async def test_no_cluster_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

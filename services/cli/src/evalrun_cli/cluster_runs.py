@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 import httpx2
+from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
 from lightkube import ApiError, AsyncClient, ConfigError
 from lightkube.codecs import from_dict
 from lightkube.core.exceptions import LoadResourceError
@@ -16,7 +17,7 @@ from lightkube.resources.core_v1 import Pod
 from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import EvalRun
 from evalrun_operator.cluster import is_missing, resource_of, translated
-from evalrun_operator.errors import RefusedError
+from evalrun_operator.errors import RefusedError, UnreachableError
 from evalrun_operator.kinds import EVAL_RUN
 from evalrun_runtime.exits import BadInputError
 
@@ -115,13 +116,19 @@ class ClusterRuns:
             UnreachableError: the connection broke.
         """
         what = f"running {command[0]} in pod {pod.name}"
-        answer = await self._tried(
-            lambda: self._client.exec(
-                pod.name, namespace=self.namespace, container=pod.containers[0], command=list(command), stdout=output,
-                stderr=True,
-            ),
-            what,
-        )  # fmt: skip
+        try:
+            answer = await self._tried(
+                lambda: self._client.exec(
+                    pod.name, namespace=self.namespace, container=pod.containers[0], command=list(command),
+                    stdout=output, stderr=True,
+                ),
+                what,
+            )  # fmt: skip
+        except WebSocketUpgradeError as error:
+            code = error.response.status_code
+            raise BadInputError(f"{what}: refused ({code}): it takes the right `create` on pods/exec") from error
+        except HTTPXWSException as error:
+            raise UnreachableError(f"{what}: the connection broke: {type(error).__name__} {error}") from error
         if answer.exit_code != 0:
             said = " ".join(str(answer.stderr or "").split()[-60:])
             raise BadInputError(f"{what}: it ended with {answer.exit_code}: {said}")
