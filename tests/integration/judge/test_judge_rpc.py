@@ -159,6 +159,7 @@ async def test_a_full_queue_says_when_to_come_back() -> None:
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         trailer = dict(error.trailing_metadata())
         assert int(trailer["retry-after-ms"]) > 0
+        assert trailer["grpc-retry-pushback-ms"] == trailer["retry-after-ms"]
         (refused,) = await ask(stub, [message("s")])
         assert refused.failure.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
         assert refused.failure.retry_after_ms > 0

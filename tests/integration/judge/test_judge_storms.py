@@ -27,7 +27,7 @@ async def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[l
 
 @pytest.mark.parametrize("fault", ALL_FAULTS if FULL else ("hang", "client gone", "together"))
 async def test_no_fault_changes_or_loses_a_verdict(fault: str, sandboxes: list[ServiceProcess], tmp_path: Path) -> None:
-    requests, right = load(VERDICTS // KINDS)
+    requests, right = load(-(-VERDICTS // KINDS))
     verdicts, broken = await storm(tmp_path, sandboxes, fault, requests)
     assert finals(verdicts) == right
     assert broken > 0

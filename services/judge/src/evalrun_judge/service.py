@@ -25,6 +25,8 @@ from evalrun_runtime.tracing import span
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER = "retry-after-ms"
+RETRY_PUSHBACK = "grpc-retry-pushback-ms"
+"""The same, as gRPC clients with a retry policy obey it by themselves (gRFC A6)."""
 
 STREAM_OVER = "this stream takes no more requests: reopen it, elsewhere if you can, and send again what has no answer"
 
@@ -79,7 +81,8 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Judge one submission."""
         result = await self._result(request)
         if isinstance(result, Failure):
-            trailer = ((RETRY_AFTER, str(result.retry_after_ms)),) if result.retry_after_ms else ()
+            wait = str(result.retry_after_ms)
+            trailer = ((RETRY_AFTER, wait), (RETRY_PUSHBACK, wait)) if result.retry_after_ms else ()
             await context.abort(result.code, result.message, trailer)
         return judge_pb2.JudgeResponse(verdict=result)
 
