@@ -4,6 +4,7 @@ restricted pods, problems on a volume, and a server that answers.
 
 import secrets
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,11 +127,19 @@ class Installed:
 def load_images(cluster: Cluster, built: dict[str, Image], folder: Path) -> dict[str, str]:
     """Take images to the cluster's nodes; give the name that each has there. The tag is of its content."""
     names = {stage: f"{REGISTRY}/evalrun-{stage}:{image.digest[:12]}" for stage, image in built.items()}
-    for stage, image in built.items():
-        archive = folder / f"{stage}.tar"
-        image.save(archive, names[stage])
+
+    def load(archive: Path) -> None:
         cluster.load(archive)
         archive.unlink()
+
+    with ThreadPoolExecutor(1) as loader:  # one is loaded while the next is written
+        loads = []
+        for stage, image in built.items():
+            archive = folder / f"{stage}.tar"
+            image.save(archive, names[stage])
+            loads.append(loader.submit(load, archive))
+        for loaded in loads:
+            loaded.result()
     return names
 
 

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ class Images:
     def __init__(self, storage: Path) -> None:
         self._storage = storage
         self._bases: Bases | None = None
+        self._built: dict[tuple[str, ...], Image] = {}
 
     def buildah(self, *arguments: str, seconds: float = 600) -> str:
         """Run buildah on our storage; give what it printed.
@@ -106,17 +108,20 @@ class Images:
     def build(
         self, stage: str, *, dockerfile: str = "Dockerfile.judge", cached: bool = True, **arguments: str
     ) -> "Image":
-        """Build a stage, every time stamp 0.
+        """Build a stage, every time stamp 0; once a session, since even a build of nothing new reads all files again.
 
         Args:
             stage: a target of the Dockerfile.
             dockerfile: relative to the project's root.
-            cached: take layers that an earlier build left.
+            cached: take layers that an earlier build left, and an image that this object has built.
             arguments: further build arguments.
 
         Raises:
             BuildFailedError: the build failed.
         """
+        key = (stage, dockerfile, *(f"{name}={value}" for name, value in sorted(arguments.items())))
+        if cached and key in self._built:
+            return self._built[key]
         bases = self.bases()
         given = {
             "BASE": bases.runtime, "BUILD_BASE": bases.build, "WHEEL_BASE": bases.build,
@@ -132,7 +137,8 @@ class Images:
             *flags, "--file", dockerfile, "--target", stage, "--tag", f"localhost/evalrun-test/{stage}:latest", ".",
             seconds=900,
         )  # fmt: skip
-        return Image(self, built.split()[-1])
+        self._built[key] = Image(self, built.split()[-1])
+        return self._built[key]
 
 
 @dataclass(frozen=True)
@@ -233,8 +239,9 @@ def files_of(root: Path) -> Iterator[Path]:
             yield Path(folder) / name
 
 
+@lru_cache(maxsize=1)
 def find_images() -> Images:
-    """Give what builds images here.
+    """Give what builds images here, one object a session.
 
     Raises:
         MissingToolsError: something that it takes is not there.
