@@ -12,6 +12,7 @@ from builders.judge_load import busy_request, finals, free_port, load, watched
 from builders.judging import judge_all, services
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_cli.processes import ServiceProcess
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -37,3 +38,19 @@ async def test_right_programs_are_in_time_however_many_run_at_once(tmp_path: Pat
         verdicts = await judge_all(judge.address, requests, in_flight=12)
     late = [name for name, verdict in verdicts.items() if verdict.final_status != judge_pb2.FINAL_STATUS_SUCCESS]
     assert late == []
+
+
+async def test_a_name_is_enough_to_find_a_sandbox_and_the_same_is_not_run_twice(tmp_path: Path) -> None:
+    """The real resolver, and the cache as it is by default."""
+    requests, right = load(2)  # every program twice
+    async with services(tmp_path) as (_, (sandbox,)):
+        port = sandbox.address.rpartition(":")[2]
+        flags = ["--sandbox", f"dns:///localhost:{port}"]
+        judge = ServiceProcess("judge", "evalrun_judge", flags, tmp_path / "named.log")
+        await judge.start()
+        try:
+            verdicts = await judge_all(judge.address, requests, in_flight=1)
+        finally:
+            await judge.stop(5)
+    assert finals(verdicts) == right
+    assert sum(verdict.cached for verdict in verdicts.values()) == len(requests) / 2
