@@ -27,6 +27,7 @@ from evalrun_judge.messages import request_from
 from evalrun_judge.plan import StdioPlan, plan_of
 from evalrun_judge.sandboxes import SandboxBusyError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
+from evalrun_judge.submission import StdioTest, StdioTests
 from evalrun_runtime.grpc_channel import open_channel
 
 PROGRAM = "n = int(input())\nprint(sum(map(int, input().split())) % 1000007, {number})\n"
@@ -93,6 +94,34 @@ async def rate(count: int, work: Callable[[], Awaitable[None]]) -> float:
     return count / (time.perf_counter() - started)
 
 
+async def large_suite(judge: ServiceProcess, count: int) -> None:
+    """The same tests of 8 MB with each answer, and named by digest after the first."""
+    whole = [request(1, number) for number in range(count)]
+    for one in whole:
+        one.stdio.tests[0].input += " " * (8 << 20)
+    for one in whole:
+        one.stdio.tests[0].expected_output = whole[0].stdio.tests[0].expected_output
+        one.submission.text = whole[0].submission.text
+    digest = StdioTests([StdioTest(one.input, one.expected_output) for one in whole[0].stdio.tests]).digest
+    first = judge_pb2.JudgeRequest(suite_digest=digest)
+    first.MergeFrom(whole[0])
+    await through(judge.address, [first], 1)
+    named = []
+    for one in whole:
+        named.append(judge_pb2.JudgeRequest(request_id=one.request_id, suite_digest=digest))
+        named[-1].submission.CopyFrom(one.submission)
+    for how, requests in (("sent with each answer", whole), ("named by digest", named)):
+        before, started = cpu_seconds(judge.pid or 0), time.perf_counter()
+        await through(judge.address, requests, 2)
+        seconds = time.perf_counter() - started
+        cpu = (cpu_seconds(judge.pid or 0) - before) / len(requests)
+        size = sum(one.ByteSize() for one in requests) / 2**20
+        print(
+            f"tests of 8 MB {how}: {size:.1f} MiB to the gateway for {len(requests)} answers, {1000 * cpu:.0f} ms of "
+            f"its CPU an answer, {seconds:.1f} s in all"
+        )
+
+
 async def measure(rounds: int, count: int, in_flight: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -120,6 +149,7 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
                     f"{statistics.median(direct):.0f} requests/s directly, {statistics.median(ours):.0f} through it: "
                     f"{lost:.1%} lost"
                 )
+            await large_suite(judge, min(20, count))
         finally:
             await judge.stop(5)
             await sandbox.stop(5)
