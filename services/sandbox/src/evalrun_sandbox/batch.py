@@ -28,6 +28,7 @@ MAX_INPUTS = 16384
 _SILENCE_SECONDS = 120.0
 """A runner that says nothing for this long beyond its test's wall limit is lost."""
 _ENDED_SECONDS = 10.0
+_SMALL_BYTES = 1 << 20
 _OUTPUTS = 2
 """Memory files that come with one run: what it wrote to stdout and to stderr."""
 _COMPILER_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
@@ -189,5 +190,8 @@ class Batch:
 
 
 def _write_all(fd: int, pieces: Sequence[bytes]) -> None:
+    if sum(map(len, pieces)) <= _SMALL_BYTES:
+        os.write(fd, b"".join(pieces))  # a memory file takes all of it
+        return
     with os.fdopen(os.dup(fd), "wb") as file:
         file.writelines(pieces)

@@ -194,6 +194,9 @@ class Executor:
     async def _run_everywhere(self, batch: Batch, zygote: ZygoteProcess) -> None:
         """Run the batch in one slot, and in every other that is idle and that nobody waits for."""
         slots = await self._slots.take(1)
+        if batch.left <= _WORTH_A_RUNNER:  # no other slot would help
+            await self._occupy(zygote, slots, batch.run_in)
+            return
         tasks = {asyncio.create_task(self._occupy(zygote, slots, batch.run_in))}
         self._open[batch] = tasks
         try:
