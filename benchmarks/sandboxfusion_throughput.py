@@ -6,14 +6,20 @@
 only `verl/utils/reward_score/sandbox_fusion` is loaded, by hand: the package itself imports torch. The two sides take
 turns on the same server, several rounds each; the gateway is a process of its own, asked over gRPC, and no problem
 comes twice, so that its cache does not count.
+
+With `--server-pid` the CPU seconds of server and client together are compared too: on a machine that others use, wall
+time says little, and both are bound by CPU on one that nobody does.
 """
 
 import argparse
 import json
+import os
 import random
+import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import grpc
 
@@ -76,6 +82,17 @@ def problems_of(count: int, tests: int, seed: int) -> list[Problem]:
     return made
 
 
+def rights_of(number: int, problem: Problem) -> list[bool]:
+    """The truth: which tests the program passes."""
+    sizes = [int(text.partition("\n")[0]) for text in problem[1]["inputs"]]
+    return [number % 3 != 2 or size % 5 != 0 for size in sizes]
+
+
+def faults(verdicts: list[list[bool]], truth: list[list[bool]]) -> int:
+    pairs = zip(verdicts, truth, strict=True)
+    return sum(said != right for given, wanted in pairs for said, right in zip(given, wanted, strict=True))
+
+
 def by_verl(
     python: str, folder: str, server: str, problems: list[Problem], at_once: int
 ) -> tuple[float, list[list[bool]]]:
@@ -128,9 +145,20 @@ def request_of(problem: Problem) -> judge_pb2.JudgeRequest:
     )
 
 
+def cpu_seconds(server_pid: int | None) -> float:
+    """CPU seconds so far of the server, with all that it has reaped, and of our ended children."""
+    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = ours.ru_utime + ours.ru_stime
+    if server_pid is not None:
+        fields = Path(f"/proc/{server_pid}/stat").read_text().rpartition(")")[2].split()
+        total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", required=True)
+    parser.add_argument("--server-pid", type=int)
     parser.add_argument("--verl", required=True)
     parser.add_argument("--python", default=sys.executable, help="interpreter with requests, for verl's client")
     parser.add_argument("--rounds", type=int, default=3)
@@ -142,17 +170,19 @@ def main() -> None:
         ratios = []
         for turn in range(chosen.rounds):
             problems = problems_of(chosen.problems, tests, seed=turn)
+            before = cpu_seconds(chosen.server_pid)
             theirs, their_verdicts = by_verl(chosen.python, chosen.verl, chosen.server, problems, chosen.at_once)
+            between = cpu_seconds(chosen.server_pid)
             ours, our_verdicts = by_gateway(chosen.server, problems)
+            after = cpu_seconds(chosen.server_pid)
             total = tests * len(problems)
-            differing = sum(
-                a != b
-                for x, y in zip(their_verdicts, our_verdicts, strict=True)
-                for a, b in zip(x, y, strict=True)
-            )  # fmt: skip
+            truth = [rights_of(number, problem) for number, problem in enumerate(problems)]
+            their_faults, our_faults = faults(their_verdicts, truth), faults(our_verdicts, truth)
             ratios.append(theirs / ours)
-            print(f"{tests:4} tests a problem: verl {total / theirs:.1f} tests/s, gateway {total / ours:.1f} tests/s, "
-                  f"ratio {theirs / ours:5.1f}, {differing} of {total} verdicts differ", flush=True)  # fmt: skip
+            print(f"{tests:4} tests each: verl {total / theirs:.1f} tests/s, gateway {total / ours:.1f} tests/s, "
+                  f"ratio {theirs / ours:5.1f}, wrong of {total}: {their_faults}, {our_faults}", flush=True)  # fmt: skip
+            print(f"    CPU a test: verl {1000 * (between - before) / total:.1f} ms, gateway "
+                  f"{1000 * (after - between) / total:.1f} ms, its start included", flush=True)  # fmt: skip
         print(f"{tests:4} tests a problem: median ratio {sorted(ratios)[len(ratios) // 2]:.1f}")
 
 

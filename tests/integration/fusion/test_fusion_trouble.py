@@ -1,0 +1,114 @@
+"""A server's own trouble is never a verdict, and an answer that the harness did not sign is none."""
+
+import base64
+from typing import Any
+
+import pytest
+from aiohttp import web
+from builders.stock_fusion import StockDouble, stock_double
+
+from evalrun_judge.sandboxes import RunRefusedError, SandboxBusyError, SandboxFailedError
+from evalrun_judge.sandboxes.fusion import FusionSandbox
+from evalrun_judge.sandboxes.fusion_batch import NotTheHarnessError, read
+from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
+from evalrun_judge.sandboxes.fusion_plain import WHOLE_BYTES, compiled, run
+from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT
+from evalrun_sandbox.api import RunRequest
+from evalrun_sandbox.contained import frames
+
+NONCE = b"n" * 32
+REQUEST = RunRequest("python", "print(1)", [b""])
+
+
+def ran(files: dict[str, str], **result: Any) -> web.Response:
+    finished = {"status": "Finished", "return_code": 0, "stdout": "", "stderr": "", **result}
+    return web.json_response({"status": "Success", "message": "", "run_result": finished, "files": files})
+
+
+def result(content: bytes) -> web.Response:
+    return ran({RESULT: base64.b64encode(content).decode()})
+
+
+TROUBLE: list[tuple[str, web.Response, type[Exception], str]] = [
+    ("SandboxError", web.json_response({"status": "SandboxError", "message": "no\nrunner"}), SandboxFailedError,
+     "no runner"),
+    ("500", web.json_response({"detail": "boom", "traceback": ["secret frame"]}, status=500), SandboxFailedError,
+     "boom"),
+    ("429", web.json_response({"free": 0, "retry_after_ms": 250}, status=429), SandboxBusyError, "slot"),
+    ("422", web.json_response({"detail": "no such field"}, status=422), RunRefusedError, "no such field"),
+    ("html", web.Response(text="<html>"), SandboxFailedError, "no answer"),
+    ("time-out of the whole call", ran({}, status="TimeLimitExceeded", return_code=None), SandboxFailedError,
+     "TimeLimitExceeded"),
+    ("no result", ran({}, return_code=1, stderr="harness: no memory"), SandboxFailedError, "no memory"),
+    ("another's nonce", result(b"x" * 32 + frames.FRAME.pack(frames.DONE, 0)), SandboxFailedError, "signed"),
+    ("nothing after the nonce", result(NONCE), SandboxFailedError, "breaks off"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "answer", "kind", "message"), TROUBLE, ids=[row[0] for row in TROUBLE])
+async def test_every_trouble_has_its_type(what: str, answer: web.Response, kind: type[Exception], message: str) -> None:
+    double = StockDouble()
+    async with stock_double(double) as url, FusionSandbox(url, nonces=lambda _: NONCE) as client:
+        await client.describe()
+        double.interfere = lambda _: answer
+        with pytest.raises(kind, match=message) as error:
+            await client.run(REQUEST)
+    assert type(error.value) is kind, what
+    assert "secret frame" not in str(error.value)
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    return frames.FRAME.pack(kind, len(payload)) + payload
+
+
+HELLO_FRAME = frame(HELLO, b"abi=4\nfilter=1\nroot=0")
+RUN_FRAME = frame(frames.RUN, frames.RUN_HEAD.pack(0, 0, 0, 0.1, 0.1, 8, 2) + b"1\n")
+DONE_FRAME = frame(frames.DONE, b"")
+
+
+def test_a_whole_answer_is_read() -> None:
+    said = read(NONCE + HELLO_FRAME + RUN_FRAME + frame(ENDED, bytes(4)) + DONE_FRAME, NONCE, REQUEST, [5])
+    assert said.hello["abi"] == "4"
+    assert {index: run.stdout for index, run in said.runs.items()} == {5: b"1\n"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        HELLO_FRAME + RUN_FRAME,
+        HELLO_FRAME + DONE_FRAME + RUN_FRAME,
+        RUN_FRAME + DONE_FRAME,
+        HELLO_FRAME + RUN_FRAME[:-1],
+        HELLO_FRAME + frame(99, b"") + DONE_FRAME,
+        HELLO_FRAME + frame(frames.RUN, frames.RUN_HEAD.pack(1, 0, 0, 0.1, 0.1, 8, 0)) + DONE_FRAME,
+        HELLO_FRAME + frame(frames.FAULT, b"runner: OSError") + DONE_FRAME,
+        HELLO_FRAME + frame(ENDED, (9).to_bytes(4, "little")) + DONE_FRAME,
+    ],
+    ids=["no end", "more after the end", "no hello", "cut", "unknown", "no such test", "fault", "runner killed"],
+)
+def test_half_an_answer_is_none(content: bytes) -> None:
+    with pytest.raises(NotTheHarnessError):
+        read(NONCE + content, NONCE, REQUEST, [0])
+
+
+def plain(status: str = "Finished", code: int | None = 0, stdout: str = "", stderr: str = "") -> CodeAnswer:
+    return CodeAnswer("Success", run_result=Command(status, 0.5, code, stdout, stderr))  # type: ignore[arg-type]
+
+
+def test_one_call_a_test_refuses_what_may_have_been_cut() -> None:
+    assert run(plain(stdout="x" * WHOLE_BYTES), REQUEST).end == "exited"
+    for answer in (
+        plain(stdout="x" * 219_264),
+        plain("TimeLimitExceeded", None, "x" * 65_536),
+        plain(stdout="[DecodeError] 'utf-8' codec can't decode byte 0xff in position 1: invalid start byte"),
+    ):
+        with pytest.raises(RunRefusedError):
+            run(answer, REQUEST)
+    late = run(plain("TimeLimitExceeded", None), REQUEST)
+    assert (late.end, late.confirmed) == ("timeout", False)
+
+
+def test_one_call_a_test_tells_a_syntax_error_from_one_that_the_program_raised() -> None:
+    refused = plain(code=1, stderr='  File "x.py", line 1\n    print(\nSyntaxError: never closed\n')
+    raised = plain(code=1, stderr='Traceback (most recent call last):\n  File "x.py"\nSyntaxError: mine\n')
+    assert [compiled(answer, "python").status for answer in (refused, raised)] == ["error", "ok"]
