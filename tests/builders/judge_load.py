@@ -164,7 +164,9 @@ class Storm:
     async def rage(self) -> None:
         """Do it again and again, until cancelled."""
         while True:
-            await asyncio.sleep(self.chance.uniform(0.2, 0.6))  # the faults' own rhythm: nothing is waited for
+            # The faults' own rhythm. A client's channel waits up to 2 s before it connects again:
+            # a gateway that lives shorter than that judges nothing.
+            await asyncio.sleep(self.chance.uniform(*((2, 4) if self.does("gateway restarted") else (0.2, 0.6))))
             if self.does("hang"):
                 for proxy in self.proxies:
                     proxy.thaw()
