@@ -179,8 +179,8 @@ def main() -> None:
             truth = [rights_of(number, problem) for number, problem in enumerate(problems)]
             their_faults, our_faults = faults(their_verdicts, truth), faults(our_verdicts, truth)
             ratios.append(theirs / ours)
-            print(f"{tests:4} tests each: verl {total / theirs:.1f} tests/s, gateway {total / ours:.1f} tests/s, "
-                  f"ratio {theirs / ours:5.1f}, wrong of {total}: {their_faults}, {our_faults}", flush=True)  # fmt: skip
+            print(f"{tests:4} tests each: verl {total / theirs:.1f} tests/s, gateway {total / ours:.1f}, "
+                  f"ratio {theirs / ours:.1f}, wrong of {total}: {their_faults}, {our_faults}", flush=True)  # fmt: skip
             print(f"    CPU a test: verl {1000 * (between - before) / total:.1f} ms, gateway "
                   f"{1000 * (after - between) / total:.1f} ms, its start included", flush=True)  # fmt: skip
         print(f"{tests:4} tests a problem: median ratio {sorted(ratios)[len(ratios) // 2]:.1f}")
