@@ -58,9 +58,8 @@ def work_order(directory: Path) -> dict[str, object]:
 
 def evalrun_seconds(directory: Path, responses: Path) -> tuple[float, float, int]:
     """Give the wall seconds, those from the first request to the last verdict, and how many were accepted."""
-    generation = Generation(
-        endpoints=[], model=MODEL, recorded=("--problems", str(DATA), "--responses", str(responses))
-    )
+    recorded = ("--problems", str(DATA), "--responses", str(responses))
+    generation = Generation(endpoints=[], model=MODEL, tokenizer=MODEL, recorded=recorded)
     clock = Clock()
 
     async def run() -> ExitCode:

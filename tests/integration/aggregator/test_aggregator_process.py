@@ -12,8 +12,9 @@ import grpc
 import pytest
 from builders.aggregator import AggregatorProcess, Worker, eventually, read_results, running, write_work_order
 
+from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.fake_judge import FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
+from evalrun_aggregator.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
 
 DONE = (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_DEGRADED, ledger_pb2.RUN_STATE_FAILED)
 
@@ -77,6 +78,14 @@ async def test_work_holds_prompts_and_sampling_but_never_a_test(tmp_path: Path, 
 
 async def test_noise_floor_passes_are_kept_apart(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
     write_work_order(tmp_path, problems=6, protocol={"noiseFloorRepeats": 2})
+    fresh: list[bool] = []
+    script = judge[0].script
+
+    def noted(request: judge_pb2.JudgeRequest) -> Answer:
+        fresh.append(request.fresh)
+        return script(request)
+
+    judge[0].script = noted
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         await worker.work()
@@ -85,7 +94,7 @@ async def test_noise_floor_passes_are_kept_apart(tmp_path: Path, judge: tuple[Fa
     assert (status.datasets[0].total, status.datasets[0].judged) == (6, 6)
     assert {item.key.repeat for item in worker.seen} == {0, 1, 2}
     assert len(worker.seen) == 18
-    assert judge[0].requests == 18
+    assert (fresh.count(False), fresh.count(True)) == (6, 12)  # what the judge does by chance must show
 
 
 async def test_64_submissions_at_once_of_the_same_work_store_it_once(

@@ -244,6 +244,13 @@ async def test_a_hit_is_the_same_verdict_marked_with_the_times_of_the_original()
     assert (first.cached, second.cached, second.tests[0].cpu_time) == (False, True, 1.25)
 
 
+async def test_what_is_asked_for_afresh_is_judged_again() -> None:
+    sandbox = FakeSandbox(lambda request: reply(ended(b"1\n")))
+    first, second = await judged_twice(STDIO, replace(STDIO, fresh=True), sandbox)
+    assert len(sandbox.requests) == 2
+    assert (first.cached, second.cached) == (False, False)
+
+
 async def test_a_hit_tells_of_its_own_answer_how_its_program_was_found() -> None:
     sandbox = FakeSandbox()
     whole = stdio_request(("1\n", "1\n"), text="```python\nprint(input())\n```")

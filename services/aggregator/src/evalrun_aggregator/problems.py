@@ -94,7 +94,9 @@ class RunProblems:
     def request(self, index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
         """Give what the judge is asked about an item."""
         dataset, problem = self._problems[self.items.position_of(index)]
-        return judge_request(self._run, dataset.spec, problem, completion)
+        request = judge_request(self._run, dataset.spec, problem, completion)
+        request.fresh = self.items.key_of(index).repeat > 0
+        return request
 
 
 def check_supported(spec: EvalRunSpec) -> None:

@@ -126,7 +126,8 @@ class Judge:
         if isinstance(plan, NothingToRun):
             return self._empty(request, plan.extraction)
         info = self._pool.describe()
-        if info is None or not self._cache.on:  # before any sandbox has answered nobody knows what judges
+        # Before any sandbox has answered nobody knows what judges.
+        if info is None or request.fresh or not self._cache.on:
             judged, cached = await self._judged(plan, request, ticket), False
         else:
             key = verdict_key(plan, request, self._identity, info)

@@ -53,6 +53,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
         stop_after_timeouts=message.stop_after_timeouts,
         request_id=message.request_id,
         run=message.run,
+        fresh=message.fresh,
     )
 
 

@@ -116,6 +116,8 @@ class JudgeRequest:
     stop_after_timeouts: int = 0
     request_id: str = ""
     run: str = ""
+    fresh: bool = False
+    """Judge anew, also where the verdict is known already."""
 
 
 MAX_TIME_SECONDS = 3600.0

@@ -168,6 +168,7 @@ class JudgeRequest(_message.Message):
     STOP_AFTER_TIMEOUTS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     SUITE_DIGEST_FIELD_NUMBER: _builtins.int
+    FRESH_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Chosen by the caller, unique within a stream."""
     run: _builtins.str
@@ -181,6 +182,8 @@ class JudgeRequest(_message.Message):
     output, as UTF-8, each after its length in 8 bytes, low first. With `stdio` the gateway keeps the tests for a while;
     without any tests it takes those that it keeps, or answers NOT_FOUND.
     """
+    fresh: _builtins.bool
+    """Judge anew, also where the verdict is known already: a pass of the noise floor measures what the judge does by chance."""
     @_builtins.property
     def submission(self) -> Global___Submission: ...
     @_builtins.property
@@ -209,10 +212,11 @@ class JudgeRequest(_message.Message):
         stop_after_timeouts: _builtins.int = ...,
         traceparent: _builtins.str = ...,
         suite_digest: _builtins.bytes = ...,
+        fresh: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "stdio", b"stdio", "submission", b"submission", "tests", b"tests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "fresh", b"fresh", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts"]  # noqa: Y015
     _WhichOneofArgType_tests: _TypeAlias = _typing.Literal["tests", b"tests"]  # noqa: Y015
