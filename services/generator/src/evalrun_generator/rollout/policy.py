@@ -95,8 +95,12 @@ def wanted_replicas(rollout: RolloutOrder, remaining: int | None) -> int:
     if rollout.min_replicas is not None and rollout.max_replicas is not None:
         filled = -(-remaining // rollout.max_num_seqs)
         return min(max(filled, rollout.min_replicas), rollout.max_replicas)
-    fixed = rollout.replicas or max(1, rollout.gpus_per_node // rollout.gpus)
-    return min(fixed, remaining)
+    return min(most_replicas(rollout), remaining)
+
+
+def most_replicas(rollout: RolloutOrder) -> int:
+    """Give the most replicas that there ever are at once: slots are numbered below it."""
+    return rollout.max_replicas or rollout.replicas or max(1, rollout.gpus_per_node // rollout.gpus)
 
 
 def places(rollout: RolloutOrder, rooms: Iterable[NodeRoom], starts: Iterable[Start]) -> int:
@@ -154,7 +158,7 @@ def decide(
     if len(staying) < wanted:
         if now - history.failed_at >= _wait(history, limits):
             used = taken | {each.start.slot for each in seen}
-            actions += _new_starts(used, min(wanted - len(staying), free_places))
+            actions += _new_starts(rollout, used, min(wanted - len(staying), free_places))
     elif rollout.elastic and remaining is not None:
         actions += _surplus(staying, wanted, limits)
     return actions
@@ -172,9 +176,10 @@ def _ending(each: Seen, limits: Limits, now: float) -> Action | None:
     return None
 
 
-def _new_starts(used: frozenset[int], count: int) -> list[Action]:
-    free = (slot for slot in range(len(used) + count) if slot not in used)
-    return [Action(What.START, slot) for slot, _ in zip(free, range(count), strict=False)]
+def _new_starts(rollout: RolloutOrder, used: frozenset[int], count: int) -> list[Action]:
+    """Start on free slots. A replacement waits for the slot of what it replaces: names and seeds stay the same few."""
+    free = [slot for slot in range(most_replicas(rollout)) if slot not in used]
+    return [Action(What.START, slot) for slot in free[: max(0, count)]]
 
 
 def _wait(history: History, limits: Limits) -> float:
