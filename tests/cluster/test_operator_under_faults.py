@@ -149,7 +149,7 @@ async def test_no_run_gets_stuck_while_requests_fail(kuberay: ControlPlane, acco
             await asyncio.to_thread(run.patch, {"suspend": False})
             await asyncio.to_thread(run.wait_for, "Generated", "False", "Generating", 60)
             ledger.generated = 164
-            await asyncio.to_thread(run.wait_until, "the GPUs to be free", "rayclusters", [])
+            await asyncio.to_thread(run.wait_until, "the GPUs to be free", "rayclusters", [], 60)
             ledger.judged = 164
             await asyncio.to_thread(run.wait_for, "Succeeded", "True", "", 60)
             status = (await asyncio.to_thread(run.get))["status"]
