@@ -94,7 +94,9 @@ class Mlflow(ApiModel):
             max_length=1024,
             description="The tracking server's URL; on one machine also file:///FOLDER.",
         ),
-        Rule("self.matches('^https?://[^/]')", "write the server's URL, e.g. http://mlflow.tools:5000", place="cluster"),
+        Rule(
+            "self.matches('^https?://[^/]')", "write the server's URL, e.g. http://mlflow.tools:5000", place="cluster"
+        ),
         NO_CREDENTIALS_RULE,
     ]
     secret_ref: SecretReference | None = Field(
