@@ -12,7 +12,7 @@ from builders.judge import Time, make_judge, make_pool, stdio_request
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.metrics import CacheResult
-from evalrun_judge.plan import NothingToRun, plan_of
+from evalrun_judge.plan import FunctionPlan, StdioPlan, plan_of
 from evalrun_judge.pool import NoSandboxError, PoolInfo, RetryPolicy
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended, reply
@@ -41,7 +41,7 @@ ASSERTS = JudgeRequest(Submission("def f(): return 1"), AssertTests(["assert f()
 
 def key_of(request: JudgeRequest, identity: JudgeIdentity = IDENTITY, info: PoolInfo = INFO) -> bytes:
     plan = plan_of(request)
-    assert not isinstance(plan, NothingToRun)
+    assert isinstance(plan, StdioPlan | FunctionPlan)
     return verdict_key(plan, request, identity, info)
 
 

@@ -16,7 +16,7 @@ from evalrun_judge.function_tests import (
 )
 from evalrun_judge.plan import FunctionPlan
 from evalrun_judge.pool import SandboxPool
-from evalrun_judge.submission import JudgeRequest, StdioTests
+from evalrun_judge.submission import JudgeRequest, StdioTests, SubmitTests
 from evalrun_judge.verdict import CutText, TestRecord, cut_text
 from evalrun_runtime.tracing import past_span
 from evalrun_sandbox.api import LEVELS, Level, Limits, ProgramRun, RunRequest
@@ -76,8 +76,8 @@ class FunctionJudge:
     ) -> tuple[list[TestRecord], Level]:
         """Give the tests' records; see `judging.FunctionTests`."""
         tests = request.tests
-        if isinstance(tests, StdioTests):
-            raise TypeError("stdin/stdout tests are no function tests")
+        if isinstance(tests, StdioTests | SubmitTests):
+            raise TypeError(f"{type(tests).__name__} are no function tests")
         key = recording_key(tests, SEED)
         recorded = self._recordings.get(key)
         session = FunctionTestSession(tests, plan.program, SEED, recorded, request.stop_after_timeouts)

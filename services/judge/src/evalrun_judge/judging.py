@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol, get_args
 
 from evalrun_judge.admission import Admission, DrainingError, QueueFullError, Ticket
@@ -9,12 +10,13 @@ from evalrun_judge.checker import checker_outcomes, checker_run
 from evalrun_judge.comparison import ComparatorName
 from evalrun_judge.extraction import Extraction
 from evalrun_judge.metrics import JudgeMetrics, Outcome
-from evalrun_judge.plan import FunctionPlan, Language, NothingToRun, StdioPlan, plan_of, without_code
+from evalrun_judge.plan import FunctionPlan, Language, NothingToRun, StdioPlan, SubmitPlan, plan_of, without_code
 from evalrun_judge.pool import NoSandboxError, SandboxPool
 from evalrun_judge.records import compared, records_of_runs, records_without_run
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import CheckerProgram, InvalidRequestError, JudgeRequest, check_request
+from evalrun_judge.submission import CheckerProgram, InvalidRequestError, JudgeRequest, SubmitTests, check_request
+from evalrun_judge.submitted import records_of_submission
 from evalrun_judge.verdict import TestOutcome, TestRecord, Verdict, compile_status, failure_of, make_verdict
 from evalrun_judge.verdict_cache import Judged, VerdictCache, is_stable
 from evalrun_judge.verdict_key import JudgeIdentity, verdict_key
@@ -120,11 +122,18 @@ class Judge:
     def _check(self, request: JudgeRequest) -> None:
         info = self._pool.describe()
         check_request(request, get_args(Language) if info is None else info.languages)
+        if isinstance(request.tests, SubmitTests) and info is not None and not info.submits:
+            raise InvalidRequestError(
+                f"tests.submit: this gateway's sandboxes ({info.backend}) have no datasets of their own: ask one with "
+                "backend SandboxFusion, or send the tests"
+            )
 
     async def _judge_admitted(self, request: JudgeRequest, ticket: Ticket) -> Verdict:
         plan = plan_of(request)
         if isinstance(plan, NothingToRun):
             return self._empty(request, plan.extraction)
+        if isinstance(plan, SubmitPlan):
+            return await self._submitted(plan, request, ticket)
         info = self._pool.describe()
         # Before any sandbox has answered nobody knows what judges.
         if info is None or request.fresh or not self._cache.on:
@@ -135,6 +144,17 @@ class Judge:
         if judged.no_code:
             return self._empty(request, without_code(plan).extraction)
         return make_verdict(judged.records, plan.extraction, judged.level, ticket.queue_seconds, cached=cached)
+
+    async def _submitted(self, plan: SubmitPlan, request: JudgeRequest, ticket: Ticket) -> Verdict:
+        """Let a server that has the tests judge. Never cached: it may change them, and who would know."""
+        reply = await self._pool.submit(plan.call, run=request.run, on_slot=ticket.begin)
+        records = records_of_submission(reply)
+        if plan.extraction.must_compile and all(test.status is TestStatus.COMPILE_ERROR for test in records):
+            return self._empty(request, without_code(plan).extraction)
+        extraction = replace(plan.extraction, code=reply.code)
+        return make_verdict(
+            records, extraction, reply.level, ticket.queue_seconds, complete=reply.complete, forgeable=True
+        )
 
     async def _judged(self, plan: StdioPlan | FunctionPlan, request: JudgeRequest, ticket: Ticket) -> Judged:
         """Run what is planned and say what came of each test."""
@@ -186,7 +206,8 @@ class Judge:
         """Nothing ran, or nothing that is code: the level is the pool's own."""
         info = self._pool.describe()
         records = records_without_run(request.tests, TestStatus.COMPILE_ERROR, "nothing to run")
-        return make_verdict(records, extraction, "none" if info is None else info.level, 0.0)
+        forgeable = isinstance(request.tests, SubmitTests)
+        return make_verdict(records, extraction, "none" if info is None else info.level, 0.0, forgeable=forgeable)
 
 
 def _outcome_of(verdict: Verdict) -> Outcome:

@@ -14,6 +14,7 @@ from evalrun_judge.submission import (
     StdioTest,
     StdioTests,
     Submission,
+    SubmitTests,
     TestLimits,
 )
 from evalrun_judge.suites import Suites
@@ -57,7 +58,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
     )
 
 
-def _tests_from(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests | CheckTest | AssertTests:
+def _tests_from(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests | CheckTest | AssertTests | SubmitTests:
     match message.WhichOneof("tests"):
         case "stdio":
             tests = StdioTests([StdioTest(test.input, test.expected_output) for test in message.stdio.tests])
@@ -71,9 +72,11 @@ def _tests_from(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests |
         case "asserts":
             given = message.asserts
             return AssertTests(list(given.asserts), given.setup_code, given.entry_point)
+        case "submit":
+            return SubmitTests(message.submit.dataset, message.submit.id)
         case None if message.suite_digest:
             return suites.find(message.suite_digest)
-    raise InvalidRequestError("tests: there are none; send stdio, check or asserts")
+    raise InvalidRequestError("tests: there are none; send stdio, check, asserts or submit")
 
 
 def _limits_from(message: judge_pb2.Limits) -> TestLimits:
@@ -117,6 +120,7 @@ def verdict_message(verdict: Verdict) -> judge_pb2.Verdict:
         extraction=_METHODS[verdict.extraction],
         guardrails=[_GUARDRAILS[guardrail] for guardrail in verdict.guardrails],
         containment_level=verdict.containment_level,
+        forgeable=verdict.forgeable,
         cached=verdict.cached,
         disagreeing_comparators=verdict.disagreeing,
         queue_seconds=verdict.queue_seconds,
@@ -160,4 +164,5 @@ def describe_message(info: PoolInfo, judge_version: str) -> judge_pb2.DescribeRe
         slots=info.slots,
         languages=info.languages,
         python_version=info.python_version,
+        submits=info.submits,
     )

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from evalrun_judge.extraction import Extraction, SubmissionMode, extract
-from evalrun_judge.submission import CheckTest, JudgeRequest, StdioTests
+from evalrun_judge.sandboxes import SubmitCall
+from evalrun_judge.submission import CheckTest, InvalidRequestError, JudgeRequest, StdioTests, SubmitTests
 from evalrun_sandbox.api import Limits, RunRequest
 
 Language = Literal["python", "c", "cpp"]
@@ -38,8 +39,16 @@ class FunctionPlan:
     """With the problem's prompt before it where it belongs there."""
 
 
-def plan_of(request: JudgeRequest) -> NothingToRun | StdioPlan | FunctionPlan:
-    """Say what a request that `check_request` let pass needs to have run."""
+@dataclass(frozen=True, slots=True)
+class SubmitPlan:
+    """One program for a server that has the tests."""
+
+    extraction: Extraction
+    call: SubmitCall
+
+
+def plan_of(request: JudgeRequest) -> NothingToRun | StdioPlan | FunctionPlan | SubmitPlan:
+    """Say what a request that `check_request` let pass needs to have run. Raises InvalidRequestError."""
     submission = request.submission
     extraction = extract(
         submission.text,
@@ -50,6 +59,8 @@ def plan_of(request: JudgeRequest) -> NothingToRun | StdioPlan | FunctionPlan:
     )
     if not extraction.code.strip():
         return NothingToRun(extraction)
+    if isinstance(request.tests, SubmitTests):
+        return submit_plan(request, request.tests, extraction)
     if not isinstance(request.tests, StdioTests):
         prompt = request.tests.prompt if isinstance(request.tests, CheckTest) else ""
         return FunctionPlan(extraction, program_after(prompt, extraction.code, submission.mode))
@@ -65,6 +76,41 @@ def plan_of(request: JudgeRequest) -> NothingToRun | StdioPlan | FunctionPlan:
         ),
         tuple(test.expected.encode("utf-8", "surrogatepass") for test in tests),
     )
+
+
+_FENCE = re.compile(r"^ *```", re.MULTILINE)
+"""Where SandboxFusion ends a code block, also within a program."""
+
+_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
+
+
+def submit_plan(request: JudgeRequest, tests: SubmitTests, extraction: Extraction) -> SubmitPlan | NothingToRun:
+    """Plan a call of the server: the program that our rule finds, in the one block that its own rule then takes.
+
+    By itself it takes the first block of an answer, also within what the model thought.
+
+    Raises:
+        InvalidRequestError: the server would cut the program.
+    """
+    append = request.submission.mode is SubmissionMode.APPEND
+    language = request.submission.language
+    completion = extraction.code if append else f"```{language}\n{extraction.code.rstrip()}\n```\n"
+    if not append and _FENCE.search(extraction.code):
+        if extraction.must_compile:
+            return NothingToRun(extraction.without_code())
+        raise InvalidRequestError(
+            "submission.text: the program holds a line that begins with ```, at which SandboxFusion would cut it"
+        )
+    call = SubmitCall(
+        dataset=tests.dataset,
+        row=int(tests.id) if _NUMBER.fullmatch(tests.id) else tests.id,
+        completion=completion,
+        language=language,
+        time_seconds=request.limits.time_seconds,
+        free_form=not append,
+        after_time_outs=request.stop_after_timeouts == 0,
+    )
+    return SubmitPlan(extraction, call)
 
 
 def sandbox_limits(request: JudgeRequest) -> Limits:
@@ -92,6 +138,6 @@ def program_after(prompt: str, code: str, mode: SubmissionMode) -> str:
     return "".join(f"{line}\n" for line in futures) + prompt + gap + kept
 
 
-def without_code(plan: StdioPlan | FunctionPlan) -> NothingToRun:
+def without_code(plan: StdioPlan | FunctionPlan | SubmitPlan) -> NothingToRun:
     """Give what the plan is once its text has turned out not to be code."""
     return NothingToRun(plan.extraction.without_code())

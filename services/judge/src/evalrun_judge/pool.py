@@ -7,15 +7,27 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from evalrun_judge.discovery import Discovery
 from evalrun_judge.endpoint import Endpoint, pick
 from evalrun_judge.fair_queue import FairQueue
 from evalrun_judge.fleet import Fleet, HealthPolicy
 from evalrun_judge.hedging import CallTimes, HedgePolicy
-from evalrun_judge.sandboxes import RunRefusedError, Sandbox, SandboxBusyError, SandboxError, SandboxFailedError
+from evalrun_judge.sandboxes import (
+    DatasetServer,
+    RunRefusedError,
+    Sandbox,
+    SandboxBusyError,
+    SandboxError,
+    SandboxFailedError,
+    SubmitCall,
+    SubmitReply,
+)
 from evalrun_runtime.tracing import span
 from evalrun_sandbox.api import LEVELS, Level, RunReply, RunRequest
+
+Reply = TypeVar("Reply", RunReply, SubmitReply)
 
 
 class NoSandboxError(Exception):
@@ -48,6 +60,8 @@ class PoolInfo:
     """Several, separated by commas, where the sandboxes differ."""
     versions: str = ""
     """Of the sandboxes' own code; likewise."""
+    submits: bool = False
+    """Every sandbox judges answers to datasets of its own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,13 +173,39 @@ class SandboxPool:
             NoSandboxError: the retry budget is spent.
             RunRefusedError: no sandbox will ever serve this request.
         """
+        return await self._served(
+            lambda endpoint: self._answer(endpoint, request, run), run=run, begun=begun, on_slot=on_slot
+        )
+
+    async def submit(
+        self, call: SubmitCall, *, run: str = "", on_slot: Callable[[], None] = lambda: None
+    ) -> SubmitReply:
+        """Have an answer judged by a server's own tests, at whatever level that contains it; else as `run`."""
+
+        async def ask(sandbox: Sandbox) -> SubmitReply:
+            if not isinstance(sandbox, DatasetServer):
+                raise RunRefusedError(f"{sandbox.address} has no datasets: that takes a SandboxFusion server")
+            return await sandbox.submit(call)
+
+        return await self._served(
+            lambda endpoint: self._call(endpoint, ask, run), run=run, begun=False, on_slot=on_slot
+        )
+
+    async def _served(
+        self,
+        answer: Callable[[Endpoint], Awaitable[Reply]],
+        *,
+        run: str,
+        begun: bool,
+        on_slot: Callable[[], None],
+    ) -> Reply:
         failed: Endpoint | None = None
         failures = 0
         while True:
             endpoint = await self._slot(run, urgent=begun or failures > 0, avoid=failed)
             try:
                 on_slot()
-                return await self._answer(endpoint, request, run)
+                return await answer(endpoint)
             except SandboxBusyError as error:
                 self._on_retry(error.reason)
                 begun = True
@@ -206,14 +246,20 @@ class SandboxPool:
         self._queue.release(run)
         self._dispatch()
 
-    async def _call(self, endpoint: Endpoint, request: RunRequest, run: str) -> RunReply:
+    async def _run(self, endpoint: Endpoint, request: RunRequest, run: str) -> RunReply:
+        """Have a sandbox in which the run holds a slot run a program; see `_call`."""
+        called = self._clock()
+        reply = await self._call(endpoint, lambda sandbox: self._contained(sandbox, request), run)
+        self._times.add(self._clock() - called)
+        return reply
+
+    async def _call(self, endpoint: Endpoint, ask: Callable[[Sandbox], Awaitable[Reply]], run: str) -> Reply:
         """Call a sandbox in which the run holds a slot; gives the slot back. Raises SandboxError, RunRefusedError."""
         called = self._clock()
         try:
             with self._fleet.calling(endpoint), span("sandbox", attributes={"address": endpoint.sandbox.address}):
-                reply = self._contained(endpoint, await endpoint.sandbox.run(request))
+                reply = await ask(endpoint.sandbox)
             endpoint.succeeded()
-            self._times.add(self._clock() - called)
             return reply
         except SandboxBusyError as error:
             self._pause(endpoint, error)
@@ -229,8 +275,8 @@ class SandboxPool:
         """Call a sandbox, and a second one where the first takes too long; see `_call`."""
         after = None if self._hedging is None else self._times.straggles_after
         if after is None or len(self._fleet.endpoints) < 2:
-            return await self._call(endpoint, request, run)
-        first = asyncio.create_task(self._call(endpoint, request, run))
+            return await self._run(endpoint, request, run)
+        first = asyncio.create_task(self._run(endpoint, request, run))
         calls = {first}
         try:
             wait = after
@@ -257,7 +303,7 @@ class SandboxPool:
         other.in_flight += 1
         self._queue.hold(run)
         self._hedges += 1
-        second = asyncio.create_task(self._call(other, request, run))
+        second = asyncio.create_task(self._run(other, request, run))
         calls.add(second)
         won = False
         try:
@@ -283,10 +329,11 @@ class SandboxPool:
         others = [other for other in self._fleet.endpoints if other is not endpoint]
         return pick(others, None, self._random)
 
-    def _contained(self, endpoint: Endpoint, reply: RunReply) -> RunReply:
+    async def _contained(self, sandbox: Sandbox, request: RunRequest) -> RunReply:
+        reply = await sandbox.run(request)
         if LEVELS.index(reply.level) < self._required:
             raise SandboxFailedError(
-                f"{endpoint.sandbox.address}: ran at level {reply.level!r}, below {LEVELS[self._required]!r}"
+                f"{sandbox.address}: ran at level {reply.level!r}, below {LEVELS[self._required]!r}"
             )
         return reply
 
@@ -314,6 +361,7 @@ class SandboxPool:
             languages=tuple(language for language in infos[0].languages if language in spoken),
             python_version=", ".join(dict.fromkeys(info.python_version for info in infos)),
             versions=", ".join(dict.fromkeys(info.version for info in infos)),
+            submits=all(backend.submits for backend in backends),
         )
         self.changed.set()
         self._dispatch()

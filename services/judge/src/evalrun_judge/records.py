@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evalrun_judge.comparison import Comparator
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import AssertTests, CheckTest, StdioTests
+from evalrun_judge.submission import AssertTests, CheckTest, StdioTests, SubmitTests
 from evalrun_judge.verdict import TestOutcome, TestRecord, cut_text, stdio_outcome
 from evalrun_sandbox.api import RunReply
 
@@ -49,7 +49,7 @@ def records_of_runs(
 
 
 def records_without_run(
-    tests: StdioTests | CheckTest | AssertTests, status: TestStatus, reason: str
+    tests: StdioTests | CheckTest | AssertTests | SubmitTests, status: TestStatus, reason: str
 ) -> list[TestRecord]:
     """Give every test the same status, none of them having run."""
     return [
@@ -58,8 +58,11 @@ def records_without_run(
     ]
 
 
-def texts_of(tests: StdioTests | CheckTest | AssertTests) -> list[tuple[bytes, bytes]]:
-    """Give each test's input and expected output; a function test's input is the code that asserts."""
+def texts_of(tests: StdioTests | CheckTest | AssertTests | SubmitTests) -> list[tuple[bytes, bytes]]:
+    """Give each test's input and expected output; a function test's input is the code that asserts.
+
+    Of a server's own tests neither text nor number is known: they stand as one.
+    """
     match tests:
         case StdioTests():
             return [(_bytes(test.input), _bytes(test.expected)) for test in tests.tests]
@@ -67,6 +70,8 @@ def texts_of(tests: StdioTests | CheckTest | AssertTests) -> list[tuple[bytes, b
             return [(_bytes(f"{tests.test}\n\ncheck({tests.entry_point})"), b"")]
         case AssertTests():
             return [(_bytes(test), b"") for test in tests.asserts]
+        case SubmitTests():
+            return [(b"", b"")]
 
 
 def _bytes(text: str) -> bytes:

@@ -5,6 +5,7 @@
 
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -101,6 +102,14 @@ class CheckerProgram:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class SubmitTests:
+    """The tests of a row of a SandboxFusion server's dataset, which the server alone has."""
+
+    dataset: str
+    id: str
+
+
 STANDARD = Comparator()
 
 
@@ -109,7 +118,7 @@ class JudgeRequest:
     """One submission and what to judge it with."""
 
     submission: Submission
-    tests: StdioTests | CheckTest | AssertTests
+    tests: StdioTests | CheckTest | AssertTests | SubmitTests
     limits: TestLimits = TestLimits()
     comparator: Comparator = STANDARD
     checker: CheckerProgram | None = None
@@ -121,6 +130,10 @@ class JudgeRequest:
 
 
 MAX_TIME_SECONDS = 3600.0
+
+_DATASET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_ROW_ID = re.compile(r"[^\x00-\x1f\x7f'\"`\\\ud800-\udfff]{1,512}")
+"""Stock SandboxFusion puts the id between quotes into its SQL (measured: `x' OR id=12 --` gives row 12)."""
 
 
 def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
@@ -137,9 +150,10 @@ def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
     language = request.submission.language
     if language not in languages:
         raise InvalidRequestError(f"submission.language: {language!r} is not one of {', '.join(languages)}")
-    if not isinstance(request.tests, StdioTests) and language != "python":
+    if isinstance(request.tests, CheckTest | AssertTests) and language != "python":
         raise InvalidRequestError(f"submission.language: function tests are judged in python, not in {language!r}")
-    if request.submission.mode is SubmissionMode.APPEND and not isinstance(request.tests, CheckTest):
+    append = request.submission.mode is SubmissionMode.APPEND
+    if append and not isinstance(request.tests, CheckTest | SubmitTests):
         raise InvalidRequestError(
             "submission.mode: append needs a check test, whose prompt it continues; send prompt + text as standalone"
         )
@@ -150,6 +164,21 @@ def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
                 f"comparator.{name}: {value} is not a tolerance; send a number that is at least 0"
             )
     _check_checker(request, languages)
+    if isinstance(request.tests, SubmitTests) and request.comparator != STANDARD:
+        raise InvalidRequestError("comparator: with submit the server compares, by its own rules; send none")
+
+
+def check_submit(tests: SubmitTests) -> None:
+    """Refuse names that mean something else than a row of a dataset to the server. Raises InvalidRequestError."""
+    if not _DATASET.fullmatch(tests.dataset) or ".." in tests.dataset:
+        raise InvalidRequestError(
+            f"submit.dataset: {tests.dataset[:100]!r} is no dataset's name; send one of the server's /list_datasets"
+        )
+    if not _ROW_ID.fullmatch(tests.id) or ".." in tests.id or not tests.id.strip():
+        raise InvalidRequestError(
+            f"submit.id: {tests.id[:100]!r} is no row's id; send one of the server's /list_ids, without quotes, "
+            "backslashes, control characters or '..'"
+        )
 
 
 def _check_tests(request: JudgeRequest) -> None:
@@ -160,9 +189,11 @@ def _check_tests(request: JudgeRequest) -> None:
     elif isinstance(tests, AssertTests):
         if not tests.asserts:
             raise InvalidRequestError("asserts.asserts: there are none; a problem needs at least one")
+    elif isinstance(tests, SubmitTests):
+        check_submit(tests)
     elif not tests.test.strip():
         raise InvalidRequestError("check.test: it is empty; send the code that defines check(candidate)")
-    if not isinstance(tests, StdioTests) and not tests.entry_point.isidentifier():
+    if isinstance(tests, CheckTest | AssertTests) and not tests.entry_point.isidentifier():
         raise InvalidRequestError(f"entry_point: {tests.entry_point!r} is not a name that a program can define")
 
 

@@ -90,7 +90,7 @@ class Verdict:
     judged: bool
     accepted: bool
     pass_ratio: float | None
-    """passed / tests; None where a test could not be judged."""
+    """passed / tests; None where a test could not be judged, or not every test was run."""
     tests: Sequence[TestRecord]
     code: str
     extraction: ExtractionMethod
@@ -101,6 +101,8 @@ class Verdict:
     queue_seconds: float = 0.0
     cached: bool = False
     """Taken from the verdict cache; times are the original's."""
+    forgeable: bool = False
+    """The candidate and what decided shared a process, or the server's disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +193,25 @@ def final_status(statuses: Sequence[TestStatus]) -> FinalStatus:
 
 
 def make_verdict(
-    tests: Sequence[TestRecord], extraction: Extraction, level: Level, queue_seconds: float, *, cached: bool = False
+    tests: Sequence[TestRecord],
+    extraction: Extraction,
+    level: Level,
+    queue_seconds: float,
+    *,
+    cached: bool = False,
+    complete: bool = True,
+    forgeable: bool = False,
 ) -> Verdict:
     """Sum up the tests' records.
+
+    Args:
+        tests: in order.
+        extraction: where the program was found.
+        level: the least at which any part of it ran.
+        queue_seconds: how long it waited.
+        cached: taken from the verdict cache.
+        complete: False: there may be more tests than these, of which one has failed.
+        forgeable: the candidate could have forged it.
 
     Raises:
         ValueError: there are no tests; no verdict follows from none.
@@ -209,7 +227,7 @@ def make_verdict(
         final_status=FinalStatus.EMPTY_OUTPUT if empty else final_status(statuses),
         judged=unknown == 0 or passed + unknown < len(tests),
         accepted=accepted,
-        pass_ratio=None if unknown else passed / len(tests),
+        pass_ratio=None if unknown or not complete else passed / len(tests),
         tests=tests,
         code=extraction.code,
         extraction=extraction.method,
@@ -218,6 +236,7 @@ def make_verdict(
         disagreeing=_problem_disagreements(tests, accepted),
         queue_seconds=queue_seconds,
         cached=cached,
+        forgeable=forgeable,
     )
 
 

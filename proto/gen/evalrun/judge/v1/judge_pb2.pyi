@@ -163,6 +163,7 @@ class JudgeRequest(_message.Message):
     STDIO_FIELD_NUMBER: _builtins.int
     CHECK_FIELD_NUMBER: _builtins.int
     ASSERTS_FIELD_NUMBER: _builtins.int
+    SUBMIT_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     COMPARATOR_FIELD_NUMBER: _builtins.int
     STOP_AFTER_TIMEOUTS_FIELD_NUMBER: _builtins.int
@@ -193,10 +194,12 @@ class JudgeRequest(_message.Message):
     @_builtins.property
     def asserts(self) -> Global___AssertTests: ...
     @_builtins.property
+    def submit(self) -> Global___SubmitTests: ...
+    @_builtins.property
     def limits(self) -> Global___Limits: ...
     @_builtins.property
     def comparator(self) -> Global___Comparator:
-        """What decides for stdio tests; absent: `standard`."""
+        """What decides for stdio tests; absent: `standard`. None with `submit`: the server compares."""
 
     def __init__(
         self,
@@ -207,6 +210,7 @@ class JudgeRequest(_message.Message):
         stdio: Global___StdioTests | None = ...,
         check: Global___CheckTest | None = ...,
         asserts: Global___AssertTests | None = ...,
+        submit: Global___SubmitTests | None = ...,
         limits: Global___Limits | None = ...,
         comparator: Global___Comparator | None = ...,
         stop_after_timeouts: _builtins.int = ...,
@@ -214,11 +218,11 @@ class JudgeRequest(_message.Message):
         suite_digest: _builtins.bytes = ...,
         fresh: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "stdio", b"stdio", "submission", b"submission", "tests", b"tests"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "stdio", b"stdio", "submission", b"submission", "submit", b"submit", "tests", b"tests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "fresh", b"fresh", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "fresh", b"fresh", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts"]  # noqa: Y015
+    _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts", "submit"]  # noqa: Y015
     _WhichOneofArgType_tests: _TypeAlias = _typing.Literal["tests", b"tests"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_tests) -> _WhichOneofReturnType_tests | None: ...
 
@@ -456,6 +460,34 @@ class AssertTests(_message.Message):
 Global___AssertTests: _TypeAlias = AssertTests  # noqa: Y015
 
 @_typing.final
+class SubmitTests(_message.Message):
+    """A row of a dataset of a SandboxFusion server, whose tests the server alone has: it judges, by its own rules (/submit).
+    Dataset and id are all that is sent of the problem: no rows, no extraction code, no settings of a caller's.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASET_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    dataset: _builtins.str
+    """One of the server's /list_datasets."""
+    id: _builtins.str
+    """The row's id there; a number is written in decimal digits."""
+    def __init__(
+        self,
+        *,
+        dataset: _builtins.str = ...,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset", b"dataset", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubmitTests: _TypeAlias = SubmitTests  # noqa: Y015
+
+@_typing.final
 class Limits(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -672,7 +704,7 @@ class Verdict(_message.Message):
     """False where the judge could not tell: final_status is then API_ERROR and nothing counts against the program."""
     accepted: _builtins.bool
     pass_ratio: _builtins.float
-    """passed / tests; absent where a test could not be judged."""
+    """passed / tests; absent where a test could not be judged, or a SandboxFusion server stopped at one that failed."""
     code: _builtins.str
     """The program as it ran, without prompt or harness."""
     extraction: Global___ExtractionMethod.ValueType
@@ -744,6 +776,7 @@ class DescribeResponse(_message.Message):
     SLOTS_FIELD_NUMBER: _builtins.int
     LANGUAGES_FIELD_NUMBER: _builtins.int
     PYTHON_VERSION_FIELD_NUMBER: _builtins.int
+    SUBMITS_FIELD_NUMBER: _builtins.int
     judge_version: _builtins.str
     backend: _builtins.str
     """evalrun or sandbox-fusion."""
@@ -751,6 +784,8 @@ class DescribeResponse(_message.Message):
     slots: _builtins.int
     python_version: _builtins.str
     """The sandbox's interpreter, e.g. "3.11.2"."""
+    submits: _builtins.bool
+    """Every sandbox is a SandboxFusion server that takes SubmitTests."""
     @_builtins.property
     def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -762,10 +797,11 @@ class DescribeResponse(_message.Message):
         slots: _builtins.int = ...,
         languages: _abc.Iterable[_builtins.str] | None = ...,
         python_version: _builtins.str = ...,
+        submits: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "containment_level", b"containment_level", "judge_version", b"judge_version", "languages", b"languages", "python_version", b"python_version", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "containment_level", b"containment_level", "judge_version", b"judge_version", "languages", b"languages", "python_version", b"python_version", "slots", b"slots", "submits", b"submits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -57,7 +57,7 @@ class JudgeServiceServicer:
     def Judge(self, request, context):
         """Judges one submission.
         NOT_FOUND: the tests that `suite_digest` names are not kept here (any more): send them.
-        INVALID_ARGUMENT: no tests, an unknown language or comparator; never retry.
+        INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
         RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
         UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
         DEADLINE_EXCEEDED: the caller's deadline passed before a verdict; nothing was decided.

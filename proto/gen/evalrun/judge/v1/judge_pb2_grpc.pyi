@@ -37,7 +37,7 @@ class JudgeServiceStub:
     Judge: _grpc.UnaryUnaryMultiCallable[_judge_pb2.JudgeRequest, _judge_pb2.JudgeResponse]
     """Judges one submission.
     NOT_FOUND: the tests that `suite_digest` names are not kept here (any more): send them.
-    INVALID_ARGUMENT: no tests, an unknown language or comparator; never retry.
+    INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
     RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
     UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
     DEADLINE_EXCEEDED: the caller's deadline passed before a verdict; nothing was decided.
@@ -56,7 +56,7 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     Judge: _aio.UnaryUnaryMultiCallable[_judge_pb2.JudgeRequest, _judge_pb2.JudgeResponse]  # type: ignore[assignment]
     """Judges one submission.
     NOT_FOUND: the tests that `suite_digest` names are not kept here (any more): send them.
-    INVALID_ARGUMENT: no tests, an unknown language or comparator; never retry.
+    INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
     RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
     UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
     DEADLINE_EXCEEDED: the caller's deadline passed before a verdict; nothing was decided.
@@ -78,7 +78,7 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_judge_pb2.JudgeResponse, _abc.Awaitable[_judge_pb2.JudgeResponse]]:
         """Judges one submission.
         NOT_FOUND: the tests that `suite_digest` names are not kept here (any more): send them.
-        INVALID_ARGUMENT: no tests, an unknown language or comparator; never retry.
+        INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
         RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
         UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
         DEADLINE_EXCEEDED: the caller's deadline passed before a verdict; nothing was decided.

@@ -11,9 +11,9 @@ No verdict and no comparison lives here.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from evalrun_sandbox.api import RunReply, RunRequest, SandboxInfo
+from evalrun_sandbox.api import CompileResult, Level, ProgramRun, RunReply, RunRequest, SandboxInfo
 
 
 class SandboxError(Exception):
@@ -69,6 +69,67 @@ class Backend:
     name: str
     """`evalrun` or `sandbox-fusion`."""
     info: SandboxInfo
+    submits: bool = False
+    """It has datasets of its own and judges answers to them: see `DatasetServer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitCall:
+    """An answer to a row of a dataset of the server's."""
+
+    dataset: str
+    row: int | str
+    completion: str
+    language: str
+    time_seconds: float
+    """A test; the server counts them as it does."""
+    free_form: bool = True
+    """The completion is a whole program; False: what continues the row's prompt."""
+    after_time_outs: bool = False
+    """Run the other tests after a time-out too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTest:
+    """One test of the server's, decided by it."""
+
+    passed: bool
+    compile: CompileResult
+    run: ProgramRun | None
+    """None: nothing ran."""
+    case: tuple[bytes, bytes] | None = None
+    """Input and expected output; None: assertions within the program, of which the exit status is the verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitReply:
+    """What the server says of an answer; accepted where every test passed."""
+
+    code: str
+    """The program that it found in the completion."""
+    tests: tuple[ServerTest, ...]
+    complete: bool
+    """False: it stopped at the first test that failed, and there may be more."""
+    level: Level
+
+    @property
+    def accepted(self) -> bool:
+        """Every test passed."""
+        return all(test.passed for test in self.tests)
+
+
+@runtime_checkable
+class DatasetServer(Protocol):
+    """A sandbox that judges by tests of its own."""
+
+    async def submit(self, call: SubmitCall) -> SubmitReply:
+        """Have an answer judged.
+
+        Raises:
+            SandboxError: nothing is known about the program.
+            RunRefusedError: the server has no such row, or takes no such call.
+        """
+        ...
 
 
 class Sandbox(Protocol):

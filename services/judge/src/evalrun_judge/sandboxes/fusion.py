@@ -9,6 +9,7 @@ import base64
 import binascii
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -19,14 +20,17 @@ from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
     SandboxFailedError,
+    SubmitCall,
+    SubmitReply,
     fusion_batch,
     fusion_plain,
 )
 from evalrun_judge.sandboxes.evalrun_http import WAIT_SECONDS, EvalrunSandbox
 from evalrun_judge.sandboxes.fusion_batch import BatchAnswer, Machine, NotTheHarnessError
+from evalrun_judge.sandboxes.fusion_datasets import FusionDatasets
 from evalrun_judge.sandboxes.fusion_http import FusionServer
 from evalrun_judge.sandboxes.stock_harness import RESULT
-from evalrun_sandbox.api import CompileResult, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
+from evalrun_sandbox.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
 from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe
 from evalrun_sandbox.slots import Slots
 from evalrun_sandbox.time_outs import NOT_RUN, cut_after, decide_alone, in_order, is_suspect
@@ -80,7 +84,9 @@ class FusionSandbox:
         self._server = FusionServer(url, token)
         self.address = self._server.address
         self._own = EvalrunSandbox(url, token) if prefer_own_api else None
+        self._datasets = FusionDatasets(self._server)
         self._is_own = False
+        self._own_level: Level = "none"
         self._nonces = nonces
         self._stock: _Stock | None = None
         self._finding: asyncio.Task[_Stock] | None = None
@@ -99,12 +105,12 @@ class FusionSandbox:
             status, _ = await self._server.call("GET", "/v1/info", PING_SECONDS)
             if status == 200:
                 backend = await self._own.describe()
-                self._is_own = True
-                return backend
+                self._is_own, self._own_level = True, backend.info.level
+                return replace(backend, submits=True)
         status, body = await self._server.call("GET", "/v1/ping", PING_SECONDS)
         if status != 200 or body.strip() != b'"pong"':
             raise SandboxFailedError(f"{self.address}: no SandboxFusion answers /v1/ping (status {status})")
-        return Backend("sandbox-fusion", (await self._found()).info)
+        return Backend("sandbox-fusion", (await self._found()).info, submits=True)
 
     async def run(self, request: RunRequest) -> RunReply:
         """Run one program on its inputs; see `Sandbox.run`."""
@@ -116,6 +122,15 @@ class FusionSandbox:
         if stock.machine is None:
             return await self._run_one_by_one(request, stock)
         return await self._run_in_batches(request, stock, stock.machine)
+
+    async def submit(self, call: SubmitCall) -> SubmitReply:
+        """Have an answer to a row of the server's judged; see `DatasetServer.submit`.
+
+        The harness has no part in that: what contains the program is the stock server alone, or our own executor.
+        """
+        if self._is_own:
+            return await self._datasets.submit(call, None, self._own_level)
+        return await self._datasets.submit(call, (await self._found()).turns, "none")
 
     async def close(self) -> None:
         """Free the connections."""

@@ -88,7 +88,7 @@ class FusionServer:
         """Raise what a status other than 200 means."""
         if status == 200:
             return
-        text = _start(_detail(answer))
+        text = _start(error_detail(answer))
         if status == 429:
             try:
                 busy = msgspec.json.decode(answer, type=_Busy)
@@ -126,7 +126,7 @@ class FusionServer:
         return self._session
 
 
-def _detail(answer: bytes) -> str:
+def error_detail(answer: bytes) -> str:
     """Give an error's `detail` without the traceback that stands beside it."""
     try:
         said = msgspec.json.decode(answer)

@@ -1,0 +1,126 @@
+"""A SandboxFusion server's own datasets: which it has, and answers to their rows judged by it."""
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import msgspec
+
+from evalrun_judge.sandboxes import (
+    RunRefusedError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+    SubmitCall,
+    SubmitReply,
+    fusion_submit,
+)
+from evalrun_judge.sandboxes.fusion_http import FusionServer
+from evalrun_sandbox.api import Level
+from evalrun_sandbox.slots import Slots
+
+logger = logging.getLogger(__name__)
+
+LIST_SECONDS = 30.0
+SUBMIT_SECONDS = 600.0
+"""After which a call counts as hung, beside twice the limit of a test. How many tests there are only the server knows:
+the longest problem of the stock samples has 331, which it runs three at a time."""
+CONFIRM_WAIT_SECONDS = 60.0
+"""How long a time-out waits for a moment without any other call of ours."""
+
+
+class FusionDatasets:
+    """The datasets of one server."""
+
+    def __init__(self, server: FusionServer) -> None:
+        self._server = server
+        self._names: frozenset[str] = frozenset()
+
+    async def submit(self, call: SubmitCall, turns: Slots | None, level: Level) -> SubmitReply:
+        """Have an answer judged; see `DatasetServer.submit`.
+
+        The server stops at the first case that fails, unless it is told not to, and then a program that never ends
+        takes the time of every case: so it is told only once a case has failed otherwise than by a time-out.
+
+        Args:
+            call: what is judged.
+            turns: of a stock server, whose time-outs are of wall time and decided again without other calls of ours;
+                None: its time-outs stand.
+            level: what contains its programs.
+        """
+        await self._check_listed(call.dataset)
+        reply = await self._call(call, turns, level)
+        if turns is not None and _timed_out(reply):
+            reply = await self._decided_alone(reply, call, turns, level)
+        if reply.complete or (_timed_out(reply) and not call.after_time_outs):
+            return reply
+        try:
+            whole = await self._call(call, turns, level, all_cases=True)
+        except SandboxTimeoutError as error:
+            logger.info("%s: how many cases pass is not known: %s", self._server.address, error)
+            return reply
+        return reply if whole.accepted else whole  # what failed once is not accepted, whatever another run does
+
+    async def _check_listed(self, dataset: str) -> None:
+        """Refuse a dataset that the server does not list. Raises RunRefusedError, SandboxError."""
+        if dataset in self._names:
+            return
+        status, answer = await self._server.call("GET", "/list_datasets", LIST_SECONDS)
+        if status == 404:
+            raise RunRefusedError(
+                f"{self._server.address} serves no datasets (status 404 at /list_datasets); an evalrun-sandbox does "
+                "with --fusion-datasets DIR"
+            )
+        self._server.check(status, answer)
+        try:
+            self._names = frozenset(msgspec.json.decode(answer, type=list[str]))
+        except msgspec.DecodeError as error:
+            raise SandboxFailedError(f"{self._server.address}: no answer of /list_datasets: {error}") from error
+        if dataset not in self._names:
+            known = ", ".join(sorted(self._names)[:20]) or "none"
+            raise RunRefusedError(f"dataset {dataset!r} is none of the server's /list_datasets: {known}")
+
+    async def _call(
+        self, call: SubmitCall, turns: Slots | None, level: Level, *, all_cases: bool = False
+    ) -> SubmitReply:
+        if turns is None:
+            return await self._submit(call, level, all_cases=all_cases)
+        turn = await turns.take(1)
+        try:
+            return await self._submit(call, level, all_cases=all_cases)
+        finally:
+            turns.give_back(turn)
+
+    async def _decided_alone(self, first: SubmitReply, call: SubmitCall, turns: Slots, level: Level) -> SubmitReply:
+        """Judge what timed out again, with no other call of ours on the server; that decides."""
+        try:
+            all_turns = await asyncio.wait_for(turns.take(turns.count), CONFIRM_WAIT_SECONDS)
+        except TimeoutError:
+            logger.warning("%s: no moment without another call in %.0f s", self._server.address, CONFIRM_WAIT_SECONDS)
+            return first
+        try:
+            reply = await self._submit(call, level, all_cases=False)
+        finally:
+            turns.give_back(all_turns)
+        confirmed = tuple(
+            replace(test, run=msgspec.structs.replace(test.run, confirmed=True)) if test.run is not None else test
+            for test in reply.tests
+        )
+        return replace(reply, tests=confirmed)
+
+    async def _submit(self, call: SubmitCall, level: Level, *, all_cases: bool) -> SubmitReply:
+        longest = SUBMIT_SECONDS + 2 * call.time_seconds
+        body = fusion_submit.body(call, all_cases=all_cases)
+        status, answer = await self._server.call("POST", "/submit", longest, body)
+        if status != 200:
+            refused = fusion_submit.refusal(status, answer, call)
+            if refused is not None:
+                raise refused
+            self._server.check(status, answer)
+        try:
+            return fusion_submit.read(answer, call, all_cases=all_cases, level=level)
+        except SandboxFailedError as error:
+            raise SandboxFailedError(f"{self._server.address}: {error}") from error
+
+
+def _timed_out(reply: SubmitReply) -> bool:
+    return any(not test.passed and test.run is not None and test.run.end == "timeout" for test in reply.tests)
