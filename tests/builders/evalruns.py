@@ -468,6 +468,13 @@ REFUSED: tuple[Refused, ...] = (
         "write the server's URL",
     ),
     Refused(
+        "mlflow in a folder",
+        {"spec.exports.mlflow": {"trackingURI": "file:///mlruns"}},
+        "spec.exports.mlflow.trackingURI",
+        "a folder is kept on one machine only: write the server's URL",
+        cluster_only=True,
+    ),
+    Refused(
         "gate on another dataset",
         {"spec.gate": {**GATE, "dataset": "mbpp_reg"}},
         "spec.gate.dataset",

@@ -94,8 +94,11 @@ class Mlflow(ApiModel):
             max_length=1024,
             description="The tracking server's URL; on one machine also file:///FOLDER.",
         ),
+        Rule("self.matches('^(https?://[^/]|file:///)')", "write the server's URL, e.g. http://mlflow.tools:5000"),
         Rule(
-            "self.matches('^https?://[^/]')", "write the server's URL, e.g. http://mlflow.tools:5000", place="cluster"
+            "!self.startsWith('file:')",
+            "a folder is kept on one machine only: write the server's URL, e.g. http://mlflow.tools:5000",
+            place="cluster",
         ),
         NO_CREDENTIALS_RULE,
     ]
