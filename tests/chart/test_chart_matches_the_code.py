@@ -40,6 +40,7 @@ VALUES = {
         "headCpu": "500m",
         "headMemory": "8Gi",
         "workerMemoryGibPerGpu": 96,
+        "otlpEndpoint": "http://collector:4317",
     },
 }
 
@@ -74,6 +75,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert (settings.sandbox_slots, settings.sandbox_slot_memory_mib) == (8, 1048576)
     assert (settings.sandbox_slot_milli_cpu, settings.gateway_cpu, settings.generator_cpu) == (250, "2", "100m")
     assert (settings.head_cpu, settings.head_memory, settings.worker_memory_gib_per_gpu) == ("500m", "8Gi", 96)
+    assert settings.otlp_endpoint == "http://collector:4317"
 
 
 def test_the_charts_defaults_are_the_operators_own(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:

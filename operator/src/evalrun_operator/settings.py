@@ -57,6 +57,10 @@ class OperatorSettings(ServiceSettings):
         32, ge=1, description="Memory a GPU of a worker that says nothing, GiB; loading a model passes through it."
     )
 
+    otlp_endpoint: str | None = Field(
+        None, description="OTLP gRPC endpoint that runs send their spans to, e.g. http://collector.tracing:4317."
+    )
+
     poll_seconds: float = Field(5.0, gt=0, description="How often a run's ledger is asked while it makes progress.")
     resync_seconds: float = Field(
         600.0, gt=0, description="How often everything of a run is applied anew, whatever was observed."

@@ -201,6 +201,22 @@ def test_a_small_cluster_can_be_asked_for_less() -> None:
     assert whole["requests"] == whole["limits"]
 
 
+def test_every_part_but_the_sandbox_sends_its_spans_where_the_operator_was_told() -> None:
+    def sends(run: Object, **settings: str) -> set[str]:
+        found = set()
+        for name, pod in pods(objects(plan_of(run, **settings))):
+            variables = {variable["name"] for variable in pod["containers"][0].get("env", [])}
+            if "OTEL_EXPORTER_OTLP_ENDPOINT" in variables:
+                found.add(name.rpartition("/")[2].removeprefix("run").strip("-") or name)
+        return found
+
+    where = {"otlp_endpoint": "http://collector:4317"}
+    assert sends(evalrun(rollout=False)) == set()
+    assert sends(evalrun(rollout=False), **where) == {"aggregator", "judge", "gen-99"}
+    assert {"aggregator", "judge"} < sends(evalrun(), **where)
+    assert "sandbox" not in sends(evalrun(), **where)
+
+
 def test_the_ray_cluster_is_as_verl_and_kuberay_need_it() -> None:
     run = evalrun({"spec.rollout.queueName": "evals", "spec.rollout.gpusPerNode": 4})
     cluster = of_kind(objects(plan_of(run)), "RayCluster")

@@ -17,6 +17,7 @@ from evalrun_operator.resources.pods import (
     secret_env,
     service_account,
     token_env,
+    tracing_env,
 )
 
 START_SECONDS = 3600
@@ -85,7 +86,7 @@ def _pod(plan: RunPlan) -> Object:
             f"--judge={judge_address(plan)}", "--host=0.0.0.0", f"--port={names.GRPC_PORT}",
             f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
-        env=_environment(plan),
+        env=[*_environment(plan), *tracing_env(plan)],
         envFrom=_environment_from(plan),
         ports=[GRPC, METRICS],
         readinessProbe=GRPC_READINESS,

@@ -13,6 +13,7 @@ from evalrun_operator.resources.pods import (
     secret_env,
     service_account,
     token_env,
+    tracing_env,
 )
 
 
@@ -41,7 +42,9 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
             *(f"--endpoint={endpoint.url}" for endpoint in endpoints), f"--worker-id={plan.run.name}",
             "--host=0.0.0.0", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
-        env=[*token_env(plan, "EVALRUN_GENERATOR_LEDGER_TOKEN", "EVALRUN_GENERATOR_TOKEN"), *secrets],
+        env=[
+            *token_env(plan, "EVALRUN_GENERATOR_LEDGER_TOKEN", "EVALRUN_GENERATOR_TOKEN"), *secrets, *tracing_env(plan),
+        ],
         ports=[METRICS],
     )  # fmt: skip
     return plan.made(

@@ -14,6 +14,7 @@ from evalrun_operator.resources.pods import (
     pod_spec,
     pod_template,
     token_env,
+    tracing_env,
 )
 
 ASSERTION_SLOTS = 2
@@ -79,7 +80,7 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
             f"--backend={judge.sandbox.backend}", f"--assertion-slots={ASSERTION_SLOTS}",
             "--host=0.0.0.0", f"--port={names.GRPC_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
-        env=token_env(plan, "EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN"),
+        env=[*token_env(plan, "EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN"), *tracing_env(plan)],
         ports=[GRPC, METRICS],
         startupProbe=GRPC_START,
         readinessProbe=GRPC_READINESS,

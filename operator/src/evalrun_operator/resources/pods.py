@@ -100,6 +100,12 @@ def service_account(plan: RunPlan) -> Object:
     return {} if name is None else {"serviceAccountName": name}
 
 
+def tracing_env(plan: RunPlan) -> list[Object]:
+    """Give the environment of a part that sends spans; the sandbox, which may talk to nobody, never does."""
+    endpoint = plan.settings.otlp_endpoint
+    return [] if endpoint is None else [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": endpoint}]
+
+
 def token_env(plan: RunPlan, *variables: str) -> list[Object]:
     """Give environment variables that hold the run's token."""
     return [secret_env(variable, names.token_secret(plan.run.name), names.TOKEN_KEY) for variable in variables]

@@ -13,6 +13,7 @@ from evalrun_operator.resources.pods import (
     secret_env,
     service_account,
     token_env,
+    tracing_env,
 )
 
 USER = 1000
@@ -114,7 +115,7 @@ def _pod(
         rollout.image or plan.settings.ray_image,
         resources=resources,
         mounts=[ORDER_MOUNT, {"name": "scratch", "mountPath": HOME}, *mounts],
-        env=[*ENGINE_ENV, *secrets, *environment],
+        env=[*ENGINE_ENV, *secrets, *environment, *tracing_env(plan)],
     )
     scratch = {"name": "scratch", "emptyDir": {}}
     spec = pod_spec(plan, [main], [order_volume(plan), scratch, *volumes], user=USER, **service_account(plan))

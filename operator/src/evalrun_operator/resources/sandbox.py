@@ -121,7 +121,7 @@ def _fusion(plan: RunPlan, judge: Judge) -> Object:
         "sandbox-fusion",
         judge.sandbox.image or plan.settings.sandbox_fusion_image,
         resources=_resources(plan, slots_of(plan, judge)),
-        # SETUID and SETGID, which pod security "baseline" allows: with them the harness leaves root before a program runs
+        # SETUID and SETGID, which pod security "baseline" allows: the harness leaves root by them before any program
         securityContext={
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"], "add": ["SETGID", "SETUID"]},
