@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
 DEMO_OUTPUT ?=
-PYTEST_LEVELS ?= tests/unit tests/contract tests/integration tests/chart tests/cluster tests/images tests/e2e
+FAST_LEVELS := tests/unit tests/contract
+CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout check unit test bench clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout check unit test test-services test-clusters bench clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,10 +42,18 @@ check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to 
 	$(BIN)/python tools/check_generated.py
 
 unit: $(VENV)/.dev ## the tests that need nothing but this checkout, in seconds
-	$(BIN)/pytest $(wildcard tests/unit tests/contract)
+	$(BIN)/pytest $(FAST_LEVELS)
 
+# After the fast levels the services' and the clusters' run side by side: either waits for processes most of its time.
 test: check ## set up, check, and pass every test that this machine can run
-	$(BIN)/pytest $(wildcard $(PYTEST_LEVELS))
+	$(BIN)/pytest $(FAST_LEVELS)
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-services test-clusters
+
+test-services: $(VENV)/.dev ## the tests of processes on loopback: services, sandbox, commands
+	$(BIN)/pytest tests/integration
+
+test-clusters: $(VENV)/.dev ## the tests of chart, API server, images, and of a cluster where KUBECONFIG names one
+	$(BIN)/pytest $(CLUSTER_LEVELS)
 
 bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
 	$(BIN)/python benchmarks/run_all.py
