@@ -113,6 +113,7 @@ class MemoryJudge:
     streams: list[MemoryStream] = field(default_factory=list)
     refuse: list[Exception] = field(default_factory=list)
     """Raised one by one by the next streams that are opened."""
+    submits: bool = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[MemoryStream]:
@@ -124,7 +125,7 @@ class MemoryJudge:
 
     async def describe(self, seconds: float) -> judge_pb2.DescribeResponse:
         del seconds
-        return judge_pb2.DescribeResponse(backend="memory", containment_level="none")
+        return judge_pb2.DescribeResponse(backend="memory", containment_level="none", submits=self.submits)
 
     async def close(self) -> None:
         return None

@@ -44,7 +44,8 @@ async def started(
         ({"dataset": {"limits": {"timeSeconds": 1}}}, "reached with other tests, limits or comparators"),
         ({"problems": 5}, "made with another model, protocol, prompts"),
         ({"run": "another"}, "of run 'test-run', not 'another'"),
-        ({"dataset": {"judgeMode": "Submit"}}, "judgeMode: Submit is not supported yet"),
+        ({"dataset": {"judgeMode": "Submit"}}, "problem 'p0': judgeMode: Submit needs sandbox_dataset and sandbox_id"),
+        ({"dataset": {"judgeMode": "Submit", "tests": ["public"]}}, "spec.datasets[0].tests: with judgeMode: Submit"),
         ({"dataset": {"source": "nowhere.jsonl"}}, "nowhere.jsonl"),
         ({"responses": ["nowhere.jsonl"]}, "nowhere.jsonl"),
         ({"output_dir": "nowhere://bucket/x"}, "output nowhere://bucket/x"),
@@ -89,6 +90,28 @@ async def test_a_judge_that_refuses_the_token_fails_the_run_with_the_reason(tmp_
         status = await worker.wait_for(ledger_pb2.RUN_STATE_SUCCEEDED)
         await worker.close()
     assert status.datasets[0].judged == 4
+
+
+async def test_a_judge_without_datasets_fails_a_run_that_submits_before_it_is_asked_anything(tmp_path: Path) -> None:
+    order = write_work_order(tmp_path, dataset={"judgeMode": "Submit"})
+    rows = [json.loads(line) for line in (tmp_path / "first.jsonl").read_text().splitlines()]
+    named = [{**row, "sandbox_dataset": "mbpp", "sandbox_id": str(number)} for number, row in enumerate(rows)]
+    (tmp_path / "first.jsonl").write_text("".join(json.dumps(row) + "\n" for row in named))
+    assert order.exists()
+    wrong, right = MemoryJudge(), MemoryJudge(submits=True)
+    async with started(tmp_path, wrong) as address:
+        worker = Worker(address)
+        await worker.work()
+        status = await worker.wait_for(ledger_pb2.RUN_STATE_FAILED)
+        await worker.close()
+    assert "its backend memory has no datasets of its own, which judgeMode: Submit needs" in status.message
+    assert wrong.asked == []
+    async with started(tmp_path, right) as address:  # and goes on with another
+        worker = Worker(address)
+        status = await worker.wait_for(ledger_pb2.RUN_STATE_SUCCEEDED)
+        await worker.close()
+    assert status.datasets[0].judged == 4
+    assert {(asked.submit.dataset, asked.submit.id) for asked in right.asked} == {("mbpp", str(n)) for n in range(4)}
 
 
 async def test_callers_need_the_runs_token(tmp_path: Path) -> None:

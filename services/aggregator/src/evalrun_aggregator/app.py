@@ -147,7 +147,8 @@ class Aggregator:
             chance=random.Random(),  # noqa: S311 - jitter of delays
             traces=traces,
         )
-        judges = JudgeBook(self._judges, ledger, ledger.reader.facts().get("judges", ""))
+        submits = any(dataset.judge_mode == "Submit" for dataset in order.spec.datasets)
+        judges = JudgeBook(self._judges, ledger, ledger.reader.facts().get("judges", ""), submits=submits)
         finisher = Finisher(
             order,
             problems,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from google.protobuf.json_format import MessageToDict
 
-from evalrun_aggregator.judge_client import Judge, JudgeError
+from evalrun_aggregator.judge_client import Judge, JudgeError, JudgeRefusedError
 from evalrun_aggregator.ledger import Ledger
 from evalrun_aggregator.ledger_errors import LedgerFullError
 
@@ -24,13 +24,19 @@ class JudgeBook:
         judges: whom to ask.
         ledger: where the answers are kept.
         known: the ledger's fact `judges`, of an earlier start; empty where there is none.
+        submits: the run needs judges whose sandboxes have the tests (judgeMode: Submit).
     """
 
-    def __init__(self, judges: Sequence[Judge], ledger: Ledger, known: str = "") -> None:
+    def __init__(self, judges: Sequence[Judge], ledger: Ledger, known: str = "", *, submits: bool = False) -> None:
         self._judges = judges
         self._ledger = ledger
         self.descriptions: dict[str, dict[str, object]] = json.loads(known) if known else {}
         """By address: `DescribeResponse` as JSON."""
+        self._submits = submits
+        self.suitable = asyncio.Event()
+        """A judge has said that it can judge this run, or any can."""
+        if not submits:
+            self.suitable.set()
 
     @property
     def containment_levels(self) -> list[str]:
@@ -38,7 +44,12 @@ class JudgeBook:
         return sorted({str(said.get("containment_level", "")) for said in self.descriptions.values()} - {""})
 
     async def run(self) -> None:
-        """Ask each judge until it answers. Raises LedgerBrokenError."""
+        """Ask each judge until it answers.
+
+        Raises:
+            LedgerBrokenError: the disk failed.
+            JudgeRefusedError: a judge cannot judge this run.
+        """
         await asyncio.gather(*(self._ask(judge) for judge in self._judges))
 
     async def _ask(self, judge: Judge) -> None:
@@ -51,4 +62,11 @@ class JudgeBook:
                 logger.debug("no description yet: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
-                return
+                break
+        if self._submits and not said.submits:
+            raise JudgeRefusedError(
+                f"judge {judge.address}: its backend {said.backend or 'of unknown kind'} has no datasets of its own, "
+                "which judgeMode: Submit needs: judge through SandboxFusion (judge.sandbox.backend: SandboxFusion; on "
+                "one machine --sandbox-fusion URL), or write judgeMode: RunCode"
+            )
+        self.suitable.set()

@@ -13,6 +13,7 @@ from evalrun_aggregator.digest import digest_records
 from evalrun_aggregator.items import DatasetItems, RunItems
 from evalrun_aggregator.rows import StoredCompletion
 from evalrun_aggregator.submission import judge_request
+from evalrun_aggregator.submit_mode import with_rows
 from evalrun_data.prompts import render
 from evalrun_data.readers import iter_problems
 from evalrun_data.records import TEST_GROUPS, Problem
@@ -100,11 +101,12 @@ class RunProblems:
 
 
 def check_supported(spec: EvalRunSpec) -> None:
-    """Refuse what is not built yet, clearly. Raises BadInputError."""
+    """Refuse what the schema lets pass and no run can do. Raises BadInputError."""
     for index, dataset in enumerate(spec.datasets):
-        if dataset.judge_mode == "Submit":
+        if dataset.judge_mode == "Submit" and set(dataset.tests) != set(TEST_GROUPS):
             raise BadInputError(
-                f"spec.datasets[{index}].judgeMode: Submit is not supported yet: write RunCode ({dataset.name})"
+                f"spec.datasets[{index}].tests: with judgeMode: Submit the server uses the tests that it has: remove "
+                f"tests, or write judgeMode: RunCode ({dataset.name})"
             )
     if not spec.datasets:
         raise BadInputError("spec.datasets: nothing to evaluate: list at least one dataset")
@@ -117,5 +119,7 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path) -> list[RunDataset]:
         # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
         tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
         problems = iter_problems(dataset.source, dataset.name, base_dir, tests=tests)
+        if dataset.judge_mode == "Submit":
+            problems = with_rows(problems, dataset.source)
         datasets.append(RunDataset(dataset, list(islice(problems, dataset.max_problems))))
     return datasets

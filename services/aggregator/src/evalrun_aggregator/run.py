@@ -302,6 +302,7 @@ class Run:
 
     async def _judge(self) -> None:
         try:
+            await self._judges.suitable.wait()
             await self._dispatcher.run()
         except (JudgeRefusedError, LedgerError) as error:
             self._fail(str(error))
@@ -309,7 +310,7 @@ class Run:
     async def _describe_judges(self) -> None:
         try:
             await self._judges.run()
-        except LedgerError as error:
+        except (JudgeRefusedError, LedgerError) as error:
             self._fail(str(error))
 
     async def _end_when_decided(self) -> None:

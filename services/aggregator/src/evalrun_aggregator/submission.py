@@ -34,6 +34,10 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, completion: Stor
         limits=test_limits(dataset, problem),
         stop_after_timeouts=dataset.stop_after_timeouts,
     )
+    if dataset.judge_mode == "Submit":
+        request.submit.dataset = problem.sandbox_dataset
+        request.submit.id = problem.sandbox_id
+        return request
     truth = problem.ground_truth
     match truth:
         case StdioTests():

@@ -17,6 +17,13 @@ NAMESPACE = click.option(
     "-n", "--namespace", metavar="NAME", help="In a cluster: the namespace. Default: the context's."
 )
 
+SANDBOX_FUSION = click.option(
+    "--sandbox-fusion",
+    metavar="URL",
+    help="Judge through the SandboxFusion server at this address: no sandbox is started here. judgeMode: Submit needs "
+    "one, which has the tests. Its token, if it wants one, is read from EVALRUN_JUDGE_SANDBOX_TOKEN.",
+)
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="evalrun", message="evalrun %(version)s")
@@ -57,6 +64,7 @@ def evalrun() -> None:
     is_flag=True,
     help="Judge even where this machine cannot contain programs. Trusted code only.",
 )
+@SANDBOX_FUSION
 def run(
     file: Path,
     local: bool,
@@ -67,6 +75,7 @@ def run(
     resume: Path | None,
     slots: int | None,
     allow_uncontained: bool,
+    sandbox_fusion: str | None,
 ) -> ExitCode:
     """Run the EvalRun of FILE and show its results.
 
@@ -75,7 +84,7 @@ def run(
     --endpoint then. Ctrl-C stops it cleanly; --resume goes on where it stopped, also after a crash.
     """
     here = {"--output": output, "--endpoint": endpoints, "--resume": resume, "--slots": slots}
-    here["--allow-uncontained"] = allow_uncontained or None
+    here |= {"--allow-uncontained": allow_uncontained or None, "--sandbox-fusion": sandbox_fusion}
     given = [flag for flag, value in here.items() if value]
     if not local:
         from evalrun_cli.cluster_commands import run_in_cluster
@@ -88,7 +97,7 @@ def run(
 
     if namespace is not None or no_follow:
         raise click.UsageError("--namespace, --no-follow: of runs in a cluster only: leave --local away")
-    options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
+    options = LocalOptions(slots, allow_uncontained, sandbox_fusion)
     return run_file(file, output=output, endpoints=endpoints, resume=resume, options=options)
 
 
@@ -167,6 +176,7 @@ def results(name: str, namespace: str | None, output: Path | None) -> ExitCode:
     is_flag=True,
     help="Judge even where this machine cannot contain programs. Trusted code only.",
 )
+@SANDBOX_FUSION
 def judge(
     problems: Sequence[str],
     responses: Sequence[str],
@@ -176,6 +186,7 @@ def judge(
     resume: bool,
     slots: int | None,
     allow_uncontained: bool,
+    sandbox_fusion: str | None,
 ) -> ExitCode:
     """Judge answers that were made elsewhere. Nothing is generated.
 
@@ -185,7 +196,7 @@ def judge(
     from evalrun_cli.local_run import LocalOptions
     from evalrun_cli.runs import judge_files
 
-    options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
+    options = LocalOptions(slots, allow_uncontained, sandbox_fusion)
     return judge_files(
         problems,
         responses,
@@ -208,7 +219,10 @@ def judge(
     is_flag=True,
     help="Judge even where this machine cannot contain programs. Trusted code only.",
 )
-def rejudge(directory: Path, output: Path | None, slots: int | None, allow_uncontained: bool) -> ExitCode:
+@SANDBOX_FUSION
+def rejudge(
+    directory: Path, output: Path | None, slots: int | None, allow_uncontained: bool, sandbox_fusion: str | None
+) -> ExitCode:
     """Judge the completions of the run in DIRECTORY again. Nothing is generated, no GPU is needed.
 
     The run's own folder stays as it is; the new verdicts go to a folder of their own.
@@ -216,7 +230,7 @@ def rejudge(directory: Path, output: Path | None, slots: int | None, allow_uncon
     from evalrun_cli.local_run import LocalOptions
     from evalrun_cli.runs import rejudge_directory
 
-    options = LocalOptions(slots=slots, allow_uncontained=allow_uncontained)
+    options = LocalOptions(slots, allow_uncontained, sandbox_fusion)
     return rejudge_directory(directory, output=output, options=options)
 
 

@@ -4,9 +4,10 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 from rich.console import Console
@@ -45,6 +46,35 @@ class LocalOptions:
 
     slots: int | None = None
     allow_uncontained: bool = False
+    sandbox_fusion: str | None = None
+    """Address of a SandboxFusion server that is judged through; None: a sandbox is started here."""
+
+    @property
+    def resumed_with(self) -> str:
+        """The flags without which going on would judge elsewhere."""
+        return "" if self.sandbox_fusion is None else f" --sandbox-fusion {self.sandbox_fusion}"
+
+    def check(self, spec: Mapping[str, Any]) -> None:
+        """Refuse what does not go together. Raises BadInputError.
+
+        Args:
+            spec: an EvalRun's, as JSON.
+        """
+        if self.sandbox_fusion is None:
+            for index, dataset in enumerate(spec["datasets"]):
+                if dataset.get("judgeMode") == "Submit":
+                    raise BadInputError(
+                        f"spec.datasets[{index}].judgeMode: Submit needs a SandboxFusion server, which has the tests: "
+                        "add --sandbox-fusion URL, or write judgeMode: RunCode"
+                    )
+            return
+        if self.slots is not None:
+            raise BadInputError("--slots: of a sandbox that is started here: leave it away with --sandbox-fusion")
+        address = urlsplit(self.sandbox_fusion)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise BadInputError(f"--sandbox-fusion {self.sandbox_fusion}: write http://HOST:PORT")
+        if address.username is not None or address.password is not None:
+            raise BadInputError("--sandbox-fusion: give its token by EVALRUN_JUDGE_SANDBOX_TOKEN, not in the address")
 
 
 @dataclass(frozen=True)
@@ -92,13 +122,18 @@ class LocalRun:
                 await service.stop(STOP_SECONDS)
 
     async def _start_services(self) -> str:
-        slots = [] if self._options.slots is None else ["--slots", str(self._options.slots)]
         uncontained = ["--allow-uncontained"] if self._options.allow_uncontained else []
-        sandbox = await self._start("sandbox", "evalrun_sandbox", [*slots, *uncontained])
-        judge = await self._start("judge", "evalrun_judge", ["--sandbox", sandbox, *uncontained])
+        judge = await self._start("judge", "evalrun_judge", [*await self._start_sandbox(uncontained), *uncontained])
         order, ledger = str(self._workspace.work_order), str(self._workspace.ledger)
         arguments = ["--work-order", order, "--ledger", ledger, "--judge", judge, "--retry-not-judged"]
         return await self._start("aggregator", "evalrun_aggregator", arguments)
+
+    async def _start_sandbox(self, uncontained: Sequence[str]) -> Sequence[str]:
+        """Give the judge's flags for a sandbox of its own, or for the server that the user names."""
+        if self._options.sandbox_fusion is not None:
+            return ["--backend", "SandboxFusion", "--sandbox", self._options.sandbox_fusion]
+        slots = [] if self._options.slots is None else ["--slots", str(self._options.slots)]
+        return ["--sandbox", await self._start("sandbox", "evalrun_sandbox", [*slots, *uncontained])]
 
     async def _start_endpoints(self) -> Sequence[str]:
         """Give the endpoints to generate with; a recorded one is started."""

@@ -34,6 +34,8 @@ def run_file(
     manifest = load_manifest(file, place="machine")
     if manifest.spec.gate is not None:
         check_baseline(manifest.spec.gate, file)
+    spec = manifest.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    options.check(spec)
     generation = _generation(manifest, endpoints, file)
     now = datetime.now(UTC)
     directory = (resume or output or default_directory(manifest.metadata.name, now)).resolve()
@@ -41,13 +43,13 @@ def run_file(
         "schema": 1,
         "run": manifest.metadata.name,
         "created": now.isoformat(),
-        "spec": manifest.spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "spec": spec,
         "base_dir": str(file.resolve().parent),
         "output_dir": str(directory),
     }
     workspace = _open(directory, order, resume=resume is not None)
     again = f"evalrun run {file} --local --resume {_shown(directory)}"
-    again += "".join(f" --endpoint {endpoint}" for endpoint in endpoints)
+    again += "".join(f" --endpoint {endpoint}" for endpoint in endpoints) + options.resumed_with
     return run_to_end(workspace, options, generation, again)
 
 
@@ -67,13 +69,15 @@ def judge_files(
         BadInputError: a file cannot be used; the message names file and line.
     """
     known, places = _read_problems(problems)
+    spec = _judge_spec(places, comparator, time_limit)
+    options.check(spec)
     load_responses(responses, known)  # for its errors alone: the aggregator reads the files again, as it streams
     directory = output.resolve()
     order = {
         "schema": 1,
         "run": "judge",
         "created": datetime.now(UTC).isoformat(),
-        "spec": _judge_spec(places, comparator, time_limit),
+        "spec": spec,
         "responses": [str(_located(path)) for path in responses],
         "base_dir": str(Path.cwd()),
         "output_dir": str(directory),
@@ -90,6 +94,7 @@ def rejudge_directory(directory: Path, *, output: Path | None, options: LocalOpt
     """
     source = Workspace(directory.resolve())
     order = dict(read_work_order(source.directory))
+    options.check(order["spec"])
     if not source.ledger.exists():
         raise BadInputError(f"{directory}: the run's ledger is gone: {source.ledger}")
     target = (output or directory.with_name(f"{directory.resolve().name}_rejudged")).resolve()
@@ -99,7 +104,9 @@ def rejudge_directory(directory: Path, *, output: Path | None, options: LocalOpt
     else:
         workspace = create(target, order)
         _copy_ledger(source.ledger, workspace.ledger)
-    return run_to_end(workspace, options, None, f"evalrun rejudge {directory} --output {_shown(target)}")
+    return run_to_end(
+        workspace, options, None, f"evalrun rejudge {directory} --output {_shown(target)}{options.resumed_with}"
+    )
 
 
 def _open(directory: Path, order: dict[str, Any], *, resume: bool) -> Workspace:

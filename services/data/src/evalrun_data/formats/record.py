@@ -24,6 +24,9 @@ from evalrun_data.rows import Row
 COMPARATORS = ("exact", "verl", "sandbox-fusion", "tokens", "standard", "checker")
 CHECKER_PROTOCOLS: tuple[Literal["kattis", "testlib"], ...] = ("kattis", "testlib")
 
+SERVER_SETTINGS = ("custom_extract_logic", "provided_data", "dataset_type", "sandbox_config")
+"""Of SandboxFusion's `TestConfig`: code and rows that it runs or unpickles in its own process."""
+
 _LANGUAGE_SPELLINGS: dict[str, Language] = {
     **{name: name for name in LANGUAGES},
     "python3": "python",
@@ -36,8 +39,10 @@ _LANGUAGE_SPELLINGS: dict[str, Language] = {
 def parse_record(row: Row, dataset: str | None) -> Problem:
     """A row of our record. `dataset` serves where the row does not name its own.
 
-    Fields that we do not know are left alone: teams add columns. `prompt_sha256` is computed, never taken over.
+    Fields that we do not know are left alone: teams add columns. `prompt_sha256` is computed, never taken over. What
+    looks like a setting of SandboxFusion's is refused in a record that names a row there: it would be dropped.
     """
+    _refuse_server_settings(row)
     own_dataset = row.name("dataset") if row.has("dataset") or dataset is None else dataset
     return Problem(
         dataset=own_dataset,
@@ -54,6 +59,17 @@ def parse_record(row: Row, dataset: str | None) -> Problem:
         comparator=parse_comparator(row),
         messages=parse_messages(row, "messages") if row.has("messages") else (),
     )
+
+
+def _refuse_server_settings(row: Row) -> None:
+    if not row.has("sandbox_dataset"):
+        return
+    for name in SERVER_SETTINGS:
+        if row.has(name):
+            raise row.error(
+                f"field '{row.path}{name}' is never sent to a SandboxFusion server, which would execute, unpickle or "
+                "replace tests by it: remove it"
+            )
 
 
 def parse_ground_truth(truth: Row) -> GroundTruth:

@@ -1,0 +1,39 @@
+"""What `judgeMode: Submit` asks of a dataset: its problems name rows of the server's, which has the tests. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from evalrun_data.records import Problem
+from evalrun_runtime.exits import BadInputError
+
+DATASET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+ROW_ID = re.compile(r"[^\x00-\x1f\x7f'\"`\\\ud800-\udfff]{1,512}")
+"""Stock SandboxFusion puts an id between quotes into its SQL; the judge refuses the same ones."""
+
+
+def with_rows(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
+    """Pass on problems that name a row of the server's.
+
+    Args:
+        problems: of the dataset.
+        source: where they were read, for the message.
+
+    Raises:
+        BadInputError: at the first that names none, or one that means something else to the server.
+    """
+    for problem in problems:
+        dataset, row = problem.sandbox_dataset, problem.sandbox_id
+        where = f"{source}: problem '{problem.problem_id}'"
+        if not dataset or not row:
+            raise BadInputError(
+                f"{where}: judgeMode: Submit needs sandbox_dataset and sandbox_id, the row of the SandboxFusion server "
+                "that has its tests: add them to the record, or write judgeMode: RunCode"
+            )
+        if not DATASET_NAME.fullmatch(dataset) or ".." in dataset:
+            raise BadInputError(f"{where}: sandbox_dataset {dataset[:100]!r}: write one of the server's /list_datasets")
+        if not ROW_ID.fullmatch(row) or ".." in row or not row.strip():
+            raise BadInputError(
+                f"{where}: sandbox_id {row[:100]!r}: write one of the server's /list_ids, without quotes, backslashes, "
+                "control characters or '..'"
+            )
+        yield problem
