@@ -34,7 +34,7 @@ PROBLEM = Problem(
 )
 def test_a_record_must_name_a_row_and_nothing_else(dataset: str, row: str, complaint: str) -> None:
     problem = replace(PROBLEM, sandbox_dataset=dataset, sandbox_id=row)
-    with pytest.raises(BadInputError, match="contests.jsonl: problem 'p1'") as error:
+    with pytest.raises(BadInputError, match=r"contests\.jsonl: problem 'p1'") as error:
         list(with_rows([PROBLEM, problem], "contests.jsonl"))
     assert complaint in str(error.value)
 

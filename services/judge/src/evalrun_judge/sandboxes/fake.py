@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-from evalrun_judge.sandboxes import Backend
+from evalrun_judge.sandboxes import Backend, ServerTest, SubmitCall, SubmitReply
 from evalrun_sandbox.api import CompileResult, Level, ProgramRun, RunReply, RunRequest, SandboxInfo
 
 Behaviour = Callable[[RunRequest], RunReply | Awaitable[RunReply]]
@@ -74,6 +74,34 @@ class FakeSandbox:
 
     async def close(self) -> None:
         """Nothing to free."""
+
+
+class FakeDatasetServer(FakeSandbox):
+    """A SandboxFusion server that says the same of every answer; `calls` holds what it was asked."""
+
+    def __init__(self, tests: Iterable[ServerTest], *, complete: bool = True, faults: Iterable[Exception] = ()) -> None:
+        """Make one.
+
+        Args:
+            tests: its answer.
+            complete: part of it.
+            faults: raised by the next calls, one each.
+        """
+        super().__init__(faults=faults)
+        self._answer = SubmitReply("as the server found it", tuple(tests), complete, "none")
+        self.calls: list[SubmitCall] = []
+
+    async def submit(self, call: SubmitCall) -> SubmitReply:
+        """Raise the next fault, or give the answer."""
+        self.calls.append(call)
+        await asyncio.sleep(0)
+        if self.faults:
+            raise self.faults.popleft()
+        return self._answer
+
+    async def describe(self) -> Backend:
+        """Give the report."""
+        return Backend("sandbox-fusion", (await super().describe()).info, submits=True)
 
 
 def ended(
