@@ -237,9 +237,21 @@ def ray_cluster(folder: Path, gpus: int, variables: dict[str, str]) -> Iterator[
             until(lambda: "Ray runtime started" in log.read_text(), 120, process, log)
             yield address
     finally:
-        stop = [sys.executable, "-m", "ray.scripts.scripts", "stop", "--force"]
-        subprocess.run(stop, env=variables, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # `ray stop` would end every cluster of this machine, not only this one.
+        end_session(str(temporary))
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def end_session(temporary: str) -> None:
+    """Kill what is left of one Ray session: the processes that name its folder, and what they have started."""
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            if process.pid != os.getpid() and any(temporary in part for part in process.cmdline()):
+                for one in [*process.children(recursive=True), process]:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        one.kill()
 
 
 class GpuWatch:
@@ -270,20 +282,15 @@ class GpuWatch:
                 self.busy_at = time.time()
 
 
-def pipeline(model: Path, size: Size, gpus: int, *, times: int = 1) -> Measured:
+def pipeline(model: Path, size: Size, gpus: int, aggregator_python: str, *, times: int = 1) -> Measured:
     """Run the aggregator and the generator to the last completion and the GPUs' release."""
     folder = Path(tempfile.mkdtemp(prefix="evalrun-rollout-"))
     variables = environment(size)
     write_problems(folder / "problems.jsonl", prompts(size, times))
     order = work_order(folder, model, size, gpus)
     log, output = folder / "aggregator.log", folder / "rollout.log"
-    serve = [
-        sys.executable,
-        "-m",
-        "evalrun_aggregator",
-        f"--work-order={order}",
-        f"--ledger={folder / 'ledger.sqlite'}",
-    ]
+    serve = [aggregator_python, "-m", "evalrun_aggregator", f"--work-order={order}"]
+    serve += [f"--ledger={folder / 'ledger.sqlite'}"]
     # Nobody judges here: verdicts wait, and completions are what is measured.
     serve += [f"--judge=127.0.0.1:{free_port()}"]
     try:
@@ -355,6 +362,7 @@ def main() -> None:
         help="with --gpus 2: how often 656 prompts (default 8: the last, half-empty batch weighs less)",
     )
     parser.add_argument("--model", type=Path, help="folder with a model that was made before")
+    parser.add_argument("--aggregator-python", default=sys.executable, help="an interpreter that has its requirements")
     parser.add_argument("--offline", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     size = TINY if arguments.tiny else REAL
@@ -372,12 +380,12 @@ def main() -> None:
             seconds = tokens / rate
             alone = f"{tokens:>9,} tokens {seconds:>7.2f} s {rate:>10,.0f} tokens/s"
             print(f"{'vLLM LLM.generate':<22} {alone}; {inputs:,} in", flush=True)
-            whole = pipeline(model, size, 1)
+            whole = pipeline(model, size, 1, arguments.aggregator_python)
             show("pipeline, 1 GPU", whole)
             print(f"pipeline / LLM.generate: {whole.rate / rate:.3f}")
             return
         times = arguments.times or 8
-        one, two = (pipeline(model, size, gpus, times=times) for gpus in (1, 2))
+        one, two = (pipeline(model, size, gpus, arguments.aggregator_python, times=times) for gpus in (1, 2))
         show("pipeline, 1 GPU", one)
         show("pipeline, 2 GPUs", two)
         print(f"two GPUs / one: {two.rate / one.rate:.3f}")
