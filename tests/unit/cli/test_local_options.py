@@ -1,0 +1,43 @@
+"""What a run on one machine may say about where it is judged."""
+
+from typing import Any
+
+import pytest
+
+from evalrun_cli.local_run import LocalOptions
+from evalrun_runtime.exits import BadInputError
+
+RUN_CODE: dict[str, Any] = {"datasets": [{"name": "a", "source": "a.jsonl", "judgeMode": "RunCode"}, {"name": "b"}]}
+SUBMIT: dict[str, Any] = {"datasets": [{"name": "a"}, {"name": "b", "judgeMode": "Submit"}]}
+SERVER = "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize("spec", [RUN_CODE, SUBMIT])
+def test_a_server_judges_either_way(spec: dict[str, Any]) -> None:
+    options = LocalOptions(sandbox_fusion=SERVER)
+    options.check(spec)
+    assert options.resumed_with == f" --sandbox-fusion {SERVER}"
+
+
+def test_our_own_sandbox_judges_our_own_tests() -> None:
+    options = LocalOptions(slots=2)
+    options.check(RUN_CODE)
+    assert options.resumed_with == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (LocalOptions(), "spec.datasets[1].judgeMode: Submit needs a SandboxFusion server, which has the tests"),
+        (LocalOptions(sandbox_fusion="localhost:8080"), "--sandbox-fusion localhost:8080: write http://HOST:PORT"),
+        (LocalOptions(sandbox_fusion="http://"), "--sandbox-fusion http://: write http://HOST:PORT"),
+        (LocalOptions(sandbox_fusion="http://u:secret@h:1"),
+         "--sandbox-fusion: give its token by EVALRUN_JUDGE_SANDBOX_TOKEN, not in the address"),
+        (LocalOptions(2, sandbox_fusion=SERVER),
+         "--slots: of a sandbox that is started here: leave it away with --sandbox-fusion"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused(options: LocalOptions, message: str) -> None:
+    with pytest.raises(BadInputError) as error:
+        options.check(SUBMIT)
+    assert str(error.value).startswith(message)
