@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
 DEMO_OUTPUT ?=
 FAST_LEVELS := tests/unit tests/contract
-CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e
+SERVICE_LEVELS := $(filter-out tests/integration/rollout,$(wildcard tests/integration/*))
+CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e tests/integration/rollout
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo generate lock setup-gen-cpu test-rollout check unit test test-services test-clusters bench clean
@@ -50,7 +51,7 @@ test: check ## set up, check, and pass every test that this machine can run
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-services test-clusters
 
 test-services: $(VENV)/.dev ## the tests of processes on loopback: services, sandbox, commands
-	$(BIN)/pytest tests/integration
+	$(BIN)/pytest $(SERVICE_LEVELS)
 
 test-clusters: $(VENV)/.dev ## the tests of chart, API server, images, and of a cluster where KUBECONFIG names one
 	$(BIN)/pytest $(CLUSTER_LEVELS)

@@ -11,7 +11,8 @@ import pytest
 from builders.command_line import DEMO, child_running, evalrun, evalrun_started, summary, verdicts
 
 SEED = int(os.environ.get("EVALRUN_KILL_SEED", "20260101"))
-MOMENTS = 20
+MOMENTS = int(os.environ.get("EVALRUN_KILL_MOMENTS", "10"))
+"""Each takes some 15 s; another seed, and more of them, once in a while."""
 VICTIMS = {
     "generator": "evalrun_generator",
     "aggregator": "evalrun_aggregator",
