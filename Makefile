@@ -9,10 +9,10 @@ SERVICE_LEVELS := $(filter-out tests/integration/rollout,$(wildcard tests/integr
 CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e tests/integration/rollout
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout check unit test test-services test-clusters bench clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout check unit test test-services test-clusters bench clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.base ## install evalrun into .venv; the command is .venv/bin/evalrun
 
@@ -34,6 +34,9 @@ setup-gen-cpu: $(VENV)/.build ## install Ray, verl and vLLM for a CPU (6 GB) bes
 
 test-rollout: $(VENV)/.dev setup-gen-cpu ## launch, kill and hang real verl replicas on a real Ray cluster, on a CPU
 	EVALRUN_TEST_ROLLOUT=required $(BIN)/pytest tests/integration/rollout
+
+test-e2e-rollout: $(VENV)/.dev setup-gen-cpu ## run spec.rollout on the real pods of KUBECONFIG's cluster, on a CPU
+	EVALRUN_TEST_E2E_ROLLOUT=required CI=true $(BIN)/pytest tests/e2e/rollout -s
 
 check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to date
 	$(BIN)/ruff check .

@@ -64,7 +64,7 @@ class Cluster:
 
     def load(self, archive: Path) -> None:
         """Take an image archive to the nodes. Raises CommandFailedError."""
-        self._run([*self.loader, str(archive)], None, 300)
+        self._run([*self.loader, str(archive)], None, 900)
 
     def apply(self, namespace: str, *objects: Object) -> None:
         """Apply objects. Raises CommandFailedError."""

@@ -2,6 +2,7 @@
 restricted pods, problems on a volume, and a server that answers.
 """
 
+import json
 import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -125,8 +126,10 @@ class Installed:
 
 
 def load_images(cluster: Cluster, built: dict[str, Image], folder: Path) -> dict[str, str]:
-    """Take images to the cluster's nodes; give the name that each has there. The tag is of its content."""
+    """Take images to the cluster's nodes, unless they have them; give each one's name. The tag is of its content."""
     names = {stage: f"{REGISTRY}/evalrun-{stage}:{image.digest[:12]}" for stage, image in built.items()}
+    nodes = json.loads(cluster.kubectl("get", "nodes", "--output", "json"))["items"]
+    there = [{name for image in node["status"].get("images", ()) for name in image["names"]} for node in nodes]
 
     def load(archive: Path) -> None:
         cluster.load(archive)
@@ -135,6 +138,8 @@ def load_images(cluster: Cluster, built: dict[str, Image], folder: Path) -> dict
     with ThreadPoolExecutor(1) as loader:  # one is loaded while the next is written
         loads = []
         for stage, image in built.items():
+            if all(names[stage] in images for images in there):
+                continue
             archive = folder / f"{stage}.tar"
             image.save(archive, names[stage])
             loads.append(loader.submit(load, archive))
@@ -144,8 +149,13 @@ def load_images(cluster: Cluster, built: dict[str, Image], folder: Path) -> dict
 
 
 @contextmanager
-def installed(cluster: Cluster, images: dict[str, str]) -> Iterator[Installed]:
+def installed(cluster: Cluster, images: dict[str, str], values: Object = VALUES) -> Iterator[Installed]:
     """Install the chart and make what a user would bring; take it all away at the end, the CRD too.
+
+    Args:
+        cluster: where.
+        images: the names of our images in it, by stage.
+        values: of the chart, beside the images.
 
     Raises:
         CommandFailedError: helm refuses, for one where an evalrun is installed in this cluster already.
@@ -160,8 +170,8 @@ def installed(cluster: Cluster, images: dict[str, str]) -> Iterator[Installed]:
     try:
         tags = {stage: {"tag": name.rpartition(":")[2]} for stage, name in images.items()}
         tags["generator"] = tags["aggregator"]
-        values = yaml.safe_dump({**VALUES, "images": {"registry": REGISTRY, **tags}})
-        cluster.helm("install", "evalrun", str(CHART), "--namespace", here.system, "--values", "-", given=values)
+        given = yaml.safe_dump({**values, "images": {"registry": REGISTRY, **tags}})
+        cluster.helm("install", "evalrun", str(CHART), "--namespace", here.system, "--values", "-", given=given)
         try:
             cluster.apply(here.runs, *_brought())
             here.mount("files", PROBLEMS, RESULTS)

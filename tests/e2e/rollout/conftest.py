@@ -1,0 +1,78 @@
+"""What takes a run with `rollout` on real pods: KubeRay's operator, an image of 7 GB, a tiny model. Not part of CI.
+
+`make test-e2e-rollout` asks for it, and then nothing may be missing.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import gen_cpu
+import pytest
+from builders.cluster import Cluster
+from builders.cluster_install import Installed, installed, load_images
+from builders.cluster_rollout import (
+    RAY_VALUES,
+    bring_model,
+    commenting_model,
+    gen_image,
+    kuberay,
+    kuberay_image,
+    slow_problems,
+)
+from builders.images import Images, find_images
+
+STAGES = ("aggregator", "judge", "operator", "sandbox")
+ASKED = "EVALRUN_TEST_E2E_ROLLOUT"
+
+
+@pytest.fixture(scope="session")
+def builder() -> Images:
+    """What builds images; skips unless the target asked for these tests."""
+    if os.environ.get(ASKED) != "required":
+        pytest.skip("takes an image of 7 GB and minutes: make test-e2e-rollout")
+    return find_images()
+
+
+@pytest.fixture(scope="session")
+def python(builder: Images) -> Path:
+    """The interpreter of `make setup-gen-cpu`'s environment."""
+    del builder  # asked for
+    found = gen_cpu.interpreter()
+    if found is None:
+        pytest.fail("the gen-cpu environment is not installed: make setup-gen-cpu")
+    return found
+
+
+@pytest.fixture(scope="session")
+def model(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model's folder."""
+    return commenting_model(python, tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def ray_images(
+    builder: Images, python: Path, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The names of all images in the cluster's nodes: our stages, `gen` and `kuberay`."""
+    built = {stage: builder.build(stage) for stage in STAGES}
+    built |= {"kuberay": kuberay_image(builder), "gen": gen_image(builder, python.parent.parent)}
+    return load_images(cluster, built, tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="session")
+def problems(folder: Path) -> tuple[Path, dict[str, str]]:
+    """The problems' file, and the verdict that each must get."""
+    return slow_problems(folder)
+
+
+@pytest.fixture(scope="session")
+def ray_install(
+    cluster: Cluster, ray_images: dict[str, str], model: Path, problems: tuple[Path, dict[str, str]]
+) -> Iterator[Installed]:
+    """KubeRay and evalrun installed, model and problems on volumes."""
+    ours = {stage: ray_images[stage] for stage in STAGES}
+    with kuberay(cluster, ray_images["kuberay"]), installed(cluster, ours, RAY_VALUES) as here:
+        bring_model(here, model)
+        here.upload(problems[0])
+        yield here
