@@ -11,10 +11,7 @@ from builders.fusion import STDIO_ROW, sandbox
 
 from evalrun_runtime.process import address_of
 
-PROBLEM: dict[str, Any] = {
-    "dataset": "contests", "sandbox_dataset": "code_contests", "sandbox_id": "7",
-    "ground_truth": {"inputs": ["never sent\n"], "outputs": ["never compared\n"]},
-}  # fmt: skip
+PROBLEM = {"dataset": "contests", "sandbox_dataset": "code_contests", "sandbox_id": "7"}  # the tests are there
 ANSWERS = {
     "right": "Here:\n```python\nprint(sum(map(int, input().split())))\n```",
     "wrong": "```python\nprint(0)\n```",

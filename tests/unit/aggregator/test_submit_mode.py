@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from evalrun_aggregator.rows import StoredCompletion
+from evalrun_aggregator.sample_stream import ground_truth_of
 from evalrun_aggregator.submission import judge_request
-from evalrun_aggregator.submit_mode import with_rows
-from evalrun_data.formats.record import parse_record
-from evalrun_data.records import Problem, StdioTests
+from evalrun_aggregator.submit_mode import with_rows, with_tests
+from evalrun_data.formats.record import parse_record, record_of
+from evalrun_data.prompts import PromptFormat, render
+from evalrun_data.records import Problem, ServerTests, StdioTests
 from evalrun_data.rows import Row
 from evalrun_operator.api.v1alpha1 import Dataset
 from evalrun_runtime.exits import BadInputError
@@ -65,3 +67,29 @@ def test_a_record_that_brings_settings_of_the_server_is_refused(field: str) -> N
     assert parse_record(Row(values, "contests.jsonl", 1), None).problem_id == "p1"  # a column of a team's own
     with pytest.raises(BadInputError, match=f"field '{field}' is never sent to a SandboxFusion server"):
         parse_record(Row({**values, "sandbox_dataset": "code_contests"}, "contests.jsonl", 1), None)
+
+
+ROW: dict[str, object] = {
+    "dataset": "contests", "problem_id": "p1", "prompt": "As the server words it.\n", "sandbox_dataset": "mbpp",
+    "sandbox_id": "11",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["Chat", "Completion"])
+def test_a_record_may_leave_its_tests_to_the_server(form: PromptFormat) -> None:
+    problem = parse_record(Row(ROW, "contests.jsonl", 1), None)
+    assert (problem.ground_truth, problem.test_count, problem.family) == (ServerTests(), 0, "server")
+    assert [message.content for message in render(problem, form)] == ["As the server words it.\n"]
+    assert ground_truth_of(problem) == {}
+    assert parse_record(Row(record_of(problem), "again.jsonl", 1), None) == problem
+    assert list(with_rows([problem], "contests.jsonl")) == [problem]
+    with pytest.raises(
+        BadInputError, match=r"contests\.jsonl: problem 'p1': it has no tests .* write judgeMode: Submit"
+    ):
+        list(with_tests([PROBLEM, problem], "contests.jsonl"))
+
+
+def test_a_record_without_tests_and_without_a_row_is_none() -> None:
+    values = {name: value for name, value in ROW.items() if name != "sandbox_id"}
+    with pytest.raises(BadInputError, match="field 'ground_truth' is missing"):
+        parse_record(Row(values, "contests.jsonl", 1), None)

@@ -42,7 +42,7 @@ def truth(**fields: object) -> dict[str, object]:
         ({**GOOD, "prompt": None}, "field 'prompt' is missing (expected text)"),
         ({**GOOD, "prompt": 5}, "field 'prompt' should be text, not a whole number"),
         ({**GOOD, "problem_id": " "}, "field 'problem_id' is empty"),
-        ({**GOOD, "ground_truth": None}, "field 'ground_truth' is missing (expected an object)"),
+        ({**GOOD, "ground_truth": None, "sandbox_id": None}, "field 'ground_truth' is missing (expected an object)"),
         ({**GOOD, "ground_truth": "nope"}, "field 'ground_truth' is neither an object nor JSON"),
         ({**GOOD, "ground_truth": "[]"}, "field 'ground_truth' should hold a JSON object"),
         (GOOD, "problem 'sum' of dataset 'contest' is there twice (first p.jsonl:1)"),

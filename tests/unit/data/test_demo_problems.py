@@ -33,6 +33,7 @@ def failures(problem: Problem, program: str) -> list[str]:
         exec(tests.prompt + "\n" + program + "\n" + tests.test, scope)
         checks = [f"check({tests.entry_point})"]
     else:
+        assert isinstance(tests, AssertTests)
         exec(program + "\n" + tests.test_setup_code, scope)
         checks = list(tests.test_list)
     failed = []

@@ -15,7 +15,7 @@ from builders.data import (
 )
 
 from evalrun_data.prompts import TEMPLATES_VERSION, PromptFormat, render
-from evalrun_data.records import AssertTests, Language, Message, Problem, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, Language, Message, Problem, StdioTests
 
 FORMATS: tuple[PromptFormat, ...] = get_args(PromptFormat)
 
@@ -77,7 +77,7 @@ def test_braces_in_a_prompt_stay() -> None:
 def test_no_hidden_test_is_ever_shown(form: PromptFormat) -> None:
     """Changing everything hidden leaves the prompt as it was."""
     check, stdio, asserts = check_problem(), stdio_problem(), assert_problem()
-    assert not isinstance(check.ground_truth, StdioTests | AssertTests)
+    assert isinstance(check.ground_truth, CheckTest)
     assert isinstance(asserts.ground_truth, AssertTests)
     shown = asserts.ground_truth
     pairs: list[tuple[Problem, Problem]] = [

@@ -13,7 +13,7 @@ from evalrun_aggregator.digest import digest_records
 from evalrun_aggregator.items import DatasetItems, RunItems
 from evalrun_aggregator.rows import StoredCompletion
 from evalrun_aggregator.submission import judge_request
-from evalrun_aggregator.submit_mode import with_rows
+from evalrun_aggregator.submit_mode import with_rows, with_tests
 from evalrun_data.prompts import render
 from evalrun_data.readers import iter_problems
 from evalrun_data.records import TEST_GROUPS, Problem
@@ -119,7 +119,6 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path) -> list[RunDataset]:
         # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
         tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
         problems = iter_problems(dataset.source, dataset.name, base_dir, tests=tests)
-        if dataset.judge_mode == "Submit":
-            problems = with_rows(problems, dataset.source)
-        datasets.append(RunDataset(dataset, list(islice(problems, dataset.max_problems))))
+        ready = with_rows if dataset.judge_mode == "Submit" else with_tests
+        datasets.append(RunDataset(dataset, list(islice(ready(problems, dataset.source), dataset.max_problems))))
     return datasets

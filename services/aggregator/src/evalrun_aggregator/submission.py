@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.rows import StoredCompletion
-from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, Problem, ServerTests, StdioTests
 from evalrun_operator.api.v1alpha1 import Dataset
 
 DEFAULT_TIME_SECONDS = 10.0
@@ -73,7 +73,8 @@ def suite_digest(inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
 def test_limits(dataset: Dataset, problem: Problem) -> judge_pb2.Limits:
     """Give the limits of a test."""
     asked = dataset.limits
-    default = CONTEST_TIME_SECONDS if isinstance(problem.ground_truth, StdioTests) else DEFAULT_TIME_SECONDS
+    contest = isinstance(problem.ground_truth, StdioTests | ServerTests)  # a server's may be a contest's
+    default = CONTEST_TIME_SECONDS if contest else DEFAULT_TIME_SECONDS
     return judge_pb2.Limits(
         time_seconds=problem.limits.time_seconds or (asked and asked.time_seconds) or default,
         memory_mib=problem.limits.memory_mib or (asked and asked.memory_mib) or DEFAULT_MEMORY_MIB,

@@ -3,12 +3,23 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from evalrun_data.records import Problem
+from evalrun_data.records import Problem, ServerTests
 from evalrun_runtime.exits import BadInputError
 
 DATASET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 ROW_ID = re.compile(r"[^\x00-\x1f\x7f'\"`\\\ud800-\udfff]{1,512}")
 """Stock SandboxFusion puts an id between quotes into its SQL; the judge refuses the same ones."""
+
+
+def with_tests(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
+    """Pass on problems whose tests are here. Raises BadInputError at the first whose are not."""
+    for problem in problems:
+        if isinstance(problem.ground_truth, ServerTests):
+            raise BadInputError(
+                f"{source}: problem '{problem.problem_id}': it has no tests (ground_truth): a SandboxFusion server has "
+                "them: write judgeMode: Submit for its dataset"
+            )
+        yield problem
 
 
 def with_rows(problems: Iterable[Problem], source: str) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ figure is measured so.
 
 from typing import Final, Literal
 
-from evalrun_data.records import AssertTests, CheckTest, Language, Message, Problem, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, Language, Message, Problem, ServerTests, StdioTests
 
 TEMPLATES_VERSION: Final = "1"
 """Goes into run_info.json: figures compare only where it is equal."""
@@ -79,12 +79,14 @@ def _chat(problem: Problem) -> str:
             return _FUNCTION_CHAT.format(prompt=prompt)
         case AssertTests(test_list=asserts):
             return _ASSERTS_CHAT.format(prompt=prompt, asserts=_shown(asserts))
+        case ServerTests():
+            return problem.prompt  # as the server words it
         case StdioTests():
             return _STDIO_CHAT.format(prompt=prompt, language=_LANGUAGE_NAMES[problem.language], tag=problem.language)
 
 
 def _completion(problem: Problem) -> str:
-    if problem.messages or isinstance(problem.ground_truth, CheckTest):
+    if problem.messages or isinstance(problem.ground_truth, CheckTest | ServerTests):
         return problem.prompt
     prompt = problem.prompt.strip("\n")
     if isinstance(problem.ground_truth, AssertTests):

@@ -17,8 +17,8 @@ LANGUAGES: Final[tuple[Language, ...]] = ("python", "c", "cpp")
 TestGroup = Literal["public", "private", "generated"]
 TEST_GROUPS: Final[tuple[TestGroup, ...]] = ("public", "private", "generated")
 
-Family = Literal["stdio", "check", "asserts"]
-"""`stdio`: a program that reads stdin; `check`: HumanEval's form; `asserts`: MBPP's form."""
+Family = Literal["stdio", "check", "asserts", "server"]
+"""`stdio`: a program that reads stdin; `check`: HumanEval's form; `asserts`: MBPP's form; `server`: not known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,17 @@ class AssertTests:
         return len(self.test_list)
 
 
-GroundTruth = StdioTests | CheckTest | AssertTests
+@dataclass(frozen=True, slots=True)
+class ServerTests:
+    """A SandboxFusion server has the tests, in the row that the problem names; judgeMode: Submit only."""
+
+    @property
+    def count(self) -> int:
+        """Number of tests: none here."""
+        return 0
+
+
+GroundTruth = StdioTests | CheckTest | AssertTests | ServerTests
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +160,12 @@ class Problem:
                 return "check"
             case AssertTests():
                 return "asserts"
+            case ServerTests():
+                return "server"
 
     @property
     def test_count(self) -> int:
-        """Number of tests; at least one."""
+        """Number of tests; at least one, unless a server has them."""
         return self.ground_truth.count
 
     @property

@@ -16,6 +16,7 @@ from evalrun_data.records import (
     Problem,
     ProblemComparator,
     ProblemLimits,
+    ServerTests,
     StdioTests,
     TestGroup,
 )
@@ -48,7 +49,7 @@ def parse_record(row: Row, dataset: str | None) -> Problem:
         dataset=own_dataset,
         problem_id=row.name("problem_id"),
         prompt=row.text("prompt"),
-        ground_truth=parse_ground_truth(_object_or_json(row, "ground_truth")),
+        ground_truth=_tests_or_row(row),
         split=row.optional_text("split"),
         data_source=row.optional_text("data_source", own_dataset),
         difficulty=row.optional_text("difficulty"),
@@ -59,6 +60,13 @@ def parse_record(row: Row, dataset: str | None) -> Problem:
         comparator=parse_comparator(row),
         messages=parse_messages(row, "messages") if row.has("messages") else (),
     )
+
+
+def _tests_or_row(row: Row) -> GroundTruth:
+    """The tests; a record that names a row of a SandboxFusion server may leave them there."""
+    if not row.has("ground_truth") and row.has("sandbox_dataset") and row.has("sandbox_id"):
+        return ServerTests()
+    return parse_ground_truth(_object_or_json(row, "ground_truth"))
 
 
 def _refuse_server_settings(row: Row) -> None:
@@ -184,7 +192,7 @@ def record_of(problem: Problem) -> dict[str, object]:
         "problem_id": problem.problem_id,
         "prompt": problem.prompt,
         "data_source": problem.data_source,
-        "ground_truth": _without_empty(asdict(problem.ground_truth), "groups"),
+        "ground_truth": _without_empty(asdict(problem.ground_truth), "groups") or None,
         "difficulty": problem.difficulty,
         "sandbox_dataset": problem.sandbox_dataset,
         "sandbox_id": problem.sandbox_id,
