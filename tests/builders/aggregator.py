@@ -202,7 +202,8 @@ def completion_for(item: ledger_pb2.WorkItem, text: str | None = None) -> ledger
     """Give the completion that the scripted worker sends."""
     return ledger_pb2.Completion(
         key=item.key, text=scripted_text(item) if text is None else text, finish_reason="stop", prompt_tokens=5,
-        output_tokens=min(10, item.sampling.max_tokens), generation_seconds=0.1, started_at=1000.0, replica="r0", model="m", attempts=1,
+        output_tokens=min(10, item.sampling.max_tokens), generation_seconds=0.1, started_at=1000.0, replica="r0",
+        model="m", attempts=1,
     )  # fmt: skip
 
 
