@@ -112,6 +112,7 @@ REFUSED = {
     "a control character": (asked(row="11\0"), "submit.id"),
     "no row": (asked(row=" "), "submit.id"),
     "a comparator": (asked(comparator=Comparator(ComparatorName.EXACT)), "comparator: with submit the server compares"),
+    "a fence after a tab": (asked('x = """\n\t```\n"""', mode=SubmissionMode.STANDALONE), "begins with ```"),
     "a fence": (asked('```python\n"""\n    ```\n"""\n```', mode=SubmissionMode.STANDALONE), "begins with ```"),
 }
 

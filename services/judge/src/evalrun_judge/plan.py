@@ -78,7 +78,7 @@ def plan_of(request: JudgeRequest) -> NothingToRun | StdioPlan | FunctionPlan | 
     )
 
 
-_FENCE = re.compile(r"^ *```", re.MULTILINE)
+_FENCE = re.compile(r"^\s*```", re.MULTILINE)
 """Where SandboxFusion ends a code block, also within a program."""
 
 _NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
