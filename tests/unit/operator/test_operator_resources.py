@@ -202,7 +202,7 @@ def test_a_small_cluster_can_be_asked_for_less() -> None:
 
 
 def test_every_part_but_the_sandbox_sends_its_spans_where_the_operator_was_told() -> None:
-    def sends(run: Object, **settings: str) -> set[str]:
+    def sends(run: EvalRun, **settings: str) -> set[str]:
         found = set()
         for name, pod in pods(objects(plan_of(run, **settings))):
             variables = {variable["name"] for variable in pod["containers"][0].get("env", [])}
