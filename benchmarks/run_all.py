@@ -10,6 +10,8 @@ COMMANDS = (
     ("judge_humaneval.py",),
     ("end_to_end.py",),
     ("contests.py",),
+    ("gateway_overhead.py",),
+    ("judge_policies.py",),
     ("ledger_growth.py", "--most", "100000"),
     ("outputs_growth.py", "--results", "20000"),
 )
