@@ -61,6 +61,7 @@ class World:
     output_url: str = "s3://outputs/run"
     reachable: bool = True
     missing_kinds: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
     uids: int = 0
     decision: Decision | None = None
     history: list[EvalRunStatus] = field(default_factory=list)
@@ -117,7 +118,7 @@ class World:
         state = self.ledger_state or state
         return LedgerStatus(
             state, (counts,), self.generated * 100, 10.0, url, message="said the ledger", gpu_seconds=10.0 * accepted,
-            gate=self.gate if done else GateDecision.PENDING,
+            gate=self.gate if done else GateDecision.PENDING, warnings=self.warnings,
         )  # fmt: skip
 
     # What the API server does

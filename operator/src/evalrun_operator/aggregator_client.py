@@ -91,6 +91,7 @@ def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
         gpu_seconds=answer.gpu_seconds,
         gate=GATES.get(answer.gate, GateDecision.PENDING),
         gate_message=answer.gate_message,
+        warnings=tuple(answer.warnings),
     )
 
 

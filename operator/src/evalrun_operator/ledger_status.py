@@ -64,6 +64,8 @@ class LedgerStatus:
     gpu_seconds: float = 0.0
     gate: GateDecision = GateDecision.PENDING
     gate_message: str = ""
+    warnings: tuple[str, ...] = ()
+    """What of the spec leaves GPUs idle, and what to write instead."""
 
     @property
     def total(self) -> int:

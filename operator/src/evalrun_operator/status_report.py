@@ -137,7 +137,7 @@ Words = tuple[str, Reason, str]
 def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[ConditionType, Words]:
     refused, end = report.refused, report.end
     invalid = refused or (end[1] if end is not None and end[0] is Reason.INVALID_SPEC else "")
-    accepted = ("False", Reason.INVALID_SPEC, invalid) if invalid else ("True", Reason.SPEC_ACCEPTED, "")
+    accepted = ("False", Reason.INVALID_SPEC, invalid) if invalid else _accepted(before, report)
     cluster, generated = _generation_words(run, before, report)
     suspended = report.suspended
     said: dict[ConditionType, Words] = {
@@ -161,6 +161,15 @@ def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[Condition
         said[ConditionType.SUCCEEDED] = ("Unknown", Reason.RUNNING, "")
         said[ConditionType.COMPLETE] = ("False", Reason.RUNNING, "")
     return said
+
+
+def _accepted(before: EvalRunStatus, report: Report) -> Words:
+    """Accept the spec; where it leaves GPUs idle, say so there: it is the spec that must change."""
+    if report.ledger is not None and report.ledger.warnings:
+        return "True", Reason.SPEC_ACCEPTED, " ".join(f"{warning}." for warning in report.ledger.warnings)
+    was = condition_of(before, ConditionType.ACCEPTED)
+    said = "" if was is None or was.reason != Reason.SPEC_ACCEPTED else was.message
+    return "True", Reason.SPEC_ACCEPTED, said
 
 
 def _generation_words(run: EvalRun, before: EvalRunStatus, report: Report) -> tuple[Words, Words]:

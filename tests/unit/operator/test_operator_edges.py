@@ -48,6 +48,8 @@ def test_an_answer_of_a_real_ledger_is_understood() -> None:
     assert (status.total, status.pending, status.judged, status.not_judged) == (5, 0, 3, 2)
     assert status.datasets[0].accepted_at_1 is None
     assert status.gate is GateDecision.PENDING
+    answer.warnings.append("rollout.enforceEager: write false")
+    assert from_wire(answer).warnings == ("rollout.enforceEager: write false",)
     answer.gate, answer.gpu_seconds = ledger_pb2.GATE_DECISION_FAILED, 12.5
     assert from_wire(answer).gate is GateDecision.FAILED
     assert from_wire(answer).gpu_seconds == 12.5

@@ -385,6 +385,18 @@ def test_the_gate_is_copied_and_does_not_fail_the_run(decision: GateDecision, st
     assert world.status.gpu_seconds_per_solved == "10.00"
 
 
+def test_what_leaves_gpus_idle_is_said_where_the_spec_was_accepted() -> None:
+    world = generating()
+    assert world.condition(Kind.ACCEPTED).message == ""
+    world.warnings = ("rollout.enforceEager: write false", "rollout.maxNumSeqs: write 256")
+    world.settle()
+    said = "rollout.enforceEager: write false. rollout.maxNumSeqs: write 256."
+    assert (world.condition(Kind.ACCEPTED).status, world.condition(Kind.ACCEPTED).message) == ("True", said)
+    world.reachable = False  # it stays said
+    world.settle()
+    assert world.condition(Kind.ACCEPTED).message == said
+
+
 BASELINE = {"spec.gate": {"baseline": "before", "dataset": "humaneval"}}
 
 
