@@ -1,6 +1,7 @@
 """Replays that form batches: who shares one, and that nobody shares another's end."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from evalrun_judge.assertions import ATTEMPTS, LARGEST_BATCH, ContainedAssertions
 from evalrun_judge.pool import NoSandboxError
 from evalrun_judge.sandboxes.fake import echo
+from evalrun_judge.shared_assertions import LARGEST_BYTES
 from evalrun_runtime.exits import BadInputError
 from evalrun_sandbox.api import Limits, RunReply, RunRequest
 from evalrun_sandbox.containment import ContainmentReport
@@ -40,7 +42,21 @@ class ScriptedExecutor:
         self._at_once -= 1
         if b"kill" in request.inputs:
             raise ExecutorLost("the zygote died")
+        if request.inputs[0].startswith(b'{"shared"'):
+            return echo(RunRequest("python", "", [self._shared(request.inputs[0])]))
         return echo(request)
+
+    @staticmethod
+    def _shared(text: bytes) -> bytes:
+        """Answers as the harness does; `alone` wants to be, and the process dies of `die`."""
+        head, _, rest = text.partition(b"\n")
+        said = b""
+        for size in json.loads(head)["shared"]:
+            one, rest = rest[:size], rest[size:]
+            if one == b"die":
+                break
+            said += b"alone\n" if one == b"alone" else one + b"\nend\n"
+        return said
 
     async def close(self) -> None:
         pass
@@ -51,9 +67,11 @@ def begin(
     names: list[bytes],
     limits: Limits | None = None,
     on_slot: Callable[[], None] = lambda: None,
+    *,
+    shareable: bool = False,
 ) -> list[asyncio.Task[bytes]]:
     async def one(name: bytes) -> bytes:
-        return (await assertions.run(name, limits or Limits(), on_slot)).stdout
+        return (await assertions.run(name, limits or Limits(), on_slot, shareable=shareable)).stdout
 
     return [asyncio.create_task(one(name)) for name in names]
 
@@ -100,6 +118,58 @@ async def test_one_that_kills_the_child_ends_alone() -> None:
     first, killed, second = await asyncio.gather(*tasks, return_exceptions=True)
     assert (first, second) == (b"1", b"2")
     assert isinstance(killed, NoSandboxError)
+
+
+async def test_those_that_may_share_a_process_and_the_others_do_not() -> None:
+    executor = ScriptedExecutor()
+    assertions = ContainedAssertions(executor, slots=1)
+    tasks = begin(assertions, [b"1", b"2"], shareable=True) + begin(assertions, [b"3"])
+    executor.gate.set()
+    assert await asyncio.gather(*tasks) == [b"1\n", b"2\n", b"3"]
+    assert [request.inputs for request in executor.requests] == [[b'{"shared": [1, 1]}\n12'], [b"3"]]
+
+
+async def test_who_has_no_answer_from_a_shared_process_gets_one_alone() -> None:
+    executor = ScriptedExecutor()
+    assertions = ContainedAssertions(executor, slots=1)
+    tasks = begin(assertions, [b"1", b"alone", b"2", b"die", b"3"], shareable=True)
+    executor.gate.set()
+    assert await asyncio.gather(*tasks) == [b"1\n", b"alone", b"2\n", b"die", b"3"]
+    assert executor.requests[1].inputs == [b"alone", b"die", b"3"]
+
+
+async def test_a_large_one_shares_with_nobody() -> None:
+    executor = ScriptedExecutor()
+    large = b"x" * (LARGEST_BYTES + 1)
+    tasks = begin(ContainedAssertions(executor, slots=1), [large, large], shareable=True)
+    executor.gate.set()
+    assert await asyncio.gather(*tasks) == [large, large]
+
+
+async def test_while_programs_wait_for_a_sandbox_replays_wait_for_company() -> None:
+    executor = ScriptedExecutor()
+    executor.gate.set()
+    crowd = [True]
+    assertions = ContainedAssertions(executor, slots=2, crowded=lambda: bool(crowd))
+    tasks = begin(assertions, [b"%d" % number for number in range(LARGEST_BATCH - 1)])
+    await settle()
+    assert executor.requests == []
+    tasks += begin(assertions, [b"last"])
+    await asyncio.gather(*tasks)
+    assert [len(request.inputs) for request in executor.requests] == [LARGEST_BATCH]
+    tasks = begin(assertions, [b"early"])
+    await settle()
+    crowd.clear()
+    tasks += begin(assertions, [b"late"])
+    await settle()
+    assert all(task.done() for task in tasks)
+
+
+async def test_a_replay_that_finds_no_company_goes_on_after_a_while() -> None:
+    executor = ScriptedExecutor()
+    executor.gate.set()
+    assertions = ContainedAssertions(executor, slots=2, crowded=lambda: True)
+    assert await begin(assertions, [b"1"])[0] == b"1"
 
 
 async def test_a_child_that_dies_once_is_asked_again() -> None:

@@ -36,7 +36,9 @@ class ScriptedAssertions:
     async def close(self) -> None:
         pass
 
-    async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
+    async def run(
+        self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
+    ) -> ProgramRun:
         on_slot()
         header = json.loads(stdin.splitlines()[0])
         self.modes.append(header["mode"])
@@ -124,8 +126,10 @@ async def test_a_program_that_fails_to_compile_is_a_syntax_error_of_every_test()
 
 async def test_tests_that_cannot_be_recorded_are_the_problems_fault() -> None:
     class Broken(ScriptedAssertions):
-        async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
-            await super().run(stdin, limits, on_slot)
+        async def run(
+            self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
+        ) -> ProgramRun:
+            await super().run(stdin, limits, on_slot, shareable=shareable)
             return ended(b"", exit_code=1, stderr=b"SyntaxError: in the test")
 
     sandbox = FakeSandbox()

@@ -123,7 +123,7 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
         connect=connect,
     )
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
-    assertions = ContainedAssertions(replay_executor(slots, settings.least_level), slots)
+    assertions = ContainedAssertions(replay_executor(slots, settings.least_level), slots, lambda: pool.crowded)
     return JudgeGateway(settings, pool, FunctionJudge(pool, assertions), metrics, build_cache(settings, metrics))
 
 

@@ -13,15 +13,20 @@ is seeded.
 Replay: the stand-in gives the real values, as long as the test makes the calls that are known. Where it makes another
 one, the test is run once more, known calls replayed and the following ones recorded, and the calls are the answer.
 
-The answer, a JSON line each: for record first `{"names": [...], "modules": [...], "imports": text}`: names of the
-program that the tests use beside the entry point, standard modules that they use without importing them, and the
-setup's imports (the only part of it that the program may see: a reference solution may stand beside them); then for
-each test
+The answer, a JSON line each: for record first `{"names": [...], "modules": [...], "imports": text, "pure": bool}`:
+names of the program that the tests use beside the entry point, standard modules that they use without importing them,
+the setup's imports (the only part of it that the program may see: a reference solution may stand beside them), and
+whether the tests leave a process as they found it, as far as their text shows; then for each test
 `{"test": id, "calls": [...]}` or `{"test": id, "status", "reason", "input", "expected", "actual"}`.
 
 How a replay ends: a call that raised, unless the test expected it, is runtime_error (MemoryError: memory_limit); a
 failed or raising assertion after a call is wrong_answer; a test that fails before any call, or passes what cannot
 cross, is api_error.
+
+Several requests may share a process, for a fork and what follows it cost more than most tests: then the first line is
+`{"shared": [bytes, ...]}`, and each request's answers end with a line `end`, or are a line `alone`: it is to be sent
+again in a process of its own. So is one whose tests are not pure, which is found before any of it is executed, and
+what ran out of memory, for others may have used it up.
 
 One file, though long: a zygote preloads one text a harness.
 """
@@ -29,12 +34,12 @@ One file, though long: a zygote preloads one text a harness.
 from __future__ import annotations
 
 import builtins
-import copy  # noqa: F401 - what HumanEval's prompts and tests import, ahead of the fork
-import math  # noqa: F401 - as above
+import copy  # what HumanEval's prompts and tests import, ahead of the fork, as the next ones
+import math
 import os
 import random
 import sys
-import typing  # noqa: F401 - as above: 6 ms in each of the 23 prompts that import it
+import typing  # 6 ms in each of the 23 prompts that import it
 from _ast import PyCF_ONLY_AST
 
 TYPE_CHECKING = False  # as typing's, without its import
@@ -56,6 +61,23 @@ MAX_CALLS = 20_000
 """Calls recorded of one test; more is a loop that waits for a value."""
 TEXT_LIMIT = 4096
 """Characters kept of a text for people."""
+
+_PUBLIC = {
+    "copy": frozenset(copy.__all__),
+    "math": frozenset(vars(math)),
+    "random": frozenset(random.__all__),
+    "typing": frozenset(typing.__all__),
+}
+"""What a pure test may import. Nothing of it can be changed but `random`'s state, which is seeded for each test."""
+_BARRED = frozenset(
+    {
+        *("breakpoint", "compile", "delattr", "eval", "exec", "exit", "getattr", "globals", "help", "input", "locals"),
+        *("open", "quit", "setattr", "vars"),
+    }
+)
+"""Builtins with which a test could reach more than its text shows."""
+_INNARDS = ("_", "ag_", "cr_", "f_", "gi_", "tb_")
+"""How names of attributes begin that lead out of a test: `__globals__`, `gi_frame.f_builtins`."""
 
 _TEST, _PROMPT, _SETUP = "<test>", "<prompt>", "<setup>"
 
@@ -324,6 +346,8 @@ class Problem:
         self._random = "random" in self._prompt + self._setup + "".join(self._tests)
         self._numpy = "numpy" in self._prompt + self._setup + "".join(self._tests)
         self._ahead: CodeType | None = None
+        self.pure = bool(header.get("pure"))
+        """Nothing of them outlasts a test, see `_is_pure`."""
 
     def learn_names(self) -> None:
         """Find the names of the program that the tests use: loaded in them, and defined nowhere."""
@@ -332,11 +356,13 @@ class Problem:
         loaded: set[str] = set()
         for nodes in walked:
             loaded |= _names(nodes, bound)
-        _names(_walk(_parse(self._prompt_that_compiles())), bound)
+        prompt = _walk(_parse(self._prompt_that_compiles()))
+        _names(prompt, bound)
         # MBPP 596 says `sys.getsizeof(...)`: the reference program imported it, here nobody has.
         modules = {name for nodes in walked for name in _attribute_owners(nodes)} & sys.stdlib_module_names
         self.modules = sorted((loaded & modules) - bound)
         self.names = sorted(loaded - bound - modules)
+        self.pure = not self.modules and _is_pure([node for nodes in (*walked, prompt) for node in nodes])
 
     def imports(self) -> str:
         """Give the setup's top-level imports; the rest of it may hold what is expected and stays here."""
@@ -455,6 +481,42 @@ def _attribute_owners(nodes: list[Value]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.value.id
+
+
+def _is_pure(nodes: list[Value]) -> bool:
+    """Say whether the text shows that a test changes nothing beyond its own namespace.
+
+    It imports nothing but public names of modules that nobody can change, sets no attribute, and uses neither names nor
+    attributes that lead further.
+    """
+    modules: dict[str, str] = {}
+    used: dict[str, int] = {}
+    looked_into: dict[str, list[str]] = {}
+    for node in nodes:
+        kind = type(node)
+        if kind is ast.Name:
+            used[node.id] = used.get(node.id, 0) + 1
+        elif kind is ast.Attribute:
+            if type(node.ctx) is not ast.Load or node.attr.startswith(_INNARDS):
+                return False
+            if type(node.value) is ast.Name:
+                looked_into.setdefault(node.value.id, []).append(node.attr)
+        elif kind is ast.Import:
+            modules.update((alias.asname or alias.name, alias.name) for alias in node.names)
+        elif kind is ast.MatchClass or (kind is ast.ImportFrom and not _imports_what_is_public(node)):
+            return False
+    if any(name in _BARRED or name.startswith("__") for name in used):
+        return False
+    for name, module in modules.items():
+        attributes = looked_into.get(name, [])
+        if len(attributes) != used.get(name, 0) or not _PUBLIC.get(module, frozenset()).issuperset(attributes):
+            return False
+    return _PUBLIC.keys() >= set(modules.values())
+
+
+def _imports_what_is_public(node: ast.ImportFrom) -> bool:
+    public = _PUBLIC.get(node.module or "", frozenset())
+    return node.level == 0 and all(alias.name in public for alias in node.names)
 
 
 def _segment(source: str, node: Value) -> str:
@@ -616,34 +678,71 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def main(code: str = "") -> None:
-    """Serve the request on stdin; ends the process.
+class _AloneError(Exception):
+    """The request needs a process of its own."""
+
+
+def _answers(request: bytes, *, in_company: bool) -> Iterator[str]:
+    """Give the answers to one request, a line each, as they come.
 
     Raises:
         ValueRefusedError: the request is not JSON.
+        _AloneError: it cannot be served in company.
     """
-    del code
-    first, *lines = _read_all(0).splitlines()
+    first, *lines = request.splitlines()
     header: Json = values.loads(first.decode())
-    answers = os.dup(1)
-    os.dup2(2, 1)  # a test may print
-
-    def answer(structure: Json) -> None:
-        data = values.dumps(structure).encode() + b"\n"
-        while data:
-            data = data[os.write(answers, data) :]
-
     problem = Problem(header)
     recording = header["mode"] == "record"
     if recording:
         problem.learn_names()
-        answer({"names": problem.names, "modules": problem.modules, "imports": problem.imports()})
+        names, modules = problem.names, problem.modules
+        yield values.dumps({"names": names, "modules": modules, "imports": problem.imports(), "pure": problem.pure})
+    if in_company and not problem.pure:
+        raise _AloneError
     results = _results_by_test(lines)
     for test, source, calls in header["tests"]:
         outcome = record(problem, source) if recording else replay(problem, source, calls, results.get(test, []))
+        if in_company and outcome.get("status") == "memory_limit":
+            raise _AloneError
+        yield _dumped({"test": test, **outcome}, recording=recording)
+
+
+def _dumped(structure: Json, *, recording: bool) -> str:
+    try:
+        return values.dumps(structure)
+    except values.ValueRefusedError as error:
+        status = "api_error" if recording else "runtime_error"
+        reason = f"the test's calls hold a {error}"
+        return values.dumps({"test": structure["test"], "status": status, "reason": reason})
+
+
+def main(code: str = "") -> None:
+    """Serve the request on stdin, or several; ends the process.
+
+    Raises:
+        ValueRefusedError: a request is not JSON.
+    """
+    del code
+    text = _read_all(0)
+    answers = os.dup(1)
+    os.dup2(2, 1)  # a test may print
+
+    def write(line: str) -> None:
+        data = line.encode() + b"\n"
+        while data:
+            data = data[os.write(answers, data) :]
+
+    if not text.startswith(b'{"shared"'):
+        for line in _answers(text, in_company=False):
+            write(line)
+        os._exit(0)
+    head, _, rest = text.partition(b"\n")
+    start = 0
+    for size in values.loads(head.decode())["shared"]:
+        request = rest[start : start + size]
+        start += size
         try:
-            answer({"test": test, **outcome})
-        except values.ValueRefusedError as error:
-            status = "api_error" if recording else "runtime_error"
-            answer({"test": test, "status": status, "reason": f"the test's calls hold a {error}"})
+            write("\n".join([*_answers(request, in_company=True), "end"]))
+        except _AloneError:
+            write("alone")
     os._exit(0)

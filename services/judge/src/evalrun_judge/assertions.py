@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from evalrun_judge import shared_assertions
 from evalrun_judge.pool import NoSandboxError
 from evalrun_runtime.exits import BadInputError
 from evalrun_sandbox.api import Level, Limits, ProgramRun, RunReply, RunRequest
@@ -21,9 +22,11 @@ MODE = "assertions"
 ATTEMPTS = 3
 
 LARGEST_BATCH = 8
-"""Replays that share one request to the executor. Each has a process of its own all the same; what they share is the
-process that forks them, 4 ms of CPU of the 6 ms that HumanEval's replays take one by one (measured: 164 replays, 1.1 s
-of CPU alone, 0.67 s by eight)."""
+"""Requests that go to the executor together."""
+
+GATHER_SECONDS = 0.05
+"""That a request waits for company while programs wait for a sandbox: nothing stands idle meanwhile, and a process
+shared by eight costs each a third of one of its own."""
 
 
 class AssertionRunner(Protocol):
@@ -38,8 +41,17 @@ class AssertionRunner(Protocol):
         """Make the child ready. Raises BadInputError where it cannot be contained as required."""
         ...
 
-    async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
-        """Replay what `stdin` describes; waits for a slot, and calls `on_slot` then. Raises NoSandboxError."""
+    async def run(
+        self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
+    ) -> ProgramRun:
+        """Replay what `stdin` describes; waits for a slot, and calls `on_slot` then. Raises NoSandboxError.
+
+        Args:
+            stdin: a request of the assertion harness.
+            limits: of its process.
+            on_slot: called once it has a slot.
+            shareable: its process may serve other requests too.
+        """
         ...
 
     async def close(self) -> None:
@@ -78,20 +90,24 @@ class _Replay:
     stdin: bytes
     limits: Limits
     on_slot: Callable[[], None]
+    shareable: bool
     done: asyncio.Future[ProgramRun]
 
 
 class ContainedAssertions:
     """Replays assertions in the sandbox's own executor, as a child of this process."""
 
-    def __init__(self, executor: ReplayExecutor, slots: int) -> None:
+    def __init__(self, executor: ReplayExecutor, slots: int, crowded: Callable[[], bool] = lambda: False) -> None:
         """Take the executor, not started.
 
         Args:
             executor: see `replay_executor`.
             slots: batches at once; the executor admits that many.
+            crowded: says that programs wait for a sandbox, see `GATHER_SECONDS`.
         """
         self._executor = executor
+        self._crowded = crowded
+        self._gathered: asyncio.TimerHandle | None = None
         self._slots = slots
         self._waiting: deque[_Replay] = deque()
         self._workers: set[asyncio.Task[None]] = set()
@@ -110,20 +126,41 @@ class ContainedAssertions:
 
     async def close(self) -> None:
         """End the child."""
+        self._stop_gathering()
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
         await self._executor.close()
 
-    async def run(self, stdin: bytes, limits: Limits, on_slot: Callable[[], None]) -> ProgramRun:
+    async def run(
+        self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
+    ) -> ProgramRun:
         """Replay; see `AssertionRunner.run`."""
-        replay = _Replay(stdin, limits, on_slot, asyncio.get_running_loop().create_future())
+        shareable = shareable and len(stdin) <= shared_assertions.LARGEST_BYTES
+        replay = _Replay(stdin, limits, on_slot, shareable, asyncio.get_running_loop().create_future())
         self._waiting.append(replay)
+        if self._gathers():
+            self._gathered = self._gathered or asyncio.get_running_loop().call_later(GATHER_SECONDS, self._begin)
+        else:
+            self._begin()
+        return await replay.done
+
+    def _gathers(self) -> bool:
+        """Say whether what waits may wait for more."""
+        return len(self._waiting) < LARGEST_BATCH and self._crowded()
+
+    def _stop_gathering(self) -> None:
+        if self._gathered is not None:
+            self._gathered.cancel()
+            self._gathered = None
+
+    def _begin(self) -> None:
+        """Let what waits be taken, by one more worker if there may be one."""
+        self._stop_gathering()
         if len(self._workers) < self._slots:
             worker = asyncio.create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
-        return await replay.done
 
     async def _work(self) -> None:
         """Replay what waits, a batch after the other."""
@@ -131,7 +168,7 @@ class ContainedAssertions:
             for replay in batch:
                 replay.on_slot()
             try:
-                ends = await self._replayed([replay.stdin for replay in batch], batch[0].limits)
+                ends = await self._ends_of(batch)
             except asyncio.CancelledError:
                 for replay in batch:
                     replay.done.cancel()
@@ -143,10 +180,12 @@ class ContainedAssertions:
                     replay.done.set_exception(end)
                 else:
                     replay.done.set_result(end)
+            if self._gathered is not None and self._gathers():
+                return  # the timer, or the next request, begins again
 
     def _next_batch(self) -> list[_Replay]:
-        """Take a slot's share of what waits, as far as the limits are the same."""
-        size = min(LARGEST_BATCH, -(-len(self._waiting) // self._slots))
+        """Take a slot's share of what waits, as far as the limits are the same; all of it where it was gathered."""
+        size = LARGEST_BATCH if self._crowded() else min(LARGEST_BATCH, -(-len(self._waiting) // self._slots))
         batch: list[_Replay] = []
         while self._waiting and len(batch) < size:
             if self._waiting[0].done.done():  # its caller is gone
@@ -156,6 +195,21 @@ class ContainedAssertions:
             else:
                 batch.append(self._waiting.popleft())
         return batch
+
+    async def _ends_of(self, batch: Sequence[_Replay]) -> list[ProgramRun | NoSandboxError]:
+        """Give what became of each: those that may share a process in one, then all that is left alone."""
+        limits = batch[0].limits
+        sharing = [replay for replay in batch if replay.shareable]
+        ends: dict[_Replay, ProgramRun | NoSandboxError] = {}
+        if len(sharing) > 1:
+            (run,) = await self._replayed([shared_assertions.together([replay.stdin for replay in sharing])], limits)
+            if isinstance(run, ProgramRun):
+                found = zip(sharing, shared_assertions.apart(run, len(sharing)), strict=True)
+                ends.update((replay, end) for replay, end in found if end is not None)
+        left = [replay for replay in batch if replay not in ends]
+        if left:
+            ends.update(zip(left, await self._replayed([replay.stdin for replay in left], limits), strict=True))
+        return [ends[replay] for replay in batch]
 
     async def _replayed(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun | NoSandboxError]:
         """Give what became of each."""

@@ -87,7 +87,7 @@ class FunctionJudge:
         begun = False
         while not isinstance(step := session.next_step(), Finished):
             if isinstance(step, RunAssertions):
-                run = await self._assertions.run(step.stdin, limits, on_begin)
+                run = await self._assertions.run(step.stdin, limits, on_begin, shareable=step.shareable)
                 past_span("compare", run.wall_seconds)  # without the wait for a place
                 await _tell(partial(session.assertions_done, run), run)
                 if recorded is None and session.recording is not None:

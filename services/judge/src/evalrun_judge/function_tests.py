@@ -50,7 +50,7 @@ MAX_ROUNDS = 8
 """Batches that one test's calls may take."""
 OUTPUT_KIB = 48 * 1024
 """What calls and assertions may write: values of 16 MiB, encoded, cross."""
-FORMAT = 1
+FORMAT = 2
 """Of recordings; a change of the harness that makes old ones useless raises it."""
 
 
@@ -59,6 +59,8 @@ class RunAssertions:
     """Run the assertion harness (its `code` is unused) in a contained child, with `OUTPUT_KIB` of output."""
 
     stdin: bytes
+    shareable: bool = False
+    """It may run in one process with others, see `shared_assertions`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class FunctionTestSession:
         self._names: list[object] = []
         self._modules: list[object] = []
         self._imports = ""
+        self._pure = False
         self._tests = _tests_of(tests)
         self._batch: list[_Test] = []
         self._replayed: list[_Test] = []
@@ -167,7 +170,7 @@ class FunctionTestSession:
             if not open_tests:
                 return Finished(tuple(test.outcome for test in self._tests if test.outcome is not None))
             if self.recording is None:
-                return RunAssertions(self._header("record", open_tests))
+                return RunAssertions(self._header("record", open_tests), shareable=True)  # it says if it is not
             wanting = [test for test in open_tests if test.lines is None]
             if wanting and not self._stopped(open_tests):
                 self._batch = wanting[:1] if wanting[0].alone else [test for test in wanting if not test.alone]
@@ -249,6 +252,7 @@ class FunctionTestSession:
             "seed": self._seed,
             "names": self._names,
             "modules": self._modules,
+            "pure": self._pure,
             "tests": [[test.index, test.source, test.calls] for test in tests],
         }
         return json.dumps(header, separators=(",", ":")).encode() + b"\n"
@@ -259,7 +263,8 @@ class FunctionTestSession:
 
     def _replay(self) -> RunAssertions:
         lines = [line for test in self._replayed for line in test.lines or ()]
-        return RunAssertions(self._header("replay", self._replayed) + b"".join(line + b"\n" for line in lines))
+        request = self._header("replay", self._replayed) + b"".join(line + b"\n" for line in lines)
+        return RunAssertions(request, shareable=self._pure)
 
     def _take_recording(self, recorded: bytes) -> bool:
         """Take over names and calls; says whether the text was a recording of these tests."""
@@ -270,6 +275,7 @@ class FunctionTestSession:
         if len(reports) != len(self._tests):
             return False
         self._names, self._modules, self._imports = names, modules, imports
+        self._pure = head.get("pure") is True
         for test, report in zip(self._tests, reports, strict=True):
             calls = report.get("calls")
             test.calls = calls if isinstance(calls, list) else []

@@ -146,6 +146,11 @@ class SandboxPool:
         """Programs that are running now."""
         return sum(endpoint.in_flight for endpoint in self._fleet.endpoints)
 
+    @property
+    def crowded(self) -> bool:
+        """Programs wait for a slot."""
+        return self._queue.first() is not None
+
     def describe(self) -> PoolInfo | None:
         """Say what the pool judges with; None until the first sandbox has answered."""
         return self._described
