@@ -5,7 +5,6 @@ from __future__ import annotations  # grpcio's stubs are generic, its classes ar
 import asyncio
 import logging
 import math
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -71,11 +70,15 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         self._version = version
         self._stream_concurrency = stream_concurrency
         self._stream_seconds = stream_seconds
-        self._draining = asyncio.Event()
+        self._draining = False
+        self._reading: set[asyncio.Timeout] = set()
+        """Streams that wait for a request."""
 
     def drain(self) -> None:
         """Let every stream answer what it has, and end."""
-        self._draining.set()
+        self._draining = True
+        for reading in self._reading:
+            reading.reschedule(asyncio.get_running_loop().time())
 
     async def Judge(self, request: judge_pb2.JudgeRequest, context: Context) -> judge_pb2.JudgeResponse:  # noqa: N802 - the RPC's name
         """Judge one submission."""
@@ -125,20 +128,17 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         self, requests: AsyncIterator[judge_pb2.JudgeStreamRequest]
     ) -> AsyncGenerator[judge_pb2.JudgeStreamRequest | None, None]:
         """Give the requests, then None where the client is done; end without it on drain, or when the stream is old."""
-        end = time.monotonic() + self._stream_seconds
-        over = asyncio.create_task(self._draining.wait())
-        following: asyncio.Task[judge_pb2.JudgeStreamRequest | None] | None = None
-        try:
-            while not over.done() and (left := end - time.monotonic()) > 0:
-                following = asyncio.ensure_future(anext(requests, None))
-                await asyncio.wait((following, over), timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                if not following.done():
-                    return
-                yield following.result()
-        finally:
-            over.cancel()
-            if following is not None:
-                following.cancel()
+        end = asyncio.get_running_loop().time() + self._stream_seconds
+        while not self._draining:
+            try:
+                async with asyncio.timeout_at(end) as reading:
+                    self._reading.add(reading)
+                    message = await anext(requests, None)
+            except TimeoutError:
+                return
+            finally:
+                self._reading.discard(reading)
+            yield message
 
     async def _result(self, message: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | Failure:
         """Judge one request; what went wrong becomes a status code."""

@@ -1,5 +1,6 @@
 """`evalrun-sandbox` over HTTP: one kept-alive session an endpoint, MessagePack both ways."""
 
+import io
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,8 @@ from evalrun_sandbox.api import CONTENT_TYPE, Busy, Refused, RunReply, RunReques
 CONNECT_SECONDS = 5.0
 
 DESCRIBE_SECONDS = 5.0
+
+LARGE_BYTES = 1 << 20
 
 COMPILE_SECONDS = 70.0
 """Wall seconds that compiling may take at most: twice its 30 CPU seconds, and some."""
@@ -102,7 +105,7 @@ class EvalrunSandbox:
         limits = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
         try:
             async with session.request(
-                method, self.address + path, data=body, timeout=limits, headers=trace_headers()
+                method, self.address + path, data=_sent(body), timeout=limits, headers=trace_headers()
             ) as response:
                 return response.status, await response.read()
         except aiohttp.ConnectionTimeoutError as error:
@@ -128,6 +131,11 @@ class EvalrunSandbox:
                 f"{self.address}: {len(reply.runs)} runs for {len(request.inputs)} inputs: no answer to this request"
             )
         return reply
+
+
+def _sent(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Give a large body as what aiohttp sends piece by piece; of large bytes it warns that they hold the loop up."""
+    return body if body is None or len(body) < LARGE_BYTES else io.BytesIO(body)
 
 
 def longest_seconds(request: RunRequest) -> float:
