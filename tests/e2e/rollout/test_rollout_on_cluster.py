@@ -17,7 +17,6 @@ def test_a_run_brings_its_own_replicas_and_lets_them_go_while_it_is_judged(
     applied = time.monotonic()
     name = ray_install.start(rollout_manifest("rollout", file, ray_images["gen"]), folder)
     course = follow(ray_install, name, applied)
-    print(course.table())
     assert course.status["phase"] == "Succeeded", course.status["conditions"]
 
     judged, total = course.judged_when_gone
@@ -29,5 +28,5 @@ def test_a_run_brings_its_own_replicas_and_lets_them_go_while_it_is_judged(
     run = outcome(ray_install, name)
     assert {problem: verdict for (_, problem, _), verdict in run.verdicts.items()} == wanted
     assert run.status["attempts"] == 1
-    print(run.info)
+    print(f"replicas: {run.info['replicas']}; {run.info['gpu_seconds']:.0f} GPU seconds")
     assert len({replica["address"] for replica in run.info["replicas"]}) == REPLICAS
