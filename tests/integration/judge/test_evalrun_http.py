@@ -170,3 +170,17 @@ def test_the_longest_time_grows_with_the_work() -> None:
     many = RunRequest(language="python", code="", inputs=[b""] * 100, limits=Limits(time_seconds=10))
     assert longest_seconds(one) >= evalrun_http.COMPILE_SECONDS + 2 * (2 * 10 + 5)
     assert longest_seconds(many) - longest_seconds(one) >= 99 * 25
+
+
+async def test_a_large_program_arrives_whole_and_without_a_warning() -> None:
+    large = RunRequest(language="python", code="", inputs=[bytes(range(256)) * 8192])
+    seen: list[tuple[str | None, bytes]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append((request.headers.get("Content-Length"), await request.read()))
+        return web.Response(body=msgspec.msgpack.encode(echo(large)), content_type=CONTENT_TYPE)
+
+    async with serving(handler) as url, EvalrunSandbox(url) as sandbox:
+        await sandbox.run(large)
+    wanted = msgspec.msgpack.encode(large)
+    assert seen == [(str(len(wanted)), wanted)]
