@@ -123,14 +123,14 @@ async def _supervise(
             draining = asyncio.create_task(work.drain(settings.drain_seconds))
             urgent = asyncio.create_task(signals.urgent.wait())
             await asyncio.wait({draining, urgent, working}, return_when=asyncio.FIRST_COMPLETED)
-            await _cancel(draining, urgent)
+            await cancelled(draining, urgent)
             return ExitCode.STOPPED
         working.result()
         seconds = time.monotonic() - started
         logger.info("%d completions, %d output tokens in %.1f s", work.answered, work.output_tokens, seconds)
         return ExitCode.SUCCEEDED
     finally:
-        await _cancel(working, admitting, asked)
+        await cancelled(working, admitting, asked)
 
 
 async def _work(
@@ -141,13 +141,13 @@ async def _work(
     try:
         await work.run()
     finally:
-        await _cancel(reporting)
+        await cancelled(reporting)
         last = asyncio.create_task(ledger_client.report(replicas(admission, fleet)))
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
-        await _cancel(last)
+        await cancelled(last)
 
 
-async def _cancel(*tasks: asyncio.Task[object]) -> None:
+async def cancelled(*tasks: asyncio.Task[object]) -> None:
     """Cancel tasks and wait for their ends; their results are somebody else's to look at."""
     for task in tasks:
         task.cancel()

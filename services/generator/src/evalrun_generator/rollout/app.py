@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from prometheus_client import start_http_server
 
-from evalrun_generator.app import Signals, plan_of
+from evalrun_generator.app import Signals, cancelled, plan_of
 from evalrun_generator.balancer import Limits as BalancerLimits
 from evalrun_generator.fleet import Fleet
 from evalrun_generator.ledger_client import GrpcLedger, Ledger
@@ -126,15 +126,15 @@ class Rollout:
                 await self._drain(working, urgent)
                 return ExitCode.STOPPED
             working.result()
-            await _cancel(keeping, reporting)
+            await cancelled(keeping, reporting)
             await self._let_go(started)
             return ExitCode.SUCCEEDED
         except BadInputError:
-            await _cancel(keeping, reporting)
+            await cancelled(keeping, reporting)
             await self._keeper.end_all()  # nobody will want them as they are
             raise
         finally:
-            await _cancel(working, keeping, reporting, asking)
+            await cancelled(working, keeping, reporting, asking)
             await self._last_report()
 
     async def _let_go(self, started: float) -> None:
@@ -155,7 +155,7 @@ class Rollout:
         draining = asyncio.create_task(self._work.drain(self._settings.drain_seconds))
         hurrying = asyncio.create_task(urgent.wait())
         await asyncio.wait({draining, hurrying, working}, return_when=asyncio.FIRST_COMPLETED)
-        await _cancel(draining, hurrying)
+        await cancelled(draining, hurrying)
 
     async def _report_for_ever(self) -> None:
         """Report at once, whenever a replica has joined or left, and else every so often."""
@@ -179,11 +179,4 @@ class Rollout:
         """Say when the GPUs were released."""
         last = asyncio.create_task(self._report())
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
-        await _cancel(last)
-
-
-async def _cancel(*tasks: asyncio.Task[object]) -> None:
-    """Cancel tasks and wait for their ends; their results are somebody else's to look at."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(last)
