@@ -118,6 +118,7 @@ async def test_launches_the_replicas_answers_everything_and_lets_the_gpus_go() -
     last = world.last().values()
     assert all(one.released_at >= one.started_at > 0 and one.gpus == 1 for one in last)
     assert {one.load_format for one in last} == {"auto"}
+    assert [list(one.models) for one in last] == [["model"], ["model"]]  # the run's record keeps the last report
     assert world.ledger.warnings == ["a warning"]
 
 

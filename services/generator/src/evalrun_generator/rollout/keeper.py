@@ -64,6 +64,8 @@ class Keeper:
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._busy_at: dict[str, float] = {}
         self._errors: dict[int, str] = {}
+        self._models: dict[str, list[str]] = {}
+        """By suffix, also of those that have ended: the last report is what the run's record keeps."""
         self._starts: Sequence[Start] = ()
         self._history = History()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -106,8 +108,7 @@ class Keeper:
     def reports(self) -> list[ledger.Replica]:
         """Give what the ledger is told of every start so far."""
         states = {state.name: state for state in self._fleet.states}
-        models = {suffix: watch.models for suffix, watch in self._watches.items()}
-        return replica_reports(self._starts, states, models, self._errors)
+        return replica_reports(self._starts, states, self._models, self._errors)
 
     async def _look_and_act(self) -> None:
         view = await self._cluster.observe()
@@ -173,6 +174,7 @@ class Keeper:
             watch.trouble = str(error)
             self._wake.set()
             return
+        self._models[watch.start.suffix] = watch.models
         took = self._now() - watch.start.started_at
         logger.info("%s serves %s, %.0f s after its start", watch.start.name, ", ".join(watch.models), took)
         self._history = self._history.after_success()
