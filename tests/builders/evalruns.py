@@ -319,10 +319,10 @@ REFUSED: tuple[Refused, ...] = (
         rollout=True,
     ),
     Refused(
-        "pipeline parallel with vllm",
+        "pipeline parallel",
         {"spec.rollout.pipelineParallel": 2},
         "spec.rollout.pipelineParallel",
-        "write pipelineParallel: 1, or engine: sglang",
+        "write pipelineParallel: 1, and a larger tensorParallel",
         rollout=True,
     ),
     Refused(

@@ -61,7 +61,7 @@ class Rollout(ApiModel):
         None, ge=1, le=1024, description="With minReplicas: most replicas while much work is pending."
     )
     tensor_parallel: int = Field(2, ge=1, le=64, description="GPUs that share each layer of a replica.")
-    pipeline_parallel: int = Field(1, ge=1, le=64, description="Groups of layers of a replica; 1 with vllm.")
+    pipeline_parallel: int = Field(1, ge=1, le=64, description="Groups of layers of a replica; verl knows 1 only.")
     data_parallel: int = Field(1, ge=1, le=64, description="Copies of the model inside a replica.")
     gpus_per_node: int = Field(8, ge=1, le=64, description="GPUs of one worker pod.")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field("bfloat16", description="Type of the weights.")
@@ -109,8 +109,8 @@ class Rollout(ApiModel):
             ".gpusPerNode",
         ),
         Rule(
-            "self.engine != 'vllm' || self.pipelineParallel == 1",
-            "verl's vllm replicas have no pipeline parallelism: write pipelineParallel: 1, or engine: sglang",
+            "self.pipelineParallel == 1",  # verl 0.9.1, workers/config/rollout.py:319: refused for either engine
+            "verl's replicas have no pipeline parallelism: write pipelineParallel: 1, and a larger tensorParallel",
             ".pipelineParallel",
         ),
         Rule(
