@@ -102,6 +102,9 @@ def running_prometheus(folder: Path, jobs: Sequence[Mapping[str, Any]]) -> Itera
         until(lambda: process.poll() is not None or prometheus.is_ready(), "Prometheus", 40.0)
         if process.poll() is not None:
             raise RuntimeError(f"Prometheus ended: {(folder / 'prometheus.log').read_text()[-2000:]}")
+        # It says that it is ready up to 5 s before it knows its targets: what a quick run counted by then is whole at
+        # its first scrape and never increases.
+        until(lambda: len(prometheus.query("up")) >= len(jobs), "Prometheus' targets", 40.0)
         yield prometheus
     finally:
         process.kill()

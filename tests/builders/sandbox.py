@@ -53,8 +53,11 @@ async def until(condition: Callable[[], Found]) -> Found:
 
 
 def living_children(pid: int | None) -> list[int]:
-    """Give the children of a process that are no zombies."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    """Give the children of a process that are no zombies; none where it is gone itself."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []
     return [int(child) for child in children if state_of(int(child)) not in "Z"]
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(600)  # a helm that is not built yet is built h
 NAMESPACE = "chart"
 RELEASE = "probe"
 """Not evalrun: other tests of the session may have roles of that name."""
-OTHERS_KINDS = ("ServiceMonitor", "ScaledObject")
+OTHERS_KINDS = ("ServiceMonitor", "PrometheusRule", "ScaledObject")
 """Kinds of CRDs that are not ours: tests/chart looks at these objects, no server here knows them."""
 
 

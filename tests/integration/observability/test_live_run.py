@@ -65,6 +65,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
     file.write_text(yaml.safe_dump(manifest))
     ports = dict(zip(PARTS, free_ports(len(PARTS)), strict=True))
     environment = {f"EVALRUN_{part.upper()}_METRICS_PORT": str(port) for part, port in ports.items()}
+    environment["EVALRUN_RECORDED_LATENCY_SECONDS"] = "1"  # every count is scraped at 0 first
     command = [*COMMAND, "run", str(file), "--local", "--endpoint", "builtin:demo", "--output", str(folder / "out")]
     with running_prometheus(folder, [static_job(part, port, **OWN) for part, port in ports.items()]) as prometheus:
         done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
