@@ -1,8 +1,9 @@
 """The session's decisions, with scripted runs: batches after a process that ended, time-outs, rounds, recordings."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 from builders.function_tests import COMPILED, request_of
 
@@ -16,6 +17,8 @@ from evalrun_judge.function_tests import (
     RunCalls,
     recording_key,
 )
+from evalrun_judge.status import TestStatus
+from evalrun_judge.verdict import UNCONFIRMED
 from evalrun_sandbox.api import CompileResult, End, ProgramRun
 
 CALL = ["f", [1], {"d": []}]
@@ -75,6 +78,59 @@ def finish(session: FunctionTestSession) -> list[str]:
     step = session.next_step()
     assert isinstance(step, Finished), step
     return [f"{test.status}{'' if test.ran else ' (not run)'}" for test in step.tests]
+
+
+def late_call(session: FunctionTestSession, run: ProgramRun) -> None:
+    """The process ends in the only test's call, and the replay reaches that call."""
+    session.next_step()
+    session.calls_done(run, COMPILED)
+    session.next_step()
+    report(session, t0="timeout")
+
+
+def late_load(session: FunctionTestSession, run: ProgramRun) -> None:
+    session.next_step()
+    session.calls_done(msgspec.structs.replace(run, stdout=b""), COMPILED)
+
+
+def late_end(session: FunctionTestSession, run: ProgramRun) -> None:
+    """Every call was answered, and the process ended past its limit."""
+    session.next_step()
+    session.calls_done(msgspec.structs.replace(run, stdout=answers(0).stdout), COMPILED)
+    session.next_step()
+    report(session, t0="success")
+
+
+def late_comparison(session: FunctionTestSession, run: ProgramRun) -> None:
+    session.next_step()
+    session.calls_done(answers(0), COMPILED)
+    session.next_step()
+    session.assertions_done(msgspec.structs.replace(run, stdout=b""))
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+@pytest.mark.parametrize("script", [late_call, late_load, late_end, late_comparison])
+def test_a_time_out_says_whether_the_run_that_decided_it_was_confirmed(
+    script: Callable[[FunctionTestSession, ProgramRun], None], confirmed: bool
+) -> None:
+    session = session_of(1)
+    script(session, ProgramRun("timeout", None, answers().stdout, cpu_seconds=10.5, confirmed=confirmed))
+    step = session.next_step()
+    assert isinstance(step, Finished)
+    (test,) = step.tests
+    assert (test.status, test.confirmed) == (TestStatus.TIMEOUT, confirmed)
+    assert (UNCONFIRMED in test.reason) is not confirmed
+
+
+def test_an_unconfirmed_end_past_which_an_assertion_failed_takes_nothing_away() -> None:
+    session = session_of(1)
+    batch(session)
+    session.calls_done(msgspec.structs.replace(answers(end="timeout"), confirmed=False), COMPILED)
+    replayed(session)
+    report(session, t0="wrong_answer")
+    step = session.next_step()
+    assert isinstance(step, Finished)
+    assert (step.tests[0].status, step.tests[0].confirmed) == (TestStatus.WRONG_ANSWER, True)
 
 
 def test_one_batch_and_one_replay_for_a_program_that_answers() -> None:

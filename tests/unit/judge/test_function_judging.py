@@ -14,7 +14,8 @@ from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest, JudgeRequest, Submission, TestLimits
-from evalrun_judge.verdict import FinalStatus, Verdict
+from evalrun_judge.verdict import UNCONFIRMED, FinalStatus, Verdict
+from evalrun_judge.verdict_cache import MemoryStore, VerdictCache
 from evalrun_sandbox.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest
 
 CHECK = CheckTest("def f(x):\n", "def check(candidate):\n    assert candidate(1) == 2\n", "f")
@@ -72,12 +73,17 @@ def uncompiled(request: RunRequest) -> RunReply:
 
 
 async def judge_twice(
-    request: JudgeRequest, sandbox: FakeSandbox, assertions: ScriptedAssertions, retries: RetryPolicy | None = None
+    request: JudgeRequest,
+    sandbox: FakeSandbox,
+    assertions: ScriptedAssertions,
+    retries: RetryPolicy | None = None,
+    cache: VerdictCache | None = None,
 ) -> list[Verdict]:
     time = Time()
     pool = make_pool([sandbox], time, retries=retries)
     pool.start()
-    judging, admission, _ = make_judge(pool, time, function_tests=FunctionJudge(pool, assertions))
+    await pool.changed.wait()
+    judging, admission, _ = make_judge(pool, time, function_tests=FunctionJudge(pool, assertions), cache=cache)
     try:
         return [await judging.judge(request) for _ in range(2)]
     finally:
@@ -147,6 +153,24 @@ async def test_an_infra_failure_of_the_calls_is_no_verdict() -> None:
             ScriptedAssertions(all_pass),
             RetryPolicy(attempts=2),
         )
+
+
+@pytest.mark.parametrize(("confirmed", "reason"), [(True, ""), (False, UNCONFIRMED)])
+async def test_a_time_out_is_remembered_once_it_is_confirmed(confirmed: bool, reason: str) -> None:
+    def late(request: RunRequest) -> RunReply:
+        del request
+        return reply(ProgramRun("timeout", None, b"load V null\n", cpu_seconds=12.0, confirmed=confirmed))
+
+    def replayed(header: dict[str, object]) -> ProgramRun:
+        return ended(json.dumps({"test": 0, "status": "timeout", "reason": reason}).encode() + b"\n")
+
+    sandbox = FakeSandbox(late)
+    request = JudgeRequest(Submission("def f(x):\n    while True: pass"), CHECK)
+    cache = VerdictCache([MemoryStore(1_000_000)])
+    first, second = await judge_twice(request, sandbox, ScriptedAssertions(replayed), cache=cache)
+    assert [verdict.final_status for verdict in (first, second)] == [FinalStatus.TIMEOUT] * 2
+    assert (second.cached, len(sandbox.requests)) == ((True, 1) if confirmed else (False, 2))
+    assert first.tests[0].reason == reason
 
 
 async def test_the_least_level_of_any_part_is_reported() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evalrun_judge.status import TestStatus
+from evalrun_judge.verdict import UNCONFIRMED
 from evalrun_sandbox.api import ProgramRun
 
 PRINT_LIMIT: Final = 65536
@@ -89,7 +90,7 @@ def end_of(run: ProgramRun) -> tuple[TestStatus, str]:
     """Say what the end of a process means for the test in whose call it came."""
     match run.end:
         case "timeout":
-            return TestStatus.TIMEOUT, "" if run.confirmed else "near the limit, and not run again alone"
+            return TestStatus.TIMEOUT, "" if run.confirmed else UNCONFIRMED
         case "memory_limit":
             return TestStatus.MEMORY_LIMIT, ""
         case "output_limit":

@@ -131,4 +131,5 @@ def _record(index: int, outcome: FunctionTestOutcome, compile_seconds: float, co
         compile_duration=compile_seconds,
         compile_stderr=cut_text(compile_stderr),
         reason=outcome.reason,
+        confirmed=outcome.confirmed,
     )

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from evalrun_judge.call_answers import BatchAnswers, read_answers
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest
+from evalrun_judge.verdict import UNCONFIRMED
 from evalrun_sandbox.api import CompileResult, ProgramRun
 
 __all__ = [
@@ -91,6 +92,8 @@ class FunctionTestOutcome:
     exit_code: int | None = None
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
+    confirmed: bool = True
+    """False: a time-out of a run that ended near its limit and was not run again alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +314,7 @@ class FunctionTestSession:
         """The child ended in this test's replay: its doing, where the values made it exceed a limit."""
         match run.end:
             case "timeout":
-                self._end(test, TestStatus.TIMEOUT, "comparing what the program returned ran past the time limit")
+                self._end(test, TestStatus.TIMEOUT, "comparing what the program returned ran past the time limit", by=run)
             case "memory_limit":
                 self._end(test, TestStatus.MEMORY_LIMIT, "comparing what the program returned ran out of memory")
             case _:
@@ -331,11 +334,17 @@ class FunctionTestSession:
         reason: str,
         *,
         ran: bool = True,
+        by: ProgramRun | None = None,
         input: str = "",  # noqa: A002 - the record's own name
         expected: str = "",
         actual: str = "",
     ) -> None:
+        """Give a test its outcome; `by` is the run that decided it, where that is not the one of its calls."""
         run = test.run
+        decided = by or run
+        confirmed = status is not TestStatus.TIMEOUT or not ran or decided is None or decided.confirmed
+        if not confirmed and UNCONFIRMED not in reason:
+            reason = f"{reason}; {UNCONFIRMED}" if reason else UNCONFIRMED
         test.outcome = FunctionTestOutcome(
             status=status,
             ran=ran,
@@ -348,6 +357,7 @@ class FunctionTestSession:
             exit_code=None if run is None else run.exit_code,
             cpu_seconds=0.0 if run is None else run.cpu_seconds / test.share,
             wall_seconds=0.0 if run is None else run.wall_seconds / test.share,
+            confirmed=confirmed,
         )
 
 

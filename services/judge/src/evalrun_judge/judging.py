@@ -170,7 +170,7 @@ class Judge:
                 records, level = await self._function_tests.judge(plan, request, ticket.begin)
                 if plan.extraction.must_compile and all(test.status is TestStatus.COMPILE_ERROR for test in records):
                     return Judged((), level, no_code=True)
-        return Judged(tuple(records), level, stable=is_stable(records, confirms=isinstance(plan, StdioPlan)))
+        return Judged(tuple(records), level, stable=is_stable(records))
 
     async def _outcomes(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest

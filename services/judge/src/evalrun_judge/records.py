@@ -42,6 +42,7 @@ def records_of_runs(
             compile_duration=reply.compile.seconds,
             compile_stderr=compile_stderr,
             reason=outcome.reason,
+            confirmed=run.confirmed,
             disagreeing=outcome.disagreeing,
         )
         for index, (data, wanted, run, outcome) in enumerate(zip(inputs, expected, reply.runs, outcomes, strict=True))

@@ -78,6 +78,8 @@ class TestRecord:
     compile_stderr: CutText = CutText()
     reason: str = ""
     """One line, where the texts do not show why."""
+    confirmed: bool = True
+    """False: a time-out that another moment might not repeat."""
     disagreeing: tuple[ComparatorName, ...] = ()
     """Comparators that would have decided otherwise."""
 

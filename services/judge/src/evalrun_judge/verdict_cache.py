@@ -16,7 +16,7 @@ import msgspec
 
 from evalrun_judge.metrics import CacheResult
 from evalrun_judge.status import TestStatus
-from evalrun_judge.verdict import UNCONFIRMED, TestRecord
+from evalrun_judge.verdict import TestRecord
 from evalrun_sandbox.api import Level
 
 logger = logging.getLogger(__name__)
@@ -34,19 +34,12 @@ class Judged:
     """Another run would give the same, as far as can be told."""
 
 
-def is_stable(records: Sequence[TestRecord], *, confirms: bool) -> bool:
-    """Say whether tests may be told the same verdict again.
-
-    Args:
-        records: the tests'.
-        confirms: whether each time-out says if it was confirmed; if not, none counts as such.
-    """
-    for record in records:
-        if record.status is TestStatus.API_ERROR:
-            return False
-        if record.status is TestStatus.TIMEOUT and (record.reason == UNCONFIRMED or not confirms):
-            return False
-    return True
+def is_stable(records: Sequence[TestRecord]) -> bool:
+    """Say whether tests may be told the same verdict again."""
+    return all(
+        record.status is not TestStatus.API_ERROR and (record.confirmed or record.status is not TestStatus.TIMEOUT)
+        for record in records
+    )
 
 
 class VerdictStore(Protocol):
