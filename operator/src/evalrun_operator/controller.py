@@ -21,7 +21,7 @@ from evalrun_operator.errors import AggregatorError, ConflictError, OperatorErro
 from evalrun_operator.kinds import SECRET
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.observed import Baseline, Observed, by_ref
+from evalrun_operator.observed import Baseline, Observed, Ref, by_ref
 from evalrun_operator.reconcile import Decision, decide
 from evalrun_operator.resources import RunIdentity
 from evalrun_operator.settings import OperatorSettings
@@ -135,9 +135,14 @@ class Controller:
         now = self._now()
         fresh_token = self._new_token()
         decision = decide(run, observed, self._settings, now, fresh_token)
+        if _makes_something(decision, observed) and not await self._is_there(identity):
+            logger.info("%s/%s: it was deleted while nobody looked", *key)
+            self._forget(key, identity.uid)
+            return None
         await self._act(key, manifest, identity, decision, observed, fresh_token)
         ended_for_good = decision.requeue_after is None and _complete(decision.status)
-        self._metrics.show(key, decision.status, results=not ended_for_good)
+        if self._is_known(key, identity.uid):  # it may have gone meanwhile
+            self._metrics.show(key, decision.status, results=not ended_for_good)
         if _complete(decision.status):
             await self._aggregators.forget(self._address(identity))
         return decision.requeue_after
@@ -154,6 +159,15 @@ class Controller:
             return observed
         ledger = await self._ask(identity, token)
         return replace(observed, ledger=ledger)
+
+    async def _is_there(self, identity: RunIdentity) -> bool:
+        """Ask whether the run is still there.
+
+        kopf tells of no run that was deleted in a gap of its watch (longer than the API server remembers), and what is
+        made for one that is gone, the garbage collector takes away, which is a reason to make it again: for ever.
+        """
+        found = await self._cluster.read_run(identity.namespace, identity.name)
+        return found is not None and found["metadata"]["uid"] == identity.uid
 
     async def _baseline(self, run: EvalRun) -> Baseline | None:
         """Look up the EvalRun that the gate names; the API server is asked, since not all may have been seen yet."""
@@ -240,11 +254,16 @@ class Controller:
         )
 
     def _forget(self, key: Key, uid: str) -> None:
-        for known in (self._runs, self._failures, self._complaints):
-            known.pop(key, None)
         self._tokens.pop(uid, None)
         self._resynced.pop(uid, None)
+        if not self._is_known(key, uid):
+            return  # a later run of that name has taken its place
+        for known in (self._runs, self._failures, self._complaints):
+            known.pop(key, None)
         self._metrics.forget(key)
+
+    def _is_known(self, key: Key, uid: str) -> bool:
+        return key in self._runs and self._runs[key]["metadata"]["uid"] == uid
 
 
 async def _failure_of(write: Awaitable[None]) -> OperatorError | None:
@@ -253,6 +272,12 @@ async def _failure_of(write: Awaitable[None]) -> OperatorError | None:
     except OperatorError as error:
         return error
     return None
+
+
+def _makes_something(decision: Decision, observed: Observed) -> bool:
+    """Say whether a decision makes what is not there, or renews what is."""
+    new = {Ref(item["kind"], item["metadata"]["name"]) for item in decision.apply} - observed.objects.keys()
+    return bool(new) or (observed.resync and bool(decision.apply))
 
 
 def _newer(manifest: dict[str, Any], known: dict[str, Any]) -> bool:

@@ -1,0 +1,139 @@
+"""Passes of the controller against an API server that is a dictionary: what is asked of it, and what is not."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+from builders.operator import START, UID, evalrun, operator_settings
+from lightkube import AsyncClient, KubeConfig
+from lightkube.config.models import Cluster as ClusterConfig
+from lightkube.config.models import User
+from prometheus_client import CollectorRegistry, generate_latest
+
+from evalrun_operator.cluster import Cluster
+from evalrun_operator.controller import Controller
+from evalrun_operator.metrics import OperatorMetrics
+from evalrun_operator.simulated_aggregators import SimulatedAggregators
+from evalrun_operator.watching import Children
+
+CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
+KEY = ("evals", "run")
+
+
+@dataclass
+class Server:
+    """Keeps what is applied; tells nobody of it, as if every watch had a gap."""
+
+    run: dict[str, Any] | None
+    applied: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: int = 0
+    """How often the run was looked up."""
+
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
+        name = request.url.path.rpartition("/")[2]
+        if request.url.path.endswith("/evalruns"):
+            self.asked += 1
+            items = [] if self.run is None else [self.run]
+            return httpx2.Response(200, json={"metadata": {"resourceVersion": "9"}, "items": items}, request=request)
+        if request.url.path.endswith("/status"):
+            return self._status(request)
+        if request.method == "GET":
+            return self._missing(request)
+        body = json.loads(request.content)
+        if body["kind"] != "Event":
+            self.applied[f"{body['kind']}/{body['metadata'].get('name', name)}"] = body
+        return httpx2.Response(200, json=body, request=request)
+
+    def _status(self, request: httpx2.Request) -> httpx2.Response:
+        if self.run is None:
+            return self._missing(request)
+        version = str(int(self.run["metadata"]["resourceVersion"]) + 1)
+        metadata = {**self.run["metadata"], "resourceVersion": version}
+        self.run = {**self.run, "metadata": metadata, "status": json.loads(request.content)["status"]}
+        return httpx2.Response(200, json=self.run, request=request)
+
+    def _missing(self, request: httpx2.Request) -> httpx2.Response:
+        status = {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "not found"}
+        return httpx2.Response(404, json=status, request=request)
+
+
+def manifest(uid: str = UID) -> dict[str, Any]:
+    wire = evalrun(rollout=False).to_wire()
+    return {**wire, "metadata": {**wire["metadata"], "uid": uid}}
+
+
+@asynccontextmanager
+async def controlling(server: Server) -> AsyncIterator[tuple[Controller, Children, CollectorRegistry]]:
+    children, registry = Children(lambda _: None), CollectorRegistry()
+    async with AsyncClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(server.answer)) as client:
+        yield (
+            Controller(
+                operator_settings(), Cluster(client), children, SimulatedAggregators(1.0, lambda: 0.0),
+                OperatorMetrics(registry), lambda key, delay: None, now=lambda: START, clock=lambda: 0.0,
+                new_token=lambda: "token",
+            ),
+            children,
+            registry,
+        )  # fmt: skip
+
+
+def deleted(server: Server) -> None:
+    server.run = None
+
+
+def made_anew(server: Server) -> None:
+    server.run = manifest(uid="another")
+
+
+async def test_a_run_that_is_there_gets_its_objects() -> None:
+    server = Server(manifest())
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        assert await controller.work(KEY) == 0.0  # startTime first
+        assert server.applied == {}
+        await controller.work(KEY)
+    assert "StatefulSet/run-aggregator" in server.applied
+
+
+@pytest.mark.parametrize("gone", [deleted, made_anew])
+async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten(
+    gone: Callable[[Server], None],
+) -> None:
+    server = Server(manifest())
+    async with controlling(server) as (controller, _, registry):
+        controller.saw_run(manifest())
+        await controller.work(KEY)
+        gone(server)  # its event fell into a gap of the watch, and the list that follows does not speak of it
+        assert await controller.work(KEY) is None
+        assert server.applied == {}
+        assert await controller.work(KEY) is None
+    assert 'evalrun_runs{phase="Preparing"} 0.0' in generate_latest(registry).decode()
+
+
+async def test_a_run_is_looked_up_only_before_something_of_it_is_made() -> None:
+    server = Server(manifest())
+    async with controlling(server) as (controller, children, _):
+        controller.saw_run(manifest())
+        for _ in range(2):
+            await controller.work(KEY)
+        for item in server.applied.values():
+            if item["kind"] != "Secret":
+                children.put({**item, "metadata": {**item["metadata"], "uid": "x"}})
+        asked = server.asked
+        await controller.work(KEY)
+        assert server.asked == asked == 1
+
+
+async def test_a_run_that_goes_during_a_pass_leaves_no_series() -> None:
+    server = Server(manifest())
+    async with controlling(server) as (controller, _, registry):
+        controller.saw_run(manifest())
+        deleted(server)
+        await controller.work(KEY)  # the first pass makes nothing but the status, which is refused
+    assert server.asked == 0
+    shown = generate_latest(registry).decode().splitlines()
+    assert not [line for line in shown if line.startswith("evalrun_runs{") and not line.endswith("} 0.0")]
