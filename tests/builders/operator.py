@@ -62,6 +62,8 @@ class World:
     reachable: bool = True
     missing_kinds: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
+    busy: tuple[str, ...] | None = None
+    """Ray's worker pods in which replicas hold GPUs, or an empty name for one that is being placed."""
     uids: int = 0
     decision: Decision | None = None
     history: list[EvalRunStatus] = field(default_factory=list)
@@ -119,7 +121,12 @@ class World:
         return LedgerStatus(
             state, (counts,), self.generated * 100, 10.0, url, message="said the ledger", gpu_seconds=10.0 * accepted,
             gate=self.gate if done else GateDecision.PENDING, warnings=self.warnings,
+            replica_hosts=None if self.busy is None else tuple(self.host_of(name) for name in self.busy),
         )  # fmt: skip
+
+    def host_of(self, pod: str) -> str:
+        """Give a pod's address; an empty one of no pod."""
+        return str(self.objects[Ref("Pod", pod)]["status"]["podIP"]) if pod else ""
 
     # What the API server does
 
@@ -190,7 +197,10 @@ class World:
                 "annotations": {"owner": f"{owner.kind}/{owner.name}"},
             },
             "spec": {"containers": [{"resources": {"limits": limits}}]},
-            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            "status": {
+                "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+                "podIP": f"10.0.0.{self.uids}",
+            },
         }  # fmt: skip
 
     def pods_of(self, ref: Ref) -> list[Manifest]:
@@ -198,7 +208,10 @@ class World:
         return [item for item in self.objects.values() if item["metadata"]["annotations"].get("owner") == owner]
 
     def kuberay(self, *, usable: bool = True) -> "World":
-        """Have KubeRay make its clusters' pods, and say that they are up (or not yet)."""
+        """Have KubeRay make its clusters' pods, and say that they are up (or not yet).
+
+        Pods that it is told to delete are on their way out; where more are left than there should be, it takes any.
+        """
         for ref, item in list(self.objects.items()):
             if ref.kind != "RayCluster" or "deletionTimestamp" in item["metadata"]:
                 continue
@@ -206,8 +219,12 @@ class World:
             ray = {"ray.io/cluster": ref.name}
             if usable:
                 self.add_pod(f"{ref.name}-head", names.RAY, ref, {**ray, "ray.io/node-type": "head"})
-                for number in range(group["replicas"]):
-                    name = f"{ref.name}-worker-{number}"
+                named = group.get("scaleStrategy", {}).get("workersToDelete", [])
+                there = [pod for pod in self.workers(ref.name) if pod not in named]
+                for pod in [*named, *there[: max(0, len(there) - group["replicas"])]]:
+                    self.delete(Ref("Pod", pod))
+                for _ in range(group["replicas"] - len(there)):
+                    name = f"{ref.name}-worker-{self.uids}"
                     self.add_pod(name, names.RAY, ref, {**ray, "ray.io/node-type": "worker"}, gpus=8)
             item["status"] = {
                 "observedGeneration": item["metadata"]["generation"],
@@ -282,6 +299,10 @@ class World:
             for ref, item in self.objects.items()
             if ref.kind in kinds and "deletionTimestamp" not in item["metadata"]
         )
+
+    def workers(self, cluster: str) -> list[str]:
+        """Give a RayCluster's worker pods, those on their way out too."""
+        return sorted(ref.name for ref in self.objects if ref.name.startswith(f"{cluster}-worker-"))
 
     def live_attempts(self) -> list[Ref]:
         """Give attempts that have not ended, those on their way out too."""

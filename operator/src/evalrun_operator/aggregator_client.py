@@ -1,5 +1,6 @@
 """Asks a run's aggregator how it stands: the one thing that the operator knows of results."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import grpc
@@ -92,7 +93,14 @@ def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
         gate=GATES.get(answer.gate, GateDecision.PENDING),
         gate_message=answer.gate_message,
         warnings=tuple(answer.warnings),
+        replica_hosts=_hosts(answer.replicas) if answer.replicas else None,
     )
+
+
+def _hosts(replicas: Iterable[ledger_pb2.Replica]) -> tuple[str, ...]:
+    """Give where the replicas are that hold GPUs, from `host:port` or `[host]:port`."""
+    holding = (replica for replica in replicas if replica.gpus and not replica.released_at)
+    return tuple(replica.address.rpartition(":")[0].strip("[]") for replica in holding)
 
 
 def _dataset(dataset: ledger_pb2.DatasetStatus) -> DatasetCounts:

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from evalrun_operator import names, resources
-from evalrun_operator.observed import Ref
+from evalrun_operator.api.v1alpha1 import Rollout
+from evalrun_operator.observed import Cluster, Ref
 from evalrun_operator.policies.generation import Generation
-from evalrun_operator.policies.scaling import wanted_replicas
+from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_workers
 from evalrun_operator.resources import Object
 from evalrun_operator.situation import Pass, aggregator_restarts, ledger_failed
 
@@ -70,12 +71,29 @@ def generation_objects(this: Pass, generation: Generation) -> tuple[list[Object]
     kept = {seen.ref for seen in this.observed.of_kind("RayJob", "Job", "RayCluster")}
     desired = []
     if generation.cluster is not None and spec.rollout is not None:
-        ledger = this.observed.ledger
-        replicas = wanted_replicas(spec.rollout, None if ledger is None else ledger.pending)
-        desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, replicas))
+        workers = _workers(this, spec.rollout, names.ray_cluster(plan.run.name, generation.cluster))
+        desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, workers))
     start = generation.start
     if start is not None and spec.endpoints is not None:
         desired.append(resources.generator_job(plan, spec.endpoints, start.number))
     elif start is not None:
         desired.append(resources.generator_ray_job(plan, start.number, start.cluster, start.head_uid))
     return desired, kept
+
+
+def _workers(this: Pass, rollout: Rollout, cluster: str) -> Workers:
+    """Give the worker group of a RayCluster that is there, or is to be made."""
+    observed, ledger = this.observed, this.observed.ledger
+    seen = observed.find("RayCluster", cluster)
+    detail = None if seen is None else seen.detail
+    return wanted_workers(
+        rollout,
+        ledger.pending if ledger is not None and ledger.total else None,  # no total: it still reads its datasets
+        Workers(detail.workers, detail.leaving) if isinstance(detail, Cluster) else None,
+        [
+            WorkerPod(seen.ref.name, pod.host, seen.deleting)
+            for seen, pod in observed.pods(names.RAY)
+            if pod.cluster == cluster and pod.node_type == "worker"
+        ],
+        None if ledger is None else ledger.replica_hosts,
+    )

@@ -66,6 +66,8 @@ class LedgerStatus:
     gate_message: str = ""
     warnings: tuple[str, ...] = ()
     """What of the spec leaves GPUs idle, and what to write instead."""
+    replica_hosts: tuple[str, ...] | None = None
+    """Hosts of the replicas that hold GPUs, an empty one where a replica has none yet; None: none was ever reported."""
 
     @property
     def total(self) -> int:

@@ -67,6 +67,10 @@ class Cluster:
     failing: bool
     """KubeRay cannot make its pods; it goes on trying."""
     message: str
+    workers: int = 0
+    """Worker pods that it is to have."""
+    leaving: tuple[str, ...] = ()
+    """Worker pods that KubeRay was told to delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class Pod:
     """Of the last container that ended otherwise than with 0."""
     restarts: int
     holds_gpu: bool
+    host: str = ""
+    """Its address; empty before it has one."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +206,9 @@ def _cluster(manifest: Manifest) -> Cluster:
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     current = status.get("observedGeneration", 0) >= manifest.get("metadata", {}).get("generation", 0)
     suspended = bool(spec.get("suspend")) or _holds(conditions.get("RayClusterSuspended"))
-    wanted = sum(int(group.get("replicas", 0)) for group in spec.get("workerGroupSpecs") or ())
+    groups = spec.get("workerGroupSpecs") or ()
+    wanted = sum(int(group.get("replicas", 0)) for group in groups)
+    leaving = [name for group in groups for name in (group.get("scaleStrategy") or {}).get("workersToDelete") or ()]
     ready = int(status.get("readyWorkerReplicas", 0))
     usable = (
         current
@@ -215,7 +223,7 @@ def _cluster(manifest: Manifest) -> Cluster:
         message = f"{failure.get('reason', '')}: {failure.get('message', '')}"
     else:
         message = f"{ready} of {wanted} workers ready"
-    return Cluster(usable, suspended, failing, message)
+    return Cluster(usable, suspended, failing, message, wanted, tuple(leaving))
 
 
 def _job(manifest: Manifest) -> Attempt:
@@ -268,6 +276,7 @@ def _pod(manifest: Manifest) -> Pod:
             "nvidia.com/gpu" in ((container.get("resources") or {}).get("limits") or {})
             for container in spec.get("containers") or ()
         ),
+        host=str(status.get("podIP", "")),
     )
 
 

@@ -53,6 +53,12 @@ def test_an_answer_of_a_real_ledger_is_understood() -> None:
     answer.gate, answer.gpu_seconds = ledger_pb2.GATE_DECISION_FAILED, 12.5
     assert from_wire(answer).gate is GateDecision.FAILED
     assert from_wire(answer).gpu_seconds == 12.5
+    assert from_wire(answer).replica_hosts is None
+    answer.replicas.add(address="10.0.0.1:4321", gpus=2, up=True)
+    answer.replicas.add(address="[fd00::7]:4321", gpus=2)
+    answer.replicas.add(gpus=2)
+    answer.replicas.add(address="10.0.0.2:4321", gpus=2, released_at=17.0)
+    assert from_wire(answer).replica_hosts == ("10.0.0.1", "fd00::7", "")
     assert from_wire(ledger_pb2.GetStatusResponse()).state is RunState.PREPARING
 
 

@@ -475,9 +475,29 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     world = generating(changes=changes)
     group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (3, 3, 3)  # 11 replicas of 2 GPUs
-    world.generated = 160
-    world.settle()
-    assert world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]["replicas"] == 1
+    first, second, third = world.workers("run-ray-1")
+    world.generated, world.busy = 160, (first, second, third)
+    world.settle().kuberay().finalize().settle()
+    assert world.workers("run-ray-1") == [first, second, third]  # worth one, but none of them is idle
+    world.busy = (second,)
+    world.settle().kuberay().settle().kuberay()
+    assert world.gpu_pods() == [second]
+    world.settle().kuberay().finalize().settle().kuberay()
+    assert world.workers("run-ray-1") == [second]
+    group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
+    assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (1, 1, 1)
+    assert "scaleStrategy" not in group
+
+
+def test_workers_stay_while_the_aggregator_is_away() -> None:
+    changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
+    world = generating(changes=changes)
+    workers = world.workers("run-ray-1")
+    world.reachable = False
+    world.settle().kuberay().settle()
+    world.reachable, world.total = True, 0  # it reads its datasets anew
+    world.settle().kuberay().settle()
+    assert world.workers("run-ray-1") == workers
 
 
 def test_the_token_is_made_once_and_a_new_one_restarts_the_pods() -> None:

@@ -18,7 +18,7 @@ from evalrun_generator.settings import GeneratorSettings
 from evalrun_judge.settings import JudgeSettings
 from evalrun_operator import resources
 from evalrun_operator.api.v1alpha1 import EvalRun, Rollout
-from evalrun_operator.policies.scaling import wanted_replicas
+from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_replicas, wanted_workers
 from evalrun_operator.resources import Object, RunPlan
 from evalrun_operator.situation import identity_of
 from evalrun_runtime.settings import ServiceSettings, load_settings
@@ -48,7 +48,7 @@ def objects(plan: RunPlan) -> list[Object]:
         ]  # fmt: skip
         made += [scaler for part in ("judge", "sandbox") if (scaler := resources.autoscaler(plan, part, 1, 4, 8))]
     if spec.rollout is not None:
-        made.append(resources.ray_cluster(plan, spec.rollout, 99, 4))
+        made.append(resources.ray_cluster(plan, spec.rollout, 99, Workers(spec.rollout.worker_pods(4))))
         made.append(resources.generator_ray_job(plan, 99, made[-1]["metadata"]["name"], "uid-1"))
     else:
         made.append(resources.generator_job(plan, spec.endpoints or [], 99))
@@ -351,6 +351,57 @@ def test_replicas_follow_the_pending_work(changes: dict[str, Any], pending: int 
     rollout = evalrun(changes).spec.rollout
     assert isinstance(rollout, Rollout)
     assert wanted_replicas(rollout, pending) == replicas
+
+
+ELASTIC = {"spec.rollout.minReplicas": 1, "spec.rollout.maxReplicas": 8, "spec.rollout.gpusPerNode": 2}
+A, B, C = WorkerPod("a", "10.0.0.1"), WorkerPod("b", "10.0.0.2"), WorkerPod("c", "10.0.0.3")
+UNPLACED, GOING = WorkerPod("c", ""), WorkerPod("c", "10.0.0.3", deleting=True)
+THREE = Workers(3)
+
+
+@pytest.mark.parametrize(
+    ("pending", "group", "pods", "busy", "wanted"),
+    [
+        pytest.param(600, None, [], None, Workers(3), id="a new cluster"),
+        pytest.param(600, Workers(2), [A, B], ["10.0.0.1"], Workers(3), id="more work"),
+        pytest.param(200, THREE, [A, B, C], ["10.0.0.2"], Workers(1, ("a", "c")), id="idle ones go"),
+        pytest.param(400, THREE, [A, B, C], ["10.0.0.2"], Workers(2, ("a",)), id="no more than are too many"),
+        pytest.param(200, THREE, [A, B, C], ["10.0.0.1", "10.0.0.2"], Workers(2, ("c",)), id="busy ones stay"),
+        pytest.param(200, THREE, [A, B, UNPLACED], ["10.0.0.2"], Workers(1, ("a", "c")), id="one without a node"),
+        pytest.param(400, THREE, [A, B, UNPLACED], [], Workers(2, ("c",)), id="one without a node first"),
+        pytest.param(200, THREE, [A, B, C], ["10.0.0.1", ""], THREE, id="one starts, nobody knows where"),
+        pytest.param(200, THREE, [A, B, C], None, THREE, id="no report yet"),
+        pytest.param(None, THREE, [A, B, C], [], THREE, id="the ledger is away"),
+        pytest.param(None, Workers(1), [A], None, Workers(1), id="the ledger is away: no more either"),
+        pytest.param(200, THREE, [A, B, GOING], ["10.0.0.1", "10.0.0.2"], THREE, id="KubeRay replaces one"),
+        pytest.param(200, Workers(1, ("a", "c")), [A, B, GOING], ["10.0.0.2"], Workers(1, ("a", "c")), id="going"),
+        pytest.param(200, Workers(1, ("a", "c")), [B, GOING], ["10.0.0.2"], Workers(1, ("c",)), id="one has gone"),
+        pytest.param(200, Workers(1, ("a", "c")), [B], ["10.0.0.2"], Workers(1), id="all have gone"),
+        pytest.param(None, Workers(1, ("a",)), [A, B], None, Workers(1, ("a",)), id="going while the ledger is away"),
+        pytest.param(600, Workers(1, ("a",)), [A, B], [], Workers(3, ("a",)), id="going, and more work"),
+    ],
+)
+def test_only_idle_workers_are_taken_away(
+    pending: int | None, group: Workers | None, pods: list[WorkerPod], busy: list[str] | None, wanted: Workers
+) -> None:
+    rollout = evalrun({**ELASTIC, "spec.rollout.maxNumSeqs": 200}).spec.rollout
+    assert isinstance(rollout, Rollout)
+    assert rollout.gpus_per_replica == 2
+    assert wanted_workers(rollout, pending, group, pods, busy) == wanted
+
+
+def test_workers_of_replicas_that_span_pods_stay() -> None:
+    """Such a replica names its first pod only."""
+    rollout = evalrun({**ELASTIC, "spec.rollout.gpusPerNode": 1, "spec.rollout.maxNumSeqs": 200}).spec.rollout
+    assert isinstance(rollout, Rollout)
+    assert wanted_workers(rollout, 200, THREE, [A, B, C], ["10.0.0.2"]) == THREE
+
+
+def test_pods_that_are_to_go_are_named_to_kuberay() -> None:
+    plan = plan_of(evalrun(ELASTIC))
+    assert plan.spec.rollout is not None
+    (group,) = resources.ray_cluster(plan, plan.spec.rollout, 1, Workers(2, ("a", "c")))["spec"]["workerGroupSpecs"]
+    assert (group["replicas"], group["scaleStrategy"]) == (2, {"workersToDelete": ["a", "c"]})
 
 
 def test_a_model_on_a_volume_is_mounted_into_the_ray_pods() -> None:

@@ -2,6 +2,7 @@
 
 from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import Rollout
+from evalrun_operator.policies.scaling import Workers
 from evalrun_operator.resources.plan import Object, RunPlan
 from evalrun_operator.resources.pods import (
     ORDER_MOUNT,
@@ -28,13 +29,13 @@ ENGINE_ENV = [
 ]
 
 
-def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, replicas: int) -> Object:
-    """Give the RayCluster made for an attempt, with workers for `replicas` replicas.
+def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers) -> Object:
+    """Give the RayCluster made for an attempt, with its worker group.
 
     Ray's autoscaler stays off, since verl never waits for GPUs: replicas = min = max. Nothing is said of `suspend`,
     which is Kueue's.
     """
-    workers = rollout.worker_pods(replicas)
+    scale_down: Object = {"scaleStrategy": {"workersToDelete": list(workers.leaving)}} if workers.leaving else {}
     annotations = {names.ATTEMPT_ANNOTATION: str(attempt)}
     spec: Object = {
         "rayVersion": plan.settings.ray_version,
@@ -47,9 +48,10 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, replicas: int) ->
         "workerGroupSpecs": [
             {
                 "groupName": "gpu",
-                "replicas": workers,
-                "minReplicas": workers,
-                "maxReplicas": workers,
+                "replicas": workers.count,
+                "minReplicas": workers.count,
+                "maxReplicas": workers.count,
+                **scale_down,
                 "rayStartParams": {"num-cpus": str(worker_cpus(rollout))},
                 "template": pod_template(plan, names.RAY, _worker(plan, rollout), metrics=False),
             }
