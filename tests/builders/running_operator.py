@@ -41,6 +41,7 @@ class ScriptedLedger:
         self.judged = 0
         self.not_judged = 0
         self.output_url = "s3://evaluations/phase0/run"
+        self.replicas: list[ledger_pb2.Replica] = []
         self.tokens: set[str] = set()
         """What callers sent as theirs."""
 
@@ -55,6 +56,7 @@ class ScriptedLedger:
             output_tokens=self.generated * 120,
             elapsed_seconds=60.0,
             output_url=self.output_url if done else "",
+            replicas=self.replicas,
         )
         counts = answer.datasets.add(
             name="humaneval", total=self.total, generated=self.generated, judged=self.judged,

@@ -25,6 +25,8 @@ from builders.running_operator import (
     serving_ledger,
 )
 
+from evalrun.ledger.v1 import ledger_pb2
+
 SAMPLE = Path(__file__).parents[2] / "k8s" / "samples" / "evalrun-phase0.yaml"
 EVERYTHING = (
     "pods,services,configmaps,statefulsets,deployments,jobs,networkpolicies,poddisruptionbudgets,"
@@ -178,6 +180,39 @@ def test_objects_deleted_behind_its_back_come_back(
     run.wait_until("a new cluster", "rayclusters", ["run-ray-2"])
     run.wait_for("Generated", "False", "Generating")
     assert run.get()["status"]["attempts"] == 2
+    ledger.generated = ledger.judged = 164
+    run.wait_for("Succeeded")
+
+
+def test_the_worker_that_is_at_work_stays_when_there_is_work_for_one_only(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    sizes = {"tensorParallel": 1, "gpusPerNode": 1, "minReplicas": 1, "maxReplicas": 3, "maxNumSeqs": 60}
+    run = on_gpus(kuberay, namespace, rollout=sizes)
+    run.wait_for("Generated", "False", "Generating")
+
+    def workers() -> dict[str, str]:
+        """By name: the address."""
+        found = [pod for pod in run.objects("pods") if pod["metadata"]["labels"].get("ray.io/node-type") == "worker"]
+        return {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in found}
+
+    before = workers()
+    assert len(before) == len(set(before.values())) == 3
+    at_work = sorted(before)[0]  # KubeRay, left alone, deletes the first of its list
+    ledger.replicas = [
+        ledger_pb2.Replica(name=name, address=f"{host}:4321", gpus=1, released_at=name != at_work)
+        for name, host in before.items()
+    ]
+    ledger.generated = 150
+    until(lambda: list(workers()) == [at_work], "the idle workers to go")
+
+    def group() -> dict[str, Any]:
+        (cluster,) = run.objects("rayclusters")
+        return dict(cluster["spec"]["workerGroupSpecs"][0])
+
+    until(lambda: not group().get("scaleStrategy"), "the names to be taken back")
+    assert group()["replicas"] == 1
+    assert list(workers()) == [at_work]
     ledger.generated = ledger.judged = 164
     run.wait_for("Succeeded")
 
