@@ -1,6 +1,7 @@
 """Comparators: section 6's table, case by case."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -96,6 +97,15 @@ OPTIONS: list[tuple[bytes, bytes, Comparator, bool]] = [
 @pytest.mark.parametrize(("expected", "stdout", "comparator", "passed"), OPTIONS)
 def test_options(expected: bytes, stdout: bytes, comparator: Comparator, passed: bool) -> None:
     assert passes(expected, stdout, comparator) is passed
+    for name in (EXACT, VERL, FUSION, TOKENS, STANDARD):
+        named = replace(comparator, name=name)
+        by_name = passes(expected, stdout, named)
+        others = {
+            other
+            for other in (EXACT, VERL, FUSION, TOKENS, STANDARD)
+            if passes(expected, stdout, replace(comparator, name=other)) is not by_name
+        }
+        assert set(disagreeing(expected, stdout, named, by_name)) == others
 
 
 def test_a_checker_is_no_function_of_the_texts() -> None:

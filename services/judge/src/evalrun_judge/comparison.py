@@ -71,12 +71,28 @@ def disagreeing(expected: bytes, stdout: bytes, comparator: Comparator, passed: 
     if expected == stdout:
         return () if passed else tuple(_RULES)
     same_but_last_lines = _verl(expected, stdout, comparator)  # all but `exact` follow: no need to compute them
-    verdicts = {
-        name: name is not ComparatorName.EXACT and (same_but_last_lines or decide(expected, stdout, comparator))
-        for name, decide in _RULES.items()
-        if name is not comparator.name
-    }
+    verdicts: dict[ComparatorName, bool] = {}
+    for name, decide in _RULES.items():
+        if name is comparator.name:
+            continue
+        if name is ComparatorName.EXACT or same_but_last_lines:
+            verdicts[name] = name is not ComparatorName.EXACT
+            continue
+        follows = _follows(name, comparator, passed)
+        verdicts[name] = decide(expected, stdout, comparator) if follows is None else follows
     return tuple(name for name, verdict in verdicts.items() if verdict is not passed)
+
+
+def _follows(name: ComparatorName, comparator: Comparator, passed: bool) -> bool | None:
+    """Give what `name` decides where that follows from what `comparator` decided; None: it must be computed.
+
+    With a tolerance that was given `tokens` and `standard` are the same; without one `standard` accepts more.
+    """
+    if {name, comparator.name} != {ComparatorName.TOKENS, ComparatorName.STANDARD}:
+        return None
+    if comparator.abs is not None or comparator.rel is not None:
+        return passed
+    return passed if passed is (name is ComparatorName.STANDARD) else None
 
 
 def _exact(expected: bytes, stdout: bytes, comparator: Comparator) -> bool:

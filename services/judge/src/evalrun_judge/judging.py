@@ -1,6 +1,7 @@
 """One request from its arrival to its verdict: let in, planned, run, compared."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, get_args
@@ -100,8 +101,8 @@ class Judge:
             finally:
                 ticket.leave()
             outcome = _outcome_of(verdict)
-            for test in verdict.tests:
-                self._metrics.count_test(test.status)
+            for status, count in Counter(test.status for test in verdict.tests).items():
+                self._metrics.count_tests(status, count)
             self._metrics.queue_seconds.observe(ticket.queue_seconds)
             return verdict
         except RunRefusedError as error:

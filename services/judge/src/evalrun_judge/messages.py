@@ -109,45 +109,60 @@ def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, Check
 
 
 def verdict_message(verdict: Verdict) -> judge_pb2.Verdict:
-    """Write a verdict."""
-    return judge_pb2.Verdict(
-        final_status=_FINAL_STATUS[verdict.final_status],
-        judged=verdict.judged,
-        accepted=verdict.accepted,
-        pass_ratio=verdict.pass_ratio,
-        tests=[_test_message(test) for test in verdict.tests],
-        code=_valid(verdict.code),
-        extraction=_METHODS[verdict.extraction],
-        guardrails=[_GUARDRAILS[guardrail] for guardrail in verdict.guardrails],
-        containment_level=verdict.containment_level,
-        forgeable=verdict.forgeable,
-        cached=verdict.cached,
-        disagreeing_comparators=verdict.disagreeing,
-        queue_seconds=verdict.queue_seconds,
-    )
+    """Give a verdict's message."""
+    message = judge_pb2.Verdict()
+    fill_verdict(message, verdict)
+    return message
 
 
-def _test_message(test: TestRecord) -> judge_pb2.TestResult:
-    return judge_pb2.TestResult(
-        case_index=test.case_index,
-        input=_cut_message(test.input),
-        expected_output=_cut_message(test.expected_output),
-        status=_TEST_STATUS[test.status],
-        ran=test.ran,
-        stdout=_cut_message(test.stdout),
-        stderr=_cut_message(test.stderr),
-        exit_code=test.exit_code,
-        duration=test.duration,
-        cpu_time=test.cpu_time,
-        compile_duration=test.compile_duration,
-        compile_stderr=_cut_message(test.compile_stderr),
-        reason=_valid(test.reason),
-        disagreeing_comparators=test.disagreeing,
-    )
+def fill_verdict(message: judge_pb2.Verdict, verdict: Verdict) -> None:
+    """Write a verdict into an empty message, where it stands: a message put into another is copied whole."""
+    message.final_status = _FINAL_STATUS[verdict.final_status]
+    message.judged = verdict.judged
+    message.accepted = verdict.accepted
+    if verdict.pass_ratio is not None:
+        message.pass_ratio = verdict.pass_ratio
+    for test in verdict.tests:
+        _fill_test(message.tests.add(), test)
+    message.code = _valid(verdict.code)
+    message.extraction = _METHODS[verdict.extraction]
+    message.guardrails.extend([_GUARDRAILS[guardrail] for guardrail in verdict.guardrails])
+    message.containment_level = verdict.containment_level
+    message.forgeable = verdict.forgeable
+    message.cached = verdict.cached
+    message.disagreeing_comparators.extend(verdict.disagreeing)
+    message.queue_seconds = verdict.queue_seconds
 
 
-def _cut_message(text: CutText) -> judge_pb2.CutText | None:
-    return judge_pb2.CutText(text=text.text, full_length=text.full_length) if text.full_length else None
+def _fill_test(message: judge_pb2.TestResult, test: TestRecord) -> None:
+    """Write a test's record. Field by field, and only what is there: a quarter of what keyword arguments take."""
+    message.case_index = test.case_index
+    message.status = _TEST_STATUS[test.status]
+    message.ran = test.ran
+    if test.input.full_length:
+        _fill_cut(message.input, test.input)
+    if test.expected_output.full_length:
+        _fill_cut(message.expected_output, test.expected_output)
+    if test.stdout.full_length:
+        _fill_cut(message.stdout, test.stdout)
+    if test.stderr.full_length:
+        _fill_cut(message.stderr, test.stderr)
+    if test.exit_code is not None:
+        message.exit_code = test.exit_code
+    message.duration = test.duration
+    message.cpu_time = test.cpu_time
+    message.compile_duration = test.compile_duration
+    if test.compile_stderr.full_length:
+        _fill_cut(message.compile_stderr, test.compile_stderr)
+    if test.reason:
+        message.reason = _valid(test.reason)
+    if test.disagreeing:
+        message.disagreeing_comparators.extend(test.disagreeing)
+
+
+def _fill_cut(message: judge_pb2.CutText, text: CutText) -> None:
+    message.text = text.text
+    message.full_length = text.full_length
 
 
 def _valid(text: str) -> str:

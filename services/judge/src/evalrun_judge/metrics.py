@@ -104,9 +104,9 @@ class JudgeMetrics:
         """Count a request that ended."""
         self._seconds[outcome].observe(seconds)
 
-    def count_test(self, status: TestStatus) -> None:
-        """Count a test's status."""
-        self._tests[status].inc()
+    def count_tests(self, status: TestStatus, count: int) -> None:
+        """Count so many tests of one status."""
+        self._tests[status].inc(count)
 
     def count_retry(self, reason: str) -> None:
         """Count a sandbox call that is made again."""

@@ -15,7 +15,7 @@ import grpc
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_judge.admission import DrainingError, QueueFullError
 from evalrun_judge.judging import Judge
-from evalrun_judge.messages import describe_message, request_from, verdict_message
+from evalrun_judge.messages import describe_message, fill_verdict, request_from
 from evalrun_judge.pool import NoSandboxError, SandboxPool
 from evalrun_judge.submission import InvalidRequestError
 from evalrun_judge.suites import Suites, UnknownSuiteError
@@ -82,12 +82,13 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
     async def Judge(self, request: judge_pb2.JudgeRequest, context: Context) -> judge_pb2.JudgeResponse:  # noqa: N802 - the RPC's name
         """Judge one submission."""
-        result = await self._result(request)
-        if isinstance(result, Failure):
-            wait = str(result.retry_after_ms)
-            trailer = ((RETRY_AFTER, wait), (RETRY_PUSHBACK, wait)) if result.retry_after_ms else ()
-            await context.abort(result.code, result.message, trailer)
-        return judge_pb2.JudgeResponse(verdict=result)
+        response = judge_pb2.JudgeResponse()
+        failure = await self._judge_into(response.verdict, request)
+        if failure is not None:
+            wait = str(failure.retry_after_ms)
+            trailer = ((RETRY_AFTER, wait), (RETRY_PUSHBACK, wait)) if failure.retry_after_ms else ()
+            await context.abort(failure.code, failure.message, trailer)
+        return response
 
     async def JudgeStream(  # type: ignore[override]  # noqa: N802 - the RPC's name; stubs know the generator form only
         self, request_iterator: AsyncIterator[judge_pb2.JudgeStreamRequest], context: Context
@@ -98,7 +99,10 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
         async def answer(request: judge_pb2.JudgeRequest) -> None:
             try:
-                response = _stream_response(request.request_id, await self._result(request))
+                response = judge_pb2.JudgeStreamResponse(request_id=request.request_id)
+                failure = await self._judge_into(response.verdict, request)
+                if failure is not None:
+                    response.failure.CopyFrom(_stream_failure(failure))
                 async with writing:
                     await context.write(response)
             finally:
@@ -140,11 +144,12 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
                 self._reading.discard(reading)
             yield message
 
-    async def _result(self, message: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | Failure:
+    async def _judge_into(self, verdict: judge_pb2.Verdict, message: judge_pb2.JudgeRequest) -> Failure | None:
         """Judge one request; what went wrong becomes a status code."""
         try:
             with span("judge", message.traceparent):
-                return verdict_message(await self._judge.judge(request_from(message, self._suites)))
+                fill_verdict(verdict, await self._judge.judge(request_from(message, self._suites)))
+            return None
         except InvalidRequestError as error:
             return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except UnknownSuiteError as error:
@@ -158,9 +163,6 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             return Failure(grpc.StatusCode.INTERNAL, "a fault of the gateway; its log has the traceback")
 
 
-def _stream_response(request_id: str, result: judge_pb2.Verdict | Failure) -> judge_pb2.JudgeStreamResponse:
-    if isinstance(result, Failure):
-        code: int = result.code.value[0]
-        failure = judge_pb2.StreamFailure(code=code, message=result.message, retry_after_ms=result.retry_after_ms)
-        return judge_pb2.JudgeStreamResponse(request_id=request_id, failure=failure)
-    return judge_pb2.JudgeStreamResponse(request_id=request_id, verdict=result)
+def _stream_failure(failure: Failure) -> judge_pb2.StreamFailure:
+    code: int = failure.code.value[0]
+    return judge_pb2.StreamFailure(code=code, message=failure.message, retry_after_ms=failure.retry_after_ms)

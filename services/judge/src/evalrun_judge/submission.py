@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
 
@@ -30,8 +32,7 @@ class Submission:
     """Longer answers are cut before extraction; 0: no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class StdioTest:
+class StdioTest(msgspec.Struct, frozen=True, gc=False):
     """The program reads `input` and should print `expected`."""
 
     input: str

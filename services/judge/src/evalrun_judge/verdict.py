@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from evalrun_judge.comparison import Comparator, ComparatorName, disagreeing, passes
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
@@ -47,17 +49,22 @@ _FINAL_OF = {
 _PRECEDENCE = tuple(status for status in FinalStatus if status is not FinalStatus.SUCCESS)
 
 
-@dataclass(frozen=True, slots=True)
-class CutText:
-    """A text cut for storage."""
+class CutText(msgspec.Struct, frozen=True, gc=False):
+    """A text cut for storage.
+
+    With `TestRecord` and `TestOutcome` a struct, not a dataclass: there are eight of them a test, and a frozen
+    dataclass takes five times as long to make.
+    """
 
     text: str = ""
     full_length: int = 0
     """Bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestRecord:
+NO_TEXT = CutText()
+
+
+class TestRecord(msgspec.Struct, frozen=True, gc=False):
     """How one test went."""
 
     __test__ = False  # pytest collects classes called Test*
@@ -65,17 +72,17 @@ class TestRecord:
     case_index: int
     status: TestStatus
     ran: bool
-    input: CutText = CutText()
-    expected_output: CutText = CutText()
-    stdout: CutText = CutText()
-    stderr: CutText = CutText()
+    input: CutText = NO_TEXT
+    expected_output: CutText = NO_TEXT
+    stdout: CutText = NO_TEXT
+    stderr: CutText = NO_TEXT
     exit_code: int | None = None
     duration: float = 0.0
     """Wall seconds."""
     cpu_time: float = 0.0
     """CPU seconds of the run that decided."""
     compile_duration: float = 0.0
-    compile_stderr: CutText = CutText()
+    compile_stderr: CutText = NO_TEXT
     reason: str = ""
     """One line, where the texts do not show why."""
     confirmed: bool = True
@@ -107,8 +114,7 @@ class Verdict:
     """The candidate and what decided shared a process, or the server's disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestOutcome:
+class TestOutcome(msgspec.Struct, frozen=True, gc=False):
     """A status with its reason."""
 
     __test__ = False  # pytest collects classes called Test*
@@ -118,11 +124,17 @@ class TestOutcome:
     disagreeing: tuple[ComparatorName, ...] = ()
 
 
+PASSED = TestOutcome(TestStatus.SUCCESS)
+"""By every comparator."""
+
+
 def cut_text(text: bytes, kept: int = KEPT_BYTES) -> CutText:
     """Keep the first `kept` bytes of a text; what is not UTF-8 is shown as U+FFFD, and no character is split."""
-    end = min(kept, len(text))
+    if len(text) <= kept:
+        return CutText(text.decode("utf-8", "replace"), len(text)) if text else NO_TEXT
+    end = kept
     for _ in range(3):  # a character has at most three continuation bytes
-        if end < len(text) and end > 0 and text[end] & 0xC0 == 0x80:
+        if end > 0 and text[end] & 0xC0 == 0x80:
             end -= 1
     return CutText(text[:end].decode("utf-8", "replace"), len(text))
 
@@ -139,6 +151,8 @@ def compile_status(result: CompileResult) -> TestStatus | None:
 
 def failure_of(run: ProgramRun) -> TestOutcome | None:
     """Say how a run fails its test whatever it printed; None where its output decides."""
+    if run.end == "exited":
+        return None if run.exit_code == 0 else _failed_exit(run)
     match run.end:
         case "timeout":
             return TestOutcome(TestStatus.TIMEOUT, "" if run.confirmed else UNCONFIRMED)
@@ -148,8 +162,6 @@ def failure_of(run: ProgramRun) -> TestOutcome | None:
             return TestOutcome(TestStatus.MEMORY_LIMIT)
         case "output_limit":
             return TestOutcome(TestStatus.RUNTIME_ERROR, "printed more than the output limit")
-        case "exited":
-            return None if run.exit_code == 0 else _failed_exit(run)
     raise ValueError(f"unknown end of a run: {run.end}")
 
 
@@ -184,6 +196,8 @@ def stdio_outcome(run: ProgramRun, expected: bytes, comparator: Comparator) -> T
     if failure is not None:
         return failure
     passed = passes(expected, run.stdout, comparator)
+    if passed and expected == run.stdout:
+        return PASSED
     others = disagreeing(expected, run.stdout, comparator, passed)
     return TestOutcome(TestStatus.SUCCESS if passed else TestStatus.WRONG_ANSWER, "", others)
 
