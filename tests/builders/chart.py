@@ -30,6 +30,13 @@ VALUE_SETS: dict[str, Values] = {
     },
     "shared-judge-cpu": {"sharedJudge": {"enabled": True, "autoscaling": "cpu"}},
     "shared-judge-custom": {"sharedJudge": {"enabled": True, "autoscaling": "custom"}},
+    "endpoint-slices": {
+        "sharedJudge": {
+            "enabled": True,
+            "gateway": {"discovery": "endpointSlices"},
+            "sandbox": {"slots": 3, "slotMilliCpu": 100},
+        }
+    },
     "gvisor": {
         "sharedJudge": {
             "enabled": True,

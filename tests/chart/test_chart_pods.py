@@ -41,12 +41,15 @@ def test_scratch_space_is_bounded(templates: list[tuple[str, Object]]) -> None:
             assert "sizeLimit" in volume["emptyDir"], name
 
 
-def test_only_the_operator_talks_to_the_api_server(templates: list[tuple[str, Object]]) -> None:
+def test_only_the_operator_and_gateways_that_are_told_to_talk_to_the_api_server(
+    templates: list[tuple[str, Object]],
+) -> None:
     for name, template in templates:
         pod = template["spec"]
-        assert pod["automountServiceAccountToken"] is name.endswith("-operator")
+        asks = any("k8s:///" in argument for argument in pod["containers"][0].get("args", ()))
+        assert pod["automountServiceAccountToken"] is (name.endswith("-operator") or asks)
         assert pod["enableServiceLinks"] is False
-        assert ("serviceAccountName" in pod) is name.endswith("-operator")
+        assert ("serviceAccountName" in pod) is (name.endswith("-operator") or asks)
 
 
 def test_every_container_has_probes_and_bounds(templates: list[tuple[str, Object]]) -> None:
@@ -112,3 +115,11 @@ def test_a_sandbox_has_a_cpu_and_the_memory_of_a_test_for_each_slot(chart: Chart
     assert "--slots=16" in container["args"]
     assert container["resources"]["limits"] == {"cpu": "16", "memory": f"{16 * 1280}Mi"}
     assert container["resources"]["requests"] == container["resources"]["limits"]
+
+
+def test_slots_may_ask_for_less_than_a_cpu(chart: Chart) -> None:
+    pod = named(chart.render(VALUE_SETS["endpoint-slices"]), "Deployment", "evalrun-sandbox")["spec"]["template"][
+        "spec"
+    ]
+    resources = pod["containers"][0]["resources"]
+    assert (resources["requests"]["cpu"], resources["limits"]["cpu"]) == ("300m", "3")

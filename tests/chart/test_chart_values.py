@@ -31,6 +31,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"sharedJudge": {"sandbox": {"slots": 2.5}}}, "at '/sharedJudge/sandbox/slots': got number, want integer"),
     ({"sharedJudge": {"gateway": {"maxReplicas": 101}}}, "at '/sharedJudge/gateway/maxReplicas': maximum"),
     ({"sharedJudge": {"token": {"key": "a b"}}}, "at '/sharedJudge/token/key'"),
+    ({"sharedJudge": {"gateway": {"discovery": "k8s"}}}, "must be one of 'dns', 'endpointSlices'"),
     ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "at '/metrics/serviceMonitor/interval'"),
     ({"fullnameOverride": "Evaluations"}, "at '/fullnameOverride'"),
 ]

@@ -94,6 +94,24 @@ def test_a_gateway_reaches_sandboxes_and_names_only(chart: Chart) -> None:
     assert {port["port"] for port in names["ports"]} == {53}
 
 
+def test_gateways_that_watch_endpoint_slices_may_read_those_and_nothing_else(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["endpoint-slices"], namespace="judging")
+    pod = named(objects, "Deployment", "evalrun-judge")["spec"]["template"]["spec"]
+    assert "--sandbox=k8s:///judging/evalrun-sandbox:http" in pod["containers"][0]["args"]
+    service = named(objects, "Service", "evalrun-sandbox")
+    assert "http" in [port["name"] for port in service["spec"]["ports"]]
+    binding = named(objects, "RoleBinding", "evalrun-judge")
+    (subject,) = binding["subjects"]
+    assert (subject["name"], subject["namespace"]) == (pod["serviceAccountName"], "judging")
+    assert named(objects, "ServiceAccount", subject["name"])["automountServiceAccountToken"] is False
+    assert named(objects, binding["roleRef"]["kind"], binding["roleRef"]["name"])["rules"] == [
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}
+    ]
+    assert not [item for item in of_kind(objects, "ClusterRoleBinding") if item["metadata"]["name"] == "evalrun-judge"]
+    *_, servers = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["egress"]
+    assert {port["port"] for port in servers["ports"]} == {443, 6443}
+
+
 def test_only_the_scrapers_that_are_named_read_metrics(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["monitored"])
     for part in MONITORS:
