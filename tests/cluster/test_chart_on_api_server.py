@@ -41,7 +41,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         assert control_plane.request("POST", "/api/v1/namespaces", body).status == 201
-    for name in ("default", "evalrun-operator", "evaluations-operator", "operator"):
+    for name in ("default", "evalrun-operator", "evaluations-operator", "operator", "evalrun-judge"):
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         assert control_plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", body).status == 201
     runtime = {
