@@ -32,6 +32,37 @@ def test_figures_and_ends_of_each_dataset_are_shown() -> None:
     assert "contest 2 2 0 0 0 0 0" in lines
 
 
+def test_what_else_the_protocol_asked_for_is_shown_in_the_order_of_k() -> None:
+    def figure(value: float, n: int = 4) -> dict[str, Any]:
+        return {"value": value, "low": value / 2, "high": value, "n": n}
+
+    plain = summary()
+    asked = {"pass_at_10": figure(0.9, 3), "pass_at_2": figure(0.6), "solved_within_budget": figure(0.8)}
+    asked["flip_rate"] = figure(0.02)
+    dataset = plain["datasets"]["contest"]
+    dataset["metrics"] |= asked
+    dataset["counts"]["left_out_problems"] = {"pass_at_2": 0, "pass_at_10": 1}
+    lines = shown(plain)
+    assert [line for line in lines if line.startswith("contest")] == [
+        "contest 4 50.0 % 25.0 % to 75.0 % 50.0 % 100.0 %",
+        "contest pass@2 60.0 % 30.0 % to 60.0 % 4",
+        "contest pass@10 90.0 % 45.0 % to 90.0 % 3, 1 left out",
+        "contest solved within budget 80.0 % 40.0 % to 80.0 % 4",
+        "contest noise floor 2.0 % 1.0 % to 2.0 % 4",
+        "contest 2 2 0 0 0 0 0",
+    ]
+
+
+def test_where_nothing_else_was_asked_for_no_table_is_empty() -> None:
+    assert sum(line.startswith("contest") for line in shown(summary())) == 2
+
+
+def test_answers_that_were_not_judged_say_between_what_the_figure_lies() -> None:
+    counts = {"problems": 4, "not_judged": 1, "final_status": {"success": 2, "wrong_answer": 1, "api_error": 1}}
+    lines = shown(summary(coverage=0.75, counts=counts, accepted_bounds=[0.5, 0.75]))
+    assert "contest accepted@1, bounds 50.0 % to 75.0 % 4" in lines
+
+
 def test_comparators_are_shown_only_where_they_would_decide_otherwise() -> None:
     counts = {"would_accept": 1, "would_reject": 3, "accepted": 0}
     lines = shown(summary(comparators={"otherwise": {"exact": counts}}))

@@ -95,6 +95,17 @@ def test_the_headline_shows_each_dataset_with_interval_and_coverage(tmp_path: Pa
         assert part in text, part
 
 
+def test_the_headline_shows_what_the_protocol_asked_for_and_what_had_to_be_left_out(tmp_path: Path) -> None:
+    results = [sample_result(f"p{problem}", sample) for problem in range(4) for sample in range(3)]
+    results[:3] = [sample_result("p0", sample, ["wrong_answer"] if sample else None) for sample in range(3)]
+    plan = OutputPlan({}, MetricOptions(ks=(1, 3), budget=True), QaOptions(0.8, 1))
+    write_outputs(results, str(tmp_path), plan)
+    text = Page.of((tmp_path / "report.html").read_text()).text.replace("\u00a0", " ")
+    assert "accepted@1Solved within budgetpass@3Pass ratio" in text
+    told = "100.0 %100.0 % to 100.0 %; 1 problems left out"  # p0 may yet be solved, and two samples are none of three
+    assert told + told in text
+
+
 def test_an_empty_run_says_so(tmp_path: Path) -> None:
     page = report_of(tmp_path, [], run="nothing")
     assert "The run has no results" in page.text

@@ -1,7 +1,8 @@
 """The tables at the end of a run, from its summary.json: they show figures and compute none."""
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from rich import box
 from rich.table import Table
@@ -17,9 +18,17 @@ ENDS = {
 }
 """Each final status with its heading; two lines each, so that the table fits 80 columns."""
 
+ASKED_FOR: Final = {
+    "solved_within_budget": "solved within budget",
+    "flip_rate": "noise floor",
+}
+"""Figures that stand in a table of their own where the run has them, beside pass@k."""
+
 
 def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
-    """Give the figures of each dataset, how its answers ended, and where another comparator would decide otherwise."""
+    """Give the figures of each dataset, what else it was asked for, how its answers ended, and where another comparator
+    would decide otherwise.
+    """
     figures = Table(title=f"{summary['state']}", title_justify="left", box=box.SIMPLE_HEAD)
     figures.add_column("dataset")
     for heading in ("problems", "accepted@1", "95 % interval", "pass ratio", "coverage"):
@@ -32,8 +41,36 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
         figures.add_row(name, *_figures(dataset))
         counts = dataset["counts"]["final_status"]
         ends.add_row(name, *(str(counts.get(status, 0)) for status in ENDS))
-    otherwise = _disagreements(summary)
-    return iter((figures, ends, otherwise) if otherwise.row_count else (figures, ends))
+    tables = (figures, _more_figures(summary), ends, _disagreements(summary))
+    return iter([table for table in tables if table.row_count or table in (figures, ends)])
+
+
+def _more_figures(summary: Mapping[str, Any]) -> Table:
+    """Give pass@k and whatever else the protocol asked for, and between which bounds accepted@1 lies where answers were
+    not judged; no rows where there is nothing.
+    """
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("dataset", "figure"):
+        table.add_column(heading)
+    for heading in ("value", "95 % interval", "problems"):
+        table.add_column(heading, justify="right")
+    for name, dataset in summary["datasets"].items():
+        metrics, counts = dataset["metrics"], dataset["counts"]
+        ks = sorted(int(metric[1]) for metric in map(re.compile(r"pass_at_(\d+)").fullmatch, metrics) if metric)
+        wanted = {f"pass_at_{k}": f"pass@{k}" for k in ks} | ASKED_FOR
+        for metric, heading in wanted.items():
+            figure = metrics.get(metric)
+            if figure is None:
+                continue
+            left_out = counts.get("left_out_problems", {}).get(metric, 0)
+            problems = f"{figure['n']}, {left_out} left out" if left_out else str(figure["n"])
+            interval = f"{percent(figure['low'])} to {percent(figure['high'])}"
+            table.add_row(name, heading, percent(figure["value"]), interval, problems)
+        if counts.get("not_judged"):
+            low, high = dataset["accepted_bounds"]
+            bounds = f"{percent(low)} to {percent(high)}"
+            table.add_row(name, "accepted@1, bounds", "", bounds, str(counts["problems"]))
+    return table
 
 
 def _disagreements(summary: Mapping[str, Any]) -> Table:

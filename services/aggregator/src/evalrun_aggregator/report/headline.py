@@ -1,11 +1,14 @@
 """The top of the report: what the run was, its state, its gate, and the figures of each dataset at a glance. Pure."""
 
 from datetime import datetime
+from typing import Final
 
 from evalrun_aggregator.report import quantities as shown
 from evalrun_aggregator.report.markup import Child, Markup, element, joined
 from evalrun_aggregator.report.plots import interval_bar
 from evalrun_aggregator.report.reading import Json, amount, count, inside, mapping, text
+
+BUDGET: Final = "solved_within_budget"
 
 GATE_CLASS = {"PASS": "success", "FAIL": "runtime_error", "INCONCLUSIVE": "wrong_answer"}
 
@@ -41,35 +44,39 @@ def _table(datasets: Json) -> Markup:
         {name for each in datasets for name in mapping(datasets, each, "metrics") if name.startswith("pass_at_")},
         key=lambda name: (len(name), name),
     )
-    passes = [name for name in passes if name != "pass_at_1"]  # the same figure as accepted@1
+    asked = [name for name in passes if name != "pass_at_1"]  # the same figure as accepted@1
+    if any(BUDGET in mapping(datasets, each, "metrics") for each in datasets):
+        asked.insert(0, BUDGET)
     floors = any(amount(datasets, each, "metrics", "flip_rate", "value") is not None for each in datasets)
     headings = ["Dataset", "accepted@1"]
-    headings += [name.replace("pass_at_", "pass@") for name in passes]
+    headings += ["Solved within budget" if name == BUDGET else name.replace("pass_at_", "pass@") for name in asked]
     headings += ["Pass ratio", "Runs to its end", "Coverage", "Tokens a problem", "Judge CPU a problem"]
     headings += ["Noise floor"] * floors
-    rows = [_row(name, mapping(datasets, name), passes, headings, floors=floors) for name in datasets]
+    rows = [_row(name, mapping(datasets, name), asked, headings, floors=floors) for name in datasets]
     head = element("thead", element("tr", [element("th", heading) for heading in headings]))
     return element("div", element("table", head, element("tbody", rows), class_="headline"), class_="wide")
 
 
-def _row(name: str, dataset: Json, passes: list[str], headings: list[str], *, floors: bool) -> Markup:
+def _row(name: str, dataset: Json, asked: list[str], headings: list[str], *, floors: bool) -> Markup:
     metrics, counts = mapping(dataset, "metrics"), mapping(dataset, "counts")
     samples, problems = count(counts, "samples"), count(counts, "problems")
     size = f"{problems} problems" if samples == problems else f"{problems} problems, {samples} answers"
     cells: list[Child] = [joined(element("b", name), element("small", size)), _share(metrics, "accepted_at_1")]
-    cells += [_share(metrics, each) for each in passes]
+    cells += [_share(metrics, each, count(counts, "left_out_problems", each)) for each in asked]
     cells += [_plain(metrics, "pass_ratio_mean"), _plain(metrics, "exec_success_rate"), _coverage(dataset)]
     cells += [_plain(metrics, "avg_total_gen_tokens"), _plain(metrics, "avg_total_judge_time")]
     cells += [_plain(metrics, "flip_rate")] if floors else []
     return element("tr", [element("td", cell, data_label=label) for cell, label in zip(cells, headings, strict=True)])
 
 
-def _share(metrics: Json, name: str) -> Markup:
+def _share(metrics: Json, name: str, left_out: int = 0) -> Markup:
+    """Give a figure with its interval. left_out: problems that it could not be told of."""
     value, low, high = (amount(metrics, name, part) for part in ("value", "low", "high"))
+    without = f"; {left_out} problems left out" if left_out else ""
     return joined(
         element("b", shown.percent(value), class_="big"),
         interval_bar(value, low, high),
-        element("small", interval_text(name, metrics)),
+        element("small", f"{interval_text(name, metrics)}{without}"),
     )
 
 
