@@ -54,6 +54,8 @@ class Workload:
     ready: int
     settled: bool
     """Its controller has seen the newest spec, and every pod is of it and ready."""
+    trouble: str = ""
+    """Why pods of a Deployment cannot be made at all, e.g. pod security or a quota; empty where they can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +156,14 @@ class Observed:
         ]
 
     def troubles(self, *components: str) -> str:
-        """Say what keeps the pods of some components from running; empty where nothing does."""
+        """Say what keeps the pods of some components from being made, or from running; empty where nothing does."""
         found = {
-            f"{seen.ref.name}: {pod.trouble}"
-            for component in components
-            for seen, pod in self.pods(component)
-            if pod.trouble and not seen.deleting
+            f"{seen.ref.name}: {seen.detail.trouble}"
+            for seen in self.of_kind("Deployment", "Pod")
+            if seen.component in components
+            and not seen.deleting
+            and isinstance(seen.detail, Workload | Pod)
+            and seen.detail.trouble
         }
         return "; ".join(sorted(found)[:3])
 
@@ -198,7 +202,9 @@ def _workload(manifest: Manifest) -> Workload:
     current = status.get("observedGeneration", 0) >= manifest.get("metadata", {}).get("generation", 0)
     updated = int(status.get("updatedReplicas", 0))
     total = int(status.get("replicas", 0))
-    return Workload(wanted, ready, settled=current and ready == wanted == total and updated >= wanted)
+    refused = next((one for one in status.get("conditions") or () if one.get("type") == "ReplicaFailure"), None)
+    trouble = f"{refused['reason']}: {refused['message']}"[:500] if refused is not None and _holds(refused) else ""
+    return Workload(wanted, ready, settled=current and ready == wanted == total and updated >= wanted, trouble=trouble)
 
 
 def _cluster(manifest: Manifest) -> Cluster:

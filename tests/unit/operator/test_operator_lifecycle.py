@@ -1,11 +1,13 @@
 """The decision, condition by condition and phase by phase."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from builders.operator import START, World, evalrun, generating, operator_settings
 
+from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import ConditionType as Kind
 from evalrun_operator.ledger_status import GateDecision, RunState
 from evalrun_operator.observed import Baseline, Ref
@@ -67,6 +69,10 @@ def test_no_gpu_is_asked_for_before_aggregator_and_judge_are_up() -> None:
     assert world.of_kind("RayCluster") == []
     assert world.reason(Kind.GENERATED) == "WaitingForServices"
     assert "aggregator, judge, sandbox not ready yet" in world.condition(Kind.CLUSTER_READY).message
+    refusal = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "violates PodSecurity"}
+    world.objects[Ref("Deployment", "run-sandbox")]["status"] = {"conditions": [refusal]}
+    world.settle()
+    assert "run-sandbox: FailedCreate: violates PodSecurity" in world.condition(Kind.CLUSTER_READY).message
     world.services_up()
     world.reachable = False
     assert world.settle().of_kind("RayCluster") == []
@@ -487,6 +493,36 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (1, 1, 1)
     assert "scaleStrategy" not in group
+
+
+def test_kueue_keeps_what_it_wrote_into_the_cluster() -> None:
+    world = generating(changes={"spec.rollout.queueName": "evals"})
+    group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
+    group["template"]["spec"]["tolerations"] = [{"key": "flavor", "operator": "Exists"}]
+    everything = replace(world.observed(), resync=True)
+    applied = {item["kind"] for item in decide(world.run, everything, world.settings, world.now, "t").apply}
+    assert {"Deployment", "StatefulSet"} <= applied
+    assert "RayCluster" not in applied
+    world.settings = operator_settings(ray_image="another:1")  # nor does a new version of ours
+    assert "RayCluster" not in {item["kind"] for item in world.step().apply}
+
+
+@pytest.mark.parametrize(
+    ("code", "container", "ends"), [(2, "checkpoint", True), (1, "checkpoint", False), (2, "ray-worker", False)]
+)
+def test_a_model_that_cannot_be_fetched_ends_the_run(code: int, container: str, ends: bool) -> None:
+    world = World(run=evalrun({"spec.model.path": "s3://checkpoints/none"}))
+    world.settle().services_up().settle()
+    cluster = Ref("RayCluster", "run-ray-1")
+    world.add_pod("worker-0", names.RAY, cluster, {"ray.io/node-type": "worker", "ray.io/cluster": cluster.name})
+    ended = {"exitCode": code, "reason": "Error", "message": "model.path s3://checkpoints/none: nothing is there"}
+    statuses = [{"name": container, "state": {"terminated": ended}}]
+    world.objects[Ref("Pod", "worker-0")]["status"] = {"phase": "Failed", "initContainerStatuses": statuses}
+    world.step()
+    assert (world.reason(Kind.COMPLETE) == "InvalidSpec") is ends
+    if ends:
+        assert "nothing is there" in world.condition(Kind.SUCCEEDED).message
+        assert world.finalize().settle().gpu_pods() == []
 
 
 def test_workers_stay_while_the_aggregator_is_away() -> None:
