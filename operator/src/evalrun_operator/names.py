@@ -30,6 +30,8 @@ JUDGE: Final = "judge"
 SANDBOX: Final = "sandbox"
 GENERATOR: Final = "generator"
 RAY: Final = "ray"
+CHECKPOINT: Final = "checkpoint"
+"""The init container of the Ray workers that fetches the model."""
 
 GRPC_PORT: Final = 50051
 SANDBOX_PORT: Final = 8080

@@ -102,6 +102,8 @@ class Pod:
     """Of the last container that ended otherwise than with 0."""
     restarts: int
     holds_gpu: bool
+    failed: str = ""
+    """The container of `exit_code`."""
     host: str = ""
     """Its address; empty before it has one."""
 
@@ -269,7 +271,7 @@ def _pod(manifest: Manifest) -> Pod:
     labels = manifest.get("metadata", {}).get("labels") or {}
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    trouble, exit_code = _trouble(status, conditions, containers)
+    trouble, exit_code, failed = _trouble(status, conditions, containers)
     return Pod(
         node_type=str(labels.get("ray.io/node-type", "")),
         cluster=str(labels.get("ray.io/cluster", "")),
@@ -283,15 +285,16 @@ def _pod(manifest: Manifest) -> Pod:
             for container in spec.get("containers") or ()
         ),
         host=str(status.get("podIP", "")),
+        failed=failed,
     )
 
 
 def _trouble(
     status: Manifest, conditions: Mapping[str, Manifest], containers: list[Manifest]
-) -> tuple[str, int | None]:
+) -> tuple[str, int | None, str]:
     scheduled = conditions.get("PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
-        return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}"[:500], None
+        return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}"[:500], None, ""
     for container in containers:
         state = container.get("state") or {}
         ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
@@ -300,12 +303,13 @@ def _trouble(
         if code and (state.get("terminated") or waiting):
             said = " ".join(str(ended.get("message", "")).split())
             reason = ended.get("reason", "Error")
-            return f"{container.get('name')} ended with {code} ({reason}): {said}"[:500].rstrip(": "), int(code)
+            name = str(container.get("name"))
+            return f"{name} ended with {code} ({reason}): {said}"[:500].rstrip(": "), int(code), name
         if waiting.get("reason", "") not in {"", "PodInitializing", "ContainerCreating"}:
-            return f"{waiting['reason']}: {waiting.get('message', '')}"[:500].rstrip(": "), None
+            return f"{waiting['reason']}: {waiting.get('message', '')}"[:500].rstrip(": "), None, ""
     if status.get("phase") == "Failed":
-        return f"{status.get('reason', 'Failed')}: {status.get('message', '')}"[:500].rstrip(": "), None
-    return "", None
+        return f"{status.get('reason', 'Failed')}: {status.get('message', '')}"[:500].rstrip(": "), None, ""
+    return "", None, ""
 
 
 def _holds(condition: Manifest | None) -> bool:

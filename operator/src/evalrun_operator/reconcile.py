@@ -170,6 +170,9 @@ def _early_end(this: Pass) -> End | None:
     for _, pod in observed.pods(names.AGGREGATOR):
         if pod.exit_code == BAD_INPUT and pod.restarts >= spec.backoff_limit:
             return End(Reason.INVALID_SPEC, f"The aggregator refuses the spec: {pod.trouble}")
+    for _, pod in observed.pods(names.RAY):
+        if pod.exit_code == BAD_INPUT and pod.failed == names.CHECKPOINT:  # a worker would fetch it anew for ever
+            return End(Reason.INVALID_SPEC, f"The model cannot be fetched: {pod.trouble}")
     if ledger is not None and ledger_failed(this) and aggregator_restarts(this) >= spec.backoff_limit:
         return End(Reason.BACKOFF_LIMIT_EXCEEDED, f"The ledger cannot go on: {ledger.message}")
     return None
@@ -290,6 +293,10 @@ def _to_apply(observed: Observed, item: Object) -> bool:
     if seen is None:
         return True
     if seen.deleting:
+        return False
+    if names.QUEUE_LABEL in item["metadata"]["labels"]:
+        # Kueue wrote the tolerations and node labels of its flavors into it when it let it in. The groups are one value
+        # for server-side apply: to apply them anew takes those away, and Kueue ends what is not as it let it in.
         return False
     return observed.resync or seen.applied != item["metadata"]["annotations"][names.APPLIED_ANNOTATION]
 

@@ -34,6 +34,17 @@ class OperatorSettings(ServiceSettings):
     )
     ray_version: str = Field("2.60.0", description="Version of Ray in ray_image; KubeRay reads it.")
 
+    ray_auth: Literal["token", "disabled"] = Field(
+        "token",
+        description="token: Ray asks for a token that KubeRay draws for each cluster (Ray 2.52, KubeRay 1.5.1 or "
+        "newer). disabled: whoever reaches a head runs programs on it.",
+    )
+    model_cache_claim: str = Field(
+        "",
+        max_length=253,
+        description="Claim, in each run's namespace, that keeps the hub's models between runs; empty: each pod's own.",
+    )
+
     autoscaling: AutoscalingMode = Field(
         "cpu", description="cpu: HPA by CPU. custom: HPA by the judge's load (a metrics adapter). keda: ScaledObject."
     )

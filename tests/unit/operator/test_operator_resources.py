@@ -12,6 +12,7 @@ from builders.operator import evalrun, operator_settings
 
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.work_order import read_work_order
+from evalrun_generator.rollout.engine import engine_plan
 from evalrun_generator.rollout.order import read_run_order
 from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.settings import GeneratorSettings
@@ -244,6 +245,79 @@ def test_few_cpus_in_the_spec_do_not_keep_ray_from_placing_replicas() -> None:
     assert group["rayStartParams"]["num-cpus"] == "18"
     amounts = group["template"]["spec"]["containers"][0]["resources"]
     assert (amounts["limits"]["cpu"], amounts["requests"]["cpu"]) == ("8", "4")
+
+
+def test_requests_beyond_the_usual_limits_raise_them() -> None:
+    run = evalrun({"spec.rollout.resources": {"requests": {"cpu": "40", "memory": "900Gi"}}})
+    (group,) = of_kind(objects(plan_of(run)), "RayCluster")["spec"]["workerGroupSpecs"]
+    amounts = group["template"]["spec"]["containers"][0]["resources"]
+    assert amounts["requests"] == amounts["limits"] == {"cpu": "40", "memory": "900Gi", "nvidia.com/gpu": "8"}
+
+
+def test_ray_asks_for_a_token_unless_it_is_too_old_to() -> None:
+    assert of_kind(objects(plan_of(evalrun())), "RayCluster")["spec"]["authOptions"] == {"mode": "token"}
+    old = of_kind(objects(plan_of(evalrun(), ray_auth="disabled")), "RayCluster")
+    assert "authOptions" not in old["spec"]
+
+
+def worker_of(run: EvalRun, **settings: Any) -> Object:
+    cluster = of_kind(objects(plan_of(run, **settings)), "RayCluster")
+    pod: Object = cluster["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+    return pod
+
+
+@pytest.mark.parametrize("path", ["s3://checkpoints/coder/step_7", "gs://checkpoints/coder/step_7"])
+def test_a_model_in_a_bucket_is_fetched_before_ray_starts_and_keeps_its_name(path: str, tmp_path: Path) -> None:
+    changes = {"spec.model.path": path, "spec.output": {"url": "s3://out/x", "credentialsSecretRef": {"name": "b"}}}
+    made = objects(plan_of(evalrun(changes)))
+    pod = worker_of(evalrun(changes))
+    (fetch,) = pod["initContainers"]
+    assert fetch["image"] == operator_settings().aggregator_image  # it has the stores' packages
+    python, flag, module = fetch["command"]
+    assert (python, flag) == ("python", "-m")
+    assert importlib.util.find_spec(module) is not None
+    source, folder = fetch["args"]
+    assert source == path
+    assert fetch["envFrom"] == [{"secretRef": {"name": "b"}}]
+    assert fetch["securityContext"] == pod["containers"][0]["securityContext"]
+    (mount,) = (mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "scratch")
+    assert mount in fetch["volumeMounts"]
+    assert folder.startswith(f"{mount['mountPath']}/")
+    settings = load_settings(
+        RolloutSettings, shlex.split(of_kind(made, "RayJob")["spec"]["entrypoint"])[3:], program="r"
+    )
+    file = tmp_path / "order.json"
+    file.write_text(of_kind(made, "ConfigMap")["data"]["work-order.json"])
+    plan = engine_plan(read_run_order(file), settings.environment, settings.model_folder)
+    assert plan.model_config["path"] == folder
+    assert plan.served_model == path  # as results name it
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"spec.model.path": "pvc://models/coder"},
+        {"spec.model.path": "s3://checkpoints/coder", "spec.rollout.loadFormat": "runai_streamer"},
+    ],
+)
+def test_nothing_is_fetched_that_the_engine_reads_itself(changes: dict[str, Any]) -> None:
+    run = evalrun(changes)
+    assert "initContainers" not in worker_of(run)
+    assert "--model-folder" not in of_kind(objects(plan_of(run)), "RayJob")["spec"]["entrypoint"]
+
+
+def test_models_of_the_hub_are_kept_between_runs_on_a_claim_that_is_named() -> None:
+    def hub_home(pod: Object) -> str:
+        return next(str(entry["value"]) for entry in pod["containers"][0]["env"] if entry["name"] == "HF_HOME")
+
+    own, shared = worker_of(evalrun()), worker_of(evalrun(), model_cache_claim="models")
+    mounts = {mount["name"]: mount["mountPath"] for mount in shared["containers"][0]["volumeMounts"]}
+    assert hub_home(own).startswith(f"{mounts['scratch']}/")
+    assert hub_home(shared) == mounts["model-cache"]
+    claims = [volume for volume in shared["volumes"] if "persistentVolumeClaim" in volume]
+    assert claims == [{"name": "model-cache", "persistentVolumeClaim": {"claimName": "models"}}]
+    assert not [volume for volume in own["volumes"] if "persistentVolumeClaim" in volume]
 
 
 def test_a_ray_job_runs_on_its_cluster_and_neither_retries_nor_deletes() -> None:

@@ -15,6 +15,7 @@ from evalrun_operator.resources.pods import (
     token_env,
     tracing_env,
 )
+from evalrun_operator.resources.ray_cluster import fetched_model
 
 
 def ledger_address(plan: RunPlan) -> str:
@@ -77,6 +78,9 @@ def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) 
         f"python -m evalrun_generator.rollout --work-order={names.ORDER_FOLDER}/{names.ORDER_FILE} "
         f"--ledger={ledger_address(plan)} --worker-id={plan.run.name} --log-format=json"
     )
+    folder = fetched_model(plan)
+    if folder is not None:
+        entrypoint += f" --model-folder={folder}"
     return plan.made(
         "RayJob",
         names.attempt_job(plan.run.name, attempt),

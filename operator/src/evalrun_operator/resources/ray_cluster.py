@@ -21,9 +21,11 @@ USER = 1000
 """Of Dockerfile.gen, as in Ray's own images."""
 HOME = "/scratch"
 """Writable, for what Ray, the engine and its compilers keep under HOME."""
+CACHE = "/model-cache"
+"""Where the claim is mounted that keeps the hub's models between runs."""
+CHECKPOINT_FOLDER = f"{HOME}/checkpoint"
 ENGINE_ENV = [
     {"name": "HOME", "value": HOME},
-    {"name": "HF_HOME", "value": f"{HOME}/huggingface"},
     {"name": "TOKENIZERS_PARALLELISM", "value": "true"},
     {"name": "NCCL_DEBUG", "value": "WARN"},
 ]
@@ -40,6 +42,7 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
     spec: Object = {
         "rayVersion": plan.settings.ray_version,
         "enableInTreeAutoscaling": False,
+        **_authentication(plan),
         "headGroupSpec": {
             # No work is placed on the head: it has no GPU, and keeps the cluster's state.
             "rayStartParams": {"num-cpus": "0"},
@@ -59,6 +62,21 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
     }
     cluster = plan.made("RayCluster", names.ray_cluster(plan.run.name, attempt), names.RAY, annotations, spec=spec)
     return cluster if rollout.queue_name is None else with_queue(cluster, rollout.queue_name)
+
+
+def _authentication(plan: RunPlan) -> Object:
+    """Have Ray ask for a token, which KubeRay draws for each cluster and keeps in a Secret of the cluster's name.
+
+    Without it whoever reaches the head's port may run programs in the cluster, and read its secrets.
+    """
+    return {"authOptions": {"mode": "token"}} if plan.settings.ray_auth == "token" else {}
+
+
+def fetched_model(plan: RunPlan) -> str | None:
+    """Give the folder to which the workers fetch the model; None where the engine reads it where it is."""
+    rollout, path = plan.spec.rollout, plan.spec.model.path
+    streamed = rollout is not None and rollout.load_format == "runai_streamer"
+    return None if streamed or "://" not in path or path.startswith("pvc://") else CHECKPOINT_FOLDER
 
 
 def with_queue(cluster: Object, queue: str) -> Object:
@@ -84,6 +102,8 @@ def _head(plan: RunPlan, rollout: Rollout) -> Object:
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
     fields: Object = {"restartPolicy": "Never"}  # KubeRay replaces the pod; a restarted container would be a stranger
+    if fetched_model(plan) is not None:
+        fields["initContainers"] = [_fetch(plan)]
     if rollout.node_selector:
         fields["nodeSelector"] = dict(rollout.node_selector)
     if rollout.tolerations:
@@ -92,17 +112,48 @@ def _worker(plan: RunPlan, rollout: Rollout) -> Object:
 
 
 def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
-    """Give a worker's requests and limits; memory's are equal, since loading the model must not be evicted."""
+    """Give a worker's requests and limits; memory's are equal, since loading the model must not be evicted.
+
+    What is requested beyond the usual limits raises them: a pod that asks for more than its limit is refused.
+    """
     gpus = rollout.gpus_per_node
     amounts = {
         "cpu": str(2 * gpus + 2),
         "memory": f"{gpus * plan.settings.worker_memory_gib_per_gpu}Gi",
     }
     given = rollout.resources
-    limits = {**amounts, **(given.limits if given else {})}
+    limits = {**amounts, **(given.requests | given.limits if given else {})}
     requests = {**limits, **(given.requests if given else {}), "memory": limits["memory"]}
     gpu = {"nvidia.com/gpu": str(gpus)}
     return {"requests": {**requests, **gpu}, "limits": {**limits, **gpu}}
+
+
+def _fetch(plan: RunPlan) -> Object:
+    """Give the init container that brings the model; its image has the stores' packages, Ray's need not."""
+    secret = plan.spec.output.credentials_secret_ref
+    return container(
+        plan,
+        names.CHECKPOINT,
+        plan.settings.aggregator_image,
+        resources={"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "8Gi"}},
+        mounts=[SCRATCH_MOUNT],
+        command=["python", "-m", "evalrun_data.checkpoint"],
+        args=[plan.spec.model.path, CHECKPOINT_FOLDER],
+        env=[{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - an emptyDir of the pod
+        envFrom=[] if secret is None else [{"secretRef": {"name": secret.name}}],
+    )
+
+
+SCRATCH_MOUNT: Object = {"name": "scratch", "mountPath": HOME}
+
+
+def _cache(plan: RunPlan) -> tuple[str, list[Object], list[Object]]:
+    """Give HF_HOME, and the volume and mount that it takes."""
+    claim = plan.settings.model_cache_claim
+    if not claim:
+        return f"{HOME}/huggingface", [], []
+    volume = {"name": "model-cache", "persistentVolumeClaim": {"claimName": claim}}
+    return CACHE, [volume], [{"name": "model-cache", "mountPath": CACHE}]
 
 
 def _pod(
@@ -111,14 +162,16 @@ def _pod(
     volumes, mounts = claim_volumes([plan.spec.model.path])
     hub = plan.spec.model.token_secret_ref
     secrets = [] if hub is None else [secret_env("HF_TOKEN", hub.name, hub.key)]
+    hub_home, cache_volumes, cache_mounts = _cache(plan)
     main = container(
         plan,
         name,
         rollout.image or plan.settings.ray_image,
         resources=resources,
-        mounts=[ORDER_MOUNT, {"name": "scratch", "mountPath": HOME}, *mounts],
-        env=[*ENGINE_ENV, *secrets, *environment, *tracing_env(plan)],
+        mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *cache_mounts, *mounts],
+        env=[*ENGINE_ENV, {"name": "HF_HOME", "value": hub_home}, *secrets, *environment, *tracing_env(plan)],
     )
     scratch = {"name": "scratch", "emptyDir": {}}
-    spec = pod_spec(plan, [main], [order_volume(plan), scratch, *volumes], user=USER, **service_account(plan))
+    all_volumes = [order_volume(plan), scratch, *cache_volumes, *volumes]
+    spec = pod_spec(plan, [main], all_volumes, user=USER, **service_account(plan))
     return {**spec, **fields}

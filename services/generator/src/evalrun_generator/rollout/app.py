@@ -50,7 +50,7 @@ async def roll_out(
     if settings.metrics_port is not None:
         start_http_server(settings.metrics_port, addr=settings.host)
     rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
-    plan = engine_plan(order, settings.environment)
+    plan = engine_plan(order, settings.environment, settings.model_folder)
     keeping = keeping_of(settings, order, plan)
     warnings = idle_gpu_warnings(order, keeping.slots)
     for warning in warnings:

@@ -40,8 +40,14 @@ class EnginePlan:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def engine_plan(order: RunOrder, environment: dict[str, str]) -> EnginePlan:
+def engine_plan(order: RunOrder, environment: dict[str, str], model_folder: str | None = None) -> EnginePlan:
     """Give the plan of every replica of a run.
+
+    Args:
+        order: the run's.
+        environment: of the engine's processes.
+        model_folder: where the model was fetched to; None: the engine reads `model.path` itself. Requests and results
+            name the model by `model.path` in any case.
 
     Raises:
         BadInputError: dummy weights that nobody asked for, or a parallelism that verl does not have.
@@ -86,7 +92,7 @@ def engine_plan(order: RunOrder, environment: dict[str, str]) -> EnginePlan:
     return EnginePlan(
         engine=rollout.engine,
         rollout_config=config,
-        model_config={"path": model.path, "trust_remote_code": model.trust_remote_code},
+        model_config={"path": model_folder or model.path, "trust_remote_code": model.trust_remote_code},
         gpus=rollout.gpus,
         gpus_per_node=rollout.gpus_per_node,
         served_model=model.path,

@@ -24,6 +24,11 @@ class RolloutSettings(WorkSettings):
     drain_seconds: float = Field(
         2.0, ge=0, description="Seconds that requests in flight get to end after SIGTERM; Ray kills a job after 3."
     )
+    model_folder: str | None = Field(
+        None,
+        min_length=1,
+        description="Folder, on every worker, to which model.path was fetched; unset: the engine reads model.path.",
+    )
     concurrency: int | None = Field(
         None, ge=1, le=65536, description="Requests in flight a replica; unset: maxNumSeqs and an eighth more."
     )
