@@ -14,7 +14,8 @@ from evalrun_judge.hedging import HedgePolicy
 from evalrun_judge.judging import FunctionTests, Judge
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.plan import FunctionPlan
-from evalrun_judge.pool import RetryPolicy, SandboxPool
+from evalrun_judge.pool import SandboxPool
+from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.fake import FakeSandbox
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission

@@ -25,6 +25,33 @@ def test_within_a_run_first_come_first_served_and_the_urgent_before() -> None:
     assert queue.first() is None
 
 
+def test_the_urgent_too_are_served_in_the_order_they_came() -> None:
+    queue: FairQueue[str] = FairQueue()
+    queue.push("a", "2")
+    for item in ("0", "1"):
+        queue.push("a", item, urgent=True)
+    assert served(queue, 3) == ["0", "1", "2"]
+
+
+def test_who_is_passed_over_comes_first_again_once_it_is_put_back() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for item in ("1", "2", "3"):
+        queue.push("a", item)
+    queue.push("a", "0", urgent=True)
+    passed = [queue.pass_over("a"), queue.pass_over("a")]
+    assert passed == ["0", "1"]
+    assert served(queue, 1) == ["2"]
+    for item in reversed(passed):
+        queue.put_back("a", item)
+    assert served(queue, 3) == ["0", "1", "3"]
+    queue.push("a", "4")
+    assert queue.first() == ("a", "4")
+    assert queue.pass_over("a") == "4"
+    assert queue.first() is None
+    queue.put_back("a", "4")
+    assert served(queue, 1) == ["4"]
+
+
 def test_one_slot_goes_round_the_runs() -> None:
     queue: FairQueue[str] = FairQueue()
     for number in range(100):

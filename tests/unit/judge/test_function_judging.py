@@ -9,7 +9,8 @@ from builders.judge import Time, make_judge, make_pool
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.function_judging import FunctionJudge, Recordings
 from evalrun_judge.function_tests import OUTPUT_KIB
-from evalrun_judge.pool import NoSandboxError, RetryPolicy
+from evalrun_judge.pool import NoSandboxError
+from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus

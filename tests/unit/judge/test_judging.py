@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 from evalrun_judge.admission import QueueFullError
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
-from evalrun_judge.pool import NoSandboxError, RetryPolicy
+from evalrun_judge.pool import NoSandboxError
+from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended, reply
 from evalrun_judge.status import TestStatus

@@ -8,7 +8,8 @@ import pytest
 from builders.judge import Time, make_pool
 
 from evalrun_judge.endpoint import Endpoint, pick
-from evalrun_judge.pool import NoSandboxError, RetryPolicy
+from evalrun_judge.pool import NoSandboxError
+from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import (
     RunRefusedError,
     SandboxBusyError,
@@ -233,6 +234,21 @@ def test_the_less_loaded_is_picked(loads: list[tuple[int, int]], avoid: int | No
         assert found is (None if chosen is None else endpoints[chosen])
 
 
+# relapses of the one that failed it, whether the other is usable -> the one chosen
+AVOIDED = [(0, True, 0), (1, True, None), (1, False, 0)]
+
+
+@pytest.mark.parametrize(("relapses", "other_usable", "chosen"), AVOIDED)
+def test_what_fails_all_it_is_given_gets_nothing_back_while_there_is_another(
+    relapses: int, other_usable: bool, chosen: int | None
+) -> None:
+    failed = Endpoint(FakeSandbox(), usable=True, allowed=1, relapses=relapses)
+    full = Endpoint(FakeSandbox(), usable=other_usable, allowed=1, in_flight=1)
+    found = pick([failed, full], failed, random.Random(1))
+    assert found is (None if chosen is None else failed)
+    assert pick([failed, full], None, random.Random(1)) is failed  # who has not been there tries it
+
+
 def test_of_many_the_less_loaded_of_two_is_picked() -> None:
     endpoints = [Endpoint(FakeSandbox(), usable=True, in_flight=load, allowed=9) for load in (0, 1, 2, 8)]
     randomness = random.Random(1)
@@ -255,6 +271,24 @@ async def test_gradual_return() -> None:
         allowed.append(endpoint.free)
         endpoint.succeeded()
     assert allowed == [1, 2, 4, 8, 8]
+
+
+async def test_the_first_program_after_its_return_is_a_trial() -> None:
+    sandbox = FakeSandbox(slots=8)
+    endpoint = Endpoint(sandbox)
+    endpoint.admit(await sandbox.describe())
+    usable = []
+    for _ in range(3):  # three in a row at the start
+        endpoint.failed(SandboxFailedError("500"))
+        usable.append(endpoint.usable)
+    endpoint.admit(await sandbox.describe())
+    endpoint.failed(SandboxFailedError("500"))  # one is enough
+    usable.append(endpoint.usable)
+    endpoint.admit(await sandbox.describe())
+    endpoint.succeeded()
+    endpoint.failed(SandboxFailedError("500"))
+    usable.append(endpoint.usable)
+    assert usable == [True, True, False, False, True]
 
 
 async def test_one_that_describes_itself_but_does_no_work_rests_longer_each_time() -> None:

@@ -10,7 +10,8 @@ from builders.virtual_time import run_virtually
 
 from evalrun_judge.fleet import HealthPolicy
 from evalrun_judge.hedging import CallTimes, HedgePolicy
-from evalrun_judge.pool import NoSandboxError, RetryPolicy, SandboxPool
+from evalrun_judge.pool import NoSandboxError, SandboxPool
+from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import Backend, SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 from evalrun_sandbox.api import RunReply, RunRequest

@@ -22,7 +22,8 @@ from evalrun_judge.function_judging import FunctionJudge
 from evalrun_judge.hedging import HedgePolicy
 from evalrun_judge.judging import FunctionTests, Judge
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_judge.pool import RetryPolicy, SandboxPool
+from evalrun_judge.pool import SandboxPool
+from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.sandboxes.fusion import FusionSandbox
@@ -173,7 +174,11 @@ def build_pool(
         health=HealthPolicy(seconds=settings.health_seconds),
         hedging=HedgePolicy() if settings.hedging else None,
         required_level=settings.least_level,
-        retries=RetryPolicy(attempts=settings.retry_attempts, budget_seconds=settings.retry_budget_seconds),
+        retries=RetryPolicy(
+            attempts=settings.retry_attempts,
+            budget_seconds=settings.retry_budget_seconds,
+            ratio=settings.retry_ratio,
+        ),
         clock=time.monotonic,
         sleep=asyncio.sleep,
         randomness=random.Random(),  # noqa: S311 - spreads load, guards nothing

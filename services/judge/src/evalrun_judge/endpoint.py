@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from evalrun_judge.sandboxes import Backend, Sandbox, SandboxError, SandboxFailedError
 
 FAILURES_TO_EJECT = 3
-"""Bad answers in a row. A connection that breaks or a hung sandbox needs one only: asking it again is cheap."""
+"""Bad answers in a row. A connection that breaks or a hung sandbox needs one only: asking it again is cheap. So does
+one that has not answered well since it came back: its first program is a trial (a circuit breaker's half-open state).
+"""
 
 FIRST_PROBE_DELAY = 0.1
 LONGEST_PROBE_DELAY = 5.0
@@ -93,7 +95,7 @@ class Endpoint:
         self.failures += 1
         if not self.usable:
             return  # a request that was still in flight when it was lost
-        if not isinstance(error, SandboxFailedError) or self.failures >= FAILURES_TO_EJECT:
+        if not isinstance(error, SandboxFailedError) or self.failures >= FAILURES_TO_EJECT or not self.proved:
             self.usable = False
             self.relapses = 0 if self.proved else self.relapses + 1
 
@@ -120,11 +122,14 @@ def pick(endpoints: Sequence[Endpoint], avoid: Endpoint | None, randomness: rand
 
     Args:
         endpoints: all of them.
-        avoid: the one that just failed it, taken only where it is the only one with room.
+        avoid: the one that just failed it: taken only where it is the only one with room, and where that is since it
+            fails whatever it is given, quicker than others answer, only where there is no other at all.
         randomness: draws.
     """
     free = [endpoint for endpoint in endpoints if endpoint.free > 0]
-    others = [endpoint for endpoint in free if endpoint is not avoid] or free
+    others = [endpoint for endpoint in free if endpoint is not avoid]
+    if not others and not (avoid is not None and avoid.relapses and any(e.usable for e in endpoints if e is not avoid)):
+        others = free
     drawn = randomness.sample(others, 2) if len(others) > 2 else others
     if len(drawn) == 2 and drawn[0].load == drawn[1].load:
         return randomness.choice(drawn)

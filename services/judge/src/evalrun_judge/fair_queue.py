@@ -8,10 +8,29 @@ served, but requests that have begun before those that have not.
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+
+
+class _Waiting(Generic[Item]):
+    """A run's items."""
+
+    def __init__(self) -> None:
+        self.urgent: deque[Item] = deque()
+        self._others: deque[Item] = deque()
+
+    def of(self, urgent: bool) -> deque[Item]:
+        return self.urgent if urgent else self._others
+
+    @property
+    def next(self) -> deque[Item]:
+        """Where the first item is."""
+        return self.urgent or self._others
+
+    def __iter__(self) -> Iterator[Item]:
+        return itertools.chain(self.urgent, self._others)
 
 
 class FairQueue(Generic[Item]):
@@ -24,18 +43,14 @@ class FairQueue(Generic[Item]):
             gone: says that nobody waits for an item any more; it is dropped when its turn comes.
         """
         self._gone = gone
-        self._waiting: dict[str, deque[Item]] = {}
+        self._waiting: dict[str, _Waiting[Item]] = {}
         self._held: Counter[str] = Counter()
         self._turns = itertools.count(1)
         self._last_turn: dict[str, int] = {}
 
     def push(self, run: str, item: Item, *, urgent: bool = False) -> None:
-        """Let an item wait; an urgent one goes before the others of its run."""
-        waiting = self._waiting.setdefault(run, deque())
-        if urgent:
-            waiting.appendleft(item)
-        else:
-            waiting.append(item)
+        """Let an item wait; an urgent one goes before those of its run that are not."""
+        self._waiting.setdefault(run, _Waiting()).of(urgent).append(item)
 
     def first(self) -> tuple[str, Item] | None:
         """Give whose turn it is, with its run; None where nobody waits."""
@@ -45,13 +60,21 @@ class FairQueue(Generic[Item]):
         if not self._waiting:
             return None
         run = min(self._waiting, key=lambda name: (self._held[name], self._last_turn.get(name, 0)))
-        return run, self._waiting[run][0]
+        return run, self._waiting[run].next[0]
 
     def take(self, run: str) -> Item:
         """Take the run's first item out: it now holds a slot. Raises KeyError where the run has none waiting."""
-        item = self._waiting[run].popleft()
+        item = self._waiting[run].next.popleft()
         self.hold(run)
         return item
+
+    def pass_over(self, run: str) -> Item:
+        """Take the run's first item out for a moment: those after it come first. Raises KeyError where it has none."""
+        return self._waiting[run].next.popleft()
+
+    def put_back(self, run: str, item: Item) -> None:
+        """Let an item that was passed over be its run's first again."""
+        self._waiting.setdefault(run, _Waiting()).urgent.appendleft(item)
 
     def hold(self, run: str) -> None:
         """Count a slot that the run holds."""
@@ -72,10 +95,10 @@ class FairQueue(Generic[Item]):
             self._forget(run)
         return everything
 
-    def _any_left(self, waiting: deque[Item]) -> bool:
-        while waiting and self._gone(waiting[0]):
-            waiting.popleft()
-        return bool(waiting)
+    def _any_left(self, waiting: "_Waiting[Item]") -> bool:
+        while waiting.next and self._gone(waiting.next[0]):
+            waiting.next.popleft()
+        return bool(waiting.next)
 
     def _forget(self, run: str) -> None:
         """Keep nothing of a run that neither waits nor runs: there may be thousands in a gateway's life."""

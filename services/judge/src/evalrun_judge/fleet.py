@@ -97,6 +97,11 @@ class Fleet:
         return [*self._members]
 
     @property
+    def largest(self) -> int:
+        """Slots of the largest sandbox that ever answered."""
+        return max((one.backend.info.slots for one in self._members if one.backend is not None), default=0)
+
+    @property
     def out_of_budget(self) -> bool:
         """No sandbox has been usable for longer than may be."""
         since = self._all_lost_since

@@ -13,7 +13,9 @@ from evalrun_judge.discovery import Discovery
 from evalrun_judge.endpoint import Endpoint, pick
 from evalrun_judge.fair_queue import FairQueue
 from evalrun_judge.fleet import Fleet, HealthPolicy
-from evalrun_judge.hedging import CallTimes, HedgePolicy
+from evalrun_judge.hedged_calls import HedgedCalls
+from evalrun_judge.hedging import HedgePolicy
+from evalrun_judge.retries import RetryBudget, RetryPolicy
 from evalrun_judge.sandboxes import (
     DatasetServer,
     RunRefusedError,
@@ -32,18 +34,6 @@ Reply = TypeVar("Reply", RunReply, SubmitReply)
 
 class NoSandboxError(Exception):
     """No sandbox could say what the program does within the retry budget."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How long infra errors are tried again."""
-
-    attempts: int = 5
-    """Calls of a sandbox that may fail for one program, full sandboxes not counted."""
-    budget_seconds: float = 30.0
-    """How long requests wait while no sandbox at all is usable."""
-    first_delay: float = 0.05
-    """Seconds before the first call again; doubled each time, and spread by up to half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +104,8 @@ class SandboxPool:
         self._required = LEVELS.index(required_level)
         self._retries = retries
         self._sleep, self._random, self._clock = sleep, randomness, clock
-        self._on_retry, self._on_call, self._on_hedge = on_retry, on_call, on_hedge
+        self._on_retry, self._on_call = on_retry, on_call
+        self._budget = RetryBudget(retries)
         self._fleet = Fleet(
             sandboxes,
             discoveries,
@@ -129,9 +120,7 @@ class SandboxPool:
             on_hopeless=self._give_up,
         )
         self._queue: FairQueue[_Waiter] = FairQueue(lambda waiter: waiter.granted.done())
-        self._hedging = hedging
-        self._times = CallTimes(hedging or HedgePolicy())
-        self._hedges = 0
+        self._hedged = HedgedCalls(hedging, clock, lambda: self.slots, on_hedge)
         self._described: PoolInfo | None = None
         self.changed = asyncio.Event()
         """Set whenever a sandbox has been taken into use."""
@@ -206,22 +195,29 @@ class SandboxPool:
     ) -> Reply:
         failed: Endpoint | None = None
         failures = 0
+        endpoint = await self._slot(run, urgent=begun, avoid=None)
+        self._budget.began(self._clock())
         while True:
-            endpoint = await self._slot(run, urgent=begun or failures > 0, avoid=failed)
             try:
                 on_slot()
                 return await answer(endpoint)
             except SandboxBusyError as error:
                 self._on_retry(error.reason)
-                begun = True
-                continue
             except SandboxError as error:
                 failures += 1
                 failed = endpoint
                 if failures >= self._retries.attempts:
                     raise NoSandboxError(f"{failures} calls failed, the last with: {error}") from error
+                self._spend(error)
                 self._on_retry(error.reason)
-            await self._sleep(self._retries.first_delay * 2 ** (failures - 1) * (1 + self._random.random() / 2))
+                await self._sleep(self._retries.delay(failures, self._random.random()))
+            endpoint = await self._slot(run, urgent=True, avoid=failed)
+
+    def _spend(self, error: SandboxError) -> None:
+        """Take a retry out of the budget that all programs share. Raises NoSandboxError where it is spent."""
+        now = self._clock()
+        if not self._budget.retry(now, running=self.in_flight, largest=self._fleet.largest):
+            raise NoSandboxError(f"the retry budget is spent ({self._budget.account(now)}): {error}") from error
 
     async def _slot(self, run: str, *, urgent: bool, avoid: Endpoint | None) -> Endpoint:
         if self._fleet.out_of_budget:
@@ -237,26 +233,25 @@ class SandboxPool:
             raise
 
     def _dispatch(self) -> None:
-        """Give what is free to those who wait, in order."""
+        """Give what is free to those who wait, in order; who may not have it does not keep it from the others."""
+        passed: list[tuple[str, _Waiter]] = []
         while (waiting := self._queue.first()) is not None:
             run, waiter = waiting
             endpoint = pick(self._fleet.endpoints, waiter.avoid, self._random)
-            if endpoint is None:
-                return
-            endpoint.in_flight += 1
-            self._queue.take(run).granted.set_result(endpoint)
+            if endpoint is not None:
+                endpoint.in_flight += 1
+                self._queue.take(run).granted.set_result(endpoint)
+            elif any(endpoint.free for endpoint in self._fleet.endpoints):
+                passed.append((run, self._queue.pass_over(run)))
+            else:
+                break
+        for run, waiter in reversed(passed):
+            self._queue.put_back(run, waiter)
 
     def _release(self, endpoint: Endpoint, run: str) -> None:
         endpoint.in_flight -= 1
         self._queue.release(run)
         self._dispatch()
-
-    async def _run(self, endpoint: Endpoint, request: RunRequest, run: str) -> RunReply:
-        """Have a sandbox in which the run holds a slot run a program; see `_call`."""
-        called = self._clock()
-        reply = await self._call(endpoint, lambda sandbox: self._contained(sandbox, request), run)
-        self._times.add(self._clock() - called)
-        return reply
 
     async def _call(self, endpoint: Endpoint, ask: Callable[[Sandbox], Awaitable[Reply]], run: str) -> Reply:
         """Call a sandbox in which the run holds a slot; gives the slot back. Raises SandboxError, RunRefusedError."""
@@ -265,74 +260,38 @@ class SandboxPool:
             with self._fleet.calling(endpoint), span("sandbox", attributes={"address": endpoint.sandbox.address}):
                 reply = await ask(endpoint.sandbox)
             endpoint.succeeded()
+            self._budget.answered()
             return reply
         except SandboxBusyError as error:
             self._pause(endpoint, error)
             raise
         except SandboxError as error:
             self._fleet.failed(endpoint, error)
+            self._budget.failed(self._clock())
             raise
         finally:
             self._on_call(self._clock() - called)
             self._release(endpoint, run)
 
     async def _answer(self, endpoint: Endpoint, request: RunRequest, run: str) -> RunReply:
-        """Call a sandbox, and a second one where the first takes too long; see `_call`."""
-        after = None if self._hedging is None else self._times.straggles_after
-        if after is None or len(self._fleet.endpoints) < 2:
-            return await self._run(endpoint, request, run)
-        first = asyncio.create_task(self._run(endpoint, request, run))
-        calls = {first}
-        try:
-            wait = after
-            while not (await asyncio.wait(calls, timeout=wait))[0]:
-                wait = after / 4  # it is one by now: from here on a slot that is idle is what it waits for
-                other = self._spare(endpoint)
-                if other is not None:
-                    return await self._race(first, other, request, run, calls)
-            return first.result()
-        finally:
-            for call in calls:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
+        """Have a program run, by a second sandbox too where the first takes too long; see `_call`."""
+        return await self._hedged.answer(
+            endpoint,
+            lambda one: self._call(one, lambda sandbox: self._contained(sandbox, request), run),
+            lambda first: self._spare(first, run),
+            alone=len(self._fleet.endpoints) < 2,
+        )
 
-    async def _race(
-        self,
-        first: "asyncio.Task[RunReply]",
-        other: Endpoint,
-        request: RunRequest,
-        run: str,
-        calls: "set[asyncio.Task[RunReply]]",
-    ) -> RunReply:
-        """Call the other sandbox too; the first good answer counts, and the first call's error where there is none."""
+    def _spare(self, first: Endpoint, run: str) -> Endpoint | None:
+        """Take a slot of another sandbox that nobody waits for, where the budget has room for a second call."""
+        if self._queue.first() is not None:
+            return None
+        other = pick([other for other in self._fleet.endpoints if other is not first], None, self._random)
+        if other is None or not self._budget.hedge(self._clock(), running=self.in_flight):
+            return None
         other.in_flight += 1
         self._queue.hold(run)
-        self._hedges += 1
-        second = asyncio.create_task(self._run(other, request, run))
-        calls.add(second)
-        won = False
-        try:
-            pending = {first, second}
-            while pending:
-                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                for call in done:
-                    error = call.exception()
-                    if error is None:
-                        won = call is second
-                        return call.result()
-                    if isinstance(error, RunRefusedError):
-                        raise error
-            return first.result()
-        finally:
-            self._hedges -= 1
-            self._on_hedge(won)
-
-    def _spare(self, endpoint: Endpoint) -> Endpoint | None:
-        """Give another sandbox with a slot that nobody waits for, where one more hedge may run."""
-        if self._hedging is None or self._hedges >= self._hedging.most(self.slots) or self._queue.first() is not None:
-            return None
-        others = [other for other in self._fleet.endpoints if other is not endpoint]
-        return pick(others, None, self._random)
+        return other
 
     async def _contained(self, sandbox: Sandbox, request: RunRequest) -> RunReply:
         reply = await sandbox.run(request)

@@ -58,6 +58,13 @@ class JudgeSettings(ServiceSettings):
         0, ge=0, description="Assertion replays of function tests run at once; 0: as many as this machine has CPUs."
     )
     retry_attempts: int = Field(5, ge=1, description="Failed sandbox calls after which a program is given up.")
+    retry_ratio: float = Field(
+        0.2,
+        ge=0,
+        le=10,
+        description="Sandbox calls made again, retries and hedges, for each first call of the last 10 s, over all "
+        "programs; beyond that and a small floor a failed call ends its request as UNAVAILABLE.",
+    )
     retry_budget_seconds: float = Field(
         30.0,
         ge=0,
