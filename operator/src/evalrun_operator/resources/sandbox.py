@@ -16,7 +16,7 @@ from evalrun_operator.resources.pods import (
 FUSION_PORT = 8081
 HTTP = {"name": "http", "containerPort": names.SANDBOX_PORT}
 READINESS: Object = {"tcpSocket": {"port": names.SANDBOX_PORT}, "periodSeconds": 5}
-"""Of the slot proxy."""
+"""Of the slot proxy: a server that is too busy to answer for a while keeps its place."""
 PING: Object = {"httpGet": {"path": "/v1/ping", "port": names.SANDBOX_PORT}}
 """It asks for no token; the sandbox listens only once its containment was probed and is as required."""
 SCRATCH_GIB_PER_SLOT = 1
@@ -111,6 +111,8 @@ def _slot_proxy(plan: RunPlan, judge: Judge) -> Object:
         ],
         env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
         ports=[HTTP],
+        # It answers once the server behind it does, which may take minutes to come up.
+        startupProbe={**PING, "periodSeconds": 2, "timeoutSeconds": 6, "failureThreshold": 300},
         readinessProbe=READINESS,
     )  # fmt: skip
 
