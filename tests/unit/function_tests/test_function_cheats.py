@@ -98,6 +98,44 @@ CHEATS = {
     "  try: os.write(fd, b'load V null\\n"
     "0 0 E {\"base\":\"SystemExit\",\"type\":\"SystemExit\",\"args\":{\"t\":[0]}}\\n')\n"
     "  except OSError: pass\nos._exit(0)",
+    "forged end after a carriage return": "for fd in range(3, 64):\n"
+    "  try: os.write(fd, b'load V null\\n0 0 V [9,null]\\r0 0 D [\"success\",\"\"]\\r1 0 D [\"success\",\"\"]\\r'\n"
+    "    b'2 0 D [\"success\",\"\"]\\n0 1 V [1,null]\\n1 0 V [1,null]\\n2 0 V [1,null]\\nend\\n')\n"
+    "  except OSError: pass\nos._exit(0)",
+    "forged mark": "for fd in range(3, 64):\n"
+    "  try: os.write(fd, b'load V null\\n0 0 V [{\"h\":[0,0,' + b'[' * 900 + b']' * 900 + b']},null]\\n')\n"
+    "  except OSError: pass\nos._exit(0)",
+    "end of an iteration": "def f(x): raise StopIteration",
+    "own end of an iteration": "class End(StopIteration): pass\ndef f(x): raise End(9)",
+    "end of an asynchronous iteration": "def f(x): raise StopAsyncIteration",
+    "reduce": "class E(int):\n  def __reduce__(self): return (int, (9,))\n"
+    "  __reduce_ex__ = lambda self, _: (int, (9,))\n  def __int__(self): return 9\ndef f(x): return E(1)",
+    "a type that lies about its ancestors": "class M(type):\n  def mro(cls): return [cls, int, object]\n"
+    "  __instancecheck__ = __subclasscheck__ = lambda *_: True\n"
+    "class E(int, metaclass=M):\n  def __eq__(self, o): return True\n  __hash__ = int.__hash__\ndef f(x): return E(1)",
+    "values changed later": "l = []\ndef f(x):\n"
+    "  threading.Thread(target=lambda: [l.append(9) for _ in range(10 ** 5)]).start()\n  return l",
+    "a thread that writes ahead": "def forge():\n  for n in range(3):\n    for fd in range(3, 64):\n"
+    "      try: os.write(fd, b'0 %d V [9,null]\\n' % n)\n      except OSError: pass\n"
+    "def f(x):\n  forge()\n  return 1",
+    "answers cut and written again": "def f(x):\n  for fd in range(3, 64):\n"
+    "    try: os.ftruncate(fd, 0); os.lseek(fd, 0, 0); os.write(fd, b'0 0 V [9,null]\\n')\n    except OSError: pass\n"
+    "  os._exit(0)",
+    "signal while answering": "signal.signal(signal.SIGALRM, lambda *_: os._exit(0))\ndef f(x):\n"
+    "  signal.setitimer(signal.ITIMER_REAL, 1e-6)\n  return [x] * 10 ** 5",
+    "profile of the harness": "def p(fr, ev, arg):\n  if fr.f_code.co_name == '_call' and ev == 'return': os._exit(0)\n"
+    "sys.setprofile(p)\ndef f(x): return 1",
+    "collector while answering": "gc.set_threshold(1)\ngc.callbacks.append(lambda *_: os._exit(0))\n"
+    "def f(x): return [[n] for n in range(999)]",
+    "the judge's exception": "import evalrun_values as v\ndef f(x): raise v.ValueRefusedError('value')",
+    "an exception that equals everything": "class E(Exception):\n  def __eq__(s, o): return True\n"
+    "  __hash__ = Exception.__hash__\n  def __str__(s): os._exit(0)\ndef f(x): raise E(9)",
+    "an exception without an end": "class E(Exception): pass\nE.__cause__ = property(lambda s: E())\ndef f(x): raise E",
+    "an exception named as success": "def f(x): raise type('success', (Exception,), {})('')",
+    "a mountain of digits": "def f(x): return 1 << 10 ** 7",
+    "surrogates": "def f(x): return '\\ud800' * 9",
+    "an exception with surrogates": "def f(x): raise type('E', (Exception,), {})('\\ud800')",
+    "not a number": "def f(x): return float('nan')",
     "endless recursion": "def f(x): return f(x)",
     "deep recursion": "sys.setrecursionlimit(10**7)\ndef f(x): return f(x)",
     "generator": "def f(x): yield x * x",
@@ -112,6 +150,15 @@ CHEATS = {
 
 SLOW = {"deep recursion", "value without end", "leave from a thread"}
 
+LOOPS = adding(
+    "for got, want in zip(map(f, [1, 2]), [1, 4]): assert got == want",
+    "assert all(f(x) == x * x for x in [1, 2])",
+    "assert list(map(f, [])) == list(filter(f, [1]))[1:]",
+    "got = iter(lambda: f(2), 4)\nassert next(got, None) is None",
+    entry="f",
+)
+"""To what goes through what a function gives, its StopIteration says that there is no more."""
+
 
 @pytest.mark.parametrize(
     ("tests", "name"),
@@ -124,6 +171,18 @@ def test_a_cheat_is_judged_and_not_accepted(forks: WarmForks, tests: AssertTests
     judged = judge(tests, HEAD + CHEATS[name], execute=lambda mode, code, stdin: forks.run(mode, code, stdin, 1))
     assert any(status != "success" for status in judged.statuses), judged.outcomes
     assert "api_error" not in judged.statuses, judged.outcomes
+
+
+@pytest.mark.parametrize("name", ["StopIteration", "StopAsyncIteration", "type('End', (StopIteration,), {})"])
+def test_the_end_of_an_iteration_is_an_error_where_no_test_expects_it(forks: WarmForks, name: str) -> None:
+    judged = judge(LOOPS, f"def f(x): raise {name}", execute=forks.run)
+    assert judged.statuses == ["runtime_error"] * 4
+    assert {outcome.reason.partition("(")[0] for outcome in judged.outcomes} <= {
+        f"the program raised {kind}" for kind in ("StopIteration", "StopAsyncIteration", "End")
+    }
+    assert judge(LOOPS, "def f(x): return x * x", execute=forks.run).statuses == ["success"] * 4
+    expecting = adding("try:\n  f(1)\n  assert False\nexcept StopIteration:\n  pass", entry="f")
+    assert judge(expecting, "def f(x): raise StopIteration", execute=forks.run).statuses == ["success"]
 
 
 def test_the_tests_that_cheats_fail_are_passed_by_the_real_thing(forks: WarmForks) -> None:

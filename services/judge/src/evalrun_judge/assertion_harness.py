@@ -3,9 +3,10 @@
 Standard library only. Everything comes on stdin, `code` is unused.
 
 First line of stdin, JSON: `{"mode": "record" | "replay", "kind": "check" | "asserts", "prompt": text, "setup": text,
-"entry": name, "seed": int, "names": [...], "modules": [...], "tests": [[test, source, calls], ...]}`, a call being
-`[callee, args, kwargs]`. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
-`TEST CALL E ...`), or `TEST CALL D [status, reason]` where the process ended in that call.
+"entry": name, "seed": int, "names": [...], "modules": [...], "tests": [[test, source, calls, end], ...]}`, a call
+being `[callee, args, kwargs]`, and end `[status, reason]` where the process ended in the call after the last answered
+one, else null. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
+`TEST CALL E ...`). The program may have written these lines: nothing in them says how a test ended.
 
 Record: the stand-in gives a placeholder that agrees to everything; the calls are noted (an argument that is what
 another call gave becomes a mark). A test that placeholders break runs again, with asserts that stop nothing. `random`
@@ -199,7 +200,9 @@ class StandIn(Opaque):
 class Run:
     """One execution of one test: which calls are known, and where it stands."""
 
-    def __init__(self, calls: list[Json], results: list[Result], entry: str, *, recording: bool) -> None:
+    def __init__(
+        self, calls: list[Json], results: list[Result], entry: str, *, recording: bool, iterates: bool
+    ) -> None:
         self.calls: list[Json] = []
         """Made so far, as structures."""
         self.status: tuple[str, str] | None = None
@@ -216,6 +219,9 @@ class Run:
         self._results = results
         self._entry = entry
         self._recording = recording
+        self._iterates = iterates
+        """The test names StopIteration. Else the program's is an error, as from a generator (PEP 479): to `all`, `map`
+        and `zip` it is the end of what they go through, and to the test that nothing is wrong."""
         self._stopped = False
         self._plain: dict[int, Json] = {}
 
@@ -297,6 +303,8 @@ class Run:
             raise self.end("runtime_error", "the program wrote what is no value into the judge's channel") from None
         if kind == "E":
             self.raised.append(error)
+            if isinstance(error, (StopIteration, StopAsyncIteration)) and not self._iterates:
+                raise RuntimeError from error
             raise error
         self.valued = True
         self.last = value
@@ -307,11 +315,17 @@ class Run:
         def find(tag: str, payload: Json) -> Value:
             if tag != "h":
                 raise ValueError(tag)
-            kind = str(payload[2])[:300]
+            call, place, kind = payload
+            if type(call) is not int or type(place) is not int or type(kind) is not str:  # it goes on into later calls
+                raise ValueError(tag)
+            kind = kind[:300]
             if callee == self._entry:
                 reason = f"{callee} returned a {kind}, which is no plain value"
-                return Opaque({"h": payload}, lambda: self.end("runtime_error", reason))
-            return Opaque({"h": payload}, lambda: self.end("api_error", f"the test looks into a {kind} of the program"))
+                return Opaque({"h": [call, place, kind]}, lambda: self.end("runtime_error", reason))
+            return Opaque(
+                {"h": [call, place, kind]},
+                lambda: self.end("api_error", f"the test looks into a {kind} of the program"),
+            )
 
         return find
 
@@ -342,9 +356,12 @@ class Problem:
         self.names = [str(name) for name in header["names"]]
         self.modules = [str(name) for name in header["modules"]]
         self._prompt, self._setup, self._seed = header["prompt"], header["setup"], header["seed"]
-        self._tests = [source for _, source, _ in header["tests"]]
+        self._tests = [source for _, source, _, _ in header["tests"]]
         self._random = "random" in self._prompt + self._setup + "".join(self._tests)
         self._numpy = "numpy" in self._prompt + self._setup + "".join(self._tests)
+        self.iterates = any(
+            name in self._setup + "".join(self._tests) for name in ("StopIteration", "StopAsyncIteration")
+        )
         self._ahead: CodeType | None = None
         self.pure = bool(header.get("pure"))
         """Nothing of them outlasts a test, see `_is_pure`."""
@@ -537,7 +554,7 @@ def record(problem: Problem, source: str) -> Json:
 
 def replay(problem: Problem, source: str, calls: list[Json], results: list[Result]) -> Json:
     """Run a test with what the program gave; gives its outcome, or the calls that it needs."""
-    run = Run(calls, results, problem.entry, recording=False)
+    run = Run(calls, results, problem.entry, recording=False, iterates=problem.iterates)
     error: BaseException | None = None
     try:
         problem.execute(source, run, tolerant=False)
@@ -557,7 +574,7 @@ def _calls(problem: Problem, source: str, calls: list[Json], results: list[Resul
     """Note the calls of a test, with the results of those that are known."""
     # Placeholders satisfy most tests as they stand; to rewrite their asserts costs more than running them.
     for tolerant in (False, True):
-        run = Run(calls, results, problem.entry, recording=True)
+        run = Run(calls, results, problem.entry, recording=True, iterates=problem.iterates)
         try:
             problem.execute(source, run, tolerant=tolerant)
         except BaseException:  # noqa: BLE001, S112 - placeholders break any test, and the program may have raised
@@ -667,7 +684,7 @@ def _results_by_test(lines: list[bytes]) -> dict[int, list[Result]]:
             payload = values.loads(text.decode())
         except (values.ValueRefusedError, UnicodeDecodeError):
             kind, payload = b"V", {}  # no pair: told as what it is where the test meets it
-        found.setdefault(int(test), []).append((kind.decode(), payload))
+        found.setdefault(int(test), []).append(("E" if kind == b"E" else "V", payload))
     return found
 
 
@@ -689,7 +706,7 @@ def _answers(request: bytes, *, in_company: bool) -> Iterator[str]:
         ValueRefusedError: the request is not JSON.
         _AloneError: it cannot be served in company.
     """
-    first, *lines = request.splitlines()
+    first, *lines = request.rstrip(b"\n").split(b"\n")  # splitlines would also split at what a program wrote
     header: Json = values.loads(first.decode())
     problem = Problem(header)
     recording = header["mode"] == "record"
@@ -700,8 +717,9 @@ def _answers(request: bytes, *, in_company: bool) -> Iterator[str]:
     if in_company and not problem.pure:
         raise _AloneError
     results = _results_by_test(lines)
-    for test, source, calls in header["tests"]:
-        outcome = record(problem, source) if recording else replay(problem, source, calls, results.get(test, []))
+    for test, source, calls, end in header["tests"]:
+        given = results.get(test, []) + ([("D", end)] if end is not None else [])
+        outcome = record(problem, source) if recording else replay(problem, source, calls, given)
         if in_company and outcome.get("status") == "memory_limit":
             raise _AloneError
         yield _dumped({"test": test, **outcome}, recording=recording)

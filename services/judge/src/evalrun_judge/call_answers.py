@@ -78,12 +78,17 @@ def _read_test(lines: list[bytes], position: int, test: int, count: int, answers
         if position < len(lines) and lines[position].startswith(head + b"P "):
             answers.printed = (answers.printed + _printed(lines[position][len(head) + 2 :]))[:PRINT_LIMIT]
             position += 1
-        if position >= len(lines) or not lines[position].startswith((head + b"V ", head + b"E ")):
+        if position >= len(lines) or not _is_answer(lines[position], head):
             return position
         answers.lines.append(lines[position])
         position += 1
     answers.complete = True
     return position
+
+
+def _is_answer(line: bytes, head: bytes) -> bool:
+    """Say whether the call harness can have written the line: it writes ASCII, and nothing that may end a line."""
+    return line.startswith((head + b"V ", head + b"E ")) and line.isascii() and b"\r" not in line
 
 
 def end_of(run: ProgramRun) -> tuple[TestStatus, str]:

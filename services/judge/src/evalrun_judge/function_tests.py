@@ -112,7 +112,9 @@ class _Test:
     refusal: str = ""
     """Why it cannot be judged, as recording found."""
     lines: list[bytes] | None = None
-    """The calls' results; None while they are wanted."""
+    """The calls' results, as the program may have written them; None while they are wanted."""
+    end: list[str] | None = None
+    """Status and reason, where the process ended in the call after these."""
     timed_out: bool = False
     """The process ran out of time in one of its calls; the replay may never reach it."""
     late: bool = False
@@ -128,6 +130,10 @@ class _Test:
     share: int = 1
     printed: str = ""
     outcome: FunctionTestOutcome | None = None
+
+    def given(self) -> list[bytes]:
+        """Give what the calls came to, the one in which the process ended included."""
+        return [*(self.lines or ()), *([json.dumps(self.end).encode()] if self.end is not None else [])]
 
 
 class FunctionTestSession:
@@ -218,13 +224,14 @@ class FunctionTestSession:
             return
         for test, given in zip(self._batch[: stopped + 1], answers.tests, strict=False):
             lines = list(given.lines)
+            test.end = None
             if not given.complete:
                 status, reason = answers.end
-                lines.append(b"%d %d D %s" % (test.index, len(lines), json.dumps([status, reason]).encode()))
+                test.end = [status, reason]
                 test.timed_out = status is TestStatus.TIMEOUT
             test.late = run.end == "timeout" and given.complete
             test.lines, test.printed = lines, given.printed
-            test.unstable = test.unstable or _differ(test, lines)
+            test.unstable = test.unstable or _differ(test)
         for test in self._batch[stopped + 1 :]:
             test.alone = test.alone or run.end == "timeout"
 
@@ -241,7 +248,9 @@ class FunctionTestSession:
         if not self._stop_after:
             return False
         sure = sum(t.outcome is not None and t.outcome.status is TestStatus.TIMEOUT for t in self._tests)
-        return sure + sum(test.timed_out or test.late for test in open_tests if test.lines) >= self._stop_after
+        return (
+            sure + sum(test.timed_out or test.late for test in open_tests if test.lines is not None) >= self._stop_after
+        )
 
     def _header(self, mode: str, tests: list[_Test]) -> bytes:
         problem = self._problem
@@ -256,7 +265,7 @@ class FunctionTestSession:
             "names": self._names,
             "modules": self._modules,
             "pure": self._pure,
-            "tests": [[test.index, test.source, test.calls] for test in tests],
+            "tests": [[test.index, test.source, test.calls, test.end] for test in tests],
         }
         return json.dumps(header, separators=(",", ":")).encode() + b"\n"
 
@@ -307,14 +316,16 @@ class FunctionTestSession:
             else:
                 self._end(test, TestStatus.API_ERROR, f"the test's calls are not known after {MAX_ROUNDS} rounds")
             return
-        test.earlier = list(zip(test.calls, test.lines or (), strict=False))
-        test.calls, test.lines, test.timed_out, test.late = calls, None, False, False
+        test.earlier = list(zip(test.calls, test.given(), strict=False))
+        test.calls, test.lines, test.end, test.timed_out, test.late = calls, None, None, False, False
 
     def _assertions_ended(self, test: _Test, run: ProgramRun) -> None:
         """The child ended in this test's replay: its doing, where the values made it exceed a limit."""
         match run.end:
             case "timeout":
-                self._end(test, TestStatus.TIMEOUT, "comparing what the program returned ran past the time limit", by=run)
+                self._end(
+                    test, TestStatus.TIMEOUT, "comparing what the program returned ran past the time limit", by=run
+                )
             case "memory_limit":
                 self._end(test, TestStatus.MEMORY_LIMIT, "comparing what the program returned ran out of memory")
             case _:
@@ -377,9 +388,9 @@ def _tests_of(tests: CheckTest | AssertTests) -> list[_Test]:
     return [_Test(index, source, source) for index, source in enumerate(tests.asserts)]
 
 
-def _differ(test: _Test, lines: list[bytes]) -> bool:
+def _differ(test: _Test) -> bool:
     """Say whether calls of the round before gave something else this time."""
-    for call, (earlier_call, earlier_line), line in zip(test.calls, test.earlier, lines, strict=False):
+    for call, (earlier_call, earlier_line), line in zip(test.calls, test.earlier, test.given(), strict=False):
         if call != earlier_call:
             return False
         if line != earlier_line:
