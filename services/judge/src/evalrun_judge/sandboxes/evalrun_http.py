@@ -1,10 +1,8 @@
-"""`evalrun-sandbox` over HTTP: one kept-alive session an endpoint, MessagePack both ways."""
+"""`evalrun-sandbox` over HTTP: kept connections, MessagePack both ways."""
 
-import io
 from types import TracebackType
 from typing import Self
 
-import aiohttp
 import msgspec
 
 from evalrun_judge.sandboxes import (
@@ -15,6 +13,8 @@ from evalrun_judge.sandboxes import (
     SandboxTimeoutError,
     SandboxUnreachableError,
 )
+from evalrun_judge.sandboxes.http_answer import BadAnswerError
+from evalrun_judge.sandboxes.http_calls import HttpCalls
 from evalrun_runtime.tracing import trace_headers
 from evalrun_sandbox.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
 
@@ -22,7 +22,11 @@ CONNECT_SECONDS = 5.0
 
 DESCRIBE_SECONDS = 5.0
 
-LARGE_BYTES = 1 << 20
+SPARE_BYTES = 4 << 20
+"""What an answer may have beside what programs wrote: what a compiler said (1 MiB at most), numbers, a proxy's page."""
+
+RUN_BYTES = 2048
+"""What a run may have in an answer beside what it wrote within its limit."""
 
 COMPILE_SECONDS = 70.0
 """Wall seconds that compiling may take at most: twice its 30 CPU seconds, and some."""
@@ -38,7 +42,7 @@ class EvalrunSandbox:
     """
 
     def __init__(self, url: str, token: str | None = None, *, spare_seconds: float = WAIT_SECONDS) -> None:
-        """Make the client; the session opens with the first call, inside the running loop.
+        """Make the client; connections open with the first call, inside the running loop.
 
         Args:
             url: `http://host:port`.
@@ -46,11 +50,11 @@ class EvalrunSandbox:
             spare_seconds: what it may take beyond its programs' own limits before it counts as hung.
         """
         self.address = url.rstrip("/")
-        self._headers = {"Content-Type": CONTENT_TYPE}
+        headers = {"Content-Type": CONTENT_TYPE}
         if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = f"Bearer {token}"
+        self._calls = HttpCalls(self.address, headers, connect_seconds=CONNECT_SECONDS)
         self._spare_seconds = spare_seconds
-        self._session: aiohttp.ClientSession | None = None
         self._encoder = msgspec.msgpack.Encoder()
         self._reply = msgspec.msgpack.Decoder(RunReply)
         self._busy = msgspec.msgpack.Decoder(Busy)
@@ -68,7 +72,11 @@ class EvalrunSandbox:
     async def run(self, request: RunRequest) -> RunReply:
         """Run one program on its inputs; see `Sandbox.run`."""
         status, body = await self._call(
-            "POST", "/v1/run", longest_seconds(request) + self._spare_seconds, self._encoder.encode(request)
+            "POST",
+            "/v1/run",
+            self._encoder.encode(request),
+            longest=longest_seconds(request) + self._spare_seconds,
+            most_bytes=most_bytes(request),
         )
         try:
             match status:
@@ -87,7 +95,7 @@ class EvalrunSandbox:
 
     async def describe(self) -> Backend:
         """Say what the sandbox is; see `Sandbox.describe`."""
-        status, body = await self._call("GET", "/v1/info", DESCRIBE_SECONDS, None)
+        status, body = await self._call("GET", "/v1/info", b"", longest=DESCRIBE_SECONDS, most_bytes=SPARE_BYTES)
         if status != 200:
             raise SandboxFailedError(f"{self.address}: /v1/info gave status {status}")
         try:
@@ -97,33 +105,19 @@ class EvalrunSandbox:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._calls.close()
 
-    async def _call(self, method: str, path: str, longest: float, body: bytes | None) -> tuple[int, bytes]:
-        session = self._open_session()
-        limits = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
+    async def _call(self, method: str, path: str, body: bytes, *, longest: float, most_bytes: int) -> tuple[int, bytes]:
         try:
-            async with session.request(
-                method, self.address + path, data=_sent(body), timeout=limits, headers=trace_headers()
-            ) as response:
-                return response.status, await response.read()
-        except aiohttp.ConnectionTimeoutError as error:
-            raise SandboxUnreachableError(f"{self.address}: no connection in {CONNECT_SECONDS:g} s") from error
+            return await self._calls.call(
+                method, path, body, longest=longest, most_bytes=most_bytes, headers=trace_headers()
+            )
         except TimeoutError as error:
             raise SandboxTimeoutError(f"{self.address}: no answer in {longest:.1f} s") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise SandboxUnreachableError(f"{self.address}: {error or type(error).__name__}") from error
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                headers=self._headers,
-                connector=aiohttp.TCPConnector(limit=0),  # the pool bounds what is in flight
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+        except BadAnswerError as error:
+            raise SandboxFailedError(f"{self.address}: no answer: {error}") from error
 
     def _checked(self, reply: RunReply, request: RunRequest) -> RunReply:
         if len(reply.runs) != len(request.inputs):
@@ -133,11 +127,6 @@ class EvalrunSandbox:
         return reply
 
 
-def _sent(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Give a large body as what aiohttp sends piece by piece; of large bytes it warns that they hold the loop up."""
-    return body if body is None or len(body) < LARGE_BYTES else io.BytesIO(body)
-
-
 def longest_seconds(request: RunRequest) -> float:
     """Give the wall seconds that a program may take by its own limits.
 
@@ -145,3 +134,11 @@ def longest_seconds(request: RunRequest) -> float:
     """
     wall_limit = 2 * request.limits.time_seconds + 5
     return COMPILE_SECONDS + 2 * wall_limit * len(request.inputs)
+
+
+def most_bytes(request: RunRequest) -> int:
+    """Give the bytes that an answer to this request may have at most: a sandbox runs hostile programs.
+
+    Each run has stdout and stderr within the output limit, and some.
+    """
+    return SPARE_BYTES + len(request.inputs) * (2 * 1024 * request.limits.output_kib + RUN_BYTES)
