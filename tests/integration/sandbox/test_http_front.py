@@ -128,5 +128,5 @@ async def test_below_the_required_level_it_ends_with_code_two_and_one_line() -> 
     )
     _, err = await process.communicate()
     assert process.returncode == 2
-    assert err.decode().startswith("evalrun sandbox: no Python for candidates works")
+    assert err.decode().startswith("evalrun: no Python for candidates works")
     assert err.count(b"\n") == 1

@@ -56,12 +56,34 @@ def test_another_address_than_loopback_needs_a_token(monkeypatch: pytest.MonkeyP
     [
         (("--slots", "0"), r"evalrun serve example: --slots: .*greater than or equal to 1"),
         (("--port", "x"), r"evalrun serve example: --port: .*integer"),
-        (("--config", "/nowhere/x.yaml"), r"--config /nowhere/x.yaml: .*No such file"),
+        (("--config", "/nowhere/x.yaml"), r"--config /nowhere/x.yaml: No such file"),
     ],
 )
 def test_a_wrong_value_is_named(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         load(*arguments)
+
+
+def test_the_help_names_every_setting_and_where_else_they_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        load("--help")
+    assert ended.value.code == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "Run the example.",
+        "--slots int",
+        "--endpoint list[str]",
+        "--config FILE",
+        "EVALRUN_EXAMPLE_LOG_LEVEL",
+    ):
+        assert part in printed
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_bytes(b"slots: [\xff")
+    with pytest.raises(BadInputError, match=r"--config .*settings\.yaml: not readable as YAML"):
+        load("--config", str(file))
 
 
 def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from prometheus_client import start_http_server
-
 from evalrun_generator.admission import Admission
 from evalrun_generator.asker import Plan
 from evalrun_generator.balancer import Limits
@@ -24,7 +22,7 @@ from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import ExitCode
 from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.process import die_with_parent
+from evalrun_runtime.process import die_with_parent, serve_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +70,7 @@ async def generate(settings: GeneratorSettings) -> ExitCode:
     if settings.exit_with_parent:
         die_with_parent()
     signals = Signals()
-    if settings.metrics_port is not None:
-        start_http_server(settings.metrics_port, addr=settings.host)
+    serve_metrics(settings)
     rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
     async with connections(settings, rng) as (ledger_client, endpoints):
         fleet = Fleet(Limits(), rng)

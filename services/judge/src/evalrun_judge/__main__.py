@@ -16,7 +16,7 @@ def main(argv: Sequence[str]) -> int:
         settings = load_settings(JudgeSettings, argv, program="evalrun serve judge")
         return run_service("judge", settings, lambda: build_gateway(settings))
     except (BadInputError, OSError) as error:
-        print(error, file=sys.stderr)  # noqa: T201 - the command's own message
+        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the command's own message
         return ExitCode.BAD_INPUT
 
 

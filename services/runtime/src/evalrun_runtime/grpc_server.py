@@ -4,6 +4,7 @@ from __future__ import annotations  # grpcio's stubs are generic, its classes ar
 
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
+from errno import EADDRINUSE
 from typing import Any
 
 import grpc
@@ -45,7 +46,7 @@ class GrpcServer:
         try:
             port = self.server.add_insecure_port(f"{self._settings.host}:{self._settings.port}")
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {self._settings.host}:{self._settings.port}: {error}") from error
+            raise OSError(EADDRINUSE, str(error), f"{self._settings.host}:{self._settings.port}") from error
         await self.server.start()
         for name in self._names:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

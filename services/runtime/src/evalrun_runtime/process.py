@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import errno
 import gc
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import Protocol
 import uvloop
 from prometheus_client import start_http_server
 
-from evalrun_runtime.exits import ExitCode
+from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.settings import ServiceSettings
 from evalrun_runtime.tracing import start_tracing, stop_tracing
@@ -21,6 +22,9 @@ from evalrun_runtime.tracing import start_tracing, stop_tracing
 logger = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
+
+NOT_TO_BE_HAD = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
+"""What an address is where another process listens on it, or this machine does not have it."""
 
 
 class Service(Protocol):
@@ -53,6 +57,9 @@ def run_service(name: str, settings: ServiceSettings, build: Callable[[], Servic
         name: as printed in the ready line.
         settings: the service's own settings.
         build: makes the service; called inside the running loop.
+
+    Raises:
+        BadInputError: the port is taken, that for metrics too, or the service refuses what it was given.
     """
     configure_logging(settings.log_format, settings.log_level)
     if settings.exit_with_parent:
@@ -72,15 +79,39 @@ async def _serve(name: str, settings: ServiceSettings, build: Callable[[], Servi
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     service = build()
-    address = await service.start()
-    if settings.metrics_port is not None:
-        start_http_server(settings.metrics_port, addr=settings.host)
+    try:
+        address = await service.start()
+    except OSError as error:
+        raise _not_to_be_had("--port", settings.host, settings.port, error) from error
+    serve_metrics(settings)
     gc.freeze()
     print(ready_line(name, address), flush=True)  # noqa: T201 - the line that callers wait for
     await stop.wait()
     logger.info("draining")
     await service.stop(settings.drain_seconds)
     return ExitCode.SUCCEEDED
+
+
+def serve_metrics(settings: ServiceSettings) -> None:
+    """Show this process's metrics on the port that the settings name, if any.
+
+    Raises:
+        BadInputError: the port is taken.
+    """
+    if settings.metrics_port is None:
+        return
+    try:
+        start_http_server(settings.metrics_port, addr=settings.host)
+    except OSError as error:
+        raise _not_to_be_had("--metrics-port", settings.host, settings.metrics_port, error) from error
+
+
+def _not_to_be_had(flag: str, host: str, port: int, error: OSError) -> Exception:
+    """Give what to raise: whose mistake an address is, the user's or nobody's, its number tells."""
+    if error.errno not in NOT_TO_BE_HAD:
+        return error
+    why = "another program does, or the address is not this machine's"
+    return BadInputError(f"{flag} {port}: cannot listen on {host}:{port}: {why}: name another, or 0 for any free one")
 
 
 def die_with_parent() -> None:

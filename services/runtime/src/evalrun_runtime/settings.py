@@ -4,6 +4,7 @@ A flag wins over the environment (`EVALRUN_<SERVICE>_<FIELD>`), which wins over 
 (YAML or JSON), which wins over the default.
 """
 
+import argparse
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +85,15 @@ def load_settings(settings_type: type[SettingsT], arguments: Sequence[str], *, p
         SystemExit: `--help`, or an unknown flag (argparse's own message and code 2).
     """
     remaining, file_values = _split_config(list(arguments))
+    parser = argparse.ArgumentParser(program, description=settings_type.__doc__, allow_abbrev=False)
+    prefix = settings_type.model_config["env_prefix"]
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=argparse.SUPPRESS,
+        help=f"YAML or JSON file of settings, by their names here. A flag wins over the environment "
+        f"({prefix}LOG_LEVEL for --log-level), which wins over this file.",
+    )
 
     class Configured(settings_type):  # type: ignore[valid-type,misc]
         @classmethod
@@ -96,7 +106,7 @@ def load_settings(settings_type: type[SettingsT], arguments: Sequence[str], *, p
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             del init_settings, dotenv_settings, file_secret_settings
-            flags = CliSettingsSource[Any](settings_cls, cli_prog_name=program, cli_parse_args=remaining)
+            flags = CliSettingsSource[Any](settings_cls, root_parser=parser, cli_parse_args=remaining)
             return flags, env_settings, InitSettingsSource(settings_cls, init_kwargs=file_values)
 
     Configured.__doc__ = settings_type.__doc__
@@ -118,8 +128,10 @@ def _split_config(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
         path = argument.partition("=")[2] if taken == 1 else "".join(arguments[index + 1 : index + 2])
         try:
             values = yaml.safe_load(Path(path).read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise BadInputError(f"--config {path}: {error}".replace("\n", " ")) from error
+        except OSError as error:
+            raise BadInputError(f"--config {path}: {error.strerror}") from error
+        except (UnicodeDecodeError, yaml.YAMLError) as error:
+            raise BadInputError(f"--config {path}: not readable as YAML: {error}".replace("\n", " ")) from error
         if not isinstance(values, dict):
             raise BadInputError(f"--config {path}: write a mapping of setting names to values")
         return arguments[:index] + arguments[index + taken :], values

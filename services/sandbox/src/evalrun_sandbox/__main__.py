@@ -18,7 +18,7 @@ def main(argv: Sequence[str]) -> int:
         settings = load_settings(SandboxSettings, argv, program="evalrun serve sandbox")
         return run_service("sandbox", settings, lambda: SandboxService(settings, Executor(settings.plan())))
     except (BadInputError, Unusable) as error:
-        print(f"evalrun sandbox: {error}", file=sys.stderr)  # noqa: T201 - the one line that says why
+        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the one line that says why
         return ExitCode.BAD_INPUT
 
 

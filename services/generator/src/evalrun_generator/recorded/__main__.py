@@ -16,13 +16,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = load_settings(RecordedSettings, argv, program="evalrun-recorded")
         source = source_of(settings)
+        return run_service("recorded", settings, lambda: RecordedServer(settings, source))
     except BadInputError as error:
         print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
-        return ExitCode.BAD_INPUT
-    try:
-        return run_service("recorded", settings, lambda: RecordedServer(settings, source))
-    except OSError as error:
-        print(f"evalrun: --port {settings.port}: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
         return ExitCode.BAD_INPUT
 
 

@@ -7,8 +7,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from prometheus_client import start_http_server
-
 from evalrun_generator.app import Signals, cancelled, plan_of
 from evalrun_generator.balancer import Limits as BalancerLimits
 from evalrun_generator.fleet import Fleet
@@ -26,7 +24,7 @@ from evalrun_generator.rollout.vital_signs import Patience
 from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.process import die_with_parent
+from evalrun_runtime.process import die_with_parent, serve_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +45,7 @@ async def roll_out(
     if settings.exit_with_parent:
         die_with_parent()
     signals = Signals()
-    if settings.metrics_port is not None:
-        start_http_server(settings.metrics_port, addr=settings.host)
+    serve_metrics(settings)
     rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
     plan = engine_plan(order, settings.environment, settings.model_folder)
     keeping = keeping_of(settings, order, plan)
