@@ -3,6 +3,7 @@
 Not compared here: the stock server's own answers, which need its image.
 """
 
+import base64
 import json
 import socket
 import time
@@ -101,6 +102,46 @@ def test_output_that_the_stock_server_cuts_or_hangs_on_comes_whole(endpoint: str
     assert "more output than it keeps" in over.run_result.stderr
 
 
+def test_files_go_in_and_come_out(endpoint: str) -> None:
+    answer = run(
+        endpoint, "print(open('d/in.txt').read())\nopen('out', 'w').write('x' * 3_000_000)",
+        files={"d/in.txt": base64.b64encode(b"given").decode()}, fetch_files=["out", "none", "d/in.txt"],
+    )  # fmt: skip
+    assert (answer.status, answer.run_result.stdout) == ("Success", "given\n")
+    assert {name: len(base64.b64decode(text)) for name, text in answer.files.items()} == {
+        "out": 3_000_000,
+        "d/in.txt": 5,
+    }
+
+
+def test_nothing_of_one_programs_files_is_left_for_the_next(plain: str) -> None:
+    run(plain, "open('left', 'w').write('1')", files={"given": "YQ=="}, fetch_files=["left"])
+    answer = run(plain, "import os\nprint(os.listdir('.'))", fetch_files=["left", "given"])
+    assert (answer.run_result.stdout, answer.files) == ("['tmp_main.py']\n", {})
+
+
+def test_more_in_files_than_comes_back_fails_the_program(endpoint: str) -> None:
+    code = "for name in 'ab':\n    f = open(name, 'wb')\n    f.truncate(33 << 20)"
+    answer = run(endpoint, code, fetch_files=["a", "b"])
+    assert (answer.status, answer.run_result.return_code, answer.files) == ("Failed", -25, {})
+    assert "64 MiB" in answer.run_result.stderr
+
+
+def test_files_cannot_reach_out_of_the_folder(endpoint: str, tmp_path: Path) -> None:
+    """Through links, where the machine lets a program make them; full containment refuses them anyway."""
+    (tmp_path / "secret").write_text("host's")
+    code = f"""
+import os
+for source, link in (("{tmp_path}/secret", "file"), ("{tmp_path}", "folder"), ("/etc/hostname", "name")):
+    try:
+        os.symlink(source, link)
+    except OSError as error:
+        print(error.errno)
+"""
+    answer = run(endpoint, code, fetch_files=["file", "folder/secret", "name"])
+    assert (answer.status, answer.files) == ("Success", {})
+
+
 def test_cpp_runs_and_fails_to_compile(endpoint: str) -> None:
     if not has_cpp(endpoint):
         pytest.skip("no C++ compiler on this machine")
@@ -117,8 +158,8 @@ def test_what_cannot_run_here_raises_in_the_client(endpoint: str) -> None:
         run(endpoint, "package main", "go")
     with pytest.raises(Exception, match=r"code 400: .*leaves the program's private folder"):
         run(endpoint, "", files={"../../etc/x": "YQ=="})
-    with pytest.raises(Exception, match=r"code 400: .*places and fetches no files"):
-        run(endpoint, "", fetch_files=["out.txt"])
+    with pytest.raises(Exception, match=r"code 400: .*leaves the program's private folder"):
+        run(endpoint, "", fetch_files=["/etc/hostname"])
     with pytest.raises(Exception, match=r"code 501: .*run_jupyter is not served"):
         client.run_jupyter(client.RunJupyterRequest(cells=["1"]), endpoint=endpoint, max_attempts=1)
 

@@ -4,6 +4,7 @@
 with numpy, on a machine that is not busy: its limits are wall time.
 """
 
+import base64
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -80,6 +81,105 @@ def test_a_python_program(server: str, fields: dict[str, Any], expected: dict[st
     status, answer = post(server, "run_code", {"language": "python", **fields})
     assert (status, outcome(answer)) == (200, expected)
     assert answer["message"] == ""
+
+
+def b64(text: str | bytes) -> str:
+    return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
+
+
+@pytest.mark.parametrize(
+    ("code", "files", "fetched", "expected"),
+    [
+        ("print(open('a.txt').read())", {"a.txt": "hi"}, {}, ("Success", 0, "hi\n")),
+        ("print(open('d/e/a').read())", {"d/e/a": "hi"}, {"d/e/a": "hi", "./d/e/a": "hi", "d/../d/e//a": "hi"},
+         ("Success", 0, "hi\n")),
+        ("print(open('b').read())", {"a/../b": "B"}, {"b": "B"}, ("Success", 0, "B\n")),
+        ("print(open('a').read())", {"a": "1", "./a": "2"}, {}, ("Success", 0, "2\n")),
+        ("open('a', 'a').write('!')", {"a": "1"}, {"a": "1!"}, ("Success", 0, "")),
+        ("d = open('i', 'rb').read()\nopen('o', 'wb').write(d[::-1])", {"i": bytes(range(256))},
+         {"o": bytes(range(255, -1, -1))}, ("Success", 0, "")),
+        ("print(open('é').read())", {"é": "ü"}, {"é": "ü"}, ("Success", 0, "ü\n")),
+        ("f = open('kept open', 'w')\nf.write('1' * 100)", {}, {"kept open": "1" * 100}, ("Success", 0, "")),
+        ("import os\nos.mkdir('d')\nopen('d/x', 'w').write('1')", {}, {"d": None, "d/x": "1", "d/x/": "1"},
+         ("Success", 0, "")),
+        ("print(1)", {}, {"no": None, "": None, ".": None, "a\0": None, "x" * 300: None}, ("Success", 0, "1\n")),
+        ("open('x', 'w').write('1')\nraise SystemExit(3)", {}, {"x": "1"}, ("Failed", 3, "")),
+        ("open('x', 'w').write('1')\nwhile True: pass", {}, {"x": "1"}, ("Failed", None, "")),
+        ("print(", {"x": "1"}, {"x": "1"}, ("Failed", 1, "")),
+        ("import main, p.q\nprint(main.x, p.q.y)", {"main.py": "x = 1", "p/__init__.py": "", "p/q.py": "y = 2"}, {},
+         ("Success", 0, "1 2\n")),
+        ("import copy, heapq, os, textwrap\nprint(copy.x, heapq.x, textwrap.x, hasattr(os, 'x'))",
+         {f"{name}.py": "x = 4" for name in ("copy", "heapq", "os", "textwrap")}, {}, ("Success", 0, "4 4 4 False\n")),
+        ("import os\nd = os.path.dirname(__file__)\nprint(d == os.getcwd())", {"a": "A"}, {},
+         ("Success", 0, "True\n")),
+        ("print('me' in open(__file__).read())", {"a": "A"}, {}, ("Success", 0, "True\n")),
+        ("import os\nos.mkfifo('x')", {}, {"x": None}, (None, None, None)),
+    ],
+)  # fmt: skip
+def test_files_around_a_python_program(
+    server: str, code: str, files: dict[str, str | bytes], fetched: dict[str, str | bytes | None],
+    expected: tuple[str | None, int | None, str | None],
+) -> None:  # fmt: skip
+    body = {
+        "language": "python", "code": code, "run_timeout": 4, "fetch_files": [*fetched],
+        "files": {name: b64(text) for name, text in files.items()},
+    }  # fmt: skip
+    status, answer = post(server, "run_code", body)
+    assert status == 200
+    assert answer["files"] == {name: b64(text) for name, text in fetched.items() if text is not None}
+    if expected[0] is not None:  # making a named pipe fails here and not there
+        run = answer["run_result"]
+        assert (answer["status"], run["return_code"], run["stdout"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "status"),
+    [
+        ({"a": None, "dir/IGNORE_THIS_FILE": "not base64 é"}, "Success"),
+        ({"a": "YW I=!\n"}, "Success"),
+        ({"a": "YQ"}, "SandboxError"),
+        ({"a": "é"}, "SandboxError"),
+        ({"": "YQ=="}, "SandboxError"),
+        ({".": "YQ=="}, "SandboxError"),
+        ({"d/": "YQ=="}, "SandboxError"),
+        ({"a\0b": "YQ=="}, "SandboxError"),
+        ({"a" * 300: "YQ=="}, "SandboxError"),
+        ({"a": "YQ==", "a/b": "YQ=="}, "SandboxError"),
+        ({"a/b": "YQ==", "a": "YQ=="}, "SandboxError"),
+    ],
+)
+def test_files_that_cannot_be_placed(server: str, files: dict[str, str | None], status: str) -> None:
+    body = {"language": "python", "code": "print(1)", "files": files, "fetch_files": ["zzz"]}
+    code, answer = post(server, "run_code", body)
+    assert (code, answer["status"], bool(answer["message"]), answer["files"]) == (
+        200, status, status == "SandboxError", {}
+    )  # fmt: skip
+    assert (answer["run_result"] is None) == (status == "SandboxError")
+
+
+@pytest.mark.parametrize(
+    ("code", "files", "fetched", "expected"),
+    [
+        ('#include "d/h.h"\n#include <fstream>\nint main(){std::ofstream("o")<<X;}', {"d/h.h": "#define X 7"},
+         {"o": "7", "d/h.h": "#define X 7"}, (0, 0)),
+        ('#include "main.cpp"\nint main(){return x;}', {"main.cpp": "int x=5;", "a.out": "old"}, {"a.out": "old"},
+         (0, 5)),
+        ("int main(){", {"h.h": "1"}, {"h.h": "1", "o": None}, (1, None)),
+    ],
+)  # fmt: skip
+def test_files_around_a_cpp_program(
+    server: str, code: str, files: dict[str, str], fetched: dict[str, str | None], expected: tuple[int, int | None]
+) -> None:
+    body = {
+        "language": "cpp", "code": code, "files": {name: b64(text) for name, text in files.items()},
+        "fetch_files": [*fetched],
+    }  # fmt: skip
+    status, answer = post(server, "run_code", body)
+    compiled, run = answer["compile_result"], answer["run_result"]
+    if "is not one of" in answer["message"] or compiled["return_code"] == 127:
+        pytest.skip("no C++ compiler on this machine")
+    assert (status, answer["files"]) == (200, {name: b64(text) for name, text in fetched.items() if text is not None})
+    assert (compiled["return_code"], run and run["return_code"]) == expected
 
 
 @pytest.mark.parametrize(

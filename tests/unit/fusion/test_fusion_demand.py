@@ -4,7 +4,6 @@ import pytest
 
 from evalrun_sandbox.api import Limits
 from evalrun_sandbox.fusion import demand
-from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.wire import RunCodeRequest
 
 
@@ -40,23 +39,6 @@ def test_memory_is_what_was_asked_within_what_can_be_given(asked: int | None, gi
 )
 def test_time_is_what_was_asked_within_what_can_be_given(timeout: float, given: float) -> None:
     assert demand.seconds(timeout) == given
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "a/..", "", ".", "a\0b"])
-@pytest.mark.parametrize("field", ["files", "fetch_files"])
-def test_a_path_out_of_the_folder_is_refused_by_name(field: str, name: str) -> None:
-    with pytest.raises(BadRequest, match=f"^{field}: .* leaves the program's private folder"):
-        demand.refuse_files(wanted(**{field: {name: "YQ=="} if field == "files" else [name]}))
-
-
-@pytest.mark.parametrize("fields", [{"files": {"data/a.txt": "YQ=="}}, {"fetch_files": ["out.txt"]}])
-def test_files_are_refused_not_ignored(fields: dict[str, object]) -> None:
-    with pytest.raises(BadRequest, match="places and fetches no files"):
-        demand.refuse_files(wanted(**fields))
-
-
-def test_files_without_content_are_nothing_to_place() -> None:
-    demand.refuse_files(wanted(files={"IGNORED": None}))
 
 
 @pytest.mark.parametrize("timeout", [1, 2, 5, 10, 30, 60])

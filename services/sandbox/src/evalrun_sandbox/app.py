@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, generate_latest
 
+from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
 from evalrun_runtime.tracing import HEADER, span
 from evalrun_sandbox.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
 from evalrun_sandbox.errors import Busy as BusyError
@@ -51,7 +52,7 @@ class SandboxService:
         level.set_function(lambda: LEVELS.index(executor.report.level))
         self._requests = Counter("evalrun_sandbox_requests", "Run requests, by answer.", ["answer"], registry=registry)
         self._runs = Counter("evalrun_sandbox_runs", "Programs' runs, by how they ended.", ["end"], registry=registry)
-        for answer in ("done", "refused", "busy", "lost"):
+        for answer in ("done", "refused", "busy", "lost", "expired"):
             self._requests.labels(answer)
         for end in get_args(End):
             self._runs.labels(end)
@@ -130,13 +131,16 @@ class SandboxService:
             if wanted.mode not in WIRE_MODES:
                 raise RequestRefused(f"mode {wanted.mode!r} is not one of {list(WIRE_MODES)}")
             with span("run", request.headers.get(HEADER, "")):
-                reply = await self._executor.run(wanted)
+                async with until(deadline_of(request.headers)):
+                    reply = await self._executor.run(wanted)
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
             return self._answer(400, "refused", Refused(f"body: {error}"))
         except RequestRefused as error:
             return self._answer(400, "refused", Refused(str(error)))
         except BusyError as error:
             return self._answer(429, "busy", Busy(error.free, error.retry_after_ms))
+        except DeadlineError as error:
+            return self._answer(504, "expired", Refused(str(error)))
         except SandboxError as error:  # ours, not the program's: the caller may send it again
             logger.warning("a run was lost: %s", error)
             return self._answer(503, "lost", Refused(str(error)))

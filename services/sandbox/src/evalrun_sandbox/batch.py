@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
@@ -20,6 +20,7 @@ from evalrun_sandbox.frame_reader import (
     parse_filed,
     parse_run,
 )
+from evalrun_sandbox.private_files import contents, job_fields, read_files
 from evalrun_sandbox.time_outs import cut_after
 from evalrun_sandbox.zygote_process import ZygoteProcess
 
@@ -75,9 +76,9 @@ class Batch:
         self._output_bytes = limits.output_kib * 1024
         job = frames.Job(
             request.mode, request.language, request.code.encode("utf-8", "surrogatepass"), limits.time_seconds,
-            limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs],
+            limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *job_fields(request),
         )  # fmt: skip
-        self.work = Work(job, request.inputs, range(len(request.inputs)))
+        self.work = Work(job, [*request.inputs, *contents(request)], range(len(request.inputs)))
         self._rules = RunRules(
             len(request.inputs),
             self._output_bytes,
@@ -87,6 +88,8 @@ class Batch:
         )
         self._stopped = False
         self.runs: dict[int, ProgramRun] = {}
+        self.files: Mapping[str, bytes] | None = {}
+        """Of a request with files: those of its last run."""
         self.compiled = None if kind == frames.KIND_PROGRAM or request.mode == "calls" else CompileResult("ok")
 
     @property
@@ -99,6 +102,7 @@ class Batch:
     def again(self, index: int) -> None:
         """Forget a run and queue it once more."""
         self.runs.pop(index, None)
+        self.files = {}
         self.work.queue([index])
 
     async def run_in(self, slot: int) -> None:
@@ -153,6 +157,8 @@ class Batch:
             elif kind == frames.COMPLAINT and self.compiled is not None:
                 complaint = parse_complaint(payload, reader.descriptors)
                 self.compiled = CompileResult(self.compiled.status, self.compiled.seconds, complaint)
+            elif kind == frames.FILES:
+                self.files = read_files(payload, reader.descriptors, self._request)
             elif kind == frames.DONE:
                 return
             elif kind == frames.FAULT:

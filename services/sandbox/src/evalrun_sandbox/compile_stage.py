@@ -9,6 +9,7 @@ from evalrun_sandbox.contained import frames
 from evalrun_sandbox.contained.compiler import BINARY_MIB, WALL_SECONDS
 from evalrun_sandbox.errors import ExecutorLost
 from evalrun_sandbox.frame_reader import MAX_TEXT, FrameReader, parse_compiled
+from evalrun_sandbox.private_files import contents, job_fields
 from evalrun_sandbox.toolchain import Toolchain, static_is_missing
 from evalrun_sandbox.zygote_process import ZygoteProcess
 
@@ -38,8 +39,9 @@ class CompileStage:
     async def _try(self, slot: int, command: list[str]) -> tuple[CompileResult, int | None]:
         request = self._request
         code = request.code.encode("utf-8", "surrogatepass")
-        job = frames.Job("\n".join(command), request.language, code, 0.0, 0, _OUTPUT_BYTES, [])
-        work = Work(job, [], [])
+        placed, _ = job_fields(request)
+        job = frames.Job("\n".join(command), request.language, code, 0.0, 0, _OUTPUT_BYTES, [], placed)
+        work = Work(job, contents(request), [])
         try:
             runner, _ = self._zygote.spawn(slot, frames.KIND_COMPILE, [work.blob, work.indices])
         finally:

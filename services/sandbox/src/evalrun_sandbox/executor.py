@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from evalrun_sandbox.api import Level, Limits, ProgramRun, RunReply, RunRequest
 from evalrun_sandbox.batch import MAX_INPUTS, Batch
 from evalrun_sandbox.compile_stage import CompileStage
@@ -15,6 +17,7 @@ from evalrun_sandbox.contained import frames
 from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe, suffices
 from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_sandbox.interpreter import find_interpreter, unprivileged
+from evalrun_sandbox.private_files import ReplyWithFiles, RequestWithFiles, complaints
 from evalrun_sandbox.slots import Slots
 from evalrun_sandbox.time_outs import NOT_RUN, cut_after, decide_alone, in_order, is_suspect
 from evalrun_sandbox.toolchain import Toolchain
@@ -176,7 +179,7 @@ class Executor:
             reply = await self._judge(batch, request, zygote)
         finally:
             os.close(stage.executable)
-        return RunReply(compiled, reply.runs, reply.level)
+        return msgspec.structs.replace(reply, compile=compiled)
 
     async def _judge(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
         try:
@@ -186,8 +189,11 @@ class Executor:
                 raise ExecutorLost("a runner ended without a word on the program")
             if compiled.status == "ok":
                 await self._confirm(batch, request, zygote)
-            runs = in_order(batch.runs, len(request.inputs), request.stop_after_timeouts)
-            return RunReply(compiled, list(runs), self.report.level)
+            runs = list(in_order(batch.runs, len(request.inputs), request.stop_after_timeouts))
+            if isinstance(request, RequestWithFiles):
+                files = None if batch.files is None else dict(batch.files)
+                return ReplyWithFiles(compiled, runs, self.report.level, files)
+            return RunReply(compiled, runs, self.report.level)
         finally:
             batch.close()
 
@@ -300,7 +306,8 @@ class Executor:
         """Refuse what can never be served. Raises RequestRefused."""
         limits = request.limits
         modes = {"stdio", *(self._zygote_plan.harnesses if self._zygote_plan else ())}
-        complaints = [
+        found = [
+            *complaints(request),
             (request.language not in self.languages, f"language {request.language} is not available here"),
             (request.mode not in modes, f"mode {request.mode!r} is not one of {sorted(modes)}"),
             (request.language != "python" and request.mode != "stdio", f"mode {request.mode} is for Python only"),
@@ -313,6 +320,6 @@ class Executor:
             (not 1 <= limits.output_kib <= _MAX_OUTPUT_KIB, f"limits.output_kib: 1 to {_MAX_OUTPUT_KIB}"),
             (request.stop_after_timeouts < 0, "stop_after_timeouts: 0 or more"),
         ]
-        for wrong, message in complaints:
+        for wrong, message in found:
             if wrong:
                 raise RequestRefused(message)

@@ -18,7 +18,7 @@ from evalrun_sandbox.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
     "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "supervise", "entrance", "program",
-    "site", "python_source", "compiler", "execution", "runner", "keeper", "zygote",
+    "site", "python_source", "compiler", "exchange", "execution", "runner", "keeper", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""
 _PACKAGE = Path(__file__).parent

@@ -81,6 +81,8 @@ class FusionServer:
             if part is not None and part.status == "Error":
                 raise SandboxFailedError(f"{self.address}: {_start(part.stderr or '')}")
         if read.status == "SandboxError":
+            if read.message.startswith(f"language {body['language']} is not one of"):  # an `evalrun-sandbox` says so
+                raise RunRefusedError(f"{self.address}: {_start(read.message)}")
             raise SandboxFailedError(f"{self.address}: SandboxError: {_start(read.message)}")
         return read
 

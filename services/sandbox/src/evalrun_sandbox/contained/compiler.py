@@ -53,13 +53,12 @@ class Stage:
         return Compiled(0, seconds, outcome.stderr, _as_memory_file())
 
 
-def start(site: Site, job: Job) -> Stage:
-    """Start the compiler in the current folder, the slot's private one.
+def start(site: Site, job: Job, source: str) -> Stage:
+    """Start the compiler in the current folder, the slot's private one, on a file named `source`.
 
     `job.mode` is the command line, split at newlines. Raises OSError.
     """
     command = job.mode.split("\n")
-    source = "main.c" if job.language == "c" else "main.cpp"
     with open(source, "wb") as file:
         file.write(job.code)
     prctl(PR_SET_CHILD_SUBREAPER, 1)

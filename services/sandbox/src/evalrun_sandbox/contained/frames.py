@@ -17,11 +17,18 @@ KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_KEEPER = range(5
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""
-COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT = 1, 2, 3, 4, 5, 6, 7
+COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES = 1, 2, 3, 4, 5, 6, 7, 8
 """A RUN is one test's result; DONE ends the job; FAULT is text on why the runner could not go on; with a BINARY, which
 is empty, comes the descriptor of a compiled program. A FILED is a RUN whose texts come as descriptors of memory files,
 one for each that is not empty: so a keeper never holds what a program wrote.
-A COMPLAINT (its size, an `INDEX`) is what the compiler said, as a descriptor too; it follows its COMPILED."""
+A COMPLAINT (its size, an `INDEX`) is what the compiler said, as a descriptor too; it follows its COMPILED.
+A FILES holds the size (an `INDEX`) of each file that the job wants back, up to the first that is `TOO_LARGE`; with it
+comes the descriptor of a memory file with their contents, one after another."""
+
+FILES_BYTES = 64 << 20
+"""Of the files that come back from one run, together."""
+ABSENT, TOO_LARGE = 0xFFFFFFFF, 0xFFFFFFFE
+"""In place of a size in FILES."""
 
 COMPILED_HEAD = struct.Struct("<Bd")
 """Status (see `COMPILE_STATUS`), seconds; stderr follows."""
@@ -52,6 +59,8 @@ class Job:
         memory_mib: int,
         output_bytes: int,
         sizes: list[int],
+        placed: list[tuple[bytes, int]] | None = None,
+        wanted: list[bytes] | None = None,
     ) -> None:
         self.mode = mode
         self.language = language
@@ -63,11 +72,16 @@ class Job:
         self.output_bytes = output_bytes
         self.sizes = sizes
         """Bytes of each input."""
+        self.placed = placed or []
+        """Path and bytes of each file that the private folder holds before a run, see `exchange`."""
+        self.wanted = wanted or []
+        """Paths of the files that come back after it."""
 
     def encode(self) -> bytes:
-        """Give the first part of the memory file; the inputs follow it, one after another."""
+        """Give the first part of the memory file; the inputs follow it, one after another, then the files to place."""
         fields = (
-            self.mode, self.language, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes
+            self.mode, self.language, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes,
+            self.placed, self.wanted,
         )  # fmt: skip
         body = marshal.dumps(fields, 2)  # version 2 reads the same in every Python
         return struct.pack("<Q", len(body)) + body + self.code
@@ -96,14 +110,19 @@ def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) 
 def memory_file(blob: int, offset: int, size: int) -> int:
     """Give a memory file with a copy of a piece of `blob`, rewound: stdin, as if it were `< file`."""
     fd = os.memfd_create("stdin")
-    while size > 0:
-        moved = os.sendfile(fd, blob, offset, size)
-        if moved == 0:
-            raise OSError("the job is shorter than it says")
-        offset += moved
-        size -= moved
+    copy(fd, blob, offset, size)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def copy(to: int, source: int, offset: int, size: int) -> None:
+    """Append a piece of `source` to `to`, through no memory of ours. Raises EOFError where it is shorter."""
+    while size > 0:
+        moved = os.sendfile(to, source, offset, size)
+        if moved == 0:
+            raise EOFError("a piece is shorter than it says")
+        offset += moved
+        size -= moved
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:

@@ -83,6 +83,26 @@ def run_program(code: CodeType, namespace: dict[str, object], *, thorough: bool)
     _end(status, namespace if thorough else None)
 
 
+_AT_START = (
+    "__main__ _collections_abc _sitebuiltins abc builtins codecs encodings genericpath io os posixpath site stat sys"
+)
+_NEVER_SHADOWED = frozenset(_AT_START.split())
+"""What every Python has imported before its program starts: a file of that name beside the program changes nothing."""
+
+
+def run_beside(code: CodeType, namespace: dict[str, object], folder: str, names: list[str]) -> None:
+    """Run the program as one that lies among files, in `folder`; never returns.
+
+    It imports those before any module of the same name: of what the zygote has imported ahead, those are forgotten.
+    Done here, in the child: the runner imports nothing that a request brings.
+    """
+    shadowed = {name[:-3] if name.endswith(".py") else name for name in names} - _NEVER_SHADOWED
+    hidden = [name for name in sys.modules if name.partition(".")[0] in shadowed.difference(sys.builtin_module_names)]
+    _FORGOTTEN.extend(sys.modules.pop(name) for name in hidden)
+    sys.path.insert(0, folder)
+    run_program(code, namespace, thorough=True)
+
+
 def run_harness(main: Callable[..., None], code: object, namespace: dict[str, object]) -> None:
     """Run a preloaded harness on the code, compiled where it is a program's, to its end; never returns."""
     status = 0

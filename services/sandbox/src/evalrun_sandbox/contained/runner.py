@@ -19,6 +19,7 @@ from types import CodeType
 
 from evalrun_sandbox.contained import compiler, folder, frames, landlock, program, python_source
 from evalrun_sandbox.contained.entrance import confinement, entrance
+from evalrun_sandbox.contained.exchange import Exchange
 from evalrun_sandbox.contained.execution import prepare_execution
 from evalrun_sandbox.contained.kernel import die_with
 from evalrun_sandbox.contained.limits import STOP_FACTOR, limit_program, refresh_cpu_limit, wall_limit
@@ -71,6 +72,7 @@ class Runner:
         self._left = 0
         self._flushed = time.monotonic()
         self._become: Next | None = None
+        self._exchange: Exchange | None = None
 
     def run(self, zygote: int) -> Next | None:
         """Do what there is to do before the tests, in the runner itself; gives the next step, see `boot`."""
@@ -90,10 +92,13 @@ class Runner:
 
     def _prepare(self) -> None:
         work = self._site.work_folder(self._slot)
-        job, _, self._offsets = frames.decode_job(lambda size, offset: frames.read_at(self._blob, size, offset))
+        job, code_at, self._offsets = frames.decode_job(lambda size, offset: frames.read_at(self._blob, size, offset))
         self._job = job
+        if job.placed or job.wanted:
+            files_at = code_at + job.code_size + sum(job.sizes)
+            self._exchange = Exchange(work, job, self._blob, files_at)
         path = f"{self._site.source_folder(self._slot)}/{program.SCRIPT}"
-        if self._kind == frames.KIND_PROGRAM:
+        if self._kind == frames.KIND_PROGRAM and self._exchange is None:
             _write(path, job.code)
         ruleset = self._site.ruleset(self._slot, PURPOSES[self._kind])
         if ruleset is not None:
@@ -105,20 +110,26 @@ class Runner:
         if self._kind == frames.KIND_COMPILE:
             self._compile(job, watch)
             return
+        script = program.SCRIPT
+        if self._kind == frames.KIND_PROGRAM and self._exchange is not None:
+            script = self._exchange.add(script, job.code)
+            path = f"{work}/{script}"
         code: CodeType | None = None
         if self._kind == frames.KIND_PROGRAM or job.mode == "calls":
             stdio = self._kind == frames.KIND_PROGRAM
-            checked = python_source.check(job.code, program.SCRIPT if stdio else "<program>")
+            checked = python_source.check(job.code, script if stdio else "<program>")
             self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(checked.status, checked.seconds) + checked.stderr)
             if checked.code is None:
                 return
             code = checked.code
-            sys.path.insert(0, self._site.source_folder(self._slot))
-            python_source.import_ahead(code)
+            if self._exchange is None:
+                sys.path.insert(0, self._site.source_folder(self._slot))
+                python_source.import_ahead(code)
         self._watch = watch
         compiled = self._kind == frames.KIND_EXECUTABLE
         self._become = self._future(code, path)
-        limit_program(job.time_seconds, job.memory_mib, max(job.sizes), compiled=compiled)
+        largest = max(job.sizes) if self._exchange is None else max(*job.sizes, self._exchange.largest)
+        limit_program(job.time_seconds, job.memory_mib, largest, compiled=compiled)
 
     def serve(self) -> Next | None:
         """Fork a child a test; gives a child's next step. What can be done before, is: each page costs a child 2 us.
@@ -130,7 +141,7 @@ class Runner:
         filters = self._site.executable_filter, self._site.program_filter
         enter, confine = entrance(), confinement(filters[self._kind != frames.KIND_EXECUTABLE])
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
-        work = self._site.work_folder(self._slot)
+        work, exchange = self._site.work_folder(self._slot), self._exchange
         limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
         _KEPT.extend((self, enter, confine, limits, work))
         status = 0
@@ -141,6 +152,8 @@ class Runner:
                 _KEPT.append(group)
                 ended: list[Ended | Outcome] = []
                 for _, pipes in group:
+                    if exchange is not None:
+                        exchange.place()
                     started = clock()
                     pid = fork()
                     if pid == 0:
@@ -153,6 +166,7 @@ class Runner:
                         _, code, usage = reap(pid, 0)
                         ended.append((code, usage, clock() - started))
                     if listing(work):  # its mtime would not do: two tests may share a tick of the clock
+                        self._give_back(exchange)
                         folder.empty(work)
                 _KEPT.pop()
                 self._report(watch, group, ended)
@@ -178,6 +192,9 @@ class Runner:
             harness, text = self._site.harnesses[self._job.mode], code or self._job.code.decode()
             return lambda: program.run_harness(harness, text, namespace)
         program.forget_ours()
+        if self._exchange is not None:
+            place, names = self._site.work_folder(self._slot), self._exchange.names
+            return lambda: program.run_beside(code, namespace, place, names)
         thorough = python_source.needs_teardown(code)
         return lambda: program.run_program(code, namespace, thorough=thorough)
 
@@ -210,8 +227,23 @@ class Runner:
         if slow or len(self._pending) > _FLUSH_BYTES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self._flush()
 
+    def _give_back(self, exchange: Exchange | None) -> None:
+        """Send the files that the job wants back; they come before their test's RUN."""
+        found = exchange.gather() if exchange is not None else None
+        if found is None:
+            return
+        together, payload = found
+        self._flush()
+        socket.send_fds(self._front, [frames.FRAME.pack(frames.FILES, len(payload))], [together])
+        os.close(together)
+        self._front.sendall(payload)
+
     def _compile(self, job: frames.Job, watch: Watch) -> None:
-        result = compiler.start(self._site, job).finish(watch)
+        source = "main.c" if job.language == "c" else "main.cpp"
+        if self._exchange is not None:
+            source = self._exchange.free_name(source)
+            self._exchange.place()
+        result = compiler.start(self._site, job, source).finish(watch)
         self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(result.status, result.seconds) + result.stderr)
         self._flush()
         if result.binary is not None:

@@ -11,13 +11,17 @@
 | time limit | | TimeLimitExceeded, rc null, what it printed | Failed |
 | memory limit | | Finished, rc 1 after a MemoryError, -6 after a bad_alloc, else -9 | Failed |
 | output past 1 MiB | | Finished, rc -25 (SIGXFSZ), the reason on stderr | Failed |
+| fetched files past 64 MiB | | the same | Failed |
 """
 
 import signal
+from collections.abc import Mapping
 
-from evalrun_sandbox.api import CompileResult, ProgramRun
+from evalrun_sandbox.api import CompileResult, ProgramRun, RunReply
+from evalrun_sandbox.fusion.files import TOO_LARGE, Files
 from evalrun_sandbox.fusion.refusals import TryAgain
 from evalrun_sandbox.fusion.wire import CommandRunResult, CommandRunStatus, RunCodeResponse, RunStatus
+from evalrun_sandbox.private_files import ReplyWithFiles
 
 
 def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: str | None = None) -> RunCodeResponse:
@@ -54,6 +58,28 @@ def no_time(language: str, compile_timeout: float, pod_name: str | None = None) 
         run_result=None if in_compiler else late,
         executor_pod_name=pod_name,
     )
+
+
+def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) -> RunCodeResponse:
+    """Give an answer with the files that its request wants back.
+
+    Args:
+        answer: without files.
+        files: of the request.
+        reply: None: nothing ran. Where nothing ran, or nothing compiled, the folder holds what was placed.
+    """
+    if not files.fetched:
+        return answer
+    found: Mapping[str, bytes] | None = files.placed
+    if isinstance(reply, ReplyWithFiles) and reply.compile.status == "ok":
+        found = reply.files
+    if found is not None:
+        return answer.model_copy(update={"files": files.given_back(found)})
+    run = answer.run_result
+    if run is None or run.status != CommandRunStatus.FINISHED:
+        return answer
+    over = {"return_code": -signal.SIGXFSZ, "stderr": (run.stderr or "") + TOO_LARGE}
+    return answer.model_copy(update={"status": RunStatus.FAILED, "run_result": run.model_copy(update=over)})
 
 
 def sandbox_error(message: str, pod_name: str | None = None) -> RunCodeResponse:

@@ -1,11 +1,12 @@
 """Pure: a /run_code request as the executor's request, or why not."""
 
 import math
-from pathlib import PurePosixPath
 
 from evalrun_sandbox.api import Limits, RunRequest
+from evalrun_sandbox.fusion.files import Files
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.wire import RunCodeRequest
+from evalrun_sandbox.private_files import RequestWithFiles
 
 DEFAULT_MEMORY_MIB = 1024
 """Where the request names no limit. The stock server has none: one program then takes its machine down."""
@@ -21,26 +22,6 @@ _ANSWER_SECONDS = 2.0
 _LEAST_PATIENCE = 5.0
 
 
-def refuse_files(request: RunCodeRequest) -> None:
-    """Refuse what would have to be put into, or taken out of, the private folder. Raises BadRequest.
-
-    The stock server follows `..` and absolute paths: any caller reads and writes any file of its host.
-    """
-    placed = [name for name, content in request.files.items() if content is not None]  # the stock server skips nulls
-    for field, names in (("files", placed), ("fetch_files", request.fetch_files)):
-        for name in names:
-            if leaves_folder(name):
-                raise BadRequest(f"{field}: {name[:200]!r} leaves the program's private folder")
-        if names:
-            raise BadRequest(f"{field}: this sandbox places and fetches no files; put the data into stdin")
-
-
-def leaves_folder(name: str) -> bool:
-    """Say whether a relative path would not stay in the folder that it starts from."""
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts or "\0" in name or not path.parts
-
-
 def seconds(timeout: float) -> float:
     """Give a time limit that the executor takes; 0 where none is left: not a number, 0 or less."""
     return min(timeout, _MOST_SECONDS) if timeout > 0 else 0.0
@@ -53,12 +34,17 @@ def memory_mib(asked: int | None) -> int:
     return min(max(asked, _LEAST_MEMORY_MIB), _MOST_MEMORY_MIB)
 
 
-def to_executor(request: RunCodeRequest) -> RunRequest:
+def to_executor(request: RunCodeRequest, files: Files | None = None) -> RunRequest:
     """Give the executor's request: one run, `run_timeout` as CPU seconds. Raises BadRequest for another language."""
     if request.language not in ("python", "c", "cpp"):
         raise BadRequest(f"language {request.language} is not one of c, cpp, python")
     limits = Limits(seconds(request.run_timeout), memory_mib(request.memory_limit_MB), OUTPUT_KIB)
-    return RunRequest(request.language, request.code, [(request.stdin or "").encode()], limits)
+    inputs = [(request.stdin or "").encode()]
+    if files is None or not (files.placed or files.fetched):
+        return RunRequest(request.language, request.code, inputs, limits)
+    return RequestWithFiles(
+        request.language, request.code, inputs, limits, files=dict(files.placed), fetch=files.wanted
+    )  # fmt: skip
 
 
 def patience_seconds(compile_timeout: float, run_timeout: float) -> float:

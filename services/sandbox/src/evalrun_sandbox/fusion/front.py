@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalrun_sandbox.fusion import answers, demand
 from evalrun_sandbox.fusion.dispatch import Dispatcher
+from evalrun_sandbox.fusion.files import Files, Unplaceable, files_of
 from evalrun_sandbox.fusion.refusals import FusionRefusal, NotHere, TryAgain
 from evalrun_sandbox.fusion.registry import family_of
 from evalrun_sandbox.fusion.rows import RowFolder
@@ -69,19 +70,24 @@ class FusionFront:
     async def _run_code(self, request: web.Request) -> web.Response:
         body = await request.read()
         wanted = _read(RunCodeRequest, body)
-        demand.refuse_files(wanted)
-        return _model(await self._answer(wanted, len(body)))
+        try:
+            answer = await self._answer(wanted, files_of(wanted), len(body))
+        except Unplaceable as error:
+            answer = answers.sandbox_error(str(error), self._pod_name)
+        return _model(answer)
 
-    async def _answer(self, wanted: RunCodeRequest, weight: int) -> RunCodeResponse:
+    async def _answer(self, wanted: RunCodeRequest, files: Files, weight: int) -> RunCodeResponse:
         if wanted.language not in self._dispatcher.languages:
             known = ", ".join(sorted(self._dispatcher.languages))
             return answers.sandbox_error(f"language {wanted.language} is not one of {known}", self._pod_name)
         compiles = wanted.language != "python"
         if demand.seconds(wanted.run_timeout) == 0 or (compiles and demand.seconds(wanted.compile_timeout) == 0):
-            return answers.no_time(wanted.language, wanted.compile_timeout, self._pod_name)
+            late = answers.no_time(wanted.language, wanted.compile_timeout, self._pod_name)
+            return answers.with_files(late, files, None)
         patience = demand.patience_seconds(wanted.compile_timeout, wanted.run_timeout)
-        reply = await self._dispatcher.run(demand.to_executor(wanted), weight, patience)
-        return answers.response(wanted.language, reply.compile, reply.runs[0], self._pod_name)
+        reply = await self._dispatcher.run(demand.to_executor(wanted, files), weight, patience)
+        answer = answers.response(wanted.language, reply.compile, reply.runs[0], self._pod_name)
+        return answers.with_files(answer, files, reply)
 
     async def _run_jupyter(self, _: web.Request) -> web.Response:
         return _json({"detail": "/run_jupyter is not served: this sandbox runs whole programs; use /run_code"}, 501)

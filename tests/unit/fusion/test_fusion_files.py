@@ -1,0 +1,118 @@
+"""`files` and `fetch_files`: the stock server's rules, but for where a path leads."""
+
+import base64
+
+import pytest
+from builders.fusion import OK, exited
+
+from evalrun_sandbox.api import CompileResult, RunRequest
+from evalrun_sandbox.contained.folder import DEPTH, FILES
+from evalrun_sandbox.fusion import demand
+from evalrun_sandbox.fusion.answers import no_time, response, with_files
+from evalrun_sandbox.fusion.files import Files, Unplaceable, files_of
+from evalrun_sandbox.fusion.refusals import BadRequest
+from evalrun_sandbox.fusion.wire import RunCodeRequest, RunCodeResponse
+from evalrun_sandbox.private_files import ReplyWithFiles, RequestWithFiles
+
+MEBIBYTE = base64.b64encode(bytes(1 << 20)).decode()
+YES = base64.b64encode(b"yes").decode()
+
+
+def asked(**fields: object) -> RunCodeRequest:
+    return RunCodeRequest.model_validate({"code": "", "language": "python", **fields})
+
+
+@pytest.mark.parametrize(
+    ("files", "placed"),
+    [
+        ({}, {}),
+        ({"a": YES}, {"a": b"yes"}),
+        ({"d/./e//a": YES, "x/../b": YES}, {"d/e/a": b"yes", "b": b"yes"}),
+        ({"a": "", "./a": YES}, {"a": b"yes"}),
+        ({"a": None, "/etc/passwd": None, "dir/IGNORE_THIS_FILE.x": "?"}, {}),
+        ({"a": "YW I=!\n"}, {"a": b"ab"}),
+    ],
+)
+def test_files_are_read_as_the_stock_server_reads_them(files: dict[str, str | None], placed: dict[str, bytes]) -> None:
+    assert files_of(asked(files=files)).placed == placed
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "..", "//x", "/"])
+@pytest.mark.parametrize("field", ["files", "fetch_files"])
+def test_a_path_out_of_the_folder_is_refused_by_name(field: str, name: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{field}: .* leaves the program's private folder"):
+        files_of(asked(**{field: {name: YES} if field == "files" else [name]}))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"": YES}, {".": YES}, {"a/..": YES}, {"a/": YES}, {"a\0b": YES}, {"a" * 256: YES}, {"é" * 128: YES},
+        {"a": YES, "a/b": YES}, {"a/b/c": YES, "a/b": YES}, {"a": "YQ"}, {"a": "é"},
+    ],
+)  # fmt: skip
+def test_what_the_stock_server_fails_to_place_is_its_sandbox_error(files: dict[str, str]) -> None:
+    with pytest.raises(Unplaceable, match=r"^files: "):
+        files_of(asked(files=files))
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({str(n): "" for n in range(FILES)}, "at most 999 files and folders"),
+        ({f"{n}/x": "" for n in range(FILES // 2)}, "at most 999 files and folders"),
+        ({str(n): "" for n in range(FILES + 1)}, "at most 1000 each"),
+        ({"d/" * (DEPTH + 1) + "x": ""}, "at most 16 folders deep"),
+        ({f"{n}": MEBIBYTE for n in range(129)}, "at most 128 MiB"),
+    ],
+)
+def test_what_would_stop_the_program_at_once_is_refused(files: dict[str, str], complaint: str) -> None:
+    with pytest.raises(BadRequest, match=complaint):
+        files_of(asked(files=files))
+
+
+def test_just_enough_is_placed() -> None:
+    assert len(files_of(asked(files={str(n): "" for n in range(FILES - 1)})).placed) == FILES - 1
+    assert files_of(asked(files={"d/" * DEPTH + "x": ""})).placed
+
+
+def test_what_cannot_be_there_is_not_fetched() -> None:
+    names = ["a", "./a", "", ".", "a\0", "x" * 256, "d//b/"]
+    assert files_of(asked(fetch_files=names)).fetched == {"a": "a", "./a": "a", "d//b/": "d/b"}
+
+
+def test_a_request_without_files_is_the_ordinary_one() -> None:
+    request = asked(stdin="1", files={"a": None})
+    plain = demand.to_executor(request, files_of(request))
+    assert type(plain) is RunRequest
+    filed = demand.to_executor(request, Files({"a": b"1"}, {"./x": "x", "x": "x"}))
+    assert isinstance(filed, RequestWithFiles)
+    assert (filed.files, filed.fetch, filed.inputs) == ({"a": b"1"}, ["x"], plain.inputs)
+
+
+FILED = Files({"a": b"placed"}, {"./a": "a", "b": "b"})
+PLACED = {"./a": base64.b64encode(b"placed").decode()}
+
+
+def answered(compiled: CompileResult = OK, code: int = 0) -> RunCodeResponse:
+    return response("cpp", compiled, exited(code=code))
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_files_come_back_under_the_names_that_were_asked_for(code: int) -> None:
+    reply = ReplyWithFiles(OK, [], "full", {"a": b"yes", "b": b""})
+    assert with_files(answered(code=code), FILED, reply).files == {"./a": YES, "b": ""}
+    assert with_files(answered(), Files(FILED.placed), reply).files == {}
+
+
+def test_where_nothing_ran_the_folder_holds_what_was_placed() -> None:
+    broken = CompileResult("error", stderr=b"no")
+    assert with_files(answered(broken), FILED, ReplyWithFiles(broken, [], "full")).files == PLACED
+    assert with_files(no_time("python", 1), FILED, None).files == PLACED
+
+
+def test_too_much_in_files_fails_as_too_much_output_does() -> None:
+    answer = with_files(answered(), FILED, ReplyWithFiles(OK, [], "full", None))
+    assert answer.run_result is not None
+    assert (answer.status, answer.run_result.return_code, answer.files) == ("Failed", -25, {})
+    assert "64 MiB" in (answer.run_result.stderr or "")
