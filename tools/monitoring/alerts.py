@@ -35,7 +35,7 @@ class Alert:
         }
 
 
-WITHOUT_VERDICT = '{outcome=~"not_judged|unavailable"}'
+WITHOUT_VERDICT = '{outcome=~"not_judged|unavailable|expired"}'
 
 
 def _requests(matcher: str = "") -> str:

@@ -4,7 +4,7 @@ from monitoring.grafana import Dashboard, Panel, Query, Row, Variable
 from monitoring.promql import RUN, SHARES, by, of, quantiles, rate
 
 REQUESTS = "evalrun_judge_request_seconds_count"
-WITHOUT_VERDICT = 'outcome=~"not_judged|unavailable"'
+WITHOUT_VERDICT = 'outcome=~"not_judged|unavailable|expired"'
 EACH_JUDGE = "{{namespace}}/{{run}}"
 
 LATENCY = Row(

@@ -19,6 +19,7 @@ from evalrun_judge.sandboxes import (
 )
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox, longest_seconds
 from evalrun_judge.sandboxes.fake import echo, ended
+from evalrun_runtime.deadlines import HEADER, until
 from evalrun_sandbox.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"\xff\x00 1", b""])
@@ -64,6 +65,23 @@ async def reset(request: web.Request) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(None, set()), (20.0, {"19", "20"}), (float("inf"), {"1000000"})])
+async def test_the_sandbox_is_told_how_long_the_caller_still_waits(seconds: float | None, told: set[str]) -> None:
+    headers: list[str | None] = []
+
+    async def run(request: web.Request) -> web.Response:
+        headers.append(request.headers.get(HEADER))
+        await request.read()
+        return web.Response(body=GOOD, content_type=CONTENT_TYPE)
+
+    async with serving(run) as url, EvalrunSandbox(url) as sandbox:
+        async with until(None if seconds is None else asyncio.get_running_loop().time() + seconds):
+            await asyncio.create_task(sandbox.run(REQUEST))  # as a hedge is
+        await sandbox.run(REQUEST)
+    assert {str(round(int(header) / 1000)) for header in headers[:1] if header is not None} <= told
+    assert (headers[0] is None, headers[1]) == (seconds is None, None)
 
 
 FAULTS: list[tuple[str, Handler, type[Exception], str]] = [

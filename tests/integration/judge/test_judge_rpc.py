@@ -255,6 +255,79 @@ async def test_a_deadline_stops_the_program_and_decides_nothing() -> None:
         await asyncio.wait_for(gate.cancelled.wait(), 5)
 
 
+async def test_each_request_of_a_stream_has_its_own_deadline() -> None:
+    """One that runs and one that waits for a slot end at theirs; the others go on."""
+    gate = Gate()
+    async with gateway(sandbox := FakeSandbox(gate.behaviour, slots=1)) as (stub, _):
+        await up(stub)
+        stream = stub.JudgeStream()
+        for name, seconds in (("running", 0.2), ("waiting", 0.1), ("patient", 0.0)):
+            request = message(name, data=name, expected=name)
+            request.deadline_seconds = seconds
+            await stream.write(judge_pb2.JudgeStreamRequest(request=request))
+            if name == "running":
+                await gate.arrived()
+        expired = grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
+        assert await codes(stream, 2) == {"waiting": expired, "running": expired}
+        await asyncio.wait_for(gate.cancelled.wait(), 5)
+        gate.open.set()
+        assert await next_id(stream) == "patient"
+        await stream.done_writing()
+        assert [request.inputs[0] for request in sandbox.requests] == [b"running", b"patient"]
+
+
+async def test_what_is_tried_again_ends_at_its_deadline_too() -> None:
+    sandbox = FakeSandbox(faults=[SandboxFailedError("status 500")] * 1000)
+    async with gateway(sandbox, configured=settings(retry_attempts=1000)) as (stub, _):
+        await up(stub)
+        request = message()
+        request.deadline_seconds = 0.4
+        (answer,) = await ask(stub, [request])
+        assert answer.failure.code == grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
+        assert (await failure(stub.Judge(request, timeout=60))).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        tried = len(sandbox.requests)
+        assert tried > 2
+        sandbox.faults.clear()
+        assert (await stub.Judge(message())).verdict.accepted
+        assert len(sandbox.requests) == tried + 1  # nothing went on behind the answers
+
+
+async def codes(stream: grpc.aio.StreamStreamCall[Any, Any], count: int) -> dict[str, int]:
+    """Read so many answers, all of them failures."""
+    answers = [await stream.read() for _ in range(count)]
+    failed = [answer for answer in answers if isinstance(answer, judge_pb2.JudgeStreamResponse)]
+    assert all(answer.HasField("failure") for answer in failed)
+    return {answer.request_id: answer.failure.code for answer in failed}
+
+
+async def test_a_request_of_a_stream_can_be_taken_back() -> None:
+    gate = Gate()
+
+    async def behaviour(request: RunRequest) -> RunReply:
+        return echo(request) if request.inputs == [b"quick"] else await gate.behaviour(request)
+
+    async with gateway(sandbox := FakeSandbox(behaviour, slots=2)) as (stub, _):
+        await up(stub)
+        stream = stub.JudgeStream()
+        for name in ("unwanted", "kept", "waiting"):
+            await stream.write(judge_pb2.JudgeStreamRequest(request=message(name, data=name, expected=name)))
+        await gate.arrived()
+        await gate.arrived()
+        for name in ("waiting", "unwanted", "never heard of"):
+            await stream.write(judge_pb2.JudgeStreamRequest(cancel_request_id=name))
+        cancelled = grpc.StatusCode.CANCELLED.value[0]
+        assert await codes(stream, 2) == {"waiting": cancelled, "unwanted": cancelled}
+        await asyncio.wait_for(gate.cancelled.wait(), 5)
+        await stream.write(judge_pb2.JudgeStreamRequest(request=message("quick", data="quick", expected="quick")))
+        assert await next_id(stream) == "quick"
+        await stream.write(judge_pb2.JudgeStreamRequest(cancel_request_id="quick"))  # too late: nothing happens
+        gate.open.set()
+        assert await next_id(stream) == "kept"
+        await stream.done_writing()
+        assert not isinstance(await stream.read(), judge_pb2.JudgeStreamResponse)
+        assert [request.inputs[0] for request in sandbox.requests] == [b"unwanted", b"kept", b"quick"]
+
+
 async def test_draining_delivers_what_is_in_flight_and_takes_nothing_new() -> None:
     gate = Gate()
     async with gateway(FakeSandbox(gate.behaviour)) as (stub, service):

@@ -85,6 +85,20 @@ async def test_a_client_that_leaves_frees_its_slot() -> None:
                 await asyncio.sleep(0.02)
 
 
+async def test_a_program_is_stopped_at_its_callers_deadline() -> None:
+    """Also where the caller is still there: one whose machine is gone closes no connection."""
+    async with service("--slots", "1", "--queue", "0") as (address, _), aiohttp.ClientSession() as session:
+        endless = msgspec.msgpack.encode(request("while True: pass", seconds=100))
+        async with session.post(f"{address}/v1/run", data=endless, headers={"evalrun-timeout-ms": "300"}) as answer:
+            assert answer.status == 504
+            assert "deadline" in msgspec.msgpack.decode(await answer.read(), type=Refused).message
+        async with asyncio.timeout(10):
+            while (await post(session, address, request("print(1)")))[0] != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        async with session.get(f"{address}/metrics") as answer:
+            assert 'evalrun_sandbox_requests_total{answer="expired"} 1.0' in await answer.text()
+
+
 async def test_a_token_is_checked() -> None:
     async with service("--slots", "1", EVALRUN_SANDBOX_TOKEN="secret") as (address, _):
         async with aiohttp.ClientSession() as session:

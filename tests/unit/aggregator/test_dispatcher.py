@@ -70,6 +70,8 @@ async def test_everything_is_judged_once_and_stored_before_it_counts(tmp_path: P
         await judged(board, dispatcher, running)
         assert board.count(ItemState.ACCEPTED) == 20 == len(list(ledger.reader.verdict_rows()))
     assert sorted(r.submission.text for r in judge.asked) == sorted(f"p{i} accept" for i in range(20))
+    # the judge gives a request up before the lane gives its stream up
+    assert {r.deadline_seconds for r in judge.asked} == {0.9 * DispatchSettings().answer_timeout}
 
 
 class Keeping:

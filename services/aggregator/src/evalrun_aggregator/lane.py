@@ -28,6 +28,12 @@ class LaneSettings:
     first_backoff: float = 0.1
     longest_backoff: float = 5.0
 
+    @property
+    def deadline(self) -> float:
+        """What a request tells the judge that it waits: less than the lane does, so that a judge that is there says in
+        time what it did not come to, and the stream's other requests go on."""
+        return 0.9 * self.answer_timeout
+
 
 class Outcomes(Protocol):
     """Who decides what becomes of an item."""
@@ -124,6 +130,7 @@ class Lane:
                 continue
             self._sequence += 1
             request.request_id = str(self._sequence)
+            request.deadline_seconds = self._settings.deadline
             work.sent_at = self._clock()
             self._sent[request.request_id] = work
             await stream.send(request)

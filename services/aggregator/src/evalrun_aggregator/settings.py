@@ -34,7 +34,10 @@ class AggregatorSettings(ServiceSettings):
         50.0, gt=0, description="Seconds after which a stream is ended and opened anew, on the next pod."
     )
     judge_answer_seconds: float = Field(
-        900.0, gt=0, description="Seconds without the answer to a request after which its judge counts as hung."
+        900.0,
+        gt=0,
+        description="Seconds without the answer to a request after which its judge counts as hung; nine tenths of it "
+        "are the request's deadline.",
     )
     judge_attempts: int = Field(
         5, ge=1, description="Failures of the judge's own on an item after which it is recorded as not judged."

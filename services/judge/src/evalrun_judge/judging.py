@@ -21,6 +21,7 @@ from evalrun_judge.submitted import records_of_submission
 from evalrun_judge.verdict import TestOutcome, TestRecord, Verdict, compile_status, failure_of, make_verdict
 from evalrun_judge.verdict_cache import Judged, VerdictCache, is_stable
 from evalrun_judge.verdict_key import JudgeIdentity, verdict_key
+from evalrun_runtime.deadlines import DeadlineError, until
 from evalrun_runtime.tracing import span
 from evalrun_sandbox.api import LEVELS, Level, RunReply
 
@@ -82,10 +83,15 @@ class Judge:
         self._metrics = metrics
         self._clock = clock
 
-    async def judge(self, request: JudgeRequest) -> Verdict:
+    async def judge(self, request: JudgeRequest, deadline: float | None = None) -> Verdict:
         """Judge one request.
 
+        Args:
+            request: what to judge.
+            deadline: by the event loop's clock: when whatever is done for it ends; None: when there is a verdict.
+
         Raises:
+            DeadlineError: the deadline passed before there was one; nothing is known about the program.
             InvalidRequestError: it can never be judged.
             QueueFullError: come back later.
             DrainingError: go elsewhere.
@@ -97,7 +103,8 @@ class Judge:
             self._check(request)
             ticket = self._admission.enter(request.run)
             try:
-                verdict = await self._judge_admitted(request, ticket)
+                async with until(deadline):
+                    verdict = await self._judge_admitted(request, ticket)
             finally:
                 ticket.leave()
             outcome = _outcome_of(verdict)
@@ -116,6 +123,9 @@ class Judge:
             raise
         except (NoSandboxError, DrainingError):
             outcome = Outcome.UNAVAILABLE
+            raise
+        except DeadlineError:
+            outcome = Outcome.EXPIRED
             raise
         finally:
             self._metrics.observe_request(outcome, self._clock() - arrived)

@@ -21,6 +21,8 @@ class Outcome(StrEnum):
     INVALID = "invalid"
     QUEUE_FULL = "queue_full"
     UNAVAILABLE = "unavailable"
+    EXPIRED = "expired"
+    """The caller's deadline passed."""
     CANCELLED = "cancelled"
 
 

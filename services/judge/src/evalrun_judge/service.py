@@ -19,6 +19,8 @@ from evalrun_judge.messages import describe_message, fill_verdict, request_from
 from evalrun_judge.pool import NoSandboxError, SandboxPool
 from evalrun_judge.submission import InvalidRequestError
 from evalrun_judge.suites import Suites, UnknownSuiteError
+from evalrun_judge.withdrawal import OpenRequests, WithdrawnError
+from evalrun_runtime.deadlines import DeadlineError
 from evalrun_runtime.tracing import span
 
 logger = logging.getLogger(__name__)
@@ -83,7 +85,8 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     async def Judge(self, request: judge_pb2.JudgeRequest, context: Context) -> judge_pb2.JudgeResponse:  # noqa: N802 - the RPC's name
         """Judge one submission."""
         response = judge_pb2.JudgeResponse()
-        failure = await self._judge_into(response.verdict, request)
+        deadline = _earlier(_deadline_of(request), context.time_remaining())
+        failure = await self._judge_into(response.verdict, request, deadline)
         if failure is not None:
             wait = str(failure.retry_after_ms)
             trailer = ((RETRY_AFTER, wait), (RETRY_PUSHBACK, wait)) if failure.retry_after_ms else ()
@@ -96,11 +99,16 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Judge many, answering as verdicts are reached. A client that goes cancels this, and with it what it asked."""
         places = asyncio.Semaphore(self._stream_concurrency)
         writing = asyncio.Lock()
+        unanswered = OpenRequests()
 
-        async def answer(request: judge_pb2.JudgeRequest) -> None:
+        async def answer(request: judge_pb2.JudgeRequest, deadline: float | None) -> None:
             try:
                 response = judge_pb2.JudgeStreamResponse(request_id=request.request_id)
-                failure = await self._judge_into(response.verdict, request)
+                judged = self._judge_into(response.verdict, request, deadline)
+                try:
+                    failure = await unanswered.work(request.request_id, judged)
+                except WithdrawnError:
+                    failure = Failure(grpc.StatusCode.CANCELLED, "the client took it back")
                 if failure is not None:
                     response.failure.CopyFrom(_stream_failure(failure))
                 async with writing:
@@ -115,8 +123,13 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
                     if message is None:
                         ended = True
                         break
+                    if message.WhichOneof("message") == "cancel_request_id":
+                        unanswered.withdraw(message.cancel_request_id)
+                        continue
+                    deadline = _deadline_of(message.request)
                     await places.acquire()
-                    judging.create_task(answer(message.request))
+                    unanswered.expect(message.request.request_id)
+                    judging.create_task(answer(message.request, deadline))
         if not ended:
             await context.abort(grpc.StatusCode.UNAVAILABLE, STREAM_OVER)
 
@@ -144,11 +157,13 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
                 self._reading.discard(reading)
             yield message
 
-    async def _judge_into(self, verdict: judge_pb2.Verdict, message: judge_pb2.JudgeRequest) -> Failure | None:
-        """Judge one request; what went wrong becomes a status code."""
+    async def _judge_into(
+        self, verdict: judge_pb2.Verdict, message: judge_pb2.JudgeRequest, deadline: float | None
+    ) -> Failure | None:
+        """Judge one request by its deadline; what went wrong becomes a status code."""
         try:
             with span("judge", message.traceparent):
-                fill_verdict(verdict, await self._judge.judge(request_from(message, self._suites)))
+                fill_verdict(verdict, await self._judge.judge(request_from(message, self._suites), deadline))
             return None
         except InvalidRequestError as error:
             return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -156,11 +171,24 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             return Failure(grpc.StatusCode.NOT_FOUND, str(error))
         except QueueFullError as error:
             return Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), math.ceil(error.retry_after_seconds * 1000))
+        except DeadlineError as error:
+            return Failure(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
         except (NoSandboxError, DrainingError) as error:
             return Failure(grpc.StatusCode.UNAVAILABLE, str(error))
         except Exception:
             logger.exception("request %r: a fault of the gateway", message.request_id)
             return Failure(grpc.StatusCode.INTERNAL, "a fault of the gateway; its log has the traceback")
+
+
+def _deadline_of(request: judge_pb2.JudgeRequest) -> float | None:
+    """Give when a request that has just been read has to be answered, by the event loop's clock."""
+    return asyncio.get_running_loop().time() + request.deadline_seconds if request.deadline_seconds > 0 else None
+
+
+def _earlier(deadline: float | None, seconds: float | None) -> float | None:
+    """Give the earlier of a deadline and the end of the seconds that a call has left."""
+    ends = [deadline, None if seconds is None else asyncio.get_running_loop().time() + seconds]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _stream_failure(failure: Failure) -> judge_pb2.StreamFailure:

@@ -1,7 +1,8 @@
 """The batch API of `evalrun-sandbox`: the types that cross the wire, as MessagePack (texts are bytes, as they were).
 
 `POST /v1/run` takes a `RunRequest` and answers 200 with a `RunReply`, 429 with a `Busy` where every slot is taken,
-400 with a `Refused`, 504 with one where the caller's deadline (`evalrun_runtime.deadlines`) passed. `GET /v1/info` answers with `SandboxInfo` as JSON, `GET /v1/ping` with `"pong"`.
+400 with a `Refused`, 504 with one where the caller's deadline (the header `evalrun-timeout-ms`) has passed.
+`GET /v1/info` answers with `SandboxInfo` as JSON, `GET /v1/ping` with `"pong"`.
 """
 
 from typing import Literal

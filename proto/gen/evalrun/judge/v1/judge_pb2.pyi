@@ -170,6 +170,7 @@ class JudgeRequest(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     SUITE_DIGEST_FIELD_NUMBER: _builtins.int
     FRESH_FIELD_NUMBER: _builtins.int
+    DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Chosen by the caller, unique within a stream."""
     run: _builtins.str
@@ -185,6 +186,11 @@ class JudgeRequest(_message.Message):
     """
     fresh: _builtins.bool
     """Judge anew, also where the verdict is known already: a pass of the noise floor measures what the judge does by chance."""
+    deadline_seconds: _builtins.float
+    """Seconds that the caller waits for the verdict, from when the gateway reads the request; 0: as long as it takes. Then
+    whatever is done for it ends, down to the program in the sandbox, and the answer is DEADLINE_EXCEEDED. A unary call's
+    own deadline holds beside it. Seconds that are left, as in gRPC's own header, for clocks differ.
+    """
     @_builtins.property
     def submission(self) -> Global___Submission: ...
     @_builtins.property
@@ -217,10 +223,11 @@ class JudgeRequest(_message.Message):
         traceparent: _builtins.str = ...,
         suite_digest: _builtins.bytes = ...,
         fresh: _builtins.bool = ...,
+        deadline_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "stdio", b"stdio", "submission", b"submission", "submit", b"submit", "tests", b"tests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "fresh", b"fresh", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts", "submit"]  # noqa: Y015
     _WhichOneofArgType_tests: _TypeAlias = _typing.Literal["tests", b"tests"]  # noqa: Y015
@@ -253,18 +260,27 @@ class JudgeStreamRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_FIELD_NUMBER: _builtins.int
+    CANCEL_REQUEST_ID_FIELD_NUMBER: _builtins.int
+    cancel_request_id: _builtins.str
+    """The `request_id` of a request whose answer is no longer wanted: whatever is done for it ends, down to the program
+    in the sandbox, and its answer is CANCELLED. Nothing happens where it has been answered. It is read in its turn:
+    after requests for which the stream has no place yet it waits with them.
+    """
     @_builtins.property
     def request(self) -> Global___JudgeRequest: ...
     def __init__(
         self,
         *,
         request: Global___JudgeRequest | None = ...,
+        cancel_request_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_request_id", b"cancel_request_id", "message", b"message", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_request_id", b"cancel_request_id", "message", b"message", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["request", "cancel_request_id"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___JudgeStreamRequest: _TypeAlias = JudgeStreamRequest  # noqa: Y015
 

@@ -60,7 +60,7 @@ class JudgeServiceServicer:
         INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
         RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
         UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
-        DEADLINE_EXCEEDED: the caller's deadline passed before a verdict; nothing was decided.
+        DEADLINE_EXCEEDED: the caller's deadline, or `deadline_seconds`, passed before a verdict; nothing was decided.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -69,6 +69,7 @@ class JudgeServiceServicer:
     def JudgeStream(self, request_iterator, context):
         """Judges many submissions over one connection, answering in the order in which verdicts are reached; `request_id`
         ties an answer to its request. The failure of one request is a StreamFailure and leaves the stream open.
+        CANCELLED, as a StreamFailure: the client took the request back (`cancel_request_id`).
         UNAVAILABLE: the server is draining: reopen elsewhere and send again what has no answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -40,11 +40,12 @@ class JudgeServiceStub:
     INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
     RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
     UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
-    DEADLINE_EXCEEDED: the caller's deadline passed before a verdict; nothing was decided.
+    DEADLINE_EXCEEDED: the caller's deadline, or `deadline_seconds`, passed before a verdict; nothing was decided.
     """
     JudgeStream: _grpc.StreamStreamMultiCallable[_judge_pb2.JudgeStreamRequest, _judge_pb2.JudgeStreamResponse]
     """Judges many submissions over one connection, answering in the order in which verdicts are reached; `request_id`
     ties an answer to its request. The failure of one request is a StreamFailure and leaves the stream open.
+    CANCELLED, as a StreamFailure: the client took the request back (`cancel_request_id`).
     UNAVAILABLE: the server is draining: reopen elsewhere and send again what has no answer.
     """
     Describe: _grpc.UnaryUnaryMultiCallable[_judge_pb2.DescribeRequest, _judge_pb2.DescribeResponse]
@@ -59,11 +60,12 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
     RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
     UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
-    DEADLINE_EXCEEDED: the caller's deadline passed before a verdict; nothing was decided.
+    DEADLINE_EXCEEDED: the caller's deadline, or `deadline_seconds`, passed before a verdict; nothing was decided.
     """
     JudgeStream: _aio.StreamStreamMultiCallable[_judge_pb2.JudgeStreamRequest, _judge_pb2.JudgeStreamResponse]  # type: ignore[assignment]
     """Judges many submissions over one connection, answering in the order in which verdicts are reached; `request_id`
     ties an answer to its request. The failure of one request is a StreamFailure and leaves the stream open.
+    CANCELLED, as a StreamFailure: the client took the request back (`cancel_request_id`).
     UNAVAILABLE: the server is draining: reopen elsewhere and send again what has no answer.
     """
     Describe: _aio.UnaryUnaryMultiCallable[_judge_pb2.DescribeRequest, _judge_pb2.DescribeResponse]  # type: ignore[assignment]
@@ -81,7 +83,7 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
         RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
         UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
-        DEADLINE_EXCEEDED: the caller's deadline passed before a verdict; nothing was decided.
+        DEADLINE_EXCEEDED: the caller's deadline, or `deadline_seconds`, passed before a verdict; nothing was decided.
         """
 
     @_abc_1.abstractmethod
@@ -92,6 +94,7 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_judge_pb2.JudgeStreamResponse], _abc.AsyncIterator[_judge_pb2.JudgeStreamResponse]]:
         """Judges many submissions over one connection, answering in the order in which verdicts are reached; `request_id`
         ties an answer to its request. The failure of one request is a StreamFailure and leaves the stream open.
+        CANCELLED, as a StreamFailure: the client took the request back (`cancel_request_id`).
         UNAVAILABLE: the server is draining: reopen elsewhere and send again what has no answer.
         """
 

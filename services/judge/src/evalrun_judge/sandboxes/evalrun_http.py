@@ -15,6 +15,7 @@ from evalrun_judge.sandboxes import (
 )
 from evalrun_judge.sandboxes.http_answer import BadAnswerError
 from evalrun_judge.sandboxes.http_calls import HttpCalls
+from evalrun_runtime.deadlines import deadline_headers
 from evalrun_runtime.tracing import trace_headers
 from evalrun_sandbox.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
 
@@ -110,7 +111,7 @@ class EvalrunSandbox:
     async def _call(self, method: str, path: str, body: bytes, *, longest: float, most_bytes: int) -> tuple[int, bytes]:
         try:
             return await self._calls.call(
-                method, path, body, longest=longest, most_bytes=most_bytes, headers=trace_headers()
+                method, path, body, longest=longest, most_bytes=most_bytes, headers=trace_headers() | deadline_headers()
             )
         except TimeoutError as error:
             raise SandboxTimeoutError(f"{self.address}: no answer in {longest:.1f} s") from error

@@ -1,0 +1,54 @@
+"""Requests of one stream that have no answer yet, each of which its client may withdraw without ending the stream."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class WithdrawnError(Exception):
+    """The client no longer wants the answer: what was done for it was stopped."""
+
+
+class OpenRequests:
+    """The open ones, by their ids."""
+
+    def __init__(self) -> None:
+        self._working: dict[str, asyncio.Task[object] | None] = {}
+        self._withdrawn: set[str] = set()
+
+    def expect(self, request_id: str) -> None:
+        """Take note of a request that has been read; `work` follows."""
+        self._working[request_id] = None
+
+    def withdraw(self, request_id: str) -> None:
+        """Stop what is done for a request. Of one that has its answer, or never was, nothing is known: no harm."""
+        if request_id not in self._working:
+            return
+        self._withdrawn.add(request_id)
+        task = self._working[request_id]
+        if task is not None:
+            task.cancel()
+
+    async def work(self, request_id: str, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do what was asked for, as part of the current task.
+
+        Raises:
+            WithdrawnError: the client withdrew it.
+        """
+        task = asyncio.current_task()
+        try:
+            if request_id in self._withdrawn:  # before this task came to its turn
+                work.close()
+                raise WithdrawnError
+            self._working[request_id] = task
+            return await work
+        except asyncio.CancelledError:
+            # Cancelled by both, the stream's end is what counts: one of two cancellations is still to be obeyed.
+            if request_id in self._withdrawn and task is not None and task.uncancel() == 0:
+                raise WithdrawnError from None
+            raise
+        finally:
+            self._working.pop(request_id, None)
+            self._withdrawn.discard(request_id)

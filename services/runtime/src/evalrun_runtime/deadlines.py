@@ -1,0 +1,60 @@
+"""How long a caller still waits, carried along with all that is done for it, from process to process.
+
+Between processes go the seconds that are left, never a time of day: clocks differ (gRPC does the same, with its
+`grpc-timeout` header). Within one the deadline follows the work into the tasks that it starts, as a trace does, so that
+nothing between a request and the call that it ends in need pass it on. All of it is by the event loop's clock.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+HEADER = "evalrun-timeout-ms"
+LONGEST_SECONDS = 1e6
+"""Sent at most: what is longer is no deadline to speak of."""
+
+_deadline: ContextVar[float | None] = ContextVar("evalrun_deadline", default=None)
+
+
+class DeadlineError(Exception):
+    """The caller's deadline has passed: what was done for it was stopped."""
+
+
+@asynccontextmanager
+async def until(deadline: float | None) -> AsyncIterator[None]:
+    """Stop what is done inside the block at a deadline; None: there is none but the one around, if any.
+
+    Raises:
+        DeadlineError: it has passed. Nothing inside goes on.
+    """
+    around = _deadline.get()
+    least = min((one for one in (deadline, around) if one is not None), default=None)
+    token = _deadline.set(least)
+    try:
+        async with asyncio.timeout_at(deadline) as scope:
+            yield
+    except TimeoutError as error:
+        if scope.expired():
+            raise DeadlineError("the caller's deadline has passed") from error
+        raise
+    finally:
+        _deadline.reset(token)
+
+
+def seconds_left() -> float | None:
+    """Give the seconds until the deadline of the work around, 0 once it has passed; None: there is none."""
+    deadline = _deadline.get()
+    return None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
+
+
+def deadline_headers() -> dict[str, str]:
+    """Give the HTTP header that carries the deadline of the work around; none where there is none."""
+    left = seconds_left()
+    return {} if left is None else {HEADER: str(int(min(left, LONGEST_SECONDS) * 1000))}
+
+
+def deadline_of(headers: Mapping[str, str]) -> float | None:
+    """Read a call's deadline from its headers; None where it has none, or none that can be read."""
+    given = headers.get(HEADER, "")
+    return asyncio.get_running_loop().time() + int(given) / 1000 if given.isascii() and given.isdigit() else None
