@@ -25,6 +25,7 @@ VALUES = {
         "autoscaling": "keda",
         "kedaPrometheus": "http://prom:9090",
         "rayVersion": "2.61.0",
+        "rayAuth": "disabled",
         "workers": 32,
         "pollSeconds": 2.5,
         "resyncSeconds": 1200,
@@ -40,6 +41,7 @@ VALUES = {
         "headCpu": "500m",
         "headMemory": "8Gi",
         "workerMemoryGibPerGpu": 96,
+        "modelCacheClaim": "models",
         "otlpEndpoint": "http://collector:4317",
     },
 }
@@ -62,7 +64,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert settings.namespace == ["team-a", "team-b"]
     assert settings.autoscaling == "keda"
     assert settings.keda_prometheus == "http://prom:9090"
-    assert settings.ray_version == "2.61.0"
+    assert (settings.ray_version, settings.ray_auth) == ("2.61.0", "disabled")
     assert (settings.workers, settings.poll_seconds, settings.resync_seconds) == (32, 2.5, 1200)
     assert (settings.log_level, settings.log_format) == ("debug", "json")
     assert settings.judge_image == "registry.test/evalrun-judge:7"
@@ -75,6 +77,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert (settings.sandbox_slots, settings.sandbox_slot_memory_mib) == (8, 1048576)
     assert (settings.sandbox_slot_milli_cpu, settings.gateway_cpu, settings.generator_cpu) == (250, "2", "100m")
     assert (settings.head_cpu, settings.head_memory, settings.worker_memory_gib_per_gpu) == ("500m", "8Gi", 96)
+    assert settings.model_cache_claim == "models"
     assert settings.otlp_endpoint == "http://collector:4317"
 
 

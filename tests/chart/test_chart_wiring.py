@@ -94,6 +94,14 @@ def test_a_gateway_reaches_sandboxes_and_names_only(chart: Chart) -> None:
     assert {port["port"] for port in names["ports"]} == {53}
 
 
+@pytest.mark.parametrize(("where", "port"), [("http://collector.tracing:14317", 14317), ("https://spans", 4317)])
+def test_a_gateway_reaches_the_collector_of_its_spans(chart: Chart, where: str, port: int) -> None:
+    objects = chart.render({**VALUE_SETS["shared-judge"], "runDefaults": {"otlpEndpoint": where}})
+    *_, spans = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["egress"]
+    assert spans == {"ports": [{"protocol": "TCP", "port": port}]}
+    assert named(objects, "NetworkPolicy", "evalrun-sandbox")["spec"]["egress"] == []
+
+
 def test_gateways_that_watch_endpoint_slices_may_read_those_and_nothing_else(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["endpoint-slices"], namespace="judging")
     pod = named(objects, "Deployment", "evalrun-judge")["spec"]["template"]["spec"]
