@@ -326,6 +326,13 @@ REFUSED: tuple[Refused, ...] = (
         rollout=True,
     ),
     Refused(
+        "a number of workers that changes under Kueue",
+        {"spec.rollout.queueName": "evals", "spec.rollout.minReplicas": 1, "spec.rollout.maxReplicas": 2},
+        "spec.rollout.queueName",
+        "write replicas instead of minReplicas and maxReplicas, or remove queueName",
+        rollout=True,
+    ),
+    Refused(
         "rollout's min above max",
         {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 2},
         "spec.rollout.minReplicas",

@@ -58,8 +58,8 @@ class Output(ApiModel):
     retain: bool = Field(default=False, description="Keep the aggregator's volume when the EvalRun is deleted.")
     credentials_secret_ref: SecretReference | None = Field(
         None,
-        description="Environment of the aggregator for output and datasets, e.g. AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY.",
+        description="Environment of whoever reads or writes buckets for the run (output, datasets, a model at s3:// or "
+        "gs://), e.g. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
     )
 
 

@@ -84,7 +84,9 @@ class Rollout(ApiModel):
     )
     image: ImageName | None = Field(None, description="Image of head and workers; unset: the chart's.")
     resources: Resources | None = Field(
-        None, description="Of a worker pod, GPUs excepted; unset: 2 CPUs a GPU and 2 more, memory by the model."
+        None,
+        description="Of a worker pod, GPUs excepted; unset: 2 CPUs a GPU and 2 more, and 32Gi a GPU (unless the chart "
+        "says otherwise).",
     )
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
         {}, max_length=16, description="Labels of the nodes that the workers may use."
@@ -121,6 +123,12 @@ class Rollout(ApiModel):
             "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
             "minReplicas is above maxReplicas: write minReplicas up to maxReplicas",
             ".minReplicas",
+        ),
+        Rule(
+            "!has(self.queueName) || !has(self.minReplicas)",  # Kueue ends a RayCluster whose pods it did not let in
+            "Kueue lets in a fixed number of workers: write replicas instead of minReplicas and maxReplicas, or remove "
+            "queueName",
+            ".queueName",
         ),
         Rule(
             "!has(self.replicas) || ((!has(self.minReplicas) || self.replicas >= self.minReplicas) && "

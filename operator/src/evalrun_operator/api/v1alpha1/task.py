@@ -29,7 +29,8 @@ class Model(ApiModel):
         Field(
             min_length=1,
             max_length=1024,
-            description="A hub id (Qwen/Qwen2.5-Coder-7B-Instruct), or a checkpoint: pvc://CLAIM/DIR, s3://..., gs://...",
+            description="A hub id (Qwen/Qwen2.5-Coder-7B-Instruct), or a folder with a model in Hugging Face's layout: "
+            "pvc://CLAIM/DIR, s3://..., gs://...",
         ),
         PVC_RULE,
         NO_CREDENTIALS_RULE,
