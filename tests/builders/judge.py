@@ -114,7 +114,7 @@ def make_judge(
     cache: VerdictCache | None = None,
 ) -> tuple[Judge, Admission, JudgeMetrics]:
     metrics = JudgeMetrics(registry or CollectorRegistry())
-    admission = Admission(lambda: capacity, time.clock)
+    admission = Admission(lambda: capacity, time.clock, metrics.observe_queue)
     judge = Judge(
         pool,
         function_tests or NoFunctionTests(),

@@ -16,6 +16,8 @@ from evalrun_operator.metrics import OperatorMetrics
 from evalrun_sandbox.app import SandboxService
 from evalrun_sandbox.executor import Executor, ExecutorPlan
 from evalrun_sandbox.settings import SandboxSettings
+from evalrun_sandbox.slot_proxy.proxy import SlotProxy
+from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
 
 LONGEST_SECONDS = {"0.005", "600.0"}
 """Least and greatest bucket of every histogram."""
@@ -53,6 +55,7 @@ SANDBOX = {
     "evalrun_sandbox_requests_total": {"answer"},
     "evalrun_sandbox_runs_total": {"end"},
 }
+SLOT_PROXY = {"evalrun_sandbox_slots": {"state"}, "evalrun_sandbox_requests_total": {"answer"}}
 GENERATOR = {"evalrun_generator_inflight": {"replica"}, "evalrun_generator_replica_up": {"replica"}}
 OPERATOR = {
     "evalrun_runs": {"phase"},
@@ -71,6 +74,10 @@ def of_an_aggregator(registry: CollectorRegistry) -> None:
 
 def of_a_judge(registry: CollectorRegistry) -> None:
     JudgeMetrics(registry)
+
+
+def of_a_slot_proxy(registry: CollectorRegistry) -> None:
+    SlotProxy(SlotProxySettings(slots=2), registry)
 
 
 def of_a_generator(registry: CollectorRegistry) -> None:
@@ -95,6 +102,7 @@ def of_an_operator(registry: CollectorRegistry) -> None:
     [
         (of_an_aggregator, AGGREGATOR),
         (of_a_judge, JUDGE),
+        (of_a_slot_proxy, SLOT_PROXY),
         (of_a_generator, GENERATOR),
         (of_an_operator, OPERATOR),
     ],

@@ -1,6 +1,7 @@
 """Replays that form batches: who shares one, and that nobody shares another's end."""
 
 import asyncio
+import contextvars
 import json
 from collections.abc import Callable
 
@@ -208,3 +209,21 @@ async def test_closing_ends_what_runs() -> None:
     await assertions.close()
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
+
+
+async def test_each_is_told_of_its_slot_in_its_own_context() -> None:
+    """Where spans of the queue belong to the trace of the request that waited."""
+    trace = contextvars.ContextVar("trace", default="")
+    executor = ScriptedExecutor()
+    assertions = ContainedAssertions(executor, 1)
+    told: list[tuple[str, str]] = []
+
+    async def one(name: str) -> None:
+        trace.set(name)
+        await assertions.run(name.encode(), Limits(), lambda: told.append((name, trace.get())))
+
+    tasks = [asyncio.create_task(one(name)) for name in ("a", "b", "c")]
+    await settle()
+    executor.gate.set()
+    await asyncio.gather(*tasks)
+    assert told == [(name, name) for name in ("a", "b", "c")]

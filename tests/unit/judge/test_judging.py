@@ -24,6 +24,7 @@ from evalrun_judge.submission import (
     TestLimits,
 )
 from evalrun_judge.verdict import FinalStatus, Verdict
+from evalrun_runtime.deadlines import DeadlineError
 from evalrun_sandbox.api import CompileResult, ProgramRun, RunReply, RunRequest
 
 
@@ -197,6 +198,29 @@ async def test_the_metrics_count_what_happened_and_begin_at_zero() -> None:
     assert value("evalrun_judge_queue_seconds_count") == 1
     assert value("evalrun_judge_inflight") == 0
     assert (value("evalrun_judge_sandbox_slots"), value("evalrun_judge_sandbox_inflight")) == (2, 0)
+    await pool.close()
+
+
+async def test_a_wait_in_the_queue_counts_whatever_comes_of_the_request_and_one_without_end_does_not() -> None:
+    registry = CollectorRegistry()
+    time = Time()
+    pool = make_pool(
+        [FakeSandbox(faults=[SandboxFailedError("500")])], time, retries=RetryPolicy(attempts=1, budget_seconds=1e9)
+    )
+    judging, *_ = make_judge(pool, time, registry=registry)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, labels)
+
+    with pytest.raises(DeadlineError):  # no sandbox is in use yet: no work begins
+        await judging.judge(stdio_request(), asyncio.get_running_loop().time() + 0.01)
+    assert value("evalrun_judge_request_seconds_count", outcome="expired") == 1
+    assert value("evalrun_judge_queue_seconds_count") == 0
+    pool.start()
+    with pytest.raises(NoSandboxError):
+        await judging.judge(stdio_request(), asyncio.get_running_loop().time() + 60)
+    assert value("evalrun_judge_request_seconds_count", outcome="unavailable") == 1
+    assert value("evalrun_judge_queue_seconds_count") == 1
     await pool.close()
 
 

@@ -11,6 +11,7 @@ from evalrun_judge.endpoint import Endpoint, pick
 from evalrun_judge.pool import NoSandboxError
 from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import (
+    Backend,
     RunRefusedError,
     SandboxBusyError,
     SandboxFailedError,
@@ -140,6 +141,25 @@ async def test_a_sandbox_that_comes_back_is_used_again() -> None:
     info = pool.describe()
     assert info is not None
     assert (info.slots, info.level, info.languages) == (2, "full", ("python", "c", "cpp"))
+    await pool.close()
+
+
+async def test_a_sandbox_that_refuses_to_say_what_it_is_is_asked_again() -> None:
+    """As a stock server may, which is found out by programs."""
+
+    class Refusing(FakeSandbox):
+        refusals = 3
+
+        async def describe(self) -> Backend:
+            if self.refusals:
+                self.refusals -= 1
+                raise RunRefusedError("status 422")
+            return await super().describe()
+
+    pool = make_pool([sandbox := Refusing()], Time(), retries=RetryPolicy(budget_seconds=1e9))
+    pool.start()
+    assert (await pool.run(REQUEST)).runs == [ended(b"1")]
+    assert sandbox.refusals == 0
     await pool.close()
 
 

@@ -171,13 +171,14 @@ async def test_the_same_at_the_same_time_is_judged_once() -> None:
 
 @pytest.mark.parametrize("judged", [replace(GOOD, stable=False), NoSandboxError("down")])
 async def test_what_may_not_be_told_again_is_judged_by_each(judged: Judged | Exception) -> None:
-    cache = VerdictCache([MemoryStore(10_000)])
+    said: Counter[CacheResult] = Counter()
+    cache = VerdictCache([MemoryStore(10_000)], lambda result: said.update([result]))
     judging = Judging(judged)
     asked = [asyncio.create_task(cache.through(b"k", judging)) for _ in range(4)]
     await settle()
     judging.go.set()
     results = await asyncio.gather(*asked, return_exceptions=True)
-    assert judging.times == 4
+    assert (judging.times, said) == (4, {CacheResult.MISS: 4})
     assert all(result == judged or result == (judged, False) for result in results)
 
 

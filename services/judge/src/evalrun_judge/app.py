@@ -62,9 +62,12 @@ class JudgeGateway:
         self._pool = pool
         self._cache = cache or VerdictCache(())
         self._function_tests = function_tests
-        self._admission = Admission(
-            lambda: pool.slots + settings.queue_limit, time.monotonic, lambda seconds: past_span("queue", seconds)
-        )
+
+        def begun(seconds: float) -> None:
+            past_span("queue", seconds)
+            metrics.observe_queue(seconds)
+
+        self._admission = Admission(lambda: pool.slots + settings.queue_limit, time.monotonic, begun)
         metrics.watch_queue(
             lambda: self._admission.waiting,
             lambda: self._admission.oldest_seconds,

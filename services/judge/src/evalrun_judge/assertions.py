@@ -1,9 +1,11 @@
 """Where function tests' assertions are replayed: a contained child of the gateway, which never sees a candidate."""
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -137,7 +139,8 @@ class ContainedAssertions:
     ) -> ProgramRun:
         """Replay; see `AssertionRunner.run`."""
         shareable = shareable and len(stdin) <= shared_assertions.LARGEST_BYTES
-        replay = _Replay(stdin, limits, on_slot, shareable, asyncio.get_running_loop().create_future())
+        begin = partial(contextvars.copy_context().run, on_slot)  # not in the worker's: that is another request's trace
+        replay = _Replay(stdin, limits, begin, shareable, asyncio.get_running_loop().create_future())
         self._waiting.append(replay)
         if self._gathers():
             self._gathered = self._gathered or asyncio.get_running_loop().call_later(GATHER_SECONDS, self._begin)

@@ -14,7 +14,14 @@ from typing import Any
 
 from evalrun_judge.discovery import Discovery, DiscoveryError
 from evalrun_judge.endpoint import Endpoint
-from evalrun_judge.sandboxes import Backend, Sandbox, SandboxError, SandboxFailedError, SandboxTimeoutError
+from evalrun_judge.sandboxes import (
+    Backend,
+    RunRefusedError,
+    Sandbox,
+    SandboxError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+)
 from evalrun_sandbox.api import LEVELS, Level
 
 logger = logging.getLogger(__name__)
@@ -184,8 +191,13 @@ class Fleet:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("sandboxes are no longer watched as they should be: a fault of the gateway", exc_info=error)
 
     def _note_if_all_lost(self) -> None:
         if self._all_lost_since is None and not any(endpoint.usable for endpoint in self.endpoints):
@@ -250,6 +262,10 @@ class Fleet:
                 backend = await endpoint.sandbox.describe()
         except TimeoutError as error:
             raise SandboxTimeoutError(f"{endpoint.sandbox.address}: it does not say what it is") from error
+        except (
+            RunRefusedError
+        ) as error:  # the programs by which a stock server is found out: this one takes none of them
+            raise SandboxFailedError(f"{endpoint.sandbox.address}: it refuses to say what it is: {error}") from error
         if LEVELS.index(backend.info.level) < self._required:
             raise SandboxFailedError(
                 f"{endpoint.sandbox.address}: its containment level is {backend.info.level!r}, "

@@ -110,7 +110,6 @@ class Judge:
             outcome = _outcome_of(verdict)
             for status, count in Counter(test.status for test in verdict.tests).items():
                 self._metrics.count_tests(status, count)
-            self._metrics.queue_seconds.observe(ticket.queue_seconds)
             return verdict
         except RunRefusedError as error:
             outcome = Outcome.INVALID

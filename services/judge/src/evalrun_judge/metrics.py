@@ -118,6 +118,10 @@ class JudgeMetrics:
         """Count a straggler's second call."""
         self._hedges[won].inc()
 
+    def observe_queue(self, seconds: float) -> None:
+        """Count a request whose first work begins."""
+        self.queue_seconds.observe(seconds)
+
     def observe_call(self, seconds: float) -> None:
         """Count a call of a sandbox that ended."""
         self.sandbox_seconds.observe(seconds)

@@ -133,6 +133,7 @@ class VerdictCache:
             if not flight.cancelled():
                 found = flight.result()
                 if found is None:  # nothing that another could be told
+                    self._on_result(CacheResult.MISS)
                     return await judge(), False
                 self._on_result(CacheResult.HIT)
                 return found, True

@@ -21,6 +21,8 @@ PASSED = RUNNING | {
 }  # fmt: skip
 """All that is passed on: not the server's own pages, nor what a later version may add."""
 OPEN_PATHS = frozenset({"/v1/ping"})
+LOST = (502, 504)
+"""Statuses of ours for a server that gives none."""
 RETRY_MS = 100
 PING_SECONDS = 5.0
 _CLEANUP_SECONDS = 10.0
@@ -46,6 +48,8 @@ class SlotProxy:
         slots.labels("free").set_function(lambda: self.free)
         slots.labels("busy").set_function(lambda: self._busy)
         self._requests = Counter("evalrun_sandbox_requests", "Run requests, by answer.", ["answer"], registry=registry)
+        for answer in ("done", "busy", "lost", "draining"):
+            self._requests.labels(answer)
 
     @property
     def free(self) -> int:
@@ -120,10 +124,14 @@ class SlotProxy:
             body = {"detail": "every slot is taken", "free": 0, "retry_after_ms": RETRY_MS}
             return self._answered("busy", web.json_response(body, status=429, headers={"Retry-After": "1"}))
         self._busy += 1
+        label = "lost"
         try:
-            return self._answered("done", await self._pass_on(request))
+            response = await self._pass_on(request)
+            label = "lost" if response.status in LOST else "done"
+            return response
         finally:
             self._busy -= 1
+            self._requests.labels(label).inc()
 
     def _answered(self, label: str, response: web.StreamResponse) -> web.StreamResponse:
         self._requests.labels(label).inc()
