@@ -24,6 +24,7 @@ from evalrun_operator.resources import Object, RunPlan
 from evalrun_operator.situation import identity_of
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
+from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
 
 TOKEN = "the-run's-own-token"
 LONGEST = "a" * 30
@@ -76,6 +77,13 @@ def container_of(made: list[Object], name: str) -> Object:
 
 def of_kind(made: list[Object], kind: str) -> Object:
     return next(item for item in made if item["kind"] == kind)
+
+
+def test_a_run_that_is_not_scraped_opens_and_marks_nothing() -> None:
+    made = objects(plan_of(evalrun({"spec.exports": {"prometheus": False}})))
+    (rule,) = of_kind(made, "NetworkPolicy")["spec"]["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [8080]
+    assert "prometheus.io" not in json.dumps(made)
 
 
 @pytest.mark.parametrize("rollout", [True, False])
@@ -238,6 +246,14 @@ def test_the_ray_cluster_is_as_verl_and_kuberay_need_it() -> None:
     assert limits["memory"] == requests["memory"]
 
 
+def test_ray_runs_as_the_user_of_its_image() -> None:
+    text = (Path(__file__).parents[3] / "Dockerfile.gen").read_text(encoding="utf-8")
+    pod = worker_of(evalrun())
+    user = pod["securityContext"]["runAsUser"]
+    assert f"\nUSER {user}:{user}\n" in text
+    assert {"name": "USER", "value": "evalrun"} in pod["containers"][0]["env"]
+
+
 def test_few_cpus_in_the_spec_do_not_keep_ray_from_placing_replicas() -> None:
     resources_given = {"limits": {"cpu": "8", "memory": "64Gi"}, "requests": {"cpu": "4"}}
     run = evalrun({"spec.rollout.resources": resources_given})
@@ -374,8 +390,11 @@ def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
     sandbox = next(pod for name, pod in pods(made) if name == "Deployment/run-sandbox")
     exposed = {container["name"]: container.get("ports", []) for container in sandbox["containers"]}
     assert exposed["sandbox-fusion"] == []
-    assert [port["containerPort"] for port in exposed["slot-proxy"]] == [8080]
-    assert "--slots=6" in container_of(made, "slot-proxy")["args"]
+    assert [port["containerPort"] for port in exposed["slot-proxy"]] == [8080, 9090]
+    proxy = load_settings(SlotProxySettings, [*container_of(made, "slot-proxy")["args"], "--token=t"], program="proxy")
+    assert (proxy.slots, proxy.port, proxy.metrics_port, proxy.upstream) == (6, 8080, 9090, "http://127.0.0.1:8081")
+    template = next(item for item in made if item["metadata"]["name"] == "run-sandbox" and item["kind"] == "Deployment")
+    assert template["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == "9090"
     assert "--backend=SandboxFusion" in container_of(made, "judge")["args"]
     limits = container_of(made, "sandbox-fusion")["securityContext"]["capabilities"]
     assert limits == {"drop": ["ALL"], "add": ["SETGID", "SETUID"]}, "or the harness cannot leave root: level seccomp"

@@ -26,6 +26,8 @@ CACHE = "/model-cache"
 CHECKPOINT_FOLDER = f"{HOME}/checkpoint"
 ENGINE_ENV = [
     {"name": "HOME", "value": HOME},
+    # torch asks for the user's name, and the number need not have one in the image.
+    {"name": "USER", "value": "evalrun"},
     {"name": "TOKENIZERS_PARALLELISM", "value": "true"},
     {"name": "NCCL_DEBUG", "value": "WARN"},
 ]

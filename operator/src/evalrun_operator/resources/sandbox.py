@@ -34,7 +34,11 @@ def sandbox_service(plan: RunPlan) -> Object:
 
 
 def sandbox_network_policy(plan: RunPlan) -> Object:
-    """Give the policy: no egress at all, not even DNS; programs come from the run's gateways only, metrics are open."""
+    """Give the policy: no egress at all, not even DNS; programs come from the run's gateways only.
+
+    Metrics are open where the run is scraped: which pods do that, a run does not know.
+    """
+    scraped = [{"ports": [{"protocol": "TCP", "port": names.METRICS_PORT}]}] if plan.spec.exports.prometheus else []
     gateway = {"podSelector": {"matchLabels": plan.selector(names.JUDGE)}}
     return plan.made(
         "NetworkPolicy",
@@ -45,7 +49,7 @@ def sandbox_network_policy(plan: RunPlan) -> Object:
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [
                 {"from": [gateway], "ports": [{"protocol": "TCP", "port": names.SANDBOX_PORT}]},
-                {"ports": [{"protocol": "TCP", "port": names.METRICS_PORT}]},
+                *scraped,
             ],
             "egress": [],
         },
@@ -56,7 +60,7 @@ def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Obj
     """Give the Deployment; without `replicas` an autoscaler owns them."""
     spec: Object = {
         "selector": {"matchLabels": plan.selector(names.SANDBOX)},
-        "template": pod_template(plan, names.SANDBOX, _pod(plan, judge), metrics=judge.sandbox.backend == "Evalrun"),
+        "template": pod_template(plan, names.SANDBOX, _pod(plan, judge)),
     }
     if replicas is not None:
         spec["replicas"] = replicas
@@ -97,7 +101,7 @@ def _executor(plan: RunPlan, judge: Judge) -> Object:
 
 
 def _slot_proxy(plan: RunPlan, judge: Judge) -> Object:
-    """Give the sidecar that admits no more than the slots; it is the pod's only exposed port."""
+    """Give the sidecar that admits no more than the slots; nothing else of the pod is exposed."""
     slots = slots_of(plan, judge)
     return container(
         plan,
@@ -107,10 +111,10 @@ def _slot_proxy(plan: RunPlan, judge: Judge) -> Object:
         command=["python", "-m", "evalrun_sandbox.slot_proxy"],
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
-            f"--upstream=http://127.0.0.1:{FUSION_PORT}", "--log-format=json",
+            f"--upstream=http://127.0.0.1:{FUSION_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
         env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
-        ports=[HTTP],
+        ports=[HTTP, METRICS],
         # It answers once the server behind it does, which may take minutes to come up.
         startupProbe={**PING, "periodSeconds": 2, "timeoutSeconds": 6, "failureThreshold": 300},
         readinessProbe=READINESS,
