@@ -101,6 +101,55 @@ RAW_CALLS = {
     "kcmp": (312, 272, "os.getpid(), os.getppid(), 0, 0, 0"),
     "process_madvise": (440, 440, "0, buffer, 1, 4, 0"),
     "landlock_restrict_self": (446, 446, "0, 0"),
+    "landlock_create_ruleset": (444, 444, "0, 0, 1"),
+    "close_range that gives a thread files of its own": (436, 436, "1000, 2000, 2"),
+    "clone with files of its own": (56, 220, "0x10b00, 0, 0, 0, 0"),
+    "clone with a working folder of its own": (56, 220, "0x10d00, 0, 0, 0, 0"),
+    "fallocate": (285, 47, "1, 0, 0, 4096"),
+    "sched_setaffinity": (203, 122, "0, 8, b'\\1' + bytes(7)"),
+    "sched_setscheduler": (144, 119, "0, 0, buffer"),
+    "setpriority": (141, 140, "0, 0, 19"),
+    "ioprio_set": (251, 30, "1, 0, 0"),
+    "pidfd_getfd": (438, 438, "0, 0, 0"),
+    "process_mrelease": (448, 448, "0, 0"),
+    "rt_tgsigqueueinfo": (297, 240, "os.getpid(), os.getpid(), 9, buffer"),
+    "vmsplice": (278, 75, "1, buffer, 1, 0"),
+    "splice": (275, 76, "0, 0, 1, 0, 1, 0"),
+    "tee": (276, 77, "0, 1, 1, 0"),
+    "io_uring_enter": (426, 426, "0, 0, 0, 0, 0"),
+    "fanotify_init": (300, 262, "0, 0"),
+    "inotify_init1": (294, 26, "0"),
+    "acct": (163, 89, "0"),
+    "syslog": (103, 116, "3, buffer, 256"),
+    "clock_settime": (227, 112, "0, buffer"),
+    "adjtimex": (159, 171, "buffer"),
+    "sethostname": (170, 161, "b'x', 1"),
+    "move_pages": (279, 239, "os.getppid(), 0, 0, 0, 0, 0"),
+    "migrate_pages": (256, 238, "os.getppid(), 8, buffer, buffer"),
+    "mlockall": (151, 230, "3"),
+    "socket of a virtual machine": (41, 198, "40, 1, 0"),
+    "socket of the kernel's cryptography": (41, 198, "38, 5, 0"),
+    "pair of datagram sockets": (53, 199, "1, 2, 0, buffer"),
+    "connect": (42, 203, "0, buffer, 16"),
+    "bind": (49, 200, "0, buffer, 16"),
+    "sendmsg": (46, 211, "0, buffer, 0"),
+    "sendmmsg": (307, 269, "0, buffer, 1, 0"),
+    "sendto an address": (44, 206, "0, buffer, 1, 0, buffer, 16"),
+    "fchmod": (91, 52, "1, 0o777"),
+    "fchown": (93, 55, "1, 0, 0"),
+    "fsetxattr": (190, 7, "1, b'user.x', b'x', 1, 0"),
+    "utimensat": (280, 88, "1, 0, 0, 0"),
+    "mknodat": (259, 33, "-100, b'x', 0o10666, 0"),
+    "syncfs": (306, 267, "1"),
+    "pivot_root": (155, 41, "b'.', b'.'"),
+    "fcntl F_SETSIG": (72, 25, "1, 10, 9"),
+    "fcntl F_SETPIPE_SZ": (72, 25, "1, 1031, 1 << 20"),
+    "fcntl F_SETLEASE": (72, 25, "1, 1024, 1"),
+    "ioctl FIOSETOWN": (16, 29, "1, 0x8901, buffer"),
+    "ioctl FICLONE": (16, 29, "1, 0x40049409, 0"),
+    "prlimit of files": (302, 261, "0, 7, buffer, 0"),
+    "prctl PR_SET_MM": (157, 167, "35, 1, 0, 0, 0"),
+    "prctl PR_SET_NO_NEW_PRIVS": (157, 167, "38, 1, 0, 0, 0"),
 }
 """System calls by number (x86-64, arm64) with their arguments in Python; each must fail with EPERM or ENOSYS."""
 
@@ -139,6 +188,10 @@ BOUNDED = {
     "many files": ("i = 0\nwhile True:\n  open(str(i), 'w').close()\n  i += 1", b"files"),
     "large files": ("i = 0\nwhile True:\n  open(str(i), 'w').write('x' * 10_000_000)\n  i += 1", b"MiB"),
     "deep folders": ("import os\nwhile True:\n  os.mkdir('d')\n  os.chdir('d')", b"deep"),
+    "files behind names that change": (
+        "import os, threading\ndef churn():\n  while True: os.mkdir('d'); os.rename('d', 'e'); os.rmdir('e')\n"
+        "threading.Thread(target=churn, daemon=True).start()\nfor i in range(50):\n  open(f'f{i}', 'w').write('x' * 10_000_000)",
+        b"MiB"),
     "hidden folders": ("import os\nos.mkdir('h', 0o300)\ni = 0\nwhile True:\n  open(f'h/{i}', 'w').close()\n  i += 1",
                        b"files"),
 }  # fmt: skip
@@ -165,4 +218,24 @@ libc = ctypes.CDLL(None, use_errno=True)
 buffer = ctypes.create_string_buffer(256)
 result = libc.syscall({x86 if machine == "x86_64" else arm}, {arguments})
 print(result, ctypes.get_errno() in (1, 38))
+"""
+
+
+def all_called(machine: str) -> str:
+    """Give a program that makes all of `RAW_CALLS`, prints those that were not refused, then `done`."""
+    lines = [
+        f"check({name!r}, {x86 if machine == 'x86_64' else arm}, {arguments})"
+        for name, (x86, arm, arguments) in RAW_CALLS.items()
+    ]
+    return f"""
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+buffer = ctypes.create_string_buffer(256)
+def check(name, number, *arguments):
+    ctypes.set_errno(0)
+    result = libc.syscall(number, *arguments)
+    if (result, ctypes.get_errno() in (1, 38)) != (-1, True):
+        print(name, result, ctypes.get_errno())
+{chr(10).join(lines)}
+print("done")
 """

@@ -42,6 +42,11 @@ PROGRAMS: dict[str, tuple[str, str, int | None, bytes]] = {
         "int main(){ printf(\"%ld\", f(1000000)); }", "exited", 0, b"1000000"),
     "threads": ("#include <thread>\n#include <cstdio>\nint main(){ std::thread t([]{ printf(\"t\"); }); t.join(); }",
                 "exited", 0, b"t"),
+    "eight threads": ("#include <thread>\n#include <vector>\n#include <cstdio>\nint main(){ std::vector<std::thread> t;\n"
+                      "for(int i=0;i<8;i++) t.emplace_back([]{}); for(auto& x: t) x.join(); puts(\"joined\"); }",
+                      "exited", 0, b"joined"),
+    "an array of nearly all memory": ("#include <cstdio>\nchar a[250 << 20];\nint main(){ for(size_t i=0;i<sizeof a;i+=4096) a[i]=1;\n"
+                                      "puts(\"fits\"); }", "exited", 0, b"fits"),
     "math": ("#include <cmath>\n#include <cstdio>\nint main(){ double x; scanf(\"%lf\",&x); printf(\"%.3f\", std::sqrt(2.0)); }",
              "exited", 0, b"1.414"),
     "exceptions": ("#include <stdexcept>\n#include <cstdio>\nint main(){ try { throw std::runtime_error(\"x\"); } "

@@ -35,6 +35,8 @@ PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
     "a replaced stdout": ("import sys, io\nsys.stdout = io.TextIOWrapper(io.FileIO(1, 'w'))\nprint('kept')", b"",
                           b"kept\n"),
     "a destructor": ("class A:\n  def __del__(self): print('gone')\na = A()", b"", b"gone\n"),
+    "a generator that is never ended": (
+        "def g():\n  try: yield 1\n  finally: print('closed')\nit = g()\nnext(it)", b"", b"closed\n"),
     "recursion in the main thread": (
         "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(100000))", b"",
         b"100000\n"),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from evalrun_sandbox.contained.kernel import PR_SET_PDEATHSIG, PR_SET_SECCOMP, plain_prctl
+from evalrun_sandbox.contained.kernel import PR_SET_PDEATHSIG, PR_SET_SECCOMP, close_from, plain_prctl
 from evalrun_sandbox.contained.seccomp import MODE_FILTER, Filter
 from evalrun_sandbox.contained.supervise import expect_none
 
 Enter = Callable[[int, int, int, int], None]
-_HIGHEST_FD = 256
+HIGHEST_FD = 256
 """Above all that a runner holds: it may open `limits.OPEN_FILES`."""
 
 
@@ -25,9 +25,10 @@ def entrance() -> Enter:
     It dies with its parent, and holds these descriptors and nothing else; the last, where there is one (-1), as number
     3, closed when it executes another program.
     """
+    close_from(HIGHEST_FD)  # nothing that this process needs lies there, and no child may find it
     parent = os.getpid()
     prctl, getppid, dup2, closerange, leave = plain_prctl, os.getppid, os.dup2, os.closerange, os._exit
-    dies, kill, highest, inheritable = PR_SET_PDEATHSIG, 9, _HIGHEST_FD, False
+    dies, kill, highest, inheritable = PR_SET_PDEATHSIG, 9, HIGHEST_FD, False
 
     def enter(stdin: int, stdout: int, stderr: int, more: int) -> None:
         if prctl(dies, kill, 0, 0, 0) != 0 or getppid() != parent:  # it ended before the request was made

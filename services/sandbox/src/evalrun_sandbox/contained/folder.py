@@ -35,16 +35,19 @@ def breach(folder: str) -> str | None:
 def _measure(fd: int, totals: list[int], depth: int) -> bool:
     with os.scandir(fd) as entries:
         for entry in entries:
-            found = entry.stat(follow_symlinks=False)
             totals[0] += 1
-            totals[1] += found.st_blocks * 512
             if totals[0] > FILES:
                 return True
-            if not stat.S_ISDIR(found.st_mode):
+            try:
+                found = entry.stat(follow_symlinks=False)
+                totals[1] += found.st_blocks * 512
+                if not stat.S_ISDIR(found.st_mode):
+                    continue
+                if depth == 0:
+                    return False
+                child = _enter(entry.name, fd)
+            except OSError:  # it has gone, or become something else: what is beside it still counts
                 continue
-            if depth == 0:
-                return False
-            child = _enter(entry.name, fd)
             try:
                 if not _measure(child, totals, depth - 1):
                     return False

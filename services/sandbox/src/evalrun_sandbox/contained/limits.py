@@ -13,8 +13,8 @@ INTERPRETER_MIB = 64
 """Address space that the interpreter itself takes (30 MiB measured), on top of the program's own limit."""
 PYTHON_STACK_MIB = 64
 """Main thread's stack. Threads get 8 MiB, as usual, unless the program asks for another size."""
-COMPILED_STACK_MIB = 256
-"""Contest programs recurse deeply; at most half of the memory limit."""
+COMPILED_MIB = 32
+"""The same of a compiled program: its text, libraries, and its threads' stacks of 2 MiB each."""
 FILE_MIB = 64
 """Largest file in the private folder."""
 LARGEST_INPUT_MIB = 4096
@@ -44,9 +44,15 @@ def limit_program(time_seconds: float, memory_mib: int, largest_input: int, *, c
 
     The filter lets a child change its stack limit only, so soft limits hold where a runner needs the hard one.
     """
-    _set(resource.RLIMIT_AS, (memory_mib + (0 if compiled else INTERPRETER_MIB)) * MIB)
+    _set(resource.RLIMIT_AS, (memory_mib + (COMPILED_MIB if compiled else INTERPRETER_MIB)) * MIB)
     _limit_common(max(FILE_MIB, largest_input // MIB + 1))
-    _limit_stack(min(COMPILED_STACK_MIB, memory_mib // 2) if compiled else PYTHON_STACK_MIB)
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    if compiled and most == resource.RLIM_INFINITY:
+        # Contest programs recurse deeply, as far as their memory goes. Any other limit would be the size of each of
+        # their threads' stacks too (glibc): 256 MiB left room for two threads in 512.
+        resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+    else:
+        _limit_stack(PYTHON_STACK_MIB)
     refresh_cpu_limit(time_seconds)
 
 
@@ -99,7 +105,7 @@ def _limit_common(file_mib: int) -> None:
     _set(resource.RLIMIT_FSIZE, file_mib * MIB)
     _set(resource.RLIMIT_NOFILE, OPEN_FILES)
     _set(resource.RLIMIT_NPROC, TASKS_PER_USER)
-    _set(resource.RLIMIT_CORE, 0)
+    _set(resource.RLIMIT_CORE, 1)  # unlike 0, also no dump to a program of the machine's that reads it from a pipe
     _set(resource.RLIMIT_MEMLOCK, 0)
     _set(resource.RLIMIT_MSGQUEUE, 0)
     _set(resource.RLIMIT_SIGPENDING, 256)

@@ -28,11 +28,14 @@ MODE_FILTER = 2
 _SELF = object()
 
 # One condition: (argument, mask or None, value). An alternative is a list of them, all of which must hold.
-_THREAD = 0x00010900  # CLONE_VM | CLONE_SIGHAND | CLONE_THREAD
+_THREAD = 0x00010F00  # CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD, as every C library asks for
 _NOT_A_THREAD = 0x7E02A000  # every CLONE_NEW*, CLONE_PTRACE, CLONE_PARENT
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032, 1034)
 """No F_SETOWN and F_SETSIG: they make the kernel send a signal to any process of the same user."""
 _IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+_CLOSE_RANGE = (0, 4)
+"""Not CLOSE_RANGE_UNSHARE: with a table of its own, each thread could open as many files as the limit allows a process,
+and fill as many pipes and sockets, whose memory no limit counts."""
 _NO_SELF_SIGNALS = (9, 19)
 """SIGKILL and SIGSTOP: a SIGKILL that the runner did not send is then the out-of-memory killer's, never a verdict."""
 EXECUTABLE_FD = 3
@@ -50,6 +53,7 @@ _COMMON: Rules = {
     "setrlimit": [[(0, None, 3)]],
     "prctl": [[(0, None, 15)], [(0, None, 16)]],  # PR_SET_NAME, PR_GET_NAME
     "clone": [[(0, _THREAD | _NOT_A_THREAD, _THREAD)]],
+    "close_range": [[(2, None, flags)] for flags in _CLOSE_RANGE],
     "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],  # AF_UNIX, SOCK_STREAM: asyncio wakes itself by one
     "sendto": [[(4, None, 0), (5, None, 0)]],  # no address: only into a connected pair
 }

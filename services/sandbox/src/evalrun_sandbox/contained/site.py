@@ -62,11 +62,12 @@ class Site:
             self._rulesets[key] = landlock.make_ruleset(self.landlock_abi, self._rules(slot, purpose))
         return self._rulesets[key]
 
-    def forget_rulesets(self) -> None:
-        """Close them all."""
-        for ruleset in self._rulesets.values():
-            os.close(ruleset)
-        self._rulesets.clear()
+    def forget_rulesets(self, but: int | None = None) -> None:
+        """Close them all, `but` one."""
+        for key, ruleset in [*self._rulesets.items()]:
+            if ruleset != but:
+                os.close(ruleset)
+                del self._rulesets[key]
 
     def _rules(self, slot: int, purpose: str) -> list[tuple[str, int]]:
         rules = [(path, landlock.READ) for path in _SYSTEM_READABLE]
@@ -76,7 +77,7 @@ class Site:
             rules += [(path, landlock.READ | landlock.EXECUTE) for path in _TOOLCHAIN]
             rules += [(path, landlock.READ) for path in _HEADERS]
             return rules
-        if purpose != "harness":  # there lies the text of the last program that ran in the slot
+        if purpose == "python":  # to the others it would be the text of the last Python program that ran in the slot
             rules.append((self.source_folder(slot), landlock.READ))
         if purpose == "executable":  # the program itself is a memory file, which Landlock exempts
             rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in _LOADERS]

@@ -226,9 +226,12 @@ class Watch:
         """Give the CPU seconds that the child has used. Raises _Stop where that, or something else, is too much."""
         try:
             used = time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
-            threads = os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
         except OSError:  # it has just ended
             return 0.0
+        try:
+            threads = os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
+        except OSError:  # it has just ended, or this machine hides processes: the other limits still hold
+            threads = 0
         if used >= stop_at or time.monotonic() >= deadline:
             raise _Stop(STOPPED_TIME)
         if threads > THREADS:

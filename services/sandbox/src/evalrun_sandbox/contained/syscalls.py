@@ -185,6 +185,7 @@ _CONDITIONAL = frozenset(
         "prlimit64",
         "clone",
         "clone3",
+        "close_range",
         "setrlimit",
         "kill",
         "tgkill",
@@ -195,14 +196,29 @@ _CONDITIONAL = frozenset(
     }
 )
 _COMPILERS_ONLY = frozenset(
-    {"fork", "vfork", "execve", "chmod", "fchmod", "fchmodat", "setpgid", "utimensat", "symlink", "link", "linkat"}
+    {
+        *(
+            "fork",
+            "vfork",
+            "execve",
+            "chmod",
+            "fchmod",
+            "fchmodat",
+            "setpgid",
+            "utimensat",
+            "symlink",
+            "link",
+            "linkat",
+        ),
+        "fallocate",  # 4 GiB between two looks at the private folder
+    }
 )
 
 PLAIN: frozenset[str] = frozenset(NUMBERS) - _CONDITIONAL - _COMPILERS_ONLY
 """Allowed whatever the arguments. Not here, on purpose: sockets but for a connected pair (`sendmsg` could name another
 address), memfd_create and System V memory (they outlive or escape RLIMIT_AS), chmod, chown, utimensat and extended
-attributes (Landlock does not bound them), setpriority and scheduling, splice, inotify, io_uring, ptrace, bpf, keyctl,
-userfaultfd, mount, namespaces, open_by_handle_at, and every call that this list has never heard of."""
+attributes (Landlock does not bound them), setpriority and scheduling, splice, fallocate, inotify, io_uring, ptrace,
+bpf, keyctl, userfaultfd, mount, namespaces, open_by_handle_at, and every call that this list has never heard of."""
 
 COMPILERS: frozenset[str] = PLAIN | _COMPILERS_ONLY | {"fcntl", "ioctl", "prlimit64", "clone", "kill", "tgkill"}
 """A compiler driver starts its stages, so it may fork and execute; Landlock says what."""

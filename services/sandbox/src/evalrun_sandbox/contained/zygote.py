@@ -22,6 +22,7 @@ import atexit
 import bisect  # noqa: F401 - what most programs import, ahead of every fork
 import collections  # noqa: F401
 import copy  # noqa: F401
+import fcntl
 import functools  # noqa: F401
 import gc
 import heapq  # noqa: F401
@@ -55,6 +56,9 @@ HARNESS_PREFIX = "evalrun_harness_"
 SPAWN = struct.Struct("<III")
 ENDED = struct.Struct("<Ii")
 _MAX_FDS = 8
+_LOW_FDS = 128
+"""A zygote of many slots holds hundreds of descriptors. What a runner gets must lie well below `entrance.HIGHEST_FD`,
+up to which its children close what they inherit."""
 
 Next = Callable[[], object]
 
@@ -100,6 +104,9 @@ class Zygote:
             self._control.close()
             for fd in self._runners:
                 os.close(fd)
+            if max(fds) >= _LOW_FDS:
+                self._site.forget_rulesets(but=self._site.ruleset(slot, PURPOSES[kind]))
+                fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0) for fd in fds]
             if kind == frames.KIND_KEEPER:
                 keeper = Keeper(self._site, slot, fds[0])
                 return lambda: keeper.begin(zygote)
