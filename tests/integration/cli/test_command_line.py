@@ -187,14 +187,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "no.jsonl") in done.stderr
 
 
-def test_a_dataset_in_two_files_is_named(tmp_path: Path) -> None:
+def test_a_dataset_may_stand_in_several_files(tmp_path: Path) -> None:
+    more = {**ADD, "problem_id": "add more"}
     first = write_lines(tmp_path / "first.jsonl", ADD)
-    second = write_lines(tmp_path / "second.jsonl", {**ADD, "problem_id": "add more"})
-    responses = write_lines(tmp_path / "responses.jsonl", {"problem_id": "add", "response": RIGHT})
+    second = write_lines(tmp_path / "second.jsonl", more, ADD)  # what is the same in both is there once
+    other = write_lines(tmp_path / "other.jsonl", {**ADD, "ground_truth": {"inputs": ["1 1"], "outputs": ["3"]}})
+    rows = [{"problem_id": name, "response": RIGHT} for name in ("add", "add more")]
+    responses = write_lines(tmp_path / "responses.jsonl", *rows)
     files = ("--problems", first, "--problems", second, "--responses", responses)
     done = evalrun("judge", *files, "--output", tmp_path / "out")
-    assert done.returncode == 2
-    assert f"--problems {second}: dataset 'sums' is in {first} too" in done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {row["problem_id"]: row["final_status"] for row in results(tmp_path / "out")}
+    assert found == {"add": "success", "add more": "success"}
+
+    conflicting = evalrun("judge", *files, "--problems", other, "--output", tmp_path / "none")
+    assert (conflicting.returncode, (tmp_path / "none").exists()) == (2, False)
+    [line] = conflicting.stderr.strip().splitlines()
+    assert f"--problems {other}: problem 'add' of dataset 'sums' is another one in --problems {first}" in line
 
 
 def test_an_invalid_spec_names_field_and_way_out(tmp_path: Path) -> None:

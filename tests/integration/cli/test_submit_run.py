@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from builders.command_line import evalrun, evalrun_started, results, summary
 from builders.fusion import STDIO_ROW, sandbox
 
@@ -73,6 +74,40 @@ def test_a_run_is_judged_by_the_servers_own_tests(tmp_path: Path) -> None:
     again = evalrun("rejudge", output, "--output", tmp_path / "again")
     assert (again.returncode, (tmp_path / "again").exists()) == (2, False)
     assert "spec.datasets[0].judgeMode: Submit needs a SandboxFusion server" in again.stderr
+
+
+def test_answers_made_elsewhere_are_judged_by_the_servers_own_tests(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    write_lines(rows / "code_contests.jsonl", [STDIO_ROW])
+    problems = write_lines(tmp_path / "problems.jsonl", PROBLEMS)
+    answers = [{"problem_id": name, "response": text} for name, text in ANSWERS.items()]
+    responses = write_lines(tmp_path / "answers.jsonl", answers)
+    files = ("--problems", problems, "--responses", responses, "--judge-mode", "Submit")
+    with sandbox("--fusion-datasets", rows) as server:
+        done = evalrun("judge", *files, "--sandbox-fusion", server, "--output", tmp_path / "out")
+        assert done.returncode == 0, done.stdout + done.stderr
+    found = {row["problem_id"]: row for row in results(tmp_path / "out")}
+    assert {name: row["final_status"] for name, row in found.items()} == STATUSES
+    assert all(row["forgeable"] for row in found.values())
+    assert summary(tmp_path / "out")["state"] == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ((), "--judge-mode Submit: needs a SandboxFusion server, which has the tests: add --sandbox-fusion URL"),
+        (("--sandbox-fusion", "http://h:1", "--comparator", "exact"), "--comparator: with --judge-mode Submit"),
+    ],
+)
+def test_what_does_not_go_with_the_servers_tests_is_said(
+    flags: tuple[str, ...], complaint: str, tmp_path: Path
+) -> None:
+    files = ("--problems", "none.jsonl", "--responses", "none.jsonl", "--output", tmp_path / "out")
+    done = evalrun("judge", *files, "--judge-mode", "Submit", *flags)
+    assert (done.returncode, (tmp_path / "out").exists()) == (2, False)
+    assert complaint in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_a_server_is_no_flag_of_a_run_in_a_cluster(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 import gzip
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pyarrow
@@ -13,7 +15,7 @@ from builders.data import assert_problem, check_problem, data_file, json_rows, s
 
 from evalrun_data.entry_points import entry_point
 from evalrun_data.formats.record import record_of
-from evalrun_data.readers import iter_problems, load_problem_files, load_problems
+from evalrun_data.readers import iter_problems, load_problem_files, load_problems, merged
 from evalrun_data.records import AssertTests, CheckTest, Message, ProblemLimits, StdioTests
 from evalrun_runtime.exits import BadInputError
 
@@ -100,6 +102,19 @@ def test_the_asked_for_dataset_names_records_that_name_none(tmp_path: Path) -> N
     row = record_of(stdio_problem())
     del row["dataset"]
     assert load_problems(str(write_jsonl(tmp_path / "p.jsonl", [row])), "mine")[0].dataset == "mine"
+
+
+def test_what_is_the_same_in_several_sources_is_there_once() -> None:
+    sums, more = stdio_problem(), replace(stdio_problem(), problem_id="more")
+    elsewhere = replace(sums, dataset="elsewhere", prompt="another")
+    assert list(merged([("a", [sums]), ("b", [more, sums, elsewhere])])) == [sums, more, elsewhere]
+
+
+@pytest.mark.parametrize("change", [{"prompt": "?"}, {"limits": ProblemLimits(9.0)}, {"language": "cpp"}])
+def test_what_several_sources_say_differently_is_named_with_both(change: dict[str, Any]) -> None:
+    sums = stdio_problem()
+    with pytest.raises(BadInputError, match=r"^b: problem 'sum' of dataset '.*' is another one in a: "):
+        list(merged([("a", [sums]), ("b", [replace(sums, **change)])]))
 
 
 def test_several_files_must_not_share_a_problem(tmp_path: Path) -> None:

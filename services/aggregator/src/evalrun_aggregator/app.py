@@ -187,7 +187,7 @@ class Aggregator:
 def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | None]:
     """Load what a work order names. Blocking. Raises BadInputError."""
     check_supported(order.spec)
-    datasets = load_datasets(order.spec, order.base_dir)
+    datasets = load_datasets(order.spec, order.base_dir, order.sources)
     if order.responses is None:
         protocol = order.spec.protocol
         budget = token_budget_of(protocol)

@@ -1,7 +1,7 @@
 """The problems of a run: loaded, cut to what the spec uses, numbered, and turned into prompts and judge requests."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -15,7 +15,7 @@ from evalrun_aggregator.rows import StoredCompletion
 from evalrun_aggregator.submission import judge_request
 from evalrun_aggregator.submit_mode import with_rows, with_tests
 from evalrun_data.prompts import render
-from evalrun_data.readers import iter_problems
+from evalrun_data.readers import iter_problems, merged
 from evalrun_data.records import TEST_GROUPS, Problem
 from evalrun_operator.api.v1alpha1 import Dataset, EvalRunSpec, Protocol
 from evalrun_runtime.exits import BadInputError
@@ -112,13 +112,24 @@ def check_supported(spec: EvalRunSpec) -> None:
         raise BadInputError("spec.datasets: nothing to evaluate: list at least one dataset")
 
 
-def load_datasets(spec: EvalRunSpec, base_dir: Path) -> list[RunDataset]:
-    """Load every dataset of a spec, cut to the problems and tests that it uses. Raises BadInputError."""
+def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence[str]]) -> list[RunDataset]:
+    """Load every dataset of a spec, cut to the problems and tests that it uses.
+
+    Args:
+        spec: a run's.
+        base_dir: what relative sources are relative to.
+        more: further sources of a dataset, by its name.
+
+    Raises:
+        BadInputError: a source cannot be used, or two say something else of one problem.
+    """
     datasets = []
     for dataset in spec.datasets:
         # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
         tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
-        problems = iter_problems(dataset.source, dataset.name, base_dir, tests=tests)
+        sources = [dataset.source, *more.get(dataset.name, ())]
+        each = [(source, iter_problems(source, dataset.name, base_dir, tests=tests)) for source in sources]
+        problems = merged(each) if len(each) > 1 else each[0][1]
         ready = with_rows if dataset.judge_mode == "Submit" else with_tests
         datasets.append(RunDataset(dataset, list(islice(ready(problems, dataset.source), dataset.max_problems))))
     return datasets

@@ -66,6 +66,7 @@ def run_info(
         "datasets": {
             dataset.spec.name: {
                 "source": dataset.spec.source,
+                "more_sources": order.sources.get(dataset.spec.name, []),
                 "problems": len(dataset.problems),
                 "records_sha256": dataset.records_sha256,
                 "prompts_sha256": dataset.prompts_sha256,

@@ -27,6 +27,11 @@ class WorkOrder(BaseModel):
     responses: list[str] | None = Field(
         None, description="Files of answers made elsewhere, which are judged; nothing is generated then."
     )
+    sources: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Further sources of a dataset, by its name, beside the one that the spec names. A problem in two "
+        "of them must be the same in both.",
+    )
     rejudge: str | None = Field(
         None,
         min_length=1,

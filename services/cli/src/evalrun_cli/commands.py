@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -156,7 +157,7 @@ def results(name: str, namespace: str | None, output: Path | None) -> ExitCode:
     required=True,
     metavar="FILE",
     help="Problem records (JSONL, Parquet), HumanEval.jsonl.gz or mbpp.jsonl as published, or verl Parquet; "
-    "may be repeated.",
+    "may be repeated: a dataset may stand in several files.",
 )
 @click.option(
     "--responses",
@@ -167,6 +168,14 @@ def results(name: str, namespace: str | None, output: Path | None) -> ExitCode:
     "language; may be repeated.",
 )
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="The folder of the results.")
+@click.option(
+    "--judge-mode",
+    type=click.Choice(["RunCode", "Submit"]),
+    default="RunCode",
+    show_default=True,
+    help="Submit: a SandboxFusion server (--sandbox-fusion) has the tests, in the rows that the problems name, and "
+    "compares; such results can be forged and are marked so.",
+)
 @click.option("--comparator", help="What decides for stdin/stdout tests. Default: standard, or the problem's own.")
 @click.option("--time-limit", type=click.FloatRange(min=0.1), help="CPU seconds a test, where the problem sets none.")
 @click.option("--resume", is_flag=True, help="Go on in a folder that holds a part of this very judgement.")
@@ -181,6 +190,7 @@ def judge(
     problems: Sequence[str],
     responses: Sequence[str],
     output: Path,
+    judge_mode: Literal["RunCode", "Submit"],
     comparator: str | None,
     time_limit: float | None,
     resume: bool,
@@ -201,6 +211,7 @@ def judge(
         problems,
         responses,
         output=output,
+        judge_mode=judge_mode,
         comparator=comparator,
         time_limit=time_limit,
         resume=resume,

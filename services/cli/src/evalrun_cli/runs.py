@@ -5,18 +5,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from evalrun_cli.local_run import Generation, LocalOptions, run_to_end
 from evalrun_cli.run_gate import check_baseline
 from evalrun_cli.workspace import Workspace, create, default_directory, read_work_order, reopen
-from evalrun_data.readers import load_problem_files
+from evalrun_data.readers import load_problem_files, merged
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
 from evalrun_operator.api.manifest import load_manifest
 from evalrun_operator.api.v1alpha1 import EvalRun
 from evalrun_runtime.exits import BadInputError, ExitCode
 
+JudgeMode = Literal["RunCode", "Submit"]
 BUILTIN = "builtin:"
 EXTERNAL_MODEL = "answers-made-elsewhere"
 
@@ -58,6 +59,7 @@ def judge_files(
     responses: Sequence[str],
     *,
     output: Path,
+    judge_mode: JudgeMode,
     comparator: str | None,
     time_limit: float | None,
     resume: bool,
@@ -66,24 +68,39 @@ def judge_files(
     """Judge answers that were made elsewhere.
 
     Raises:
-        BadInputError: a file cannot be used; the message names file and line.
+        BadInputError: a file cannot be used, and the message names file and line; or flags do not go together.
     """
+    if judge_mode == "Submit":
+        _check_submits(comparator, options)
     known, places = _read_problems(problems)
-    spec = _judge_spec(places, comparator, time_limit)
+    spec = _judge_spec(places, judge_mode, comparator, time_limit)
     options.check(spec)
     load_responses(responses, known)  # for its errors alone: the aggregator reads the files again, as it streams
     directory = output.resolve()
+    more = {name: files[1:] for name, files in places.items() if len(files) > 1}
     order = {
         "schema": 1,
         "run": "judge",
         "created": datetime.now(UTC).isoformat(),
         "spec": spec,
+        **({"sources": more} if more else {}),
         "responses": [str(_located(path)) for path in responses],
         "base_dir": str(Path.cwd()),
         "output_dir": str(directory),
     }
     workspace = _open(directory, order, resume=resume)
     return run_to_end(workspace, options, None, "the same command with --resume")
+
+
+def _check_submits(comparator: str | None, options: LocalOptions) -> None:
+    """Refuse what does not go with `--judge-mode Submit`. Raises BadInputError."""
+    if options.sandbox_fusion is None:
+        raise BadInputError(
+            "--judge-mode Submit: needs a SandboxFusion server, which has the tests: add --sandbox-fusion URL, or "
+            "write --judge-mode RunCode"
+        )
+    if comparator is not None:
+        raise BadInputError("--comparator: with --judge-mode Submit the SandboxFusion server compares: leave it away")
 
 
 def rejudge_directory(directory: Path, *, output: Path | None, options: LocalOptions) -> ExitCode:
@@ -134,32 +151,31 @@ def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Gene
     )
 
 
-def _read_problems(sources: Sequence[str]) -> tuple[list[Problem], dict[str, str]]:
-    """Read each file once; gives all problems, and the file of each dataset: a spec names one source a dataset."""
-    known: list[Problem] = []
-    places: dict[str, str] = {}
-    for source in sources:
-        problems = load_problem_files([source])
+def _read_problems(sources: Sequence[str]) -> tuple[list[Problem], dict[str, list[str]]]:
+    """Read each file once; gives all problems, and the files that each dataset stands in."""
+    each = [(source, load_problem_files([source])) for source in dict.fromkeys(sources)]
+    places: dict[str, list[str]] = {}
+    for source, problems in each:
         for name in {problem.dataset for problem in problems}:
-            if name in places:
-                raise BadInputError(
-                    f"--problems {source}: dataset '{name}' is in {places[name]} too: join the two files"
-                )
-            places[name] = str(_located(source))
-        known += problems
-    return known, places
+            places.setdefault(name, []).append(str(_located(source)))
+    return list(merged((f"--problems {source}", problems) for source, problems in each)), places
 
 
-def _judge_spec(places: Mapping[str, str], comparator: str | None, time_limit: float | None) -> dict[str, Any]:
-    """Give the spec that an EvalRun with these files would have; nothing is generated, so it names no server."""
-    settings: dict[str, Any] = {}
+def _judge_spec(
+    places: Mapping[str, Sequence[str]], judge_mode: JudgeMode, comparator: str | None, time_limit: float | None
+) -> dict[str, Any]:
+    """Give the spec that an EvalRun with these files would have; nothing is generated, so it names no server.
+
+    A dataset has one source there; its other files stand in the work order.
+    """
+    settings: dict[str, Any] = {} if judge_mode == "RunCode" else {"judgeMode": judge_mode}
     if comparator is not None:
         settings["comparator"] = {"name": comparator}
     if time_limit is not None:
         settings["limits"] = {"timeSeconds": f"{time_limit:g}"}
     return {
         "model": {"path": EXTERNAL_MODEL},
-        "datasets": [{"name": name, "source": places[name], **settings} for name in sorted(places)],
+        "datasets": [{"name": name, "source": places[name][0], **settings} for name in sorted(places)],
     }
 
 

@@ -11,7 +11,7 @@ from evalrun_runtime.exits import BadInputError
 
 WORK_ORDER = "work_order.json"
 
-COMPARED = ("run", "spec", "responses", "rejudge")
+COMPARED = ("run", "spec", "sources", "responses", "rejudge")
 """What of a work order must be the same when its run is resumed; where and when it was started may differ."""
 
 

@@ -3,6 +3,7 @@
 Nothing is dropped in silence: a row that cannot be used ends the reading with a BadInputError naming file and line.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -47,6 +48,30 @@ def load_problems(
 def load_problem_files(sources: Sequence[str], base_dir: Path = Path()) -> list[Problem]:
     """The problems of several sources, each with all its datasets. A problem in two of them is an error."""
     return list(_unique(chain.from_iterable(_all_rows(source, None, base_dir) for source in sources)))
+
+
+def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Problem]:
+    """The problems of several sources, each once: one that stands in two of them must be the same in both.
+
+    Args:
+        of_sources: what to call a source in a message, and its problems.
+
+    Raises:
+        BadInputError: a problem of one source is another one in a source before; names both.
+    """
+    seen: dict[tuple[str, str], tuple[bytes, str]] = {}
+    for where, problems in of_sources:
+        for problem in problems:
+            content = hashlib.sha256(repr(problem).encode("utf-8", "surrogatepass")).digest()
+            known = seen.get(problem.key)
+            if known is None:
+                seen[problem.key] = content, where
+                yield problem
+            elif known[0] != content:
+                raise BadInputError(
+                    f"{where}: problem '{problem.problem_id}' of dataset '{problem.dataset}' is another one in "
+                    f"{known[1]}: leave one of the two out, or give their datasets different names"
+                )
 
 
 def iter_problems(
