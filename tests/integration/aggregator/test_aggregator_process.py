@@ -218,7 +218,7 @@ async def test_a_full_disk_answers_resource_exhausted_and_the_run_resumes(
         await process.end(signal.SIGKILL)
     assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert 0 < status.datasets[0].generated == acknowledged < 40
-    assert "disk is full" in status.message
+    assert "ledger.sqlite3: the disk is full" in status.message
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         assert (await worker.status()).datasets[0].generated == acknowledged

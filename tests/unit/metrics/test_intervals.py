@@ -1,4 +1,5 @@
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pytest
@@ -96,6 +97,18 @@ def test_a_cost_that_may_have_solved_nothing_has_no_upper_bound() -> None:
     assert low is not None
     assert low < 2000
     assert high is None
+
+
+def test_a_cost_of_few_solved_problems_agrees_with_every_resample_there_is() -> None:
+    tokens, solved = np.array([10.0, 25.0, 45.0, 80.0]), np.array([1.0, 0.0, 0.0, 0.0])
+    picks = np.array(list(product(range(4), repeat=4)))
+    with np.errstate(divide="ignore"):
+        costs = tokens[picks].sum(axis=1) / solved[picks].sum(axis=1)  # infinite where nothing was solved
+    low, high = bootstrap_ratios(column(tokens), column(solved), np.random.default_rng(0), confidence=0.4)[0]
+    # 26 % of the resamples solved it more than once, 32 % never: 30 % lies among those that did once, 70 % among these.
+    assert low == pytest.approx(np.quantile(costs, 0.3, method="nearest"), rel=0.1)
+    assert high is None
+    assert np.isinf(np.quantile(costs, 0.7, method="nearest"))
 
 
 def test_a_mean_over_few_members_leaves_out_the_draws_that_have_none() -> None:

@@ -68,7 +68,7 @@ class Ledger:
                 self._lock.__exit__(None, None, None)
                 raise
         except (sqlite3.Error, OSError) as error:
-            raise ledger_error(error) from error
+            raise ledger_error(error, self.path) from error
         self._reads = ThreadPoolExecutor(1, thread_name_prefix="ledger-read")
         self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
         self._broken: LedgerBrokenError | None = None
@@ -145,7 +145,7 @@ class Ledger:
         try:
             return await loop.run_in_executor(self._reads, self.reader.completions, rows)
         except sqlite3.Error as error:
-            raise ledger_error(error) from error
+            raise ledger_error(error, self.path) from error
 
     def samples(self) -> Iterator[StoredSample]:
         """Read every completion with its verdict in order of row, one at a time. Blocking; for any one thread."""
@@ -153,7 +153,7 @@ class Ledger:
         try:
             yield from reader.samples()
         except sqlite3.Error as error:
-            raise ledger_error(error) from error
+            raise ledger_error(error, self.path) from error
         finally:
             reader.close()
 
@@ -209,7 +209,7 @@ class Ledger:
         """Undo a failed group. Anything but a full disk leaves the ledger broken: after a failed sync the kernel may
         have dropped the pages, and a second try would claim what is not there.
         """
-        failure = ledger_error(error)
+        failure = ledger_error(error, self.path)
         try:
             self._writer.rollback()
         except sqlite3.Error as second:

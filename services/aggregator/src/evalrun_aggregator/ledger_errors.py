@@ -10,6 +10,7 @@ mend: `evalrun_runtime.exits.BadInputError`.
 
 import errno
 import sqlite3
+from pathlib import Path
 
 FULL_NAMES = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -27,14 +28,19 @@ class LedgerBrokenError(LedgerError):
     """The file or the disk under it failed: what was acknowledged is on disk, nothing more can be promised."""
 
 
-def ledger_error(error: sqlite3.Error | OSError) -> LedgerError:
-    """Give the error by what the caller should do. The sqlite3 or operating system error becomes its cause."""
+def ledger_error(error: sqlite3.Error | OSError, path: Path) -> LedgerError:
+    """Give the error by what the caller should do. The sqlite3 or operating system error becomes its cause.
+
+    Args:
+        error: what was raised.
+        path: the ledger, for the message.
+    """
     if isinstance(error, OSError):
         full, name = error.errno in FULL_ERRNOS, errno.errorcode.get(error.errno or 0, "OSError")
     else:
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         full = name in FULL_NAMES
     kind = LedgerFullError if full else LedgerBrokenError
-    typed = kind(f"the ledger's disk is full ({name})" if full else f"the ledger failed ({name}): {error}")
+    typed = kind(f"{path}: the disk is full ({name})" if full else f"{path}: the ledger failed ({name}): {error}")
     typed.__cause__ = error
     return typed
