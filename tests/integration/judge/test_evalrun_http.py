@@ -19,8 +19,10 @@ from evalrun_judge.sandboxes import (
 )
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox, longest_seconds
 from evalrun_judge.sandboxes.fake import echo, ended
+from evalrun_judge.sandboxes.kept_there import WORTH_BYTES
 from evalrun_runtime.deadlines import HEADER, until
-from evalrun_sandbox.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo
+from evalrun_sandbox.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo, digest_of
+from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"\xff\x00 1", b""])
 GOOD = msgspec.msgpack.encode(echo(REQUEST))
@@ -202,3 +204,52 @@ async def test_a_large_program_arrives_whole_and_without_a_warning() -> None:
         await sandbox.run(large)
     wanted = msgspec.msgpack.encode(large)
     assert seen == [(str(len(wanted)), wanted)]
+
+
+async def test_large_inputs_cross_once_and_again_only_where_they_are_not_kept() -> None:
+    inputs = [bytes(range(256)) * 1024]
+    large = RunRequest(language="python", code="", inputs=inputs, inputs_digest=digest_of(inputs))
+    kept, bodies = [KeptInputs(1 << 20)], [0]
+
+    async def info(request: web.Request) -> web.Response:
+        del request
+        return web.Response(body=msgspec.json.encode(SandboxInfo("1", "full", 2, ["python"], "3.11", keep_mib=1)))
+
+    async def handler(request: web.Request) -> web.Response:
+        body = await request.read()
+        bodies.append(len(body))
+        try:
+            wanted = kept[0].whole(msgspec.msgpack.decode(body, type=RunRequest))
+        except UnknownInputs as error:
+            return web.Response(status=404, body=msgspec.msgpack.encode(Refused(str(error))))
+        return web.Response(body=msgspec.msgpack.encode(echo(wanted)), content_type=CONTENT_TYPE)
+
+    async with serving(handler, info) as url, EvalrunSandbox(url) as sandbox:
+        await sandbox.describe()
+        replies = [await sandbox.run(large) for _ in range(3)]
+        kept[0] = KeptInputs(1 << 20)  # another pod, or the same started again
+        replies += [await sandbox.run(large) for _ in range(2)]
+    assert all(reply.runs[0].stdout == inputs[0] for reply in replies)
+    assert [size > len(inputs[0]) for size in bodies[1:]] == [True, False, False, False, True, False]
+
+
+async def test_an_older_sandbox_in_its_place_gets_what_it_knows() -> None:
+    inputs = [bytes(WORTH_BYTES)]
+    large = RunRequest(language="python", code="", inputs=inputs, inputs_digest=digest_of(inputs))
+    seen: list[dict[str, object]] = []
+
+    async def info(request: web.Request) -> web.Response:
+        del request
+        return web.Response(body=msgspec.json.encode(SandboxInfo("1", "full", 2, ["python"], "3.11", keep_mib=1)))
+
+    async def handler(request: web.Request) -> web.Response:
+        body = msgspec.msgpack.decode(await request.read())
+        seen.append(body)
+        if "inputs_digest" in body:
+            return web.Response(status=400, body=msgspec.msgpack.encode(Refused("unknown field")))
+        return web.Response(body=msgspec.msgpack.encode(echo(large)), content_type=CONTENT_TYPE)
+
+    async with serving(handler, info) as url, EvalrunSandbox(url) as sandbox:
+        await sandbox.describe()
+        assert (await sandbox.run(large)).runs[0].stdout == inputs[0]
+    assert seen[-1] == {"language": "python", "code": "", "inputs": inputs}

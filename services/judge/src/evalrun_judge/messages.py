@@ -61,8 +61,9 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
 def _tests_from(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests | CheckTest | AssertTests | SubmitTests:
     match message.WhichOneof("tests"):
         case "stdio":
-            tests = StdioTests([StdioTest(test.input, test.expected_output) for test in message.stdio.tests])
-            if not message.suite_digest:
+            cases = [StdioTest(test.input, test.expected_output) for test in message.stdio.tests]
+            tests = StdioTests(cases, named=bool(message.suite_digest))
+            if not tests.named:
                 return tests
             if message.suite_digest != tests.digest:
                 raise InvalidRequestError("suite_digest: it is not that of stdio.tests; send none, or theirs")

@@ -64,17 +64,18 @@ def plan_of(request: JudgeRequest) -> NothingToRun | StdioPlan | FunctionPlan | 
     if not isinstance(request.tests, StdioTests):
         prompt = request.tests.prompt if isinstance(request.tests, CheckTest) else ""
         return FunctionPlan(extraction, program_after(prompt, extraction.code, submission.mode))
-    tests = request.tests.tests
+    tests = request.tests
     return StdioPlan(
         extraction,
         RunRequest(
             language=cast(Language, submission.language),  # one of the sandboxes' languages: `check_request` saw to it
             code=extraction.code,
-            inputs=[test.input.encode("utf-8", "surrogatepass") for test in tests],
+            inputs=tests.inputs,
             limits=sandbox_limits(request),
             stop_after_timeouts=request.stop_after_timeouts,
+            inputs_digest=tests.inputs_digest if tests.named else b"",
         ),
-        tuple(test.expected.encode("utf-8", "surrogatepass") for test in tests),
+        tests.expected,
     )
 
 

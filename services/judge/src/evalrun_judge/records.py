@@ -66,7 +66,7 @@ def texts_of(tests: StdioTests | CheckTest | AssertTests | SubmitTests) -> list[
     """
     match tests:
         case StdioTests():
-            return [(_bytes(test.input), _bytes(test.expected)) for test in tests.tests]
+            return [*zip(tests.inputs, tests.expected, strict=True)]
         case CheckTest():
             return [(_bytes(f"{tests.test}\n\ncheck({tests.entry_point})"), b"")]
         case AssertTests():

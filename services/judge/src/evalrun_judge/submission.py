@@ -7,13 +7,14 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
 
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
+from evalrun_sandbox.api import digest_of
 
 
 class InvalidRequestError(Exception):
@@ -44,22 +45,38 @@ class StdioTests:
     """One test a pair of input and expected output."""
 
     tests: Sequence[StdioTest]
+    named: bool = field(default=False, compare=False)
+    """Callers name them by digest: sandboxes that keep inputs are given these to keep, too."""
+
+    @cached_property
+    def inputs(self) -> list[bytes]:
+        """What programs read, as UTF-8; not to be changed."""
+        return [test.input.encode("utf-8", "surrogatepass") for test in self.tests]
+
+    @cached_property
+    def expected(self) -> tuple[bytes, ...]:
+        """What they should print, as UTF-8."""
+        return tuple(test.expected.encode("utf-8", "surrogatepass") for test in self.tests)
+
+    @cached_property
+    def inputs_digest(self) -> bytes:
+        """The digest by which sandboxes keep the inputs."""
+        return digest_of(self.inputs)
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 over each test's input and expected output, as UTF-8, each after its length in 8 bytes, low first."""
         whole = hashlib.sha256()
-        for test in self.tests:
-            for text in (test.input, test.expected):
-                data = text.encode("utf-8", "surrogatepass")
+        for case in zip(self.inputs, self.expected, strict=True):
+            for data in case:
                 whole.update(len(data).to_bytes(8, "little"))
                 whole.update(data)
         return whole.digest()
 
     @cached_property
     def size(self) -> int:
-        """Characters of all texts."""
-        return sum(len(test.input) + len(test.expected) for test in self.tests)
+        """Characters of all texts, and as many bytes as they are once they have been run."""
+        return 2 * sum(len(test.input) + len(test.expected) for test in self.tests)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ class UnknownSuiteError(Exception):
 
 
 class Suites:
-    """Bounded by the characters of all texts; the suite that was used least recently goes first."""
+    """Bounded by the size of all texts (`StdioTests.size`); the suite that was used least recently goes first."""
 
     def __init__(self, capacity: int) -> None:
-        """Start empty, with room for `capacity` characters (a byte each, where they are ASCII)."""
+        """Start empty, with room for `capacity` bytes (of texts in ASCII; others may take more)."""
         self._capacity = capacity
         self._kept: OrderedDict[bytes, StdioTests] = OrderedDict()
         self.size = 0
-        """Characters held."""
+        """Bytes held, likewise."""
 
     def keep(self, tests: StdioTests) -> StdioTests:
         """Keep a suite; gives the one that was kept already, where there is one."""

@@ -1,10 +1,13 @@
 """The batch API of `evalrun-sandbox`: the types that cross the wire, as MessagePack (texts are bytes, as they were).
 
-`POST /v1/run` takes a `RunRequest` and answers 200 with a `RunReply`, 429 with a `Busy` where every slot is taken,
-400 with a `Refused`, 504 with one where the caller's deadline (the header `evalrun-timeout-ms`) has passed.
-`GET /v1/info` answers with `SandboxInfo` as JSON, `GET /v1/ping` with `"pong"`.
+`POST /v1/run` takes a `RunRequest` and answers 200 with a `RunReply`, 404 with a `Refused` where it names inputs that
+are not kept, 429 with a `Busy` where every slot is taken, 400 with a `Refused`, 504 with one where the caller's
+deadline (the header `evalrun-timeout-ms`) has passed. `GET /v1/info` answers with `SandboxInfo` as JSON, `GET /v1/ping`
+with `"pong"`.
 """
 
+import hashlib
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -27,19 +30,34 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of stdout and of stderr, each."""
 
 
-class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One program, to be compiled once and run on each input."""
+class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One program, to be compiled once and run on each input.
+
+    What is not said is left out of the message, so that a sandbox that knows fewer fields still takes it.
+    """
 
     language: Literal["python", "c", "cpp"]
     code: str
     inputs: list[bytes]
-    """One run an input, which it reads on stdin; at least one."""
+    """One run an input, which it reads on stdin; at least one. Empty on the wire where `inputs_digest` names them."""
     limits: Limits = Limits()
     mode: str = "stdio"
     """`stdio`: the code is the program. `calls`: Python only; the code defines functions, the input is a batch of calls
     (see `call_harness`), and stdout is the batch's answer."""
     stop_after_timeouts: int = 0
     """Runs left after this many time-outs are not started. 0: all are."""
+    inputs_digest: bytes = b""
+    """The inputs' `digest_of`, where they are worth keeping: with inputs, the sandbox keeps them for a while; without,
+    it takes those that it keeps, or answers 404. Only for a sandbox that keeps some (`SandboxInfo.keep_mib`)."""
+
+
+def digest_of(inputs: Iterable[bytes]) -> bytes:
+    """Give the inputs' SHA-256: over each, after its length in 8 bytes, low first."""
+    whole = hashlib.sha256()
+    for data in inputs:
+        whole.update(len(data).to_bytes(8, "little"))
+        whole.update(data)
+    return whole.digest()
 
 
 End = Literal["exited", "timeout", "memory_limit", "output_limit", "not_run"]
@@ -103,3 +121,5 @@ class SandboxInfo(msgspec.Struct, frozen=True):
     python_version: str
     missing: list[str] = []
     """What stands between this machine and a higher level, one line each."""
+    keep_mib: int = 0
+    """Memory for inputs that requests then name by digest; 0: none are kept."""

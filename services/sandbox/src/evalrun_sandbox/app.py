@@ -22,6 +22,7 @@ from evalrun_sandbox.fusion.credentials import as_bearer
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.front import FusionFront
 from evalrun_sandbox.fusion.rows import RowFolder
+from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs
 from evalrun_sandbox.settings import SandboxSettings
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class SandboxService:
         self._executor = executor
         self._decoder = msgspec.msgpack.Decoder(RunRequest)
         self._encoder = msgspec.msgpack.Encoder()
+        self._kept = KeptInputs(settings.keep_mib * 1024 * 1024)
         self._registry = registry
         rows = RowFolder.open(settings.fusion_datasets) if settings.fusion_datasets is not None else None
         self._fusion = FusionFront(Dispatcher(executor), rows, os.environ.get("MY_POD_NAME"))
@@ -52,7 +54,7 @@ class SandboxService:
         level.set_function(lambda: LEVELS.index(executor.report.level))
         self._requests = Counter("evalrun_sandbox_requests", "Run requests, by answer.", ["answer"], registry=registry)
         self._runs = Counter("evalrun_sandbox_runs", "Programs' runs, by how they ended.", ["end"], registry=registry)
-        for answer in ("done", "refused", "busy", "lost", "expired"):
+        for answer in ("done", "unknown_inputs", "refused", "busy", "lost", "expired"):
             self._requests.labels(answer)
         for end in get_args(End):
             self._runs.labels(end)
@@ -122,12 +124,13 @@ class SandboxService:
         info = SandboxInfo(
             version=importlib.metadata.version("evalrun"), level=report.level, slots=self._executor.slots,
             languages=self._executor.languages, python_version=report.python_version, missing=list(report.missing),
+            keep_mib=self._settings.keep_mib,
         )  # fmt: skip
         return web.Response(body=msgspec.json.encode(info), content_type="application/json")
 
     async def _run(self, request: web.Request) -> web.Response:
         try:
-            wanted = self._decoder.decode(await request.read())
+            wanted = self._kept.whole(self._decoder.decode(await request.read()))
             if wanted.mode not in WIRE_MODES:
                 raise RequestRefused(f"mode {wanted.mode!r} is not one of {list(WIRE_MODES)}")
             with span("run", request.headers.get(HEADER, "")):
@@ -137,6 +140,8 @@ class SandboxService:
             return self._answer(400, "refused", Refused(f"body: {error}"))
         except RequestRefused as error:
             return self._answer(400, "refused", Refused(str(error)))
+        except UnknownInputs as error:
+            return self._answer(404, "unknown_inputs", Refused(str(error)))
         except BusyError as error:
             return self._answer(429, "busy", Busy(error.free, error.retry_after_ms))
         except DeadlineError as error:

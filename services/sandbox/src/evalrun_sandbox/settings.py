@@ -38,6 +38,12 @@ class SandboxSettings(ServiceSettings):
         description="Turns SandboxFusion's /submit and dataset routes on: a folder of rows, <dataset>.jsonl each; "
         "it may be empty. /run_code is always on.",
     )
+    keep_mib: int = Field(
+        128,
+        ge=0,
+        le=65536,
+        description="Memory for the inputs of large test suites, which gateways then name by digest; 0: none are kept.",
+    )
     max_request_mib: int = Field(512, ge=1, le=4096, description="Largest request body, MiB; beyond it 413.")
 
     def plan(self) -> ExecutorPlan:

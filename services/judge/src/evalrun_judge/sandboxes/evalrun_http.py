@@ -15,6 +15,7 @@ from evalrun_judge.sandboxes import (
 )
 from evalrun_judge.sandboxes.http_answer import BadAnswerError
 from evalrun_judge.sandboxes.http_calls import HttpCalls
+from evalrun_judge.sandboxes.kept_there import KeptThere
 from evalrun_runtime.deadlines import deadline_headers
 from evalrun_runtime.tracing import trace_headers
 from evalrun_sandbox.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
@@ -56,6 +57,7 @@ class EvalrunSandbox:
             headers["Authorization"] = f"Bearer {token}"
         self._calls = HttpCalls(self.address, headers, connect_seconds=CONNECT_SECONDS)
         self._spare_seconds = spare_seconds
+        self._kept = KeptThere()
         self._encoder = msgspec.msgpack.Encoder()
         self._reply = msgspec.msgpack.Decoder(RunReply)
         self._busy = msgspec.msgpack.Decoder(Busy)
@@ -72,13 +74,7 @@ class EvalrunSandbox:
 
     async def run(self, request: RunRequest) -> RunReply:
         """Run one program on its inputs; see `Sandbox.run`."""
-        status, body = await self._call(
-            "POST",
-            "/v1/run",
-            self._encoder.encode(request),
-            longest=longest_seconds(request) + self._spare_seconds,
-            most_bytes=most_bytes(request),
-        )
+        status, body = await self._sent(request)
         try:
             match status:
                 case 200:
@@ -100,13 +96,28 @@ class EvalrunSandbox:
         if status != 200:
             raise SandboxFailedError(f"{self.address}: /v1/info gave status {status}")
         try:
-            return Backend("evalrun", self._info.decode(body))
+            info = self._info.decode(body)
         except msgspec.DecodeError as error:
             raise SandboxFailedError(f"{self.address}: no evalrun-sandbox answers /v1/info: {error}") from error
+        self._kept.described(info)
+        return Backend("evalrun", info)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._calls.close()
+
+    async def _sent(self, request: RunRequest) -> tuple[int, bytes]:
+        """Send a request, its inputs by digest where they are kept there, and then with them where they are not."""
+        longest, most = longest_seconds(request) + self._spare_seconds, most_bytes(request)
+        form = self._kept.form(request)
+        while True:
+            status, body = await self._call(
+                "POST", "/v1/run", self._encoder.encode(form), longest=longest, most_bytes=most
+            )
+            again = self._kept.after(form, request, status)
+            if again is None:
+                return status, body
+            form = again
 
     async def _call(self, method: str, path: str, body: bytes, *, longest: float, most_bytes: int) -> tuple[int, bytes]:
         try:

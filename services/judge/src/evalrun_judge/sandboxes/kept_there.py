@@ -1,0 +1,62 @@
+"""Which inputs a sandbox keeps, as far as this gateway knows: it is sent those by digest. Pure.
+
+What is known here may be wrong at any time (another pod answers, the sandbox was started again, or has dropped them for
+others'): it then says that it lacks them, and gets them.
+"""
+
+from collections import OrderedDict
+
+import msgspec
+
+from evalrun_sandbox.api import RunRequest, SandboxInfo
+
+WORTH_BYTES = 64 * 1024
+"""Inputs below this cross each time: they cost less than a call in vain."""
+
+MOST_KNOWN = 4096
+"""Digests remembered of a sandbox; one forgotten costs sending its inputs once more."""
+
+
+class KeptThere:
+    """What one sandbox keeps."""
+
+    def __init__(self) -> None:
+        self._capacity = 0
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+
+    def described(self, info: SandboxInfo) -> None:
+        """Take note of what it said of itself."""
+        self._capacity = info.keep_mib * 1024 * 1024
+
+    def form(self, request: RunRequest) -> RunRequest:
+        """Give the request as it should be sent: by digest, with inputs to be kept, or plain."""
+        if not request.inputs_digest:
+            return request
+        if not WORTH_BYTES <= sum(map(len, request.inputs)) <= self._capacity:
+            return _plain(request)
+        if request.inputs_digest in self._known:
+            return msgspec.structs.replace(request, inputs=[])
+        return request
+
+    def after(self, sent: RunRequest, request: RunRequest, status: int) -> RunRequest | None:
+        """Take note of the answer to a form of the request.
+
+        Gives the form in which to send it again, where the sandbox lacks the inputs or (400) may be an older one that
+        took another's place and knows no digests; None: that is the answer.
+        """
+        if not sent.inputs_digest:
+            return None
+        if status in (200, 429):
+            self._known[sent.inputs_digest] = None
+            self._known.move_to_end(sent.inputs_digest)
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+            return None
+        self._known.pop(sent.inputs_digest, None)
+        if status == 404 and not sent.inputs:
+            return request
+        return _plain(request) if status == 400 else None
+
+
+def _plain(request: RunRequest) -> RunRequest:
+    return msgspec.structs.replace(request, inputs_digest=b"")

@@ -1,0 +1,62 @@
+"""Inputs of large test suites that gateways sent, by digest: they come once, and not with each program of a problem."""
+
+from collections import OrderedDict
+
+import msgspec
+
+from evalrun_sandbox.api import RunRequest, digest_of
+from evalrun_sandbox.errors import RequestRefused
+
+
+class UnknownInputs(Exception):  # noqa: N818 - says what is the matter, like those of `errors`
+    """The inputs that a request names by digest are not kept here; the gateway sends them again."""
+
+
+class KeptInputs:
+    """Bounded by the inputs' bytes; what was used least recently goes first."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        """Start empty."""
+        self._capacity = capacity_bytes
+        self._kept: OrderedDict[bytes, list[bytes]] = OrderedDict()
+        self.size = 0
+        """Bytes held."""
+
+    def whole(self, request: RunRequest) -> RunRequest:
+        """Give the request with its inputs, and keep those that came with a digest.
+
+        Raises:
+            UnknownInputs: it names inputs that are not kept.
+            RequestRefused: its inputs have another digest; who could name others so would change others' verdicts.
+        """
+        digest = request.inputs_digest
+        if not digest:
+            return request
+        known = self._kept.get(digest)
+        if known is not None:
+            self._kept.move_to_end(digest)
+            return msgspec.structs.replace(request, inputs=known)
+        if not request.inputs:
+            raise UnknownInputs(f"the inputs with digest {digest.hex()} are not kept here; send them")
+        if digest_of(request.inputs) != digest:
+            raise RequestRefused("inputs_digest: it is not that of the inputs; send none, or theirs")
+        self._keep(digest, request.inputs)
+        return request
+
+    def _keep(self, digest: bytes, inputs: list[bytes]) -> None:
+        size = _size(inputs)
+        if size > self._capacity:
+            return
+        self._kept[digest] = inputs
+        self.size += size
+        while self.size > self._capacity:
+            _, dropped = self._kept.popitem(last=False)
+            self.size -= _size(dropped)
+
+
+INPUT_BYTES = 50
+"""What an input takes beside its bytes: an object, and a place in the list."""
+
+
+def _size(inputs: list[bytes]) -> int:
+    return sum(map(len, inputs)) + INPUT_BYTES * len(inputs)

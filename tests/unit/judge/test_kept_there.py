@@ -1,0 +1,98 @@
+"""In which form a request goes to a sandbox, by what is known of what that keeps."""
+
+import msgspec
+import pytest
+
+from evalrun_judge.plan import StdioPlan, plan_of
+from evalrun_judge.sandboxes.kept_there import MOST_KNOWN, WORTH_BYTES, KeptThere
+from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission
+from evalrun_sandbox.api import RunRequest, SandboxInfo, digest_of
+
+LARGE = [b"x" * (WORTH_BYTES // 2)] * 2
+REQUEST = RunRequest("python", "pass", LARGE, inputs_digest=digest_of(LARGE))
+PLAIN = msgspec.structs.replace(REQUEST, inputs_digest=b"")
+BY_DIGEST = msgspec.structs.replace(REQUEST, inputs=[])
+
+
+def knowing(keep_mib: int = 1) -> KeptThere:
+    kept = KeptThere()
+    kept.described(SandboxInfo("0.1", "full", 2, ["python"], "3.11", keep_mib=keep_mib))
+    return kept
+
+
+def small() -> RunRequest:
+    inputs = [b"x" * (WORTH_BYTES - 1)]
+    return RunRequest("python", "", inputs, inputs_digest=digest_of(inputs))
+
+
+@pytest.mark.parametrize(
+    ("kept", "request_", "digest"),
+    [
+        (knowing(), REQUEST, REQUEST.inputs_digest),
+        (knowing(), PLAIN, b""),  # nobody gave them a name: they may never come again
+        (knowing(), small(), b""),
+        (knowing(0), REQUEST, b""),  # as an older sandbox says, which knows no digests
+        (KeptThere(), REQUEST, b""),  # it has not said yet what it is
+    ],
+)
+def test_what_is_worth_keeping_goes_with_its_digest(kept: KeptThere, request_: RunRequest, digest: bytes) -> None:
+    form = kept.form(request_)
+    assert (form.inputs, form.inputs_digest) == (request_.inputs, digest)
+
+
+def test_inputs_larger_than_all_that_it_keeps_go_plain() -> None:
+    inputs = [b"x" * (1 << 20), b"x"]
+    request = RunRequest("python", "", inputs, inputs_digest=digest_of(inputs))
+    assert knowing().form(request).inputs_digest == b""
+    assert knowing(2).form(request) == request
+
+
+@pytest.mark.parametrize("status", [200, 429])
+def test_once_they_arrived_they_are_named(status: int) -> None:
+    kept = knowing()
+    assert kept.after(kept.form(REQUEST), REQUEST, status) is None
+    assert kept.form(REQUEST) == BY_DIGEST
+    assert kept.form(msgspec.structs.replace(REQUEST, code="other")).inputs == []
+
+
+# what was sent, what was answered, what is sent then
+AFTER: list[tuple[RunRequest, int, RunRequest | None]] = [
+    (BY_DIGEST, 200, None),
+    (BY_DIGEST, 404, REQUEST),  # started again, another pod, or dropped
+    (BY_DIGEST, 400, PLAIN),  # an older one may have taken its place
+    (BY_DIGEST, 503, None),
+    (REQUEST, 400, PLAIN),
+    (REQUEST, 404, None),
+    (PLAIN, 400, None),  # that is its answer
+    (PLAIN, 404, None),
+]
+
+
+@pytest.mark.parametrize(("sent", "status", "again"), AFTER)
+def test_what_follows_an_answer(sent: RunRequest, status: int, again: RunRequest | None) -> None:
+    assert knowing().after(sent, REQUEST, status) == again
+
+
+def test_what_it_lacks_is_not_named_again_before_it_was_sent() -> None:
+    kept = knowing()
+    kept.after(REQUEST, REQUEST, 200)
+    kept.after(BY_DIGEST, REQUEST, 404)
+    assert kept.form(REQUEST) == REQUEST
+
+
+def test_no_more_digests_are_remembered_than_may_be() -> None:
+    kept = knowing()
+    kept.after(REQUEST, REQUEST, 200)
+    for number in range(MOST_KNOWN):
+        other = msgspec.structs.replace(REQUEST, inputs_digest=number.to_bytes(32))
+        kept.after(other, other, 200)
+    assert kept.form(REQUEST) == REQUEST
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_only_suites_that_callers_name_get_a_digest(named: bool) -> None:
+    tests = StdioTests([StdioTest("1\ud800", "é"), StdioTest("", "2")], named=named)
+    plan = plan_of(JudgeRequest(Submission("```python\npass\n```"), tests))
+    assert isinstance(plan, StdioPlan)
+    assert (plan.run.inputs, plan.expected) == ([b"1\xed\xa0\x80", b""], (b"\xc3\xa9", b"2"))
+    assert plan.run.inputs_digest == (digest_of(plan.run.inputs) if named else b"")

@@ -1,0 +1,74 @@
+"""Inputs kept by digest."""
+
+import pytest
+
+from evalrun_sandbox.api import RunRequest, digest_of
+from evalrun_sandbox.errors import RequestRefused
+from evalrun_sandbox.kept_inputs import INPUT_BYTES, KeptInputs, UnknownInputs
+
+SIZE = 2 * (10 + INPUT_BYTES)
+
+
+def inputs(letter: str) -> list[bytes]:
+    return [letter.encode() * 10] * 2
+
+
+def whole(letter: str) -> RunRequest:
+    return RunRequest("python", "", inputs(letter), inputs_digest=digest_of(inputs(letter)))
+
+
+def named(letter: str) -> RunRequest:
+    return RunRequest("python", "pass", [], stop_after_timeouts=3, inputs_digest=digest_of(inputs(letter)))
+
+
+def test_what_came_once_is_found_by_its_digest() -> None:
+    kept = KeptInputs(SIZE)
+    with pytest.raises(UnknownInputs, match=digest_of(inputs("a")).hex()):
+        kept.whole(named("a"))
+    assert kept.whole(whole("a")) == whole("a")
+    found = kept.whole(named("a"))
+    assert (found.code, found.inputs, found.stop_after_timeouts) == ("pass", inputs("a"), 3)
+
+
+def test_the_least_used_goes_first_and_the_same_is_kept_once() -> None:
+    kept = KeptInputs(3 * SIZE)
+    for letter in "abc":
+        kept.whole(whole(letter))
+    kept.whole(whole("a"))
+    kept.whole(named("b"))
+    assert kept.size == 3 * SIZE
+    kept.whole(whole("d"))
+    assert kept.size == 3 * SIZE
+    with pytest.raises(UnknownInputs):
+        kept.whole(named("c"))
+    for letter in "abd":
+        assert kept.whole(named(letter)).inputs == inputs(letter)
+
+
+@pytest.mark.parametrize("capacity", [0, SIZE - 1])
+def test_what_has_no_room_is_run_and_not_kept(capacity: int) -> None:
+    kept = KeptInputs(capacity)
+    assert kept.whole(whole("a")).inputs == inputs("a")
+    assert kept.size == 0
+    with pytest.raises(UnknownInputs):
+        kept.whole(named("a"))
+
+
+def test_inputs_under_another_digest_are_refused() -> None:
+    kept = KeptInputs(10 * SIZE)
+    wrong = RunRequest("python", "", inputs("a"), inputs_digest=digest_of(inputs("b")))
+    with pytest.raises(RequestRefused, match="inputs_digest"):
+        kept.whole(wrong)
+    with pytest.raises(UnknownInputs):
+        kept.whole(named("b"))
+
+
+def test_without_a_digest_nothing_is_kept() -> None:
+    kept = KeptInputs(10 * SIZE)
+    request = RunRequest("python", "", inputs("a"))
+    assert kept.whole(request) is request
+    assert kept.size == 0
+
+
+def test_where_one_input_ends_is_part_of_the_digest() -> None:
+    assert len({digest_of(case) for case in ([b"12", b"3"], [b"1", b"23"], [b"123"], [b"123", b""], [])}) == 5
