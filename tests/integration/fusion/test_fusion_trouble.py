@@ -9,7 +9,7 @@ from builders.stock_fusion import StockDouble, stock_double
 
 from evalrun_judge.sandboxes import RunRefusedError, SandboxBusyError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion import FusionSandbox
-from evalrun_judge.sandboxes.fusion_batch import NotTheHarnessError, read
+from evalrun_judge.sandboxes.fusion_batch import NotTheHarnessError, Part, read
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
 from evalrun_judge.sandboxes.fusion_plain import WHOLE_BYTES, compiled, run
 from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT
@@ -26,7 +26,7 @@ def ran(files: dict[str, str], **result: Any) -> web.Response:
 
 
 def result(content: bytes) -> web.Response:
-    return ran({RESULT: base64.b64encode(content).decode()})
+    return ran({f"{RESULT}0": base64.b64encode(content).decode()})
 
 
 TROUBLE: list[tuple[str, web.Response, type[Exception], str]] = [
@@ -67,7 +67,7 @@ DONE_FRAME = frame(frames.DONE, b"")
 
 
 def test_a_whole_answer_is_read() -> None:
-    said = read(NONCE + HELLO_FRAME + RUN_FRAME + frame(ENDED, bytes(4)) + DONE_FRAME, NONCE, REQUEST, [5])
+    said = read(NONCE + HELLO_FRAME + RUN_FRAME + frame(ENDED, bytes(4)) + DONE_FRAME, Part(REQUEST, [5], NONCE))
     assert said.hello["abi"] == "4"
     assert {index: run.stdout for index, run in said.runs.items()} == {5: b"1\n"}
 
@@ -88,7 +88,7 @@ def test_a_whole_answer_is_read() -> None:
 )
 def test_half_an_answer_is_none(content: bytes) -> None:
     with pytest.raises(NotTheHarnessError):
-        read(NONCE + content, NONCE, REQUEST, [0])
+        read(NONCE + content, Part(REQUEST, [0], NONCE))
 
 
 def plain(status: str = "Finished", code: int | None = 0, stdout: str = "", stderr: str = "") -> CodeAnswer:

@@ -8,7 +8,8 @@ import asyncio
 import base64
 import binascii
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -23,13 +24,15 @@ from evalrun_judge.sandboxes import (
     SubmitCall,
     SubmitReply,
     fusion_batch,
+    fusion_bundle,
     fusion_plain,
 )
 from evalrun_judge.sandboxes.evalrun_http import WAIT_SECONDS, EvalrunSandbox
-from evalrun_judge.sandboxes.fusion_batch import BatchAnswer, Machine, NotTheHarnessError
+from evalrun_judge.sandboxes.fusion_batch import BatchAnswer, Machine, NotTheHarnessError, Part
 from evalrun_judge.sandboxes.fusion_datasets import FusionDatasets
-from evalrun_judge.sandboxes.fusion_http import FusionServer
-from evalrun_judge.sandboxes.stock_harness import RESULT
+from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
+from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS, SharedCalls
+from evalrun_judge.sandboxes.stock_harness import CODE, RESULT
 from evalrun_sandbox.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
 from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe
 from evalrun_sandbox.slots import Slots
@@ -52,18 +55,26 @@ class SlotReport(msgspec.Struct):
     free: int
 
 
+AskMachine = Callable[[Machine, Sequence[Part], float], Awaitable[Sequence[BatchAnswer | None]]]
+
+
 class _Stock:
     """A stock server as it was found."""
 
-    def __init__(self, machine: Machine | None, hello: dict[str, str], report: ContainmentReport, slots: int) -> None:
+    def __init__(
+        self, machine: Machine | None, hello: dict[str, str], report: ContainmentReport, slots: int, ask: AskMachine
+    ) -> None:
         self.machine = machine
         """None: the harness does not run there."""
         self.hello = hello
         self.report = report
         self.turns = Slots(slots)
+        most = MOST_PROGRAMS if report.level == "full" else 1  # elsewhere nothing would keep them apart
+        self.shared = None if machine is None else SharedCalls(self.turns, most, partial(ask, machine))
+        seats = slots if machine is None or most == 1 else most * (slots + 1)  # so that the next call is full at once
         languages = fusion_plain.LANGUAGES if machine is None else machine.languages
         self.info = SandboxInfo(
-            "stock", report.level, slots, languages, report.python_version, list(report.missing)
+            "stock", report.level, seats, languages, report.python_version, list(report.missing)
         )  # fmt: skip
 
 
@@ -119,9 +130,9 @@ class FusionSandbox:
         stock = await self._found()
         if request.language not in stock.info.languages:
             raise RunRefusedError(f"language {request.language} is not one of {', '.join(stock.info.languages)}")
-        if stock.machine is None:
+        if stock.machine is None or stock.shared is None:
             return await self._run_one_by_one(request, stock)
-        return await self._run_in_batches(request, stock, stock.machine)
+        return await self._run_in_batches(request, stock, stock.machine, stock.shared)
 
     async def submit(self, call: SubmitCall) -> SubmitReply:
         """Have an answer to a row of the server's judged; see `DatasetServer.submit`.
@@ -137,6 +148,8 @@ class FusionSandbox:
         if self._finding is not None:
             self._finding.cancel()
             await asyncio.gather(self._finding, return_exceptions=True)
+        if self._stock is not None and self._stock.shared is not None:
+            await self._stock.shared.close()
         if self._own is not None:
             await self._own.close()
         await self._server.close()
@@ -164,28 +177,37 @@ class FusionSandbox:
         try:
             if not seen.usable:
                 raise NotTheHarnessError(f"Python {seen.version} lacks what the harness needs")
-            said = await self._first_call(probe, machine)
+            said, bundle = await self._first_call(probe, machine)
         except (NotTheHarnessError, RunRefusedError) as error:
             logger.warning("%s: one call a test, as the harness does not run there: %s", self.address, error)
             plain = await self._server.run_code(fusion_plain.body(probe, 0), PROBE_SECONDS)
             stdout = (plain.run_result.stdout if plain.run_result else None) or ""
-            return _Stock(None, {}, reached(read_probe(stdout), 0, seen.version), slots)
-        machine = Machine(
-            machine.python, machine.version, machine.architecture, machine.cpus, machine.package_dirs,
-            machine.compilers, said.bundle,
-        )  # fmt: skip
+            return _Stock(None, {}, reached(read_probe(stdout), 0, seen.version), slots, self._ask)
+        machine = replace(machine, bundle=bundle)
         printed = said.runs.get(0, NOT_RUN).stdout.decode(errors="replace")
         report = reached(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
         logger.info("%s: a stock SandboxFusion, level %s", self.address, report.level)
-        return _Stock(machine, said.hello, report, slots)
+        return _Stock(machine, said.hello, report, slots, self._ask)
 
-    async def _first_call(self, probe: RunRequest, machine: Machine) -> BatchAnswer:
-        """Make the call that shows whether the harness runs there; tried twice, for one failure may be the load's."""
+    async def _first_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, bytes]:
+        """Make the call that shows whether the harness runs there; tried twice, for one failure may be the load's.
+
+        Gives the answer, and the harness as the server's interpreter compiled it.
+        """
         try:
-            return await self._call(probe, [0], machine, want_code=True)
+            return await self._compiling_call(probe, machine)
         except NotTheHarnessError as error:
             logger.info("%s: once more, after: %s", self.address, error)
-            return await self._call(probe, [0], machine, want_code=True)
+            return await self._compiling_call(probe, machine)
+
+    async def _compiling_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, bytes]:
+        part = self._part(probe, [0])
+        answer = await self._call([part], machine, fusion_batch.BUDGET_SECONDS, want_code=True)
+        said = await _read(answer, 0, part)
+        bundle = _file(answer, CODE)
+        if said is None or not bundle:
+            raise NotTheHarnessError(_why(answer))
+        return said, bundle
 
     async def _proxy_slots(self) -> int | None:
         """Give the slots that a proxy before the server owns; None where there is none."""
@@ -199,16 +221,20 @@ class FusionSandbox:
 
     # --- many tests a call ---
 
-    async def _run_in_batches(self, request: RunRequest, stock: _Stock, machine: Machine) -> RunReply:
+    async def _run_in_batches(
+        self, request: RunRequest, stock: _Stock, machine: Machine, calls: SharedCalls
+    ) -> RunReply:
         runs: dict[int, ProgramRun] = {}
         left = list(range(len(request.inputs)))
         compiled: CompileResult | None = None
+        again = False
         while left and cut_after(runs, request.stop_after_timeouts) is None:
-            turn = await stock.turns.take(1)
-            try:
-                answer = await self._checked_call(request, left, stock, machine)
-            finally:
-                stock.turns.give_back(turn)
+            with self._checked():
+                said = await calls.answer(self._part(request, left), again=again)
+            again = True  # what one call did not finish is slow, or was held up: it goes alone
+            if said is None:
+                continue
+            answer = self._as_found(said, stock)
             compiled = compiled or answer.compiled
             if compiled is not None and compiled.status != "ok":
                 return RunReply(compiled, [NOT_RUN] * len(request.inputs), stock.report.level)
@@ -227,7 +253,10 @@ class FusionSandbox:
         return RunReply(compiled or _OK, list(ordered), stock.report.level)
 
     async def _again(self, request: RunRequest, index: int, stock: _Stock, machine: Machine) -> ProgramRun | None:
-        return (await self._checked_call(request, [index], stock, machine)).runs.get(index)
+        part = self._part(request, [index])
+        with self._checked():
+            (answer,) = await self._ask(machine, [part], fusion_batch.BUDGET_SECONDS)
+        return None if answer is None else self._as_found(answer, stock).runs.get(index)
 
     async def _decided(
         self, first: ProgramRun, request: RunRequest, stock: _Stock, again: Callable[[], Awaitable[ProgramRun | None]]
@@ -245,38 +274,36 @@ class FusionSandbox:
                 stock.turns.give_back(turns)
         return decide_alone(first, alone, request.limits.time_seconds)
 
-    async def _checked_call(
-        self, request: RunRequest, indices: Sequence[int], stock: _Stock, machine: Machine
-    ) -> BatchAnswer:
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Raise SandboxFailedError for an answer that is not the harness's."""
         try:
-            answer = await self._call(request, indices, machine)
+            yield
         except NotTheHarnessError as error:
+            if fusion_bundle.CHANGED in str(error):
+                self._stock = None
             raise SandboxFailedError(f"{self.address}: {error}") from error
+
+    def _as_found(self, answer: BatchAnswer, stock: _Stock) -> BatchAnswer:
         if answer.hello != stock.hello:
             self._stock = None  # another machine has the address: look again
             raise SandboxFailedError(f"{self.address}: it contains otherwise than before: {answer.hello}")
         return answer
 
+    def _part(self, request: RunRequest, indices: Sequence[int]) -> Part:
+        return Part(request, indices, self._nonces(fusion_batch.NONCE_BYTES))
+
+    async def _ask(self, machine: Machine, parts: Sequence[Part], budget: float) -> list[BatchAnswer | None]:
+        """Make a call and read all of its answers. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
+        answer = await self._call(parts, machine, budget)
+        return [await _read(answer, number, part) for number, part in enumerate(parts)]
+
     async def _call(
-        self, request: RunRequest, indices: Sequence[int], machine: Machine, *, want_code: bool = False
-    ) -> BatchAnswer:
-        """Make one call. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
-        nonce = self._nonces(fusion_batch.NONCE_BYTES)
-        longest = fusion_batch.call_seconds(request) + WAIT_SECONDS
-        answer = await self._server.run_code(
-            fusion_batch.body(request, indices, machine, nonce, want_code=want_code), longest
-        )
-        try:
-            result = base64.b64decode(answer.files.get(RESULT, ""), validate=True)
-        except binascii.Error as error:
-            raise NotTheHarnessError(f"its result is no base64: {error}") from error
-        if not result:
-            run = answer.run_result
-            why = "no result" if run is None else f"{run.status}, {(run.stderr or '').strip()[-300:]}"
-            raise NotTheHarnessError(f"the harness gave no result: {why}")
-        if len(result) > fusion_batch.BUDGET_BYTES:
-            return await asyncio.to_thread(fusion_batch.read, result, nonce, request, indices)
-        return fusion_batch.read(result, nonce, request, indices)
+        self, parts: Sequence[Part], machine: Machine, budget: float, *, want_code: bool = False
+    ) -> CodeAnswer:
+        longest = max(fusion_batch.call_seconds(part.request) for part in parts) + WAIT_SECONDS
+        body = fusion_batch.body(parts, machine, budget_seconds=budget, want_code=want_code)
+        return await self._server.run_code(body, longest)
 
     # --- one test a call ---
 
@@ -308,3 +335,30 @@ class FusionSandbox:
 
     async def _plain_again(self, request: RunRequest, index: int) -> ProgramRun | None:
         return (await self._plain(request, index))[1]
+
+
+async def _read(answer: CodeAnswer, number: int, part: Part) -> BatchAnswer | None:
+    """Read what a call says of one of its programs; None: its turn did not come. Raises NotTheHarnessError."""
+    result = _file(answer, f"{RESULT}{number}")
+    if result is None or (number == 0 and not result):
+        raise NotTheHarnessError(_why(answer))
+    if not result:
+        return None
+    if len(result) > fusion_batch.BUDGET_BYTES:
+        return await asyncio.to_thread(fusion_batch.read, result, part)
+    return fusion_batch.read(result, part)
+
+
+def _file(answer: CodeAnswer, name: str) -> bytes | None:
+    content = answer.files.get(name)
+    try:
+        return None if content is None else base64.b64decode(content, validate=True)
+    except binascii.Error as error:
+        raise NotTheHarnessError(f"its {name} is no base64: {error}") from error
+
+
+def _why(answer: CodeAnswer) -> str:
+    """Say why there is no result."""
+    run = answer.run_result
+    why = "no result" if run is None else f"{run.status}, {(run.stderr or '').strip()[-300:]}"
+    return f"the harness gave no result: {why}"

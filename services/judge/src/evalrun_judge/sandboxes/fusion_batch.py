@@ -17,7 +17,17 @@ from typing import Any
 import msgspec
 
 from evalrun_judge.sandboxes import fusion_bundle
-from evalrun_judge.sandboxes.stock_harness import BUNDLE, CODE, ENDED, HELLO, NONCE, RESULT, STATUS, TASK
+from evalrun_judge.sandboxes.stock_harness import (
+    BUNDLE,
+    CODE,
+    ENDED,
+    HELLO,
+    NONCE,
+    RESULT,
+    SETUP,
+    STATUS,
+    TASK,
+)
 from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
 from evalrun_sandbox.contained import frames, seccomp
 from evalrun_sandbox.contained.compiler import WALL_SECONDS
@@ -97,52 +107,92 @@ class NotTheHarnessError(Exception):
     """The answer is not what the harness writes, or not all of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One program's part of a call."""
+
+    request: RunRequest
+    """The program, its limits and all its inputs."""
+    indices: Sequence[int]
+    """Of the inputs that the call is about."""
+    nonce: bytes
+    """Of this part alone; its answer begins with it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return len(self.request.code) + sum(len(self.request.inputs[index]) for index in self.indices)
+
+
 def body(
-    request: RunRequest, indices: Sequence[int], machine: Machine, nonce: bytes, *, want_code: bool = False
+    parts: Sequence[Part], machine: Machine, *, budget_seconds: float = BUDGET_SECONDS, want_code: bool = False
 ) -> dict[str, Any]:
     """Give the body of the call.
 
     Args:
-        request: the program, its limits and all its inputs.
-        indices: of the inputs that the call is about.
+        parts: the programs, all of one kind: run as they are, called, or compiled first. The server's level has to be
+            `full` where there are several.
         machine: the server's.
-        nonce: of this call alone; the answer begins with it.
+        budget_seconds: after which no further test is begun.
         want_code: have the bundle back, compiled.
     """
+    first = parts[0].request
+    compiled = machine.bundle != b""
+    files = {
+        fusion_bundle.LAUNCH: fusion_bundle.launch(compiled=compiled),
+        BUNDLE: _base64(machine.bundle if compiled else fusion_bundle.bundle()),
+        SETUP: _setup(
+            machine.architecture, machine.package_dirs, kind(first), len(parts), budget_seconds, want_code=want_code
+        ),
+    }
+    for number, part in enumerate(parts):
+        files[f"{TASK}{number}"] = _encoded(marshal.dumps(_task(part, machine), 2))
+        files[f"{NONCE}{number}"] = _encoded(part.nonce)
+    return {
+        "language": "bash",
+        "code": f"{_COMMAND} {shlex.quote(machine.python)} -s -S -B {fusion_bundle.LAUNCH}\n",
+        "run_timeout": max(call_seconds(part.request) for part in parts),
+        "files": files,
+        "fetch_files": [*(f"{RESULT}{number}" for number in range(len(parts))), *([CODE] if want_code else [])],
+    }
+
+
+@cache
+def _setup(
+    architecture: str, package_dirs: tuple[str, ...], of_kind: int, programs: int, budget: float, *, want_code: bool
+) -> str:
+    """Give what the harness is told of the machine and of the call, in base64: see `stock_harness.Setup`."""
+    fields = {
+        "filters": _filters(architecture, executable=of_kind == frames.KIND_EXECUTABLE),
+        "package_dirs": list(package_dirs),
+        "calls": of_kind == frames.KIND_HARNESS,
+        "programs": programs,
+        "budget_seconds": budget,
+        "budget_bytes": BUDGET_BYTES,
+        "want_code": want_code,
+    }
+    return _encoded(marshal.dumps(fields, 2))
+
+
+def _task(part: Part, machine: Machine) -> dict[str, Any]:
+    """Give what the harness is told of one program: see `stock_harness.Task`."""
+    request = part.request
     limits = request.limits
-    inputs = [request.inputs[index] for index in indices]
+    inputs = [request.inputs[index] for index in part.indices]
     code = request.code.encode("utf-8", "surrogatepass")
     job = frames.Job(
         request.mode, request.language, code, limits.time_seconds, limits.memory_mib, limits.output_kib * 1024,
         [len(data) for data in inputs],
     )  # fmt: skip
     compiled = request.language != "python"
-    task = {
-        "kind": _kind(request),
-        "mode": request.mode,
+    return {
+        "kind": kind(request),
         "job": b"".join([job.encode(), *inputs]),
         "count": len(inputs),
         "commands": ["\n".join(command) for command in _commands(request.language, machine)] if compiled else [],
         "compile_job": frames.Job("", request.language, code, 0.0, 0, _OUTPUT_BYTES, []).encode() if compiled else b"",
         "time_seconds": limits.time_seconds,
         "stop_after": request.stop_after_timeouts,
-        "budget_seconds": BUDGET_SECONDS,
-        "budget_bytes": BUDGET_BYTES,
-        "filters": _filters(machine.architecture, executable=compiled),
-        "package_dirs": list(machine.package_dirs),
-        "want_code": want_code,
-    }
-    return {
-        "language": "bash",
-        "code": f"{_COMMAND} {shlex.quote(machine.python)} -s -S -B {fusion_bundle.LAUNCH}\n",
-        "run_timeout": call_seconds(request),
-        "files": {
-            fusion_bundle.LAUNCH: fusion_bundle.launch(),
-            BUNDLE: _base64(machine.bundle or fusion_bundle.bundle()),
-            TASK: base64.b64encode(marshal.dumps(task, 2)).decode(),
-            NONCE: base64.b64encode(nonce).decode(),
-        },
-        "fetch_files": [RESULT],
     }
 
 
@@ -159,7 +209,8 @@ def call_seconds(request: RunRequest) -> float:
     return BUDGET_SECONDS + wall_limit(request.limits.time_seconds) + compiling + SPARE_SECONDS
 
 
-def _kind(request: RunRequest) -> int:
+def kind(request: RunRequest) -> int:
+    """Give how it is run, one of `frames`' kinds."""
     if request.language != "python":
         return frames.KIND_EXECUTABLE
     return frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS
@@ -180,7 +231,11 @@ def _filters(architecture: str, *, executable: bool) -> tuple[bytes, list[int], 
 
 @cache
 def _base64(text: bytes) -> str:
-    return base64.b64encode(text).decode()
+    return _encoded(text)
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 @dataclass(slots=True)
@@ -191,20 +246,19 @@ class BatchAnswer:
     compiled: CompileResult | None = None
     runs: dict[int, ProgramRun] = field(default_factory=dict)
     """By the index of the request's inputs."""
-    bundle: bytes = b""
 
 
-def read(result: bytes, nonce: bytes, request: RunRequest, indices: Sequence[int]) -> BatchAnswer:
-    """Read the harness's answer.
+def read(result: bytes, part: Part) -> BatchAnswer:
+    """Read the harness's answer to a part.
 
     Raises:
         NotTheHarnessError: not signed with the nonce, not whole, or nothing that a harness says.
     """
-    if not result.startswith(nonce):
+    if not result.startswith(part.nonce):
         raise NotTheHarnessError("the answer is not signed with the request's nonce")
     answer = BatchAnswer()
     try:
-        _read_frames(memoryview(result)[len(nonce) :], answer, request, indices)
+        _read_frames(memoryview(result)[len(part.nonce) :], answer, part.request, part.indices)
     except ExecutorLost as error:
         raise NotTheHarnessError(str(error)) from error
     return answer
@@ -215,13 +269,13 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
     limits = request.limits
     done = False
     while len(left) >= frames.FRAME.size:
-        kind, length = frames.FRAME.unpack_from(left)
+        name, length = frames.FRAME.unpack_from(left)
         payload = bytes(left[frames.FRAME.size : frames.FRAME.size + length])
         if len(payload) != length:
             raise ExecutorLost("the answer breaks off")
         left = left[frames.FRAME.size + length :]
-        match kind:
-            case _ if kind == HELLO:
+        match name:
+            case _ if name == HELLO:
                 answer.hello = dict(line.split("=", 1) for line in payload.decode("ascii", "replace").splitlines())
                 rules = RunRules(
                     len(indices), limits.output_kib * 1024, limits.time_seconds, limits.memory_mib,
@@ -232,10 +286,8 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
             case frames.RUN if rules is not None:
                 index, run = parse_run(payload, rules)
                 answer.runs[indices[index]] = run
-            case _ if kind == ENDED:
+            case _ if name == ENDED:
                 answer.compiled = _compiled_after(STATUS.unpack(payload)[0], answer)
-            case _ if kind == CODE:
-                answer.bundle = payload
             case frames.FAULT:
                 raise ExecutorLost(payload[:MAX_TEXT].decode(errors="replace"))
             case frames.BINARY:
@@ -243,7 +295,7 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
             case frames.DONE:
                 done = not left
             case _:
-                raise ExecutorLost(f"a harness sent a frame of type {kind}")
+                raise ExecutorLost(f"a harness sent a frame of type {name}")
     if left or not done or not answer.hello:
         raise ExecutorLost("the answer breaks off")
 

@@ -1,4 +1,4 @@
-"""Runs a batch of tests on a machine that is not ours: one interpreter start, one fork a test, each confined by itself.
+"""Runs batches of tests on a machine that is not ours: one interpreter start, one fork a test, each confined by itself.
 
 This is the far side of `fusion_batch`, sent with each request to a stock SandboxFusion server. Standard library and the
 sandbox's own `contained` modules only, Python 3.9 or newer: the runner, its watch and its limits are the very ones of
@@ -6,35 +6,42 @@ sandbox's own `contained` modules only, Python 3.9 or newer: the runner, its wat
 
 Who is who:
 
-    this process    reads the task, forks a runner, keeps what it says, and signs it with the request's nonce, which it
-                    reads when no program is left: no memory that one can reach has ever held it
+    this process    opens the files of each program of the call and takes their names away; reads none of them
+    a bench         forked from it for each program, one after another, or, for one program, this process itself: reads
+                    its task, forks a runner, keeps what it says, and signs it with the program's own nonce, which it
+                    reads when nothing of the program is left: no memory that one can reach has ever held it
     the runner      no longer root where that can be left; under Landlock; forks one child a test
     the child       no descriptor but 0, 1, 2; the seccomp filter; becomes the program
 
-The answer is a file, for a stock server cuts what is printed: the nonce, then frames as `contained.frames` has them,
-and of our own a HELLO first and an ENDED for each runner.
+Programs that share a call see as little of each other as those of `evalrun-sandbox`, which forks the runners of all
+from one zygote: what a program's bench and runner read, no process has held from which another's is forked, and it goes
+by descriptors that the others' have closed. Each bench has a user, folders and a nonce of its own and begins when
+nothing of the one before is left; none begins where the filter or Landlock is missing, for then something might be.
+
+An answer is a file, for a stock server cuts what is printed: the nonce, then frames as `contained.frames` has them,
+and of our own a HELLO first and an ENDED for each runner. It is empty where the program's turn did not come.
 """
 
 # ruff: noqa: PTH101, PTH102, PTH108, PTH123
 # Why: pathlib and contextlib would make the process larger, and each fork dearer.
 from __future__ import annotations
 
+import _socket
 import ctypes
 import gc
 import marshal
 import os
-import socket
 import struct
 import sys
 import time
 from collections.abc import Callable, Mapping
-from types import CodeType
 
 from evalrun_sandbox.contained import folder, frames, landlock, seccomp
 from evalrun_sandbox.contained.kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
+    die_with,
     prctl,
     syscall,
 )
@@ -42,10 +49,13 @@ from evalrun_sandbox.contained.limits import STOP_FACTOR
 from evalrun_sandbox.contained.runner import Runner
 from evalrun_sandbox.contained.site import Site
 
-HELLO, ENDED, CODE = 16, 17, 18
-"""Frames of this process: lines of `name=value`; a runner's wait status; the bundle's modules, compiled."""
+HELLO, ENDED = 16, 17
+"""Frames of a bench: lines of `name=value`; a runner's wait status."""
 STATUS = struct.Struct("<i")
-BUNDLE, TASK, NONCE, RESULT = "evalrun-bundle", "evalrun-task", "evalrun-nonce", "evalrun-result"
+BUNDLE, SETUP, CODE = "evalrun-bundle", "evalrun-setup", "evalrun-code"
+"""Names of files: the modules, what is the same for all programs, the modules as this interpreter compiled them."""
+TASK, NONCE, RESULT = "evalrun-task-", "evalrun-nonce-", "evalrun-result-"
+"""Names of a program's files, followed by its place in the call."""
 FIRST_USER, USERS = 64100, 1000
 """Whom programs run as where the server runs as root: other than `evalrun-sandbox`'s."""
 _PR_SET_KEEPCAPS = 8
@@ -53,9 +63,28 @@ _CAP_SETUID = 7
 _CAPSET, _SETFSUID = {"x86_64": (126, 122), "aarch64": (91, 151)}.get(os.uname().machine, (0, 0))
 _CAPABILITY_VERSION = 0x20080522
 _CHUNK = 1 << 18
+_ONE_DESCRIPTOR = _socket.CMSG_LEN(struct.calcsize("i"))
 _STATIC = "-static"
 
 Next = Callable[[], object]
+Bundle = list[tuple[str, str, bytes, bool]]
+
+
+class Setup:
+    """What is the same for all programs of a call, and tells nothing of them; see `fusion_batch.setup`."""
+
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        self.filters: tuple[bytes, list[int], bytes, list[int]] | None = fields["filters"]  # type: ignore[assignment]
+        """Of programs, then of compilers: assembled in the gateway, which takes 4 ms."""
+        self.package_dirs: list[str] = list(fields["package_dirs"])  # type: ignore[call-overload]  # a list of str
+        self.calls = bool(fields["calls"])
+        """They are run by the harness of `calls`."""
+        self.programs = int(str(fields["programs"]))
+        self.budget_seconds = float(str(fields["budget_seconds"]))
+        self.budget_bytes = int(str(fields["budget_bytes"]))
+        """Past either no further test is begun: the gateway asks again for the rest. Seconds of the call, bytes of a
+        program."""
+        self.want_code = bool(fields["want_code"])
 
 
 class Task:
@@ -63,7 +92,6 @@ class Task:
 
     def __init__(self, fields: Mapping[str, object]) -> None:
         self.kind = int(str(fields["kind"]))
-        self.mode = str(fields["mode"])
         self.job = _bytes(fields["job"])
         """A memory file's content: an encoded `frames.Job`, then the inputs."""
         self.count = int(str(fields["count"]))
@@ -73,53 +101,35 @@ class Task:
         self.time_seconds = float(str(fields["time_seconds"]))
         self.stop_after = int(str(fields["stop_after"]))
         """Time-outs after which no test is begun; 0: none."""
-        self.budget_seconds = float(str(fields["budget_seconds"]))
-        self.budget_bytes = int(str(fields["budget_bytes"]))
-        """Past either no further test is begun: the gateway asks again for the rest."""
-        self.filters: tuple[bytes, list[int], bytes, list[int]] | None = fields["filters"]  # type: ignore[assignment]
-        """Of programs, then of compilers: assembled in the gateway, which takes 4 ms."""
-        self.package_dirs: list[str] = list(fields["package_dirs"])  # type: ignore[call-overload]  # a list of str
-        self.want_code = bool(fields["want_code"])
+
+
+class Papers:
+    """The files of one program: open, and without names."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.task, self.nonce = _taken(f"{TASK}{number}"), _taken(f"{NONCE}{number}")
+        self.result = os.memfd_create("result")
+        """A memory file, which nobody finds by a name."""
+
+    def close(self) -> None:
+        """Close them. A bench keeps them open till then, so that no number below is an executable's: see `entrance`."""
+        for fd in (self.task, self.nonce, self.result):
+            os.close(fd)
 
 
 class Bench:
-    """One request's state in the process that is never a program."""
+    """One program's state in a process that is never a program."""
 
-    def __init__(self, bundle: list[tuple[str, str, CodeType, bool]]) -> None:
-        self._bundle = bundle
+    def __init__(self, setup: Setup, site: Site, papers: Papers, started: float) -> None:
+        self._setup, self._site, self._papers, self._started = setup, site, papers, started
         self._said: list[bytes] = []
         self._size = 0
-        self._started = time.monotonic()
         self._user = FIRST_USER + os.getpid() % USERS
-        self._nonce = os.open(NONCE, os.O_RDONLY | os.O_CLOEXEC)
-        with open(TASK, "rb") as file:
-            self.task = Task(marshal.load(file))  # noqa: S302 - the gateway's own
-        for name in (NONCE, TASK, BUNDLE):
-            os.unlink(name)
-        self._place = os.path.join(os.getcwd(), "place")  # noqa: PTH109, PTH118 - see above
-        self._site = self._make_site()
-
-    def _make_site(self) -> Site:
-        os.umask(0o022)
-        os.chmod(".", 0o711)  # noqa: S103 - the programs' user has to get through; Landlock holds it to its own folder
+        self.task = Task(marshal.loads(_read_all(papers.task)))  # noqa: S302 - the gateway's own
+        self._place = site.place = f"{site.place}{papers.number}"
         os.mkdir(self._place, 0o755)
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        prctl(PR_SET_DUMPABLE, 0)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        site = Site(self._place, self.task.package_dirs, contain=False)
-        site.landlock_abi = landlock.abi()
-        if self.task.filters is not None:
-            program, places, compiler, compiler_places = self.task.filters
-            site.program_filter = site.executable_filter = seccomp.Filter(program, places)
-            site.compiler_filter = seccomp.Filter(compiler, compiler_places)
-        if self.task.mode != "stdio":
-            for name, _, code, at_once in self._bundle:
-                if not at_once:
-                    module = type(sys)(name)
-                    sys.modules[name] = module
-                    exec(code, module.__dict__)  # noqa: S102 - the sandbox's own modules
-            site.harnesses["calls"] = sys.modules["evalrun_harness_calls"].main
-        return site
 
     def work(self) -> Next | None:
         """Do all of it; gives a forked process's next step, and None in the process itself."""
@@ -147,34 +157,44 @@ class Bench:
         return None
 
     def _remove_folders(self) -> None:
-        """Remove what the programs' user owns, as that user: a server without capabilities cannot."""
+        """Remove what the programs' user owns: as that user where this process cannot, for want of capabilities."""
+        if self._site.program_filter is not None and self._site.landlock_abi > 0:  # nobody is left to get in the way
+            try:
+                self._empty_place()
+            except PermissionError:
+                pass
+            else:
+                return
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
                 leave_root(self._user, keep_files=self.task.kind != frames.KIND_EXECUTABLE)
-                for slot in os.listdir(self._place):  # noqa: PTH208 - see above
-                    for name in ("work", "source"):
-                        place = f"{self._place}/{slot}/{name}"
-                        if os.path.isdir(place):  # noqa: PTH112 - see above
-                            folder.empty(place)
-                            os.rmdir(place)  # noqa: PTH106 - see above
+                self._empty_place()
                 status = 0
             finally:
                 os._exit(status)
         os.waitpid(pid, 0)
 
+    def _empty_place(self) -> None:
+        for slot in os.listdir(self._place):  # noqa: PTH208 - see above
+            for name in ("work", "source"):
+                place = f"{self._place}/{slot}/{name}"
+                if os.path.isdir(place):  # noqa: PTH112 - see above
+                    folder.empty(place)
+                    os.rmdir(place)  # noqa: PTH106 - see above
+
     def _runner(self, slot: int, kind: int, fds: list[int], received: list[int]) -> Next | None:
         """Fork a runner and keep what it says; gives its step in it."""
         os.makedirs(f"{self._place}/slot-{slot}", exist_ok=True)  # noqa: PTH103 - see above
         os.chmod(f"{self._place}/slot-{slot}", 0o777)  # noqa: S103 - inside a folder that lists nothing
-        ours, theirs = socket.socketpair()
+        ours, theirs = _socket.socketpair()
         gc.freeze()
         own = os.getpid()
         pid = os.fork()
         if pid == 0:
             ours.close()
-            os.close(self._nonce)
+            self._papers.close()
             user = leave_root(self._user, keep_files=kind < frames.KIND_COMPILE)
             prctl(PR_SET_DUMPABLE, 0)
             theirs.sendall(_frame(HELLO, self._hello(user)))
@@ -192,13 +212,14 @@ class Bench:
         site = self._site
         return f"abi={site.landlock_abi}\nfilter={int(site.program_filter is not None)}\nroot={int(user == 0)}".encode()
 
-    def _listen(self, runner: socket.socket, kind: int, indices: int, received: list[int]) -> None:
+    def _listen(self, runner: _socket.socket, kind: int, indices: int, received: list[int]) -> None:
         """Keep frames until the runner is done."""
         waiting = bytearray()
         late = 0
         while True:
-            data, fds, _, _ = socket.recv_fds(runner, _CHUNK, 1)
-            received += fds
+            data, rights, _, _ = runner.recvmsg(_CHUNK, _ONE_DESCRIPTOR)
+            for _, _, fds in rights:
+                received += struct.unpack("i", fds)
             if not data:
                 break
             waiting += data
@@ -213,8 +234,8 @@ class Bench:
                     late += self._was_late(frame)
                 self._keep(frame)
             if kind != frames.KIND_COMPILE and (
-                self._size > self.task.budget_bytes
-                or time.monotonic() - self._started > self.task.budget_seconds
+                self._size > self._setup.budget_bytes
+                or time.monotonic() - self._started > self._setup.budget_seconds
                 or 0 < self.task.stop_after <= late
             ):
                 while os.read(indices, 1 << 16):
@@ -234,14 +255,10 @@ class Bench:
         self._size += len(frame)
 
     def _answer(self) -> None:
-        """Write the result: signed, whole, and only now, when no program is left."""
-        if self.task.want_code:
-            self._keep(_frame(CODE, marshal.dumps(self._bundle)))
+        """Write the result: signed, whole, and only now, when nothing of the program is left."""
         self._keep(_frame(frames.DONE, b""))
-        nonce = _read_all(self._nonce)
-        fd = os.open(RESULT, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(fd, "wb") as file:
-            file.writelines([nonce, *self._said])
+        with open(self._papers.result, "wb", closefd=False) as file:
+            file.writelines([_read_all(self._papers.nonce), *self._said])
 
 
 def leave_root(user: int, *, keep_files: bool) -> int:
@@ -311,19 +328,104 @@ def _read_all(fd: int) -> bytes:
     return b"".join(parts)
 
 
-def main(bundle: list[tuple[str, str, CodeType, bool]]) -> Next | None:
-    """Serve the task in the current folder; gives the next step in a forked process, None at the end.
+def _taken(name: str) -> int:
+    """Open a file and take its name away."""
+    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    os.unlink(name)
+    return fd
+
+
+def make_site(setup: Setup, bundle: Bundle) -> Site:
+    """Prepare what stays the same from program to program, before anything is read of one."""
+    import site as ordinary
+
+    ordinary.setquit()
+    ordinary.setcopyright()
+    ordinary.sethelper()
+    os.umask(0o022)
+    os.chmod(".", 0o711)  # noqa: S103 - the programs' user has to get through; Landlock holds it to its own folder
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_DUMPABLE, 0)
+    own = os.getcwd()  # noqa: PTH109 - see above
+    site = Site(f"{own}/place-", setup.package_dirs, contain=False)
+    site.landlock_abi = landlock.abi()
+    if setup.filters is not None:
+        program, places, compiler, compiler_places = setup.filters
+        site.program_filter = site.executable_filter = seccomp.Filter(program, places)
+        site.compiler_filter = seccomp.Filter(compiler, compiler_places)
+    if setup.calls:
+        for name, _, code, at_once in bundle:
+            if not at_once:
+                module = type(sys)(name)
+                sys.modules[name] = module
+                exec(marshal.loads(code), module.__dict__)  # noqa: S102, S302 - the sandbox's own modules
+        site.harnesses["calls"] = sys.modules["evalrun_harness_calls"].main
+    sys.path[:] = [path for path in sys.path if path.startswith("/") and path != own]
+    sys.path += setup.package_dirs
+    return site
+
+
+def _publish(papers: Papers) -> None:
+    """Give a result its name; through no memory, for other programs may be yet to come."""
+    size = os.fstat(papers.result).st_size
+    offset = 0
+    fd = os.open(f"{RESULT}{papers.number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    while offset < size:
+        offset += os.sendfile(fd, papers.result, offset, size - offset)
+    os.close(fd)
+
+
+def main(bundle: Bundle, magic: bytes) -> Next:
+    """Serve the call in the current folder; gives a forked process's next step, and does not return in any other.
 
     Args:
-        bundle: name, file and code of each module, and whether it has been loaded.
-    """
-    import site
+        bundle: of each module name, file, marshalled code, and whether it has been loaded; emptied here.
+        magic: of the interpreter that compiled it, which is this one.
 
-    site.setquit()
-    site.setcopyright()
-    site.sethelper()
-    own = os.getcwd()  # noqa: PTH109 - see above
-    bench = Bench(bundle)
-    sys.path[:] = [path for path in sys.path if path.startswith("/") and path != own]
-    sys.path += bench.task.package_dirs
-    return bench.work()
+    Raises:
+        PermissionError: several programs, and nothing here that keeps them apart.
+    """
+    started = time.monotonic()
+    with open(SETUP, "rb") as file:
+        setup = Setup(marshal.load(file))  # noqa: S302 - the gateway's own
+    site = make_site(setup, bundle)
+    for name in (BUNDLE, SETUP):
+        os.unlink(name)
+    if setup.want_code:
+        with open(CODE, "wb") as file:
+            marshal.dump((magic, bundle), file)
+    bundle.clear()
+    waiting = [Papers(number) for number in range(setup.programs)]
+    step = (
+        Bench(setup, site, waiting[0], started).work()
+        if len(waiting) == 1
+        else _take_turns(setup, site, waiting, started)
+    )
+    if step is not None:
+        return step
+    for papers in waiting:
+        _publish(papers)
+    os._exit(0)  # nothing is left to be taken apart, which would take 2 ms
+
+
+def _take_turns(setup: Setup, site: Site, waiting: list[Papers], started: float) -> Next | None:
+    """Fork a bench for each program in turn; gives a forked process's next step. Raises PermissionError."""
+    if site.landlock_abi == 0 or site.program_filter is None:
+        raise PermissionError("several programs in one call, without Landlock or without a filter")
+    gc.freeze()
+    own = os.getpid()
+    for papers in waiting:
+        if papers.number > 0 and time.monotonic() - started > setup.budget_seconds:
+            break
+        pid = os.fork()
+        if pid == 0:
+            die_with(own)
+            for others in waiting:
+                if others is not papers:
+                    others.close()
+            step = Bench(setup, site, papers, started).work()
+            if step is not None:
+                return step
+            os._exit(0)
+        os.waitpid(pid, 0)
+    return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives
 import ctypes
 import os
-import signal
 from collections.abc import Callable
 
 from evalrun_sandbox.contained.kernel import syscall

@@ -7,11 +7,11 @@ Hash seed 0, so that a program whose answer hangs on the order of a set gives th
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives
 import atexit
 import builtins
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable
 from types import CodeType, TracebackType
