@@ -135,6 +135,12 @@ def test_a_problem_weighs_the_same_however_many_samples_were_judged() -> None:
     assert (low, high) == pytest.approx((1 / 3, (1 + 0.75 + 1) / 3))
 
 
+def test_two_samples_are_clustered_already() -> None:
+    metrics = measured([sample_result(problem, sample) for problem in range(5) for sample in range(2)])
+    assert metrics.figures["accepted_at_1"].method == "bootstrap"
+    assert "pass_at_1" in metrics.figures
+
+
 def test_pass_at_k_leaves_out_problems_with_too_few_judged_samples() -> None:
     rows = [sample_result(0, s, ["success"] if s == 0 else ["timeout"]) for s in range(4)]
     rows += [sample_result(1, s, ["success"] if s < 2 else None) for s in range(4)]
@@ -186,6 +192,15 @@ def test_gpu_seconds_are_split_over_datasets_by_output_tokens_of_every_pass() ->
     assert shares == pytest.approx({"humaneval": 60.0, "mbpp_reg": 20.0})
 
 
+@pytest.mark.parametrize("tokens", [None, 0])
+def test_gpu_seconds_that_no_tokens_split_are_nobodys(tokens: int | None) -> None:
+    rows = [sample_result(0, 0), sample_result(0, 0, dataset="mbpp_reg", output_tokens=tokens)]
+    if tokens == 0:
+        rows[0] = sample_result(0, 0, output_tokens=0)
+    for metrics in compute_metrics(rows, MetricOptions(gpu_seconds=80.0)).values():
+        assert metrics.figures["gpu_seconds_per_solved"].value is None
+
+
 def test_unknown_token_counts_are_left_out_and_never_taken_for_zero() -> None:
     rows = [
         sample_result(0, output_tokens=100),
@@ -230,6 +245,24 @@ def test_budget_runs_report_what_was_solved_within_it() -> None:
     assert isinstance(left_out := metrics.counts["left_out_problems"], dict)
     assert left_out["solved_within_budget"] == 1
     assert "solved_within_budget" not in measured(rows).figures
+
+
+def test_a_budget_leaves_out_problems_that_one_more_verdict_could_solve() -> None:
+    rows = [
+        *(sample_result(0, sample, ["success"] if sample else None) for sample in range(2)),  # solved, whatever
+        *(sample_result(1, sample, ["wrong_answer"] if sample else None) for sample in range(2)),  # nobody can tell
+        *(sample_result(problem, sample, ["wrong_answer"]) for problem in (2, 3, 4) for sample in range(2)),
+    ]
+    metrics = measured(rows, MetricOptions(budget=True))
+    assert (metrics.figures["solved_within_budget"].value, metrics.figures["solved_within_budget"].n) == (0.25, 4)
+    assert metrics.counts["left_out_problems"] == {"pass_at_1": 0, "solved_within_budget": 1}
+
+
+def test_problems_without_a_verdict_to_compare_are_not_in_the_noise_floor() -> None:
+    rows = [sample_result(problem, 0, repeat=repeat) for problem in range(3) for repeat in range(2)]
+    rows[1] = sample_result(0, 0, None, repeat=1)
+    flips = measured(rows).figures["flip_rate"]
+    assert (flips.value, flips.n) == (0.0, 2)
 
 
 def test_the_noise_floor_is_the_share_of_verdicts_that_flip() -> None:
