@@ -234,6 +234,15 @@ def test_the_scalers_aim_at_four_fifths_of_the_slots(chart: Chart) -> None:
     assert "evalrun_judge_inflight" in query
 
 
+def test_a_shared_judge_that_sleeps_is_woken_by_the_runs(chart: Chart) -> None:
+    objects = chart.render({"sharedJudge": {"enabled": True, "autoscaling": "keda", "gateway": {"minReplicas": 0}}})
+    for part in ("judge", "sandbox"):
+        (trigger,) = named(objects, "ScaledObject", f"evalrun-{part}")["spec"]["triggers"]
+        terms = trigger["metadata"]["query"].split(" + ")
+        assert terms[-1] == '(max(evalrun_problems{state="generated"} > bool 0) or vector(0))'
+        assert all(term.endswith(" or vector(0))") for term in terms)
+
+
 def test_without_a_scaler_the_least_number_of_pods_runs(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True, "gateway": {"minReplicas": 3}}})
     assert named(objects, "Deployment", "evalrun-judge")["spec"]["replicas"] == 3

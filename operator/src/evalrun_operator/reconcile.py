@@ -146,6 +146,8 @@ def unsupported(run: EvalRun, settings: OperatorSettings) -> str:
     for path, least in (("gateway", judge.gateway.min_replicas), ("sandbox", judge.sandbox.min_replicas)):
         if least == 0 and settings.autoscaling != "keda":
             return f"spec.judge.{path}.minReplicas: 0 needs KEDA, which this operator is not set up for: write 1"
+        if least == 0 and not spec.exports.prometheus:
+            return f"spec.judge.{path}.minReplicas: 0 needs exports.prometheus: true, which KEDA goes by: write 1"
     if judge.sandbox.backend != "SandboxFusion" and any(dataset.judge_mode == "Submit" for dataset in spec.datasets):
         return "spec.judge.sandbox.backend: judgeMode: Submit needs backend: SandboxFusion, which owns the tests"
     return ""

@@ -338,6 +338,14 @@ def test_only_what_the_run_owns_is_ever_deleted() -> None:
     assert not world.step().delete
 
 
+def test_a_judge_that_may_sleep_must_be_scraped_to_be_woken() -> None:
+    keda = operator_settings(autoscaling="keda")
+    asleep = {"spec.judge.sandbox.minReplicas": 0}
+    assert unsupported(evalrun(asleep), keda) == ""
+    said = unsupported(evalrun({**asleep, "spec.exports": {"prometheus": False}}), keda)
+    assert said.startswith("spec.judge.sandbox.minReplicas: 0 needs exports.prometheus: true")
+
+
 @pytest.mark.parametrize(
     ("changes", "rollout", "says"),
     [

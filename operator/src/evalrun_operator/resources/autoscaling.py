@@ -61,9 +61,15 @@ def autoscaler(plan: RunPlan, component: str, least: int, most: int, load_per_po
 
 
 def load_query(plan: RunPlan) -> str:
-    """Give the judge's load as a Prometheus expression; the gateways' pods carry the run in their labels."""
-    labels = f'{{namespace="{plan.run.namespace}",run="{plan.run.name}"}}'
-    return f"sum(evalrun_judge_queue_depth{labels}) + sum(evalrun_judge_inflight{labels})"
+    """Give the judge's load as a Prometheus expression; the gateways' pods carry the run in their labels.
+
+    Where no gateway runs, none says that one is needed: answers that wait for a verdict count as one more request, by
+    the aggregator's word.
+    """
+    run = f'namespace="{plan.run.namespace}",run="{plan.run.name}"'
+    waiting = f'max(evalrun_problems{{{run},state="generated"}} > bool 0)'
+    parts = (f"sum(evalrun_judge_queue_depth{{{run}}})", f"sum(evalrun_judge_inflight{{{run}}})", waiting)
+    return " + ".join(f"({part} or vector(0))" for part in parts)
 
 
 def _cpu_metric() -> Object:

@@ -1,0 +1,46 @@
+"""What KEDA asks Prometheus, played by promtool: a judge without pods is woken, and one without work sleeps."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from builders.operator import evalrun, operator_settings
+from builders.tools import missing
+
+from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.autoscaling import load_query
+from evalrun_operator.situation import identity_of
+
+PROMTOOL = shutil.which("promtool")
+RUN = 'namespace="evals",run="run"'
+OTHER = 'namespace="evals",run="other"'
+WAITING = 'evalrun_problems{%s,dataset="humaneval",state="generated"}'
+
+
+@pytest.mark.parametrize(
+    ("series", "load"),
+    [
+        ({}, 0),
+        ({WAITING % RUN: 0}, 0),
+        ({WAITING % RUN: 40}, 1),  # no gateway: one is asked for
+        ({WAITING % OTHER: 40}, 0),
+        ({f'evalrun_judge_queue_depth{{{RUN},pod="a"}}': 5, f'evalrun_judge_inflight{{{RUN},pod="b"}}': 3}, 8),
+        ({f'evalrun_judge_inflight{{{RUN},pod="a"}}': 2, WAITING % RUN: 2}, 3),
+    ],
+)
+def test_the_load_wakes_a_judge_that_sleeps(series: dict[str, int], load: int, tmp_path: Path) -> None:
+    if PROMTOOL is None:
+        missing("no promtool: install Debian's package prometheus")
+    run = evalrun()
+    query = load_query(RunPlan(identity_of(run), run.spec, operator_settings(), "token"))
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": str(value)} for name, value in series.items()],
+        "promql_expr_test": [{"expr": query, "eval_time": "0m", "exp_samples": [{"labels": "{}", "value": load}]}],
+    }
+    file = tmp_path / "case.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [], "evaluation_interval": "1m", "tests": [case]}))
+    done = subprocess.run([PROMTOOL, "test", "rules", str(file)], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
