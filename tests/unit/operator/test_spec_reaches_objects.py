@@ -1,0 +1,174 @@
+"""What a user writes into the spec stands in the objects: one row a field, and where it must be."""
+
+import json
+from typing import Any
+
+import pytest
+from builders.operator import UID, evalrun, operator_settings
+
+from evalrun_operator import resources
+from evalrun_operator.policies.scaling import Workers
+from evalrun_operator.resources import Object, RunPlan
+from evalrun_operator.situation import identity_of
+
+SECRETS = [{"name": "registry"}, {"name": "mirror"}]
+TAINT = {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+
+
+def made_of(changes: dict[str, Any], *, rollout: bool = True, **settings: Any) -> dict[str, Object]:
+    """Give everything that a run makes, by kind and name."""
+    run = evalrun(changes, rollout=rollout)
+    plan = RunPlan(identity_of(run), run.spec, operator_settings(**settings), "token")
+    judge = plan.spec.own_judge
+    made = [resources.ledger_claim(plan), resources.aggregator_stateful_set(plan), resources.order_config_map(plan)]
+    if judge is not None:
+        made += [resources.judge_deployment(plan, judge, 1), resources.sandbox_deployment(plan, judge, 1)]
+        made += [resources.judge_disruption_budget(plan), resources.sandbox_network_policy(plan)]
+    if plan.spec.rollout is not None:
+        made.append(resources.ray_cluster(plan, plan.spec.rollout, 1, Workers(2)))
+    else:
+        made.append(resources.generator_job(plan, plan.spec.endpoints or [], 1))
+    return {f"{item['kind']}/{item['metadata']['name']}": item for item in made}
+
+
+def templates(made: dict[str, Object]) -> dict[str, Object]:
+    """Give every pod template, by what it belongs to."""
+    found = {name: item["spec"]["template"] for name, item in made.items() if "template" in item.get("spec", {})}
+    for name, item in made.items():
+        if item["kind"] == "RayCluster":
+            found[f"{name} head"] = item["spec"]["headGroupSpec"]["template"]
+            found[f"{name} worker"] = item["spec"]["workerGroupSpecs"][0]["template"]
+    return found
+
+
+def variable(template: Object, name: str) -> Object:
+    (found,) = (entry for entry in template["spec"]["containers"][0]["env"] if entry["name"] == name)
+    return dict(found)
+
+
+def of_secret(name: str, key: str) -> Object:
+    return {"secretKeyRef": {"name": name, "key": key}}
+
+
+@pytest.mark.parametrize("rollout", [True, False])
+def test_every_pod_is_pulled_with_the_runs_secrets(rollout: bool) -> None:
+    pods = templates(made_of({"spec.imagePullSecrets": SECRETS}, rollout=rollout))
+    assert len(pods) == 5 if rollout else 4
+    assert all(pod["spec"]["imagePullSecrets"] == SECRETS for pod in pods.values())
+    assert not any("imagePullSecrets" in pod["spec"] for pod in templates(made_of({}, rollout=rollout)).values())
+
+
+@pytest.mark.parametrize(
+    ("rollout", "whose"),
+    [
+        (True, {"StatefulSet/run-aggregator", "RayCluster/run-ray-1 head", "RayCluster/run-ray-1 worker"}),
+        (False, {"StatefulSet/run-aggregator", "Job/run-gen-1"}),
+    ],
+)
+def test_the_service_account_is_for_who_reads_buckets_and_never_for_programs(rollout: bool, whose: set[str]) -> None:
+    pods = templates(made_of({"spec.serviceAccountName": "reader"}, rollout=rollout))
+    assert {name for name, pod in pods.items() if pod["spec"].get("serviceAccountName") == "reader"} == whose
+
+
+def test_only_gpu_workers_go_where_the_rollout_says() -> None:
+    changes = {"spec.rollout.nodeSelector": {"gpu": "h200"}, "spec.rollout.tolerations": [TAINT]}
+    pods = templates(made_of(changes))
+    worker = pods.pop("RayCluster/run-ray-1 worker")["spec"]
+    assert (worker["nodeSelector"], worker["tolerations"]) == ({"gpu": "h200"}, [TAINT])
+    assert not [name for name, pod in pods.items() if {"nodeSelector", "tolerations"} & pod["spec"].keys()]
+
+
+def test_keys_are_named_and_never_copied() -> None:
+    changes = {
+        "spec.model.tokenSecretRef": {"name": "hub", "key": "hf"},
+        "spec.exports": {"wandb": {"project": "p", "secretRef": {"name": "wandb", "key": "api"}}},
+        "spec.output": {"url": "s3://b/x", "credentialsSecretRef": {"name": "bucket"}},
+    }
+    pods = templates(made_of(changes))
+    for part in ("head", "worker"):
+        assert variable(pods[f"RayCluster/run-ray-1 {part}"], "HF_TOKEN")["valueFrom"] == of_secret("hub", "hf")
+    aggregator = pods["StatefulSet/run-aggregator"]
+    assert variable(aggregator, "WANDB_API_KEY")["valueFrom"] == of_secret("wandb", "api")
+    assert aggregator["spec"]["containers"][0]["envFrom"] == [{"secretRef": {"name": "bucket"}}]
+    mlflow = made_of({"spec.exports": {"mlflow": {"trackingURI": "http://m:1", "secretRef": {"name": "mlflow"}}}})
+    sources = templates(mlflow)["StatefulSet/run-aggregator"]["spec"]["containers"][0]["envFrom"]
+    assert sources == [{"secretRef": {"name": "mlflow"}}]
+
+
+def test_an_endpoints_key_is_the_generators_alone() -> None:
+    key = {"name": "vllm", "key": "api"}
+    pods = templates(made_of({"spec.endpoints.0.apiKeySecretRef": key}, rollout=False))
+    job = pods.pop("Job/run-gen-1")
+    assert variable(job, "EVALRUN_GENERATOR_API_KEY")["valueFrom"] == of_secret("vllm", "api")
+    assert '"vllm"' not in json.dumps(pods)
+
+
+def test_an_attempt_is_one_pod_and_a_drained_node_costs_none() -> None:
+    job = made_of({}, rollout=False)["Job/run-gen-1"]["spec"]
+    assert job["backoffLimit"] == 0  # attempts are counted by the operator
+    assert job["template"]["spec"]["restartPolicy"] == "Never"
+    (rule,) = job["podFailurePolicy"]["rules"]
+    assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def test_a_drain_takes_one_gateway_at_a_time() -> None:
+    made = made_of({})
+    budget, gateways = made["PodDisruptionBudget/run-judge"], made["Deployment/run-judge"]
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["selector"] == gateways["spec"]["selector"]
+    assert (
+        budget["spec"]["selector"]["matchLabels"].items()
+        <= templates(made)["Deployment/run-judge"]["metadata"]["labels"].items()
+    )
+
+
+def test_an_owner_is_the_controller_and_is_deleted_last_where_that_is_asked_for() -> None:
+    owners = [owner for item in made_of({}).values() for owner in item["metadata"].get("ownerReferences", ())]
+    expected = {
+        "apiVersion": "evalrun.dev/v1alpha1", "kind": "EvalRun", "name": "run", "uid": UID, "controller": True,
+        "blockOwnerDeletion": True,
+    }  # fmt: skip
+    assert owners
+    assert all(owner == expected for owner in owners)
+
+
+def test_the_ledgers_volume_is_as_asked_for() -> None:
+    made = made_of({"spec.aggregator": {"storage": {"size": "40Gi", "className": "fast-block"}}})
+    claim = made[f"PersistentVolumeClaim/run-ledger-{UID[:8]}"]["spec"]
+    assert claim["resources"]["requests"]["storage"] == "40Gi"
+    assert (claim["storageClassName"], claim["accessModes"]) == ("fast-block", ["ReadWriteOnce"])
+    assert "storageClassName" not in made_of({})[f"PersistentVolumeClaim/run-ledger-{UID[:8]}"]["spec"]
+    asked = {"requests": {"cpu": "3", "memory": "5Gi"}, "limits": {"memory": "9Gi"}}
+    pod = templates(made_of({"spec.aggregator": {"resources": asked}}))["StatefulSet/run-aggregator"]
+    assert pod["spec"]["containers"][0]["resources"] == asked
+
+
+@pytest.mark.parametrize(
+    ("path", "whose"),
+    [
+        ("spec.judge.gateway.image", "Deployment/run-judge"),
+        ("spec.judge.sandbox.image", "Deployment/run-sandbox"),
+        ("spec.rollout.image", "RayCluster/run-ray-1 head"),
+        ("spec.rollout.image", "RayCluster/run-ray-1 worker"),
+    ],
+)
+def test_an_image_of_the_spec_wins_over_the_charts(path: str, whose: str) -> None:
+    pods = templates(made_of({path: "registry.test/own:7"}, image_pull_policy="Always"))
+    container = pods[whose]["spec"]["containers"][0]
+    assert (container["image"], container["imagePullPolicy"]) == ("registry.test/own:7", "Always")
+
+
+@pytest.mark.parametrize(("component", "load", "threshold"), [("judge", 20, 16), ("sandbox", 8, 6), ("sandbox", 1, 1)])
+def test_scalers_aim_at_four_fifths_of_the_slots(component: str, load: float, threshold: int) -> None:
+    run = evalrun()
+    for mode in ("keda", "custom"):
+        plan = RunPlan(identity_of(run), run.spec, operator_settings(autoscaling=mode), "token")
+        scaler = resources.autoscaler(plan, component, 1, 4, load)
+        assert scaler is not None
+        spec = scaler["spec"]
+        if mode == "keda":
+            assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 4)
+            assert spec["triggers"][0]["metadata"]["threshold"] == str(threshold)
+        else:
+            assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 4)
+            assert spec["metrics"][0]["external"]["target"] == {"type": "AverageValue", "averageValue": str(threshold)}
