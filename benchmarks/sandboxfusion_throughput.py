@@ -5,21 +5,22 @@
 `--verl` is the folder that holds the package `verl` (`pip install --no-deps --target DIR verl==0.9.1 requests`). Of it
 only `verl/utils/reward_score/sandbox_fusion` is loaded, by hand: the package itself imports torch. The two sides take
 turns on the same server, several rounds each; the gateway is a process of its own, asked over gRPC, and no problem
-comes twice, so that its cache does not count.
+comes twice, so that its cache does not count. Counted is neither side's start: what each says of itself begins when it
+has imported what it needs and, the gateway, found out what the server is.
 
-With `--server-pid` the CPU seconds of server and client together are compared too: on a machine that others use, wall
-time says little, and both are bound by CPU on one that nobody does.
+With `--server-pid` the CPU seconds of server and client are compared too: on a machine that others use, wall time says
+little, and both are bound by CPU on one that nobody does.
 """
 
 import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 
@@ -52,16 +53,18 @@ module = importlib.util.module_from_spec(spec)
 sys.modules[name] = module
 sys.path.insert(0, folder)
 spec.loader.exec_module(module)
-problems, at_once = json.load(sys.stdin)
+problems, at_once = json.loads(sys.stdin.readline())
 semaphore = threading.Semaphore(at_once)
-started = time.monotonic()
+print("ready", flush=True)
+sys.stdin.readline()
+started, used = time.monotonic(), time.process_time()
 verdicts = []
 for code, tests in problems:
     results, _ = module.check_correctness(
         sandbox_fusion_url=url + "/run_code", in_outs=tests, generation=code, timeout=seconds,
         memory_limit_mb=1024, concurrent_semaphore=semaphore)
     verdicts.append([result is True for result in results])
-print(json.dumps([time.monotonic() - started, verdicts]))
+print(json.dumps([time.monotonic() - started, time.process_time() - used, verdicts]), flush=True)
 """
 
 Problem = tuple[str, dict[str, list[str]]]
@@ -93,20 +96,37 @@ def faults(verdicts: list[list[bool]], truth: list[list[bool]]) -> int:
     return sum(said != right for given, wanted in pairs for said, right in zip(given, wanted, strict=True))
 
 
-def by_verl(
-    python: str, folder: str, server: str, problems: list[Problem], at_once: int
-) -> tuple[float, list[list[bool]]]:
-    done = subprocess.run(
-        [python, "-c", VERL, folder, server], input=json.dumps([problems, at_once]), capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise SystemExit(f"verl's client failed:\n{done.stderr[-2000:]}")
-    seconds, verdicts = json.loads(done.stdout.splitlines()[-1])
-    return seconds, verdicts
+class Cost(NamedTuple):
+    """What one side took."""
+
+    seconds: float
+    client_cpu: float
+    """Of verl's process, or of the gateway's and of ours."""
+    server_cpu: float
+    verdicts: list[list[bool]]
 
 
-def by_gateway(server: str, problems: list[Problem]) -> tuple[float, list[list[bool]]]:
+def by_verl(python: str, folder: str, server: str, pid: int | None, problems: list[Problem], at_once: int) -> Cost:
+    with subprocess.Popen(
+        [python, "-c", VERL, folder, server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([problems, at_once]) + "\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        before = cpu_seconds(pid)
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        said = process.stdout.readline()
+        after = cpu_seconds(pid)
+    if not said:
+        raise SystemExit("verl's client failed: see above")
+    seconds, client, verdicts = json.loads(said)
+    return Cost(seconds, client, after - before, verdicts)
+
+
+def by_gateway(server: str, pid: int | None, problems: list[Problem]) -> Cost:
     command = [sys.executable, "-m", "evalrun_judge", f"--sandbox={server}", "--backend=SandboxFusion"]
     process = subprocess.Popen(
         [*command, "--required-level=none", "--exit-with-parent", "--log-level=warning"],
@@ -120,16 +140,19 @@ def by_gateway(server: str, problems: list[Problem]) -> tuple[float, list[list[b
         with grpc.insecure_channel(address.removeprefix("grpc://")) as channel:
             stub = judge_pb2_grpc.JudgeServiceStub(channel)
             stub.Judge(request_of(problems_of(1, 1, seed=-1)[0]), timeout=120)  # it has found its sandbox
+            before, client = cpu_seconds(pid), cpu_seconds(process.pid) + time.process_time()
             started = time.monotonic()
             calls = [stub.Judge.future(request_of(problem)) for problem in problems]
             verdicts = [call.result().verdict for call in calls]
             seconds = time.monotonic() - started
+            server_cpu, client = cpu_seconds(pid) - before, cpu_seconds(process.pid) + time.process_time() - client
             level = verdicts[0].containment_level
     finally:
         process.terminate()
         process.communicate(timeout=60)
     print(f"    containment: {level}")
-    return seconds, [[test.status == judge_pb2.TEST_STATUS_SUCCESS for test in verdict.tests] for verdict in verdicts]
+    said = [[test.status == judge_pb2.TEST_STATUS_SUCCESS for test in verdict.tests] for verdict in verdicts]
+    return Cost(seconds, client, server_cpu, said)
 
 
 def request_of(problem: Problem) -> judge_pb2.JudgeRequest:
@@ -145,14 +168,16 @@ def request_of(problem: Problem) -> judge_pb2.JudgeRequest:
     )
 
 
-def cpu_seconds(server_pid: int | None) -> float:
-    """CPU seconds so far of the server, with all that it has reaped, and of our ended children."""
-    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
-    total = ours.ru_utime + ours.ru_stime
-    if server_pid is not None:
-        fields = Path(f"/proc/{server_pid}/stat").read_text().rpartition(")")[2].split()
-        total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    return total
+def cpu_seconds(pid: int | None) -> float:
+    """CPU seconds so far of a process, with all that it has reaped; 0 of none."""
+    if pid is None:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def median(numbers: list[float]) -> float:
+    return sorted(numbers)[len(numbers) // 2]
 
 
 def main() -> None:
@@ -162,28 +187,32 @@ def main() -> None:
     parser.add_argument("--verl", required=True)
     parser.add_argument("--python", default=sys.executable, help="interpreter with requests, for verl's client")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--problems", type=int, default=6)
+    parser.add_argument("--problems", type=int, default=32, help="a round; with few, the last call's tail weighs")
     parser.add_argument("--tests", type=int, nargs="+", default=[20, 100])
     parser.add_argument("--at-once", type=int, default=4, help="verl's semaphore: 4 is its best on 2 CPUs")
     chosen = parser.parse_args()
     for tests in chosen.tests:
-        ratios = []
+        ratios, cpu_ratios = [], []
         for turn in range(chosen.rounds):
             problems = problems_of(chosen.problems, tests, seed=turn)
-            before = cpu_seconds(chosen.server_pid)
-            theirs, their_verdicts = by_verl(chosen.python, chosen.verl, chosen.server, problems, chosen.at_once)
-            between = cpu_seconds(chosen.server_pid)
-            ours, our_verdicts = by_gateway(chosen.server, problems)
-            after = cpu_seconds(chosen.server_pid)
+            theirs = by_verl(
+                chosen.python, chosen.verl, chosen.server, chosen.server_pid, problems, chosen.at_once
+            )  # fmt: skip
+            ours = by_gateway(chosen.server, chosen.server_pid, problems)
             total = tests * len(problems)
             truth = [rights_of(number, problem) for number, problem in enumerate(problems)]
-            their_faults, our_faults = faults(their_verdicts, truth), faults(our_verdicts, truth)
-            ratios.append(theirs / ours)
-            print(f"{tests:4} tests each: verl {total / theirs:.1f} tests/s, gateway {total / ours:.1f}, "
-                  f"ratio {theirs / ours:.1f}, wrong of {total}: {their_faults}, {our_faults}", flush=True)  # fmt: skip
-            print(f"    CPU a test: verl {1000 * (between - before) / total:.1f} ms, gateway "
-                  f"{1000 * (after - between) / total:.1f} ms, its start included", flush=True)  # fmt: skip
-        print(f"{tests:4} tests a problem: median ratio {sorted(ratios)[len(ratios) // 2]:.1f}")
+            their_faults, our_faults = faults(theirs.verdicts, truth), faults(ours.verdicts, truth)
+            ratios.append(theirs.seconds / ours.seconds)
+            speeds = f"verl {total / theirs.seconds:.1f} tests/s, gateway {total / ours.seconds:.1f}"
+            print(f"{tests:4} tests each: {speeds}, "
+                  f"ratio {ratios[-1]:.1f}, wrong of {total}: {their_faults}, {our_faults}", flush=True)  # fmt: skip
+            if chosen.server_pid is not None:
+                cpu_ratios.append((theirs.server_cpu + theirs.client_cpu) / (ours.server_cpu + ours.client_cpu))
+                print(f"    CPU a test, server + client: verl {1000 * theirs.server_cpu / total:.1f} + "
+                      f"{1000 * theirs.client_cpu / total:.1f} ms, gateway {1000 * ours.server_cpu / total:.2f} + "
+                      f"{1000 * ours.client_cpu / total:.2f} ms, ratio {cpu_ratios[-1]:.1f}", flush=True)  # fmt: skip
+        by_cpu = f", by CPU {median(cpu_ratios):.1f}" if cpu_ratios else ""
+        print(f"{tests:4} tests a problem: median ratio {median(ratios):.1f}{by_cpu}")
 
 
 if __name__ == "__main__":
