@@ -19,6 +19,7 @@ from evalrun_operator.controller import Controller
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.simulated_aggregators import SimulatedAggregators
 from evalrun_operator.watching import Children
+from evalrun_operator.work_queue import FIRST
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 KEY = ("evals", "run")
@@ -32,6 +33,8 @@ class Server:
     applied: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: int = 0
     """How often the run was looked up."""
+    code: int = 200
+    """What writes of the status are answered with."""
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
         name = request.url.path.rpartition("/")[2]
@@ -51,6 +54,9 @@ class Server:
     def _status(self, request: httpx2.Request) -> httpx2.Response:
         if self.run is None:
             return self._missing(request)
+        if self.code != 200:
+            status = {"kind": "Status", "status": "Failure", "code": self.code, "message": "made up"}
+            return httpx2.Response(self.code, json=status, request=request)
         version = str(int(self.run["metadata"]["resourceVersion"]) + 1)
         metadata = {**self.run["metadata"], "resourceVersion": version}
         self.run = {**self.run, "metadata": metadata, "status": json.loads(request.content)["status"]}
@@ -67,13 +73,17 @@ def manifest(uid: str = UID) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def controlling(server: Server) -> AsyncIterator[tuple[Controller, Children, CollectorRegistry]]:
+async def controlling(
+    server: Server, woken: list[float] | None = None
+) -> AsyncIterator[tuple[Controller, Children, CollectorRegistry]]:
+    """Give a controller on a server; `woken` is told the delays that it asks for."""
+    asked = [] if woken is None else woken
     children, registry = Children(lambda _: None), CollectorRegistry()
     async with AsyncClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(server.answer)) as client:
         yield (
             Controller(
                 operator_settings(), Cluster(client), children, SimulatedAggregators(1.0, lambda: 0.0),
-                OperatorMetrics(registry), lambda key, delay: None, now=lambda: START, clock=lambda: 0.0,
+                OperatorMetrics(registry), lambda key, delay: asked.append(delay), now=lambda: START, clock=lambda: 0.0,
                 new_token=lambda: "token",
             ),
             children,
@@ -126,6 +136,45 @@ async def test_a_run_is_looked_up_only_before_something_of_it_is_made() -> None:
         asked = server.asked
         await controller.work(KEY)
         assert server.asked == asked == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [
+        (409, [0.05, 0.1, 0.2, 0.4]),  # somebody else wrote: soon
+        (503, [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]),
+        (422, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]),  # it will be refused again
+    ],
+)
+async def test_a_pass_that_fails_is_repeated_ever_later_and_forgiven_once_one_succeeds(
+    code: int, waits: list[float]
+) -> None:
+    server = Server(manifest(), code=code)
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        assert [await controller.work(KEY) for _ in waits] == waits
+        server.code = 200
+        assert await controller.work(KEY) == 0.0
+        controller.saw_run(server.run or {})
+        server.code = code
+        assert await controller.work(KEY) == waits[0]
+
+
+async def test_only_what_is_new_of_a_run_wakes_it() -> None:
+    woken: list[float] = []
+    server = Server(manifest())
+    async with controlling(server, woken) as (controller, _, _):
+        first = manifest()
+        controller.saw_run(first)
+        assert woken == [FIRST]  # what a user has asked for goes before everything
+        await controller.work(KEY)
+        controller.saw_run(server.run or {})  # our own write comes back
+        controller.saw_run(first)  # and so does what was before it
+        assert woken == [FIRST]
+        changed = {**(server.run or {})}
+        changed["metadata"] = {**changed["metadata"], "resourceVersion": "99", "generation": 2}
+        controller.saw_run(changed)
+        assert woken == [FIRST, FIRST]
 
 
 async def test_a_run_that_goes_during_a_pass_leaves_no_series() -> None:
