@@ -111,6 +111,16 @@ def test_an_attempt_is_one_pod_and_a_drained_node_costs_none() -> None:
     assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
+@pytest.mark.parametrize("part", ["judge", "sandbox"])
+def test_pods_of_a_part_are_spread_over_nodes_and_wait_for_none(part: str) -> None:
+    made = made_of({})
+    pod = templates(made)[f"Deployment/run-{part}"]
+    (rule,) = pod["spec"]["topologySpreadConstraints"]
+    assert (rule["topologyKey"], rule["maxSkew"]) == ("kubernetes.io/hostname", 1)
+    assert rule["whenUnsatisfiable"] == "ScheduleAnyway"  # a cluster of one node must do
+    assert rule["labelSelector"] == made[f"Deployment/run-{part}"]["spec"]["selector"]
+
+
 def test_a_drain_takes_one_gateway_at_a_time() -> None:
     made = made_of({})
     budget, gateways = made["PodDisruptionBudget/run-judge"], made["Deployment/run-judge"]

@@ -13,6 +13,7 @@ from evalrun_operator.resources.pods import (
     headless_service,
     pod_spec,
     pod_template,
+    spread,
     token_env,
     tracing_env,
 )
@@ -86,4 +87,6 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
         readinessProbe=GRPC_READINESS,
         livenessProbe=GRPC_LIVENESS,
     )  # fmt: skip
-    return pod_spec(plan, [main], scratch="1Gi", terminationGracePeriodSeconds=GRACE_SECONDS)
+    return pod_spec(
+        plan, [main], scratch="1Gi", terminationGracePeriodSeconds=GRACE_SECONDS, **spread(plan, names.JUDGE)
+    )

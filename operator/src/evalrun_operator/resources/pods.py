@@ -94,6 +94,20 @@ def container(
     }
 
 
+def spread(plan: RunPlan, component: str) -> Object:
+    """Give the pod's field that spreads a component over nodes, where there are several: one that fails takes few."""
+    return {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": plan.selector(component)},
+            }
+        ]
+    }
+
+
 def service_account(plan: RunPlan) -> Object:
     """Give the pod's field that names the user's ServiceAccount, where there is one."""
     name = plan.spec.service_account_name

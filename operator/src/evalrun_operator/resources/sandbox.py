@@ -10,6 +10,7 @@ from evalrun_operator.resources.pods import (
     headless_service,
     pod_spec,
     pod_template,
+    spread,
     token_env,
 )
 
@@ -69,7 +70,7 @@ def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Obj
 
 def _pod(plan: RunPlan, judge: Judge) -> Object:
     scratch = f"{slots_of(plan, judge) * SCRATCH_GIB_PER_SLOT}Gi"
-    fields: Object = {"terminationGracePeriodSeconds": 90, "scratch": scratch}
+    fields: Object = {"terminationGracePeriodSeconds": 90, "scratch": scratch, **spread(plan, names.SANDBOX)}
     if judge.sandbox.runtime_class_name is not None:
         fields["runtimeClassName"] = judge.sandbox.runtime_class_name
     if judge.sandbox.backend == "SandboxFusion":
