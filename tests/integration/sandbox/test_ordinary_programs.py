@@ -34,6 +34,14 @@ PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
     "a file on 1, never closed": ("out = open(1, 'w', closefd=False)\nout.write('kept')", b"", b"kept"),
     "a replaced stdout": ("import sys, io\nsys.stdout = io.TextIOWrapper(io.FileIO(1, 'w'))\nprint('kept')", b"",
                           b"kept\n"),
+    "a stdout of its own making": (  # much used in contests
+        "import os, sys\nfrom io import BytesIO, IOBase\nclass FastIO(IOBase):\n"
+        "  def __init__(self, file):\n    self._fd = file.fileno()\n    self.buffer = BytesIO()\n"
+        "    self.write = self.buffer.write\n"
+        "  def flush(self):\n    os.write(self._fd, self.buffer.getvalue())\n    self.buffer.truncate(0), self.buffer.seek(0)\n"
+        "class IOWrapper(IOBase):\n  def __init__(self, file):\n    self.buffer = FastIO(file)\n"
+        "    self.flush = self.buffer.flush\n    self.write = lambda s: self.buffer.write(s.encode())\n"
+        "sys.stdout = IOWrapper(sys.stdout)\nprint(42)", b"", b"42\n"),
     "a destructor": ("class A:\n  def __del__(self): print('gone')\na = A()", b"", b"gone\n"),
     "a generator that is never ended": (
         "def g():\n  try: yield 1\n  finally: print('closed')\nit = g()\nnext(it)", b"", b"closed\n"),
@@ -94,6 +102,7 @@ async def test_it_prints_what_python_would(executor: Executor, name: str) -> Non
 EXITS: dict[str, tuple[str, int, bytes, bytes]] = {
     "sys.exit(7)": ("import sys\nsys.exit(7)", 7, b"", b""),
     "sys.exit(-1)": ("import sys\nsys.exit(-1)", 255, b"", b""),
+    "sys.exit(2**70)": ("import sys\nsys.exit(2**70)", 255, b"", b""),
     "sys.exit(text)": ("import sys\nprint('out')\nsys.exit('why')", 1, b"out\n", b"why\n"),
     "raise SystemExit": ("raise SystemExit", 0, b"", b""),
     "an exception": ("print('out')\n1 / 0", 1, b"out\n",

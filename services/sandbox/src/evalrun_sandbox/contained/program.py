@@ -19,6 +19,7 @@ from types import CodeType, TracebackType
 SCRIPT = "main.py"
 OWN_MODULES = ("evalrun_sandbox", "evalrun_values", "evalrun_harness")
 _FLUSH_FAILED = 120  # what Python itself ends with
+_C_LONG = 1 << 63
 _leave = os._exit  # before a program can replace it
 
 
@@ -122,7 +123,7 @@ def _system_exit(code: object) -> int:
     if code is None:
         return 0
     if isinstance(code, int):
-        return code & 0xFF
+        return code & 0xFF if -_C_LONG <= code < _C_LONG else 0xFF
     try:
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
     except Exception:  # noqa: BLE001, S110 - the program may have closed or replaced stderr
@@ -155,6 +156,12 @@ def _end(status: int, namespace: dict[str, object] | None) -> None:
     atexit._run_exitfuncs()
     status = _flush() or status
     if namespace is not None:  # e.g. a file on descriptor 1 that was never closed is flushed by its destructor
+        for name in (
+            "stdin",
+            "stdout",
+            "stderr",
+        ):  # a stdout of its own may need its globals to flush
+            setattr(sys, name, getattr(sys, f"__{name}__", None))
         for name in [*namespace]:
             if name != "__builtins__":
                 namespace[name] = None
