@@ -84,6 +84,8 @@ def test_a_run_that_is_not_scraped_opens_and_marks_nothing() -> None:
     (rule,) = of_kind(made, "NetworkPolicy")["spec"]["ingress"]
     assert [port["port"] for port in rule["ports"]] == [8080]
     assert "prometheus.io" not in json.dumps(made)
+    services = [item for item in made if item["kind"] == "Service"]
+    assert {port["name"] for service in services for port in service["spec"]["ports"]} == {"grpc", "http"}
 
 
 @pytest.mark.parametrize("rollout", [True, False])

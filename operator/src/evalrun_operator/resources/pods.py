@@ -159,7 +159,11 @@ def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tu
 
 
 def headless_service(plan: RunPlan, component: str, ports: Mapping[str, int]) -> Object:
-    """Give a component's headless Service: clients see every pod and spread over them themselves."""
+    """Give a component's headless Service: clients see every pod and spread over them themselves.
+
+    A run that is not to be scraped has no port `metrics`, which is what ServiceMonitors look for.
+    """
+    shown = {name: port for name, port in ports.items() if name != "metrics" or plan.spec.exports.prometheus}
     return plan.made(
         "Service",
         names.component(plan.run.name, component),
@@ -167,6 +171,6 @@ def headless_service(plan: RunPlan, component: str, ports: Mapping[str, int]) ->
         spec={
             "clusterIP": "None",
             "selector": plan.selector(component),
-            "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
+            "ports": [{"name": name, "port": port, "targetPort": port} for name, port in shown.items()],
         },
     )
