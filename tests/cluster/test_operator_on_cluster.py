@@ -141,6 +141,9 @@ def test_the_phase_0_sample_goes_from_apply_to_succeeded(
     for reason in ("ClusterProvisioned", "Generating", "AllGenerated", "ClusterReleased", "AllJudged", "Finished"):
         assert reason in described
     assert operator.stop() == 0
+    logged = operator.log.read_text()
+    assert f"{namespace}/{name}: Finished" in logged
+    assert not [noise for noise in ("HTTP Request", "GET /healthz", "Handler ") if noise in logged]
 
 
 def test_suspend_frees_the_gpus_and_resume_goes_on(

@@ -1,6 +1,7 @@
 """`python -m evalrun_operator`: read the settings, serve, end on SIGTERM."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,9 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.settings import load_settings
 
+TALKATIVE = ("aiohttp.access", "httpx2", "kopf.activities", "kopf.objects")
+"""Loggers that tell at level info of each request, probe and watched event: several lines a second, none of any run."""
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the operator until SIGTERM; gives the exit code."""
@@ -23,6 +27,9 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(f"evalrun: {error}\n")
         return ExitCode.BAD_INPUT
     configure_logging(settings.log_format, settings.log_level)
+    if settings.log_level != "debug":
+        for name in TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
     if settings.metrics_port is not None:
         start_http_server(settings.metrics_port, addr=settings.host)
     asyncio.run(serve(settings))
