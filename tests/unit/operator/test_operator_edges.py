@@ -1,6 +1,7 @@
 """The edges: what is understood of errors and answers, what may be done, what is shown."""
 
 import httpx2
+import kopf
 import pytest
 from builders.operator import evalrun, generating
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,6 +11,7 @@ from evalrun_operator.aggregator_client import from_wire
 from evalrun_operator.app import watched_kinds
 from evalrun_operator.cluster import translated
 from evalrun_operator.errors import ConflictError, OperatorError, RefusedError, UnreachableError
+from evalrun_operator.handlers import configure
 from evalrun_operator.kinds import EVAL_RUN, KINDS
 from evalrun_operator.ledger_status import GateDecision, RunState
 from evalrun_operator.metrics import OperatorMetrics
@@ -136,6 +138,16 @@ def test_children_wake_their_run_only_when_something_changed() -> None:
     children.drop("u", Ref("Pod", "p"), ("evals", "run"))
     assert len(woken) == 3
     assert children.of("u") == {}
+
+
+def test_kopf_does_nothing_beyond_the_role() -> None:
+    settings = kopf.OperatorSettings()
+    configure(settings)
+    assert settings.peering.standalone
+    assert not settings.posting.enabled  # events are ours
+    assert settings.scanning.disabled  # it would list CRDs and namespaces
+    assert settings.persistence.diffbase_storage.build(body=kopf.Body({"spec": {"model": {}}})) == {}
+    assert settings.watching.inactivity_timeout < 120  # a connection that died says nothing, ever
 
 
 def test_every_kind_that_is_made_can_be_watched() -> None:
