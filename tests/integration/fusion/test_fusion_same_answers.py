@@ -220,6 +220,54 @@ def test_a_body_that_does_not_fit(server: str, body: dict[str, Any], complaints:
     assert all(each["loc"][0] == "body" for each in answer["detail"])
 
 
+@pytest.mark.parametrize("path", ["run_code", "submit", "get_prompts", "get_prompt_by_id", "list_ids", "get_metrics"])
+@pytest.mark.parametrize(
+    ("body", "content_type", "status", "complaint"),
+    [
+        (b"", "application/json", 422, ("missing", ["body"])),
+        (b"null", "application/json", 422, ("missing", ["body"])),
+        (b"[]", None, 422, ("model_attributes_type", ["body"])),
+        (b'{"a": ', "application/json", 422, ("json_invalid", ["body", 6])),
+        (b"{}", "text/plain", 422, ("model_attributes_type", ["body"])),
+        (b"a=1", "application/x-www-form-urlencoded", 422, ("model_attributes_type", ["body"])),
+        (b"\xef\xbb\xbf{}", "application/x+json; charset=utf-8", 422, None),
+        (b'{"a": "\xff"}', "application/json", 400, "There was an error parsing the body"),
+    ],
+)
+def test_a_body_that_is_no_object(
+    server: str, path: str, body: bytes, content_type: str | None, status: int, complaint: object
+) -> None:
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    answer = requests.post(f"{server}/{path}", data=body, headers=headers, timeout=10)
+    detail = answer.json()["detail"]
+    assert answer.status_code == status
+    if isinstance(complaint, str):
+        assert detail == complaint
+    elif complaint is None:
+        assert {each["type"] for each in detail} == {"missing"}
+    else:
+        assert [(each["type"], each["loc"]) for each in detail] == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "detail"),
+    [
+        ("GET", "/run_code", 405, "Method Not Allowed"),
+        ("POST", "/v1/ping", 405, "Method Not Allowed"),
+        ("DELETE", "/list_datasets", 405, "Method Not Allowed"),
+        ("GET", "/health", 404, "Not Found"),
+        ("POST", "/nosuch", 404, "Not Found"),
+        ("POST", "/run_code/", 422, None),
+    ],
+)
+def test_a_path_or_method_that_is_not_there(
+    server: str, method: str, path: str, status: int, detail: str | None
+) -> None:
+    answer = requests.request(method, f"{server}{path}", json={}, timeout=10)
+    assert answer.status_code == status
+    assert detail is None or answer.json() == {"detail": detail}
+
+
 def submit(server: str, dataset: str, completion: str, row: Any, **config: Any) -> tuple[int, Any]:
     body = {"dataset": dataset, "id": 7, "completion": completion, "config": {"provided_data": row, **config}}
     return post(server, "submit", body)

@@ -18,6 +18,7 @@ from evalrun_sandbox.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunReq
 from evalrun_sandbox.errors import Busy as BusyError
 from evalrun_sandbox.errors import RequestRefused, SandboxError
 from evalrun_sandbox.executor import Executor
+from evalrun_sandbox.fusion.bodies import as_fastapi
 from evalrun_sandbox.fusion.credentials import as_bearer
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.front import FusionFront
@@ -93,8 +94,12 @@ class SandboxService:
 
     def application(self) -> web.Application:
         """Give the routes."""
+        without_last_slash = web.normalize_path_middleware(
+            append_slash=False, remove_slash=True, merge_slashes=False, redirect_class=web.HTTPTemporaryRedirect
+        )
         application = web.Application(
-            client_max_size=self._settings.max_request_mib * 1024 * 1024, middlewares=[self._check_token]
+            client_max_size=self._settings.max_request_mib * 1024 * 1024,
+            middlewares=[as_fastapi, self._check_token, without_last_slash],
         )
         application.router.add_get("/v1/ping", self._ping)
         application.router.add_get("/v1/info", self._info)

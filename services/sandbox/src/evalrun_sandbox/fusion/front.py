@@ -1,13 +1,12 @@
 """The routes: bodies to requests, answers and refusals to JSON, nothing else."""
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 from aiohttp import web
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from evalrun_sandbox.fusion import answers, demand
+from evalrun_sandbox.fusion.bodies import InvalidBody, RequestT, read
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.files import Files, Unplaceable, files_of
 from evalrun_sandbox.fusion.refusals import FusionRefusal, NotHere, TryAgain
@@ -28,15 +27,6 @@ from evalrun_sandbox.fusion.wire import (
 _RETRY_SECONDS = "1"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-RequestT = TypeVar("RequestT", bound=BaseModel)
-
-
-class InvalidBody(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """The body is not what its schema says; holds the list of complaints."""
-
-    def __init__(self, complaints: list[object]) -> None:
-        super().__init__("the body does not fit its schema")
-        self.complaints = complaints
 
 
 class FusionFront:
@@ -68,10 +58,10 @@ class FusionFront:
         router.add_post("/get_metrics_function", _answering(self._get_metrics_function))
 
     async def _run_code(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        wanted = _read(RunCodeRequest, body)
+        wanted = await _wanted(RunCodeRequest, request)
+        weight = len(await request.read())
         try:
-            answer = await self._answer(wanted, files_of(wanted), len(body))
+            answer = await self._answer(wanted, files_of(wanted), weight)
         except Unplaceable as error:
             answer = answers.sandbox_error(str(error), self._pod_name)
         return _model(answer)
@@ -103,31 +93,31 @@ class FusionFront:
 
     async def _prompts(self, request: web.Request) -> list[Prompt]:
         rows = self._open_rows()
-        wanted = _read(GetPromptsRequest, await request.read())
+        wanted = await _wanted(GetPromptsRequest, request)
         family = family_of(wanted)
         return [family.prompt(row, wanted.dataset, wanted.config) for row in await rows.several(wanted)]
 
     async def _get_prompt_by_id(self, request: web.Request) -> web.Response:
         rows = self._open_rows()
-        wanted = _read(GetPromptByIdRequest, await request.read())
+        wanted = await _wanted(GetPromptByIdRequest, request)
         family = family_of(wanted)
         return _model(family.prompt(await rows.one(wanted, wanted.id), wanted.dataset, wanted.config))
 
     async def _submit(self, request: web.Request) -> web.Response:
         rows = self._open_rows()
-        wanted = _read(SubmitRequest, await request.read())
+        wanted = await _wanted(SubmitRequest, request)
         family = family_of(wanted)
         plan = family.plan(await rows.one(wanted, wanted.id), wanted)
         return _model(await self._submissions.judge(plan, wanted.id))
 
     async def _get_metrics(self, request: web.Request) -> web.Response:
         self._open_rows()
-        family_of(_read(GetMetricsRequest, await request.read()))
+        family_of(await _wanted(GetMetricsRequest, request))
         return _json({})  # no dataset of the stock server defines any
 
     async def _get_metrics_function(self, request: web.Request) -> web.Response:
         self._open_rows()
-        family_of(_read(DatasetRequest, await request.read()))
+        family_of(await _wanted(DatasetRequest, request))
         return _json({"function": None})  # none of the families here defines one
 
     def _open_rows(self) -> RowFolder:
@@ -152,17 +142,9 @@ def _answering(handler: Handler) -> Handler:
     return answer
 
 
-def _read(model: type[RequestT], body: bytes) -> RequestT:
-    """Parse a body. Raises InvalidBody."""
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        complaints = json.loads(error.json(include_url=False))
-        for complaint in complaints:
-            complaint["loc"] = ["body", *complaint["loc"]]
-            if complaint["type"] == "json_invalid":
-                complaint["input"] = {}  # not the whole body back
-        raise InvalidBody(complaints) from error
+async def _wanted(model: type[RequestT], request: web.Request) -> RequestT:
+    """Give what a request asks for. Raises InvalidBody or BadRequest."""
+    return read(model, await request.read(), request.headers.get("Content-Type"))
 
 
 def _model(model: BaseModel) -> web.Response:

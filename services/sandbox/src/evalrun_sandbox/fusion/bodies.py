@@ -1,0 +1,95 @@
+"""Bodies to requests, and what is wrong with them, as FastAPI says it: the stock server's clients may look."""
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from email.message import Message
+from typing import Any, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from evalrun_sandbox.fusion.refusals import BadRequest
+
+_MAY_BE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+RequestT = TypeVar("RequestT", bound=BaseModel)
+
+
+class InvalidBody(Exception):  # noqa: N818 - an answer, not a failure of ours
+    """The body is not what its schema says; holds the list of complaints."""
+
+    def __init__(self, complaints: list[Any]) -> None:
+        super().__init__("the body does not fit its schema")
+        self.complaints = complaints
+
+
+def read(model: type[RequestT], body: bytes, content_type: str | None) -> RequestT:
+    """Read a request.
+
+    Args:
+        model: its schema.
+        body: as it came.
+        content_type: the header; without one the body counts as JSON.
+
+    Raises:
+        InvalidBody: it does not fit. So does what is sent as something else than JSON, as a page of another site can
+            send it through a browser without asking.
+        BadRequest: it cannot be read at all.
+    """
+    try:
+        value: Any = _parsed(body) if _is_json(content_type) else body.decode()
+    except json.JSONDecodeError as error:
+        raise InvalidBody([_complaint("json_invalid", "JSON decode error", {}, error.pos, error=error.msg)]) from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, a number of thousands of digits, nested without end
+        raise BadRequest("There was an error parsing the body") from error
+    if value is None or not body:
+        raise InvalidBody([_complaint("missing", "Field required", None)])
+    try:
+        return model.model_validate(value, from_attributes=True)
+    except ValidationError as error:
+        complaints = json.loads(error.json(include_url=False))
+        for complaint in complaints:
+            complaint["loc"] = ["body", *complaint["loc"]]
+        raise InvalidBody(complaints) from error
+
+
+def _is_json(content_type: str | None) -> bool:
+    if not content_type:
+        return True
+    message = Message()
+    message["Content-Type"] = content_type
+    kind = message.get_content_subtype()
+    return message.get_content_maintype() == "application" and (kind == "json" or kind.endswith("+json"))
+
+
+def _parsed(body: bytes) -> object:
+    """Parse JSON; a lone surrogate, which no source file and no stdin can hold, is a complaint. Raises ValueError."""
+    if not body:
+        return None
+    text = body.decode("utf-8-sig")
+    value = json.loads(text)
+    if _MAY_BE_SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            what = "Input should be a valid string, unable to parse raw data as a unicode string"
+            raise InvalidBody([_complaint("string_unicode", what, {})]) from error
+    return value
+
+
+def _complaint(kind: str, message: str, given: object, *place: int, **context: str) -> dict[str, Any]:
+    found = {"type": kind, "loc": ["body", *place], "msg": message, "input": given}
+    return {**found, "ctx": context} if context else found
+
+
+@web.middleware
+async def as_fastapi(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer what no route answers (404, 405, 413) in JSON, with the reason as `detail`."""
+    try:
+        return await handler(request)
+    except web.HTTPClientError as error:
+        detail = error.reason if error.status != web.HTTPRequestEntityTooLarge.status_code else error.text
+        headers = {name: value for name, value in error.headers.items() if name == "Allow"}
+        return web.json_response({"detail": detail}, status=error.status, headers=headers)
