@@ -40,21 +40,25 @@ async def test_faults_between_gateway_and_sandbox_change_no_verdict(tmp_path: Pa
         await sandbox.stop(5)
 
 
-async def test_sandboxes_killed_in_turn_lose_and_change_nothing(tmp_path: Path) -> None:
-    requests, right = load(60)
+@pytest.mark.parametrize(("how", "kinds"), [(signal.SIGKILL, 60), (signal.SIGTERM, 30)])
+async def test_sandboxes_that_go_and_come_in_turn_lose_and_change_nothing(
+    how: signal.Signals, kinds: int, tmp_path: Path
+) -> None:
+    requests, right = load(kinds)
     async with services(tmp_path, sandboxes=2) as (judge, sandboxes):
         judging = asyncio.create_task(judge_all(judge.address, requests, in_flight=16))
-        killed = 0
+        gone = 0
         while not judging.done():
-            sandbox = sandboxes[killed % 2]
+            sandbox = sandboxes[gone % 2]
             if sandbox.pid is not None:
-                os.kill(sandbox.pid, signal.SIGKILL)
-            killed += 1
-            await sandbox.wait()
+                os.kill(sandbox.pid, how)
+            gone += 1
+            ended = await sandbox.wait()
+            assert how is signal.SIGKILL or ended == 0
             await sandbox.start()
             await asyncio.wait([judging], timeout=0.3)
         assert finals(await judging) == right
-        assert killed > 1
+        assert gone > 1
 
 
 async def test_sigterm_delivers_what_is_in_flight_and_ends_with_0(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from evalrun_judge.assertions import ATTEMPTS, LARGEST_BATCH, ContainedAssertions
 from evalrun_judge.pool import NoSandboxError
+from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.sandboxes.fake import echo
 from evalrun_judge.shared_assertions import LARGEST_BYTES
 from evalrun_runtime.exits import BadInputError
 from evalrun_sandbox.api import Limits, RunReply, RunRequest
 from evalrun_sandbox.containment import ContainmentReport
-from evalrun_sandbox.errors import ExecutorLost, Unusable
+from evalrun_sandbox.errors import ExecutorLost, RequestRefused, Unusable
 
 
 class ScriptedExecutor:
@@ -41,6 +42,10 @@ class ScriptedExecutor:
         self.most_at_once = max(self.most_at_once, self._at_once)
         await self.gate.wait()
         self._at_once -= 1
+        if request.limits.memory_mib < 16:
+            raise RequestRefused("limits.memory_mib: 16 or more")
+        if b"odd" in request.inputs:
+            raise LookupError("nobody thought of that")
         if b"kill" in request.inputs:
             raise ExecutorLost("the zygote died")
         if request.inputs[0].startswith(b'{"shared"'):
@@ -227,3 +232,29 @@ async def test_each_is_told_of_its_slot_in_its_own_context() -> None:
     executor.gate.set()
     await asyncio.gather(*tasks)
     assert told == [(name, name) for name in ("a", "b", "c")]
+
+
+async def test_one_that_comes_just_as_the_last_worker_ends_is_not_left_waiting() -> None:
+    executor = ScriptedExecutor()
+    executor.gate.set()
+    assertions = ContainedAssertions(executor, 1)
+
+    async def one_after_the_other() -> list[bytes]:
+        return [(await assertions.run(name, Limits(), lambda: None)).stdout for name in (b"a", b"b", b"c")]
+
+    async with asyncio.timeout(5):
+        assert await one_after_the_other() == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "memory_mib", "error"),
+    [(b"a", 8, RunRefusedError), (b"odd", 64, LookupError), (b"kill", 64, NoSandboxError)],
+)
+async def test_whatever_goes_wrong_nobody_waits_for_ever(name: bytes, memory_mib: int, error: type[Exception]) -> None:
+    executor = ScriptedExecutor()
+    executor.gate.set()
+    assertions = ContainedAssertions(executor, 1)
+    async with asyncio.timeout(5):
+        with pytest.raises(error):
+            await assertions.run(name, Limits(memory_mib=memory_mib), lambda: None)
+        assert (await assertions.run(b"b", Limits(), lambda: None)).stdout == b"b"

@@ -11,10 +11,11 @@ from typing import Protocol
 
 from evalrun_judge import shared_assertions
 from evalrun_judge.pool import NoSandboxError
+from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_runtime.exits import BadInputError
 from evalrun_sandbox.api import Level, Limits, ProgramRun, RunReply, RunRequest
 from evalrun_sandbox.containment import ContainmentReport
-from evalrun_sandbox.errors import ExecutorLost, Unusable
+from evalrun_sandbox.errors import ExecutorLost, RequestRefused, Unusable
 from evalrun_sandbox.executor import Executor, ExecutorPlan
 
 HARNESS = Path(__file__).with_name("assertion_harness.py")
@@ -46,13 +47,17 @@ class AssertionRunner(Protocol):
     async def run(
         self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
     ) -> ProgramRun:
-        """Replay what `stdin` describes; waits for a slot, and calls `on_slot` then. Raises NoSandboxError.
+        """Replay what `stdin` describes; waits for a slot, and calls `on_slot` then.
 
         Args:
             stdin: a request of the assertion harness.
             limits: of its process.
             on_slot: called once it has a slot.
             shareable: its process may serve other requests too.
+
+        Raises:
+            NoSandboxError: nothing is known about the assertions.
+            RunRefusedError: no process may have these limits.
         """
         ...
 
@@ -161,25 +166,33 @@ class ContainedAssertions:
         """Let what waits be taken, by one more worker if there may be one."""
         self._stop_gathering()
         if len(self._workers) < self._slots:
-            worker = asyncio.create_task(self._work())
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            self._workers.add(asyncio.create_task(self._work()))
 
     async def _work(self) -> None:
         """Replay what waits, a batch after the other."""
+        try:
+            await self._work_off()
+        finally:
+            # At once: until a callback of the task took it out, whoever came would count on a worker that has ended.
+            worker = asyncio.current_task()
+            self._workers = {one for one in self._workers if one is not worker}
+
+    async def _work_off(self) -> None:
         while batch := self._next_batch():
-            for replay in batch:
-                replay.on_slot()
             try:
+                for replay in batch:
+                    replay.on_slot()
                 ends = await self._ends_of(batch)
             except asyncio.CancelledError:
                 for replay in batch:
                     replay.done.cancel()
                 raise
+            except Exception as error:  # noqa: BLE001 - those who wait must hear of it, or they would for ever
+                ends = [error] * len(batch)
             for replay, end in zip(batch, ends, strict=True):
                 if replay.done.done():
                     continue
-                if isinstance(end, NoSandboxError):
+                if isinstance(end, Exception):
                     replay.done.set_exception(end)
                 else:
                     replay.done.set_result(end)
@@ -199,11 +212,11 @@ class ContainedAssertions:
                 batch.append(self._waiting.popleft())
         return batch
 
-    async def _ends_of(self, batch: Sequence[_Replay]) -> list[ProgramRun | NoSandboxError]:
+    async def _ends_of(self, batch: Sequence[_Replay]) -> list[ProgramRun | Exception]:
         """Give what became of each: those that may share a process in one, then all that is left alone."""
         limits = batch[0].limits
         sharing = [replay for replay in batch if replay.shareable]
-        ends: dict[_Replay, ProgramRun | NoSandboxError] = {}
+        ends: dict[_Replay, ProgramRun | Exception] = {}
         if len(sharing) > 1:
             (run,) = await self._replayed([shared_assertions.together([replay.stdin for replay in sharing])], limits)
             if isinstance(run, ProgramRun):
@@ -214,8 +227,8 @@ class ContainedAssertions:
             ends.update(zip(left, await self._replayed([replay.stdin for replay in left], limits), strict=True))
         return [ends[replay] for replay in batch]
 
-    async def _replayed(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun | NoSandboxError]:
-        """Give what became of each."""
+    async def _replayed(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun | Exception]:
+        """Give what became of each: NoSandboxError where nothing is known, RunRefusedError where it never will be."""
         request = RunRequest("python", "", list(stdins), limits, mode=MODE)
         error: ExecutorLost | None = None
         for _ in range(ATTEMPTS):
@@ -223,6 +236,8 @@ class ContainedAssertions:
                 return [*(await self._executor.run(request)).runs]
             except ExecutorLost as lost:
                 error = lost
+            except RequestRefused as refused:
+                return [RunRefusedError(str(refused)) for _ in stdins]
         if len(stdins) > 1:  # one of them may be what the child dies of: the others must not share its end
             return [end for stdin in stdins for end in await self._replayed([stdin], limits)]
         return [NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}")]
