@@ -37,6 +37,8 @@ TOKEN_SECONDS = 60.0
 LONGEST_RETRY_SECONDS = 10.0
 LONGEST_REFUSED_SECONDS = 60.0
 CONFLICT_SECONDS = 0.05
+THERE_SECONDS = 30.0
+"""How long a run is believed to be there since the API server last showed it."""
 NAMESPACE_GONE = "because it is being terminated"
 
 
@@ -79,6 +81,8 @@ class Controller:
         self._runs: dict[Key, dict[str, Any]] = {}
         self._tokens: dict[str, tuple[str, float]] = {}
         self._resynced: dict[str, float] = {}
+        self._shown: dict[str, float] = {}
+        """By uid, when the API server last showed the run."""
         self._failures: dict[Key, int] = {}
         self._complaints: dict[Key, str] = {}
 
@@ -94,6 +98,7 @@ class Controller:
         if known is not None and known["metadata"]["uid"] == metadata["uid"] and not _newer(manifest, known):
             return  # our own write came back
         self._runs[key] = manifest
+        self._shown[metadata["uid"]] = self._clock()
         if known is None or _asks_for_more(manifest, known):
             # What a user has just asked for is a short pass: it need not wait behind those that make a run's objects.
             self._wake(key, FIRST)
@@ -166,8 +171,13 @@ class Controller:
         kopf tells of no run that was deleted in a gap of its watch (longer than the API server remembers), and what is
         made for one that is gone, the garbage collector takes away, which is a reason to make it again: for ever.
         """
+        if self._clock() - self._shown.get(identity.uid, float("-inf")) < THERE_SECONDS:
+            return True
         found = await self._cluster.read_run(identity.namespace, identity.name)
-        return found is not None and found["metadata"]["uid"] == identity.uid
+        if found is None or found["metadata"]["uid"] != identity.uid:
+            return False
+        self._shown[identity.uid] = self._clock()
+        return True
 
     async def _baseline(self, run: EvalRun) -> Baseline | None:
         """Look up the EvalRun that the gate names; the API server is asked, since not all may have been seen yet."""
@@ -224,6 +234,7 @@ class Controller:
         if written is None:
             self._forget(key, identity.uid)
             return
+        self._shown[identity.uid] = self._clock()
         if _newer(written, self._runs.get(key, written)):
             self._runs[key] = written
         for event in decision.events:
@@ -256,6 +267,7 @@ class Controller:
     def _forget(self, key: Key, uid: str) -> None:
         self._tokens.pop(uid, None)
         self._resynced.pop(uid, None)
+        self._shown.pop(uid, None)
         if not self._is_known(key, uid):
             return  # a later run of that name has taken its place
         for known in (self._runs, self._failures, self._complaints):

@@ -15,8 +15,9 @@ from lightkube.config.models import User
 from prometheus_client import CollectorRegistry, generate_latest
 
 from evalrun_operator.cluster import Cluster
-from evalrun_operator.controller import Controller
+from evalrun_operator.controller import THERE_SECONDS, Controller
 from evalrun_operator.metrics import OperatorMetrics
+from evalrun_operator.observed import Ref
 from evalrun_operator.simulated_aggregators import SimulatedAggregators
 from evalrun_operator.watching import Children
 from evalrun_operator.work_queue import FIRST
@@ -74,17 +75,17 @@ def manifest(uid: str = UID) -> dict[str, Any]:
 
 @asynccontextmanager
 async def controlling(
-    server: Server, woken: list[float] | None = None
+    server: Server, woken: list[float] | None = None, times: list[float] | None = None
 ) -> AsyncIterator[tuple[Controller, Children, CollectorRegistry]]:
-    """Give a controller on a server; `woken` is told the delays that it asks for."""
-    asked = [] if woken is None else woken
+    """Give a controller on a server; `woken` is told the delays that it asks for, the last of `times` is the time."""
+    asked, clock = [] if woken is None else woken, times or [0.0]
     children, registry = Children(lambda _: None), CollectorRegistry()
     async with AsyncClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(server.answer)) as client:
         yield (
             Controller(
                 operator_settings(), Cluster(client), children, SimulatedAggregators(1.0, lambda: 0.0),
-                OperatorMetrics(registry), lambda key, delay: asked.append(delay), now=lambda: START, clock=lambda: 0.0,
-                new_token=lambda: "token",
+                OperatorMetrics(registry), lambda key, delay: asked.append(delay), now=lambda: START,
+                clock=lambda: clock[-1], new_token=lambda: "token",
             ),
             children,
             registry,
@@ -113,10 +114,11 @@ async def test_a_run_that_is_there_gets_its_objects() -> None:
 async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten(
     gone: Callable[[Server], None],
 ) -> None:
-    server = Server(manifest())
-    async with controlling(server) as (controller, _, registry):
+    server, times = Server(manifest()), [0.0]
+    async with controlling(server, times=times) as (controller, _, registry):
         controller.saw_run(manifest())
         await controller.work(KEY)
+        times.append(THERE_SECONDS)
         gone(server)  # its event fell into a gap of the watch, and the list that follows does not speak of it
         assert await controller.work(KEY) is None
         assert server.applied == {}
@@ -124,18 +126,24 @@ async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten
     assert 'evalrun_runs{phase="Preparing"} 0.0' in generate_latest(registry).decode()
 
 
-async def test_a_run_is_looked_up_only_before_something_of_it_is_made() -> None:
-    server = Server(manifest())
-    async with controlling(server) as (controller, children, _):
+async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_something_is_to_be_made() -> None:
+    server, times = Server(manifest()), [0.0]
+    async with controlling(server, times=times) as (controller, children, _):
         controller.saw_run(manifest())
         for _ in range(2):
             await controller.work(KEY)
+        assert server.asked == 0  # its status was written just now
         for item in server.applied.values():
             if item["kind"] != "Secret":
                 children.put({**item, "metadata": {**item["metadata"], "uid": "x"}})
-        asked = server.asked
+        times.append(THERE_SECONDS)
         await controller.work(KEY)
-        assert server.asked == asked == 1
+        assert server.asked == 0  # all is there
+        children.drop(UID, Ref("ConfigMap", "run-order"), KEY)
+        for _ in range(2):
+            await controller.work(KEY)
+        assert server.asked == 1
+        assert server.applied.pop("ConfigMap/run-order")
 
 
 @pytest.mark.parametrize(
