@@ -136,3 +136,36 @@ class TestSettings:
         assert found.environment == {"A": "1", "B": "x=y", "C": ""}
         with pytest.raises(BadInputError, match="write NAME=VALUE"):
             load_settings(RolloutSettings, [*flags, "--engine-env=nothing"], program="evalrun-rollout")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "verls"),
+    [
+        ("tensorParallel", 4, "tensor_model_parallel_size"), ("dataParallel", 2, "data_parallel_size"),
+        ("dtype", "float16", "dtype"), ("gpuMemoryUtilization", 0.7, "gpu_memory_utilization"),
+        ("enforceEager", True, "enforce_eager"), ("enablePrefixCaching", False, "enable_prefix_caching"),
+        ("enableChunkedPrefill", False, "enable_chunked_prefill"), ("maxNumSeqs", 32, "max_num_seqs"),
+        ("maxNumBatchedTokens", 1024, "max_num_batched_tokens"), ("promptLength", 100, "prompt_length"),
+        ("loadFormat", "safetensors", "load_format"),
+    ],
+)  # fmt: skip
+def test_each_field_reaches_the_engine_under_verls_name(field: str, value: object, verls: str) -> None:
+    before = engine_plan(order(), {})
+    plan = engine_plan(order(**{field: value}), {})
+    assert plan.rollout_config[verls] == value
+    assert before.rollout_config[verls] != value
+    assert plan.digest != before.digest  # replicas of other settings are not taken over
+
+
+def test_seed_and_determinism_reach_the_engine() -> None:
+    spec = {"model": {"path": "m"}, "rollout": {}, "protocol": {"seed": 2**31 + 7, "deterministic": True}}
+    plan = engine_plan(RunOrder.model_validate({"run": "r", "spec": spec}), {})
+    assert (plan.rollout_config["seed"], plan.rollout_config["full_determinism"]) == (7, True)
+    assert engine_plan(order(), {}).rollout_config["full_determinism"] is False
+
+
+def test_a_fetched_model_is_read_from_its_folder_and_served_by_its_name() -> None:
+    plan = engine_plan(order(), {}, "/scratch/checkpoint")
+    assert plan.model_config["path"] == "/scratch/checkpoint"
+    assert plan.served_model == "m"
+    assert plan.rollout_config["engine_kwargs"] == {"vllm": {"served_model_name": "m"}}
