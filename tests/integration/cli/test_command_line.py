@@ -237,6 +237,16 @@ def test_an_unknown_dataset_is_named(tmp_path: Path) -> None:
     done = evalrun("run", spec, "--local", "--endpoint", "builtin:demo", "--output", tmp_path / "out")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "nowhere.jsonl" in done.stderr
+    assert not (tmp_path / "out").exists()  # so that the mended command can be typed as it was
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:8000/v1", "builtin:nothing"])
+def test_an_endpoint_that_is_none_is_named_before_anything_starts(endpoint: str, tmp_path: Path) -> None:
+    done = evalrun("run", DEMO, "--local", "--endpoint", endpoint, "--output", tmp_path / "out")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert endpoint in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "out").exists()
 
 
 def test_each_help_is_worth_reading() -> None:

@@ -34,6 +34,22 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         create(tmp_path / "file" / "out", ORDER)
 
 
+def test_a_folder_in_which_nothing_was_done_is_taken_away_again(tmp_path: Path) -> None:
+    workspace = create(tmp_path / "out", ORDER)
+    (workspace.logs / "aggregator.log").write_text("evalrun: refused")
+    workspace.discard_unused()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite3", "notes.txt"])
+def test_what_a_run_or_a_user_left_is_not_taken_away(name: str, tmp_path: Path) -> None:
+    workspace = create(tmp_path / "out", ORDER)
+    (workspace.directory / name).write_text("something")
+    workspace.discard_unused()
+    assert (workspace.directory / name).exists()
+    assert workspace.work_order.exists() == (name == "ledger.sqlite3")
+
+
 def test_a_run_is_found_again(tmp_path: Path) -> None:
     create(tmp_path / "out", ORDER)
     workspace = reopen(tmp_path / "out", {**ORDER, "created": "later"})

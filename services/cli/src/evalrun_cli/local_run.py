@@ -218,6 +218,9 @@ def run_to_end(
     console.print(f"results: {workspace.directory}", markup=False, highlight=False, soft_wrap=True)
     try:
         code = asyncio.run(run())
+    except BadInputError:
+        workspace.discard_unused()
+        raise
     except ServiceFailedError as error:
         logger.error("%s", error)
         code = ExitCode.FAILED

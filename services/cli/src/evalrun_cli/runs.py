@@ -10,9 +10,11 @@ from typing import Any, Literal
 from evalrun_cli.local_run import Generation, LocalOptions, run_to_end
 from evalrun_cli.run_gate import check_baseline
 from evalrun_cli.workspace import Workspace, create, default_directory, read_work_order, reopen
+from evalrun_data import demo
 from evalrun_data.readers import load_problem_files, merged
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
+from evalrun_generator.endpoints import base_url
 from evalrun_operator.api.manifest import load_manifest
 from evalrun_operator.api.v1alpha1 import EvalRun
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -142,6 +144,9 @@ def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Gene
         raise BadInputError(f"{file}: spec.endpoints: one run asks for one model, here are {', '.join(sorted(models))}")
     named = list(endpoints) or [endpoint.url for endpoint in own]
     builtin = [url for url in named if url.startswith(BUILTIN)]
+    for url in named:
+        check = demo.check_name if url in builtin else base_url
+        check(url)
     recorded = ("--problems", builtin[0], "--responses", builtin[0]) if builtin else ()
     return Generation(
         endpoints=[url for url in named if not url.startswith(BUILTIN)],

@@ -1,6 +1,7 @@
 """The folder of a run on one machine: its work order, ledger, logs and results."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,6 +41,15 @@ class Workspace:
     def summary(self) -> Path:
         """Written last: a run with it is complete."""
         return self.directory / "summary.json"
+
+    def discard_unused(self) -> None:
+        """Take the folder away again where no ledger was made: nothing was done in it, and the user types it again."""
+        if self.ledger.exists():
+            return
+        shutil.rmtree(self.logs, ignore_errors=True)
+        self.work_order.unlink(missing_ok=True)
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
 
 
 def default_directory(run: str, now: datetime) -> Path:
