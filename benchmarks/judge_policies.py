@@ -1,10 +1,12 @@
-"""What hedging and fair sharing gain: the gateway's own pool over sandboxes that only wait, in virtual time.
+"""What hedging, fair sharing and the retry budget gain: the gateway's pool over sandboxes that only wait, virtually.
 
     .venv/bin/python benchmarks/judge_policies.py
 
 Hedging: 400 programs of 0.2 to 2 s over 4 sandboxes of 4 slots, one of which becomes 30 x slower on the way: how long
 until the last verdict. Fair sharing: a run of 2,000 programs is there when one of 20 arrives: how long the small one
 takes, beside how long it takes alone, and beside the same queue where both are one run (first come, first served).
+Retry budget: calls of sandboxes a program, with the budget that programs share and with each program's own bound only,
+where every sandbox fails whatever it gets, where every sandbox fails each other program, and where one of four does.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,14 @@ from builders.judge import Time, make_pool
 from builders.virtual_time import run_virtually
 
 from evalrun_judge.hedging import HedgePolicy
-from evalrun_judge.pool import SandboxPool
+from evalrun_judge.pool import NoSandboxError, SandboxPool
+from evalrun_judge.retries import RetryPolicy
+from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 from evalrun_sandbox.api import RunReply, RunRequest
 
 SLOTS = 4
+PROGRAMS = 1000
 
 
 class Waiting(FakeSandbox):
@@ -40,17 +45,39 @@ class Waiting(FakeSandbox):
         return echo(request)
 
 
-def pool_of(sandboxes: list[Waiting], hedging: HedgePolicy | None = None) -> tuple[SandboxPool, list[bool]]:
+class Failing(Waiting):
+    """Fails the given share of its programs, quickly."""
+
+    def __init__(self, address: str, failing: float) -> None:
+        super().__init__(address)
+        self._failing = failing
+        self._due = 0.0
+
+    async def _wait(self, request: RunRequest) -> RunReply:
+        self._due += self._failing
+        if self._due >= 1:
+            self._due -= 1
+            await asyncio.sleep(0.05)
+            raise SandboxFailedError("status 500")
+        return await super()._wait(request)
+
+
+def pool_of(
+    sandboxes: Sequence[Waiting], hedging: HedgePolicy | None = None, retries: RetryPolicy | None = None
+) -> tuple[SandboxPool, list[bool]]:
     won: list[bool] = []
     clock = asyncio.get_running_loop().time
-    return make_pool(sandboxes, Time(), clock=clock, sleep=asyncio.sleep, hedging=hedging, on_hedge=won.append), won
+    pool = make_pool(
+        sandboxes, Time(), clock=clock, sleep=asyncio.sleep, hedging=hedging, on_hedge=won.append, retries=retries
+    )
+    return pool, won
 
 
 def program(chance: random.Random) -> RunRequest:
     return RunRequest("python", str(chance.uniform(0.2, 2.0)), [b""])
 
 
-async def until_in_use(pool: SandboxPool, sandboxes: list[Waiting]) -> None:
+async def until_in_use(pool: SandboxPool, sandboxes: Sequence[Waiting]) -> None:
     pool.start()
     while pool.slots < SLOTS * len(sandboxes):  # noqa: ASYNC110 - virtual time: costs nothing
         await asyncio.sleep(0.001)
@@ -90,6 +117,23 @@ async def small_beside_big(seed: int, *, fair: bool, alone: bool = False) -> flo
     return seconds
 
 
+async def with_failures(failing: list[float], retries: RetryPolicy) -> tuple[float, float]:
+    """Give the calls a program, and the share of the programs that were judged."""
+    chance = random.Random(1)
+    sandboxes = [Failing(str(n), share) for n, share in enumerate(failing)]
+    pool, _ = pool_of(sandboxes, retries=retries)
+    await until_in_use(pool, sandboxes)
+    running = []
+    for _ in range(PROGRAMS):
+        running.append(asyncio.create_task(pool.run(program(chance))))
+        await asyncio.sleep(0.1)
+    ends = await asyncio.gather(*running, return_exceptions=True)
+    await pool.close()
+    assert {type(end) for end in ends} <= {RunReply, NoSandboxError}
+    calls = sum(len(sandbox.requests) for sandbox in sandboxes)
+    return calls / PROGRAMS, sum(isinstance(end, RunReply) for end in ends) / PROGRAMS
+
+
 def median(works: list[Coroutine[Any, Any, float]]) -> float:
     return sorted(run_virtually(work) for work in works)[len(works) // 2]
 
@@ -111,6 +155,17 @@ def main() -> None:
         f"20 programs beside a run of 2,000: {first_come:.1f} s first come, first served; {fair:.1f} s shared fairly "
         f"({first_come / fair:.0f} x); {alone:.1f} s alone"
     )
+    for what, failing in (
+        ("all four sandboxes fail everything", [1.0] * 4),
+        ("all four fail every other program", [0.5] * 4),
+        ("one of four fails everything", [1.0, 0, 0, 0]),
+    ):
+        shared, judged = run_virtually(with_failures(failing, RetryPolicy()))
+        own, judged_by_own = run_virtually(with_failures(failing, RetryPolicy(ratio=1e9)))
+        print(
+            f"{what}: {own:.2f} calls a program and {judged_by_own:.1%} judged by each program's own bound, "
+            f"{shared:.2f} and {judged:.1%} with the retry budget that they share"
+        )
 
 
 if __name__ == "__main__":
