@@ -1,6 +1,7 @@
 """SandboxFusion's API for tests: a real sandbox process, a scripted executor, and verl's client as a contract."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 from aiohttp import web
 
@@ -105,6 +107,23 @@ def sandbox(*flags: str | Path, environment: dict[str, str] | None = None) -> It
     finally:
         process.terminate()
         process.communicate(timeout=30)
+
+
+STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION", "").rstrip("/")
+"""Address of a stock SandboxFusion server on this machine; empty: none. It runs programs uncontained."""
+BOTH_SERVERS = ("evalrun", "stock")
+
+
+@contextmanager
+def server_named(name: str, datasets: Path) -> Iterator[str]:
+    """One of BOTH_SERVERS: this sandbox, started here, or the stock server, where there is one."""
+    if name == "evalrun":
+        with sandbox("--fusion-datasets", datasets) as address:
+            yield address
+    elif not STOCK:
+        pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
+    else:
+        yield STOCK
 
 
 class VerlClient:

@@ -5,15 +5,12 @@ with numpy, on a machine that is not busy: its limits are wall time.
 """
 
 import base64
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import requests
-from builders.fusion import ADD, STDIO_ROW, fenced, sandbox
-
-STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
+from builders.fusion import ADD, BOTH_SERVERS, STDIO_ROW, STOCK, fenced, server_named
 
 HEAD = 'def f(x):\n    """Add one."""\n'
 HUMANEVAL = {
@@ -26,15 +23,10 @@ MBPP = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["evalrun", "stock"])
+@pytest.fixture(scope="module", params=BOTH_SERVERS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "evalrun":
-        with sandbox("--fusion-datasets", tmp_path_factory.mktemp("rows")) as address:
-            yield address
-    elif STOCK is None:
-        pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
-    else:
-        yield STOCK.rstrip("/")
+    with server_named(request.param, tmp_path_factory.mktemp("rows")) as address:
+        yield address
 
 
 def post(server: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
@@ -347,8 +339,8 @@ def test_a_prompt(server: str, dataset: str, row: Any, config: dict[str, Any]) -
     assert (status, several) == (200, [one, one])
     assert set(one) == {"id", "prompt", "labels"}
     assert post(server, "list_ids", asked) == (200, [one["id"]] * 2)
-    if STOCK is not None:
-        assert post(STOCK.rstrip("/"), "get_prompt_by_id", by_id) == (200, one)
+    if STOCK:
+        assert post(STOCK, "get_prompt_by_id", by_id) == (200, one)
 
 
 @pytest.mark.parametrize(
