@@ -192,6 +192,15 @@ BOUNDED = {
         "import os, threading\ndef churn():\n  while True: os.mkdir('d'); os.rename('d', 'e'); os.rmdir('e')\n"
         "threading.Thread(target=churn, daemon=True).start()\nfor i in range(50):\n  open(f'f{i}', 'w').write('x' * 10_000_000)",
         b"MiB"),
+    "files without a name": (
+        "import os, time\ntime.sleep(0.1)\nfds = []\nfor i in range(3):\n"
+        "  fds.append(os.open('f', os.O_RDWR | os.O_CREAT))\n  os.unlink('f')\n"
+        "  for _ in range(48): os.write(fds[-1], bytes(1 << 20))\ntime.sleep(9)", b"without a name"),
+    "files that never had a name, behind a thread that left": (
+        "import ctypes, os, threading\ndef fill():\n  fds = []\n  while True:\n"
+        "    fds.append(os.open('.', os.O_RDWR | os.O_TMPFILE))\n    for _ in range(60): os.write(fds[-1], bytes(1 << 20))\n"
+        "threading.Thread(target=fill).start()\nctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)",
+        b"without a name"),
     "hidden folders": ("import os\nos.mkdir('h', 0o300)\ni = 0\nwhile True:\n  open(f'h/{i}', 'w').close()\n  i += 1",
                        b"files"),
 }  # fmt: skip

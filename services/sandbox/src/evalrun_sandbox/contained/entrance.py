@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from evalrun_sandbox.contained.kernel import PR_SET_PDEATHSIG, PR_SET_SECCOMP, close_from, plain_prctl
+from evalrun_sandbox.contained.kernel import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, PR_SET_SECCOMP, close_from, plain_prctl
 from evalrun_sandbox.contained.seccomp import MODE_FILTER, Filter
 from evalrun_sandbox.contained.supervise import expect_none
 
@@ -19,20 +19,27 @@ HIGHEST_FD = 256
 """Above all that a runner holds: it may open `limits.OPEN_FILES`."""
 
 
-def entrance() -> Enter:
+def entrance(*, watched: bool) -> Enter:
     """Give what a child of this process does first, with the descriptors of its stdin, stdout, stderr, and one more.
 
     It dies with its parent, and holds these descriptors and nothing else; the last, where there is one (-1), as number
     3, closed when it executes another program.
+
+    Args:
+        watched: it may be looked into by its own user, as its parent does (`folder.hidden_breach`); only where Landlock
+            keeps programs of the same user from each other.
     """
     close_from(HIGHEST_FD)  # nothing that this process needs lies there, and no child may find it
     parent = os.getpid()
     prctl, getppid, dup2, closerange, leave = plain_prctl, os.getppid, os.dup2, os.closerange, os._exit
     dies, kill, highest, inheritable = PR_SET_PDEATHSIG, 9, HIGHEST_FD, False
+    dumpable = PR_SET_DUMPABLE
 
     def enter(stdin: int, stdout: int, stderr: int, more: int) -> None:
         if prctl(dies, kill, 0, 0, 0) != 0 or getppid() != parent:  # it ended before the request was made
             leave(1)
+        if watched:
+            prctl(dumpable, 1, 0, 0, 0)
         dup2(stdin, 0)
         dup2(stdout, 1)
         dup2(stderr, 2)

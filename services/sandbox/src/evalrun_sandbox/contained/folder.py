@@ -4,10 +4,14 @@ Programs may nest folders deeper than PATH_MAX and take their own rights to them
 descriptor, folder by folder, and rights are given back before looking.
 """
 
+# ruff: noqa: PTH116
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
 import os
 import stat
+
+from evalrun_sandbox.contained.limits import OPEN_FILES
 
 FILES = 1000
 TOTAL_MIB = 128
@@ -30,6 +34,37 @@ def breach(folder: str) -> str | None:
     if totals[0] > FILES:
         return f"more than {FILES} files"
     return f"more than {TOTAL_MIB} MiB in files" if totals[1] > TOTAL_MIB * 1024 * 1024 else None
+
+
+def free_bytes(folder: str) -> int:
+    """Give the room that is left on the folder's file system."""
+    found = os.statvfs(folder)
+    return found.f_bfree * found.f_frsize
+
+
+def hidden_breach(folder: str, pid: int) -> str | None:
+    """Say whether a process holds more than the folder's bound in open files that have no name any more.
+
+    The kernel tells the process's own user of its descriptors as long as it may be dumped. One whose first thread has
+    left shows none: it is taken to hold what it hides.
+    """
+    device = os.stat(folder).st_dev
+    try:
+        os.stat(f"/proc/{pid}/exe")
+    except FileNotFoundError:
+        return f"more than {TOTAL_MIB} MiB in files without a name, as far as can be seen"
+    except OSError:  # it may not be dumped, or its user is not ours
+        return None
+    sizes: dict[int, int] = {}
+    for fd in range(OPEN_FILES):
+        try:
+            found = os.stat(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            continue
+        if found.st_dev == device and found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
+            sizes[found.st_ino] = found.st_blocks * 512
+    total = sum(sizes.values())
+    return f"more than {TOTAL_MIB} MiB in files without a name" if total > TOTAL_MIB * 1024 * 1024 else None
 
 
 def _measure(fd: int, totals: list[int], depth: int) -> bool:

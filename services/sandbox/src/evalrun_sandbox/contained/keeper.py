@@ -92,7 +92,7 @@ class Keeper:
 
         Forks here, right below `boot`, so that a child leaves one frame behind, and this is kept from being freed.
         """
-        enter, confine = entrance(), confinement(self._site.program_filter)
+        enter, confine = entrance(watched=self._site.landlock_abi > 0), confinement(self._site.program_filter)
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
         work = self._work
         _KEPT.extend((enter, confine, self))

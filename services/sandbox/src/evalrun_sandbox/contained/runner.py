@@ -140,7 +140,10 @@ class Runner:
         """
         job, watch, become, more = self._job, self._watch, self._become, self._executable
         filters = self._site.executable_filter, self._site.program_filter
-        enter, confine = entrance(), confinement(filters[self._kind != frames.KIND_EXECUTABLE])
+        enter, confine = (
+            entrance(watched=self._site.landlock_abi > 0),
+            confinement(filters[self._kind != frames.KIND_EXECUTABLE]),
+        )
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
         work, exchange = self._site.work_folder(self._slot), self._exchange
         limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))

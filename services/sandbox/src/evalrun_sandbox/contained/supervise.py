@@ -19,6 +19,7 @@ from resource import struct_rusage
 
 from evalrun_sandbox.contained import folder
 from evalrun_sandbox.contained.frames import NOT_STOPPED, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
+from evalrun_sandbox.contained.limits import MIB
 
 TICK_SECONDS = 0.02
 """Between two looks at a running child: bounds by how much it can pass a limit that the kernel does not hold."""
@@ -93,6 +94,7 @@ class Watch:
         self._folder = work_folder
         self.output_bytes = output_bytes
         self._files: tuple[int, ...] = ()
+        self._free = 0
         self._cpus = cpus
         self.quick_seconds = QUICK_SECONDS
         self._poller = select.poll()
@@ -127,6 +129,7 @@ class Watch:
         self._poller.register(pidfd, select.POLLIN)
         texts = {out: bytearray(), err: bytearray()}
         stopped, reason = NOT_STOPPED, ""
+        self._free = folder.free_bytes(self._folder)
         try:
             self._until_ended(pid, pidfd, texts, started, lambda: limits)
         except _Stop as stop:
@@ -156,6 +159,7 @@ class Watch:
         self._poller.register(pidfd, select.POLLIN)
         self._files = files
         stopped, reason = NOT_STOPPED, ""
+        self._free = folder.free_bytes(self._folder)
         try:
             self._until_ended(pid, pidfd, {}, started, limits)
         except _Stop as stop:
@@ -239,6 +243,8 @@ class Watch:
         if any(os.fstat(fd).st_size > self.output_bytes for fd in self._files):
             raise _Stop(STOPPED_OUTPUT)
         reason = folder.breach(self._folder)
+        if reason is None and self._free - folder.free_bytes(self._folder) > folder.TOTAL_MIB * MIB:
+            reason = folder.hidden_breach(self._folder, pid)  # 1 ms: only where somebody has filled the disk meanwhile
         if reason is not None:
             raise _Stop(STOPPED_OTHER, reason)
         return used
