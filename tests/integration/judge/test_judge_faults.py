@@ -61,6 +61,37 @@ async def test_sandboxes_that_go_and_come_in_turn_lose_and_change_nothing(
         assert gone > 1
 
 
+async def test_a_program_ends_in_the_sandbox_with_its_requests_deadline_or_when_it_is_taken_back(
+    tmp_path: Path,
+) -> None:
+    """With one slot and no queue, whatever went on there would keep the last program out."""
+    endless = request_of(stdio_problem(), "while True: pass")
+    endless.limits.time_seconds = 600
+    expiring = judge_pb2.JudgeRequest(deadline_seconds=0.5)
+    expiring.MergeFrom(endless)
+    async with (
+        services(tmp_path, sandbox_arguments=["--slots", "1", "--queue", "0"]) as (judge, _),
+        open_channel(judge.address) as channel,
+        asyncio.timeout(60),
+    ):
+        stream = judge_pb2_grpc.JudgeServiceStub(channel).JudgeStream(wait_for_ready=True)
+        ends = []
+        for name, request in (
+            ("expiring", expiring),
+            ("taken back", endless),
+            ("last", request_of(stdio_problem(), "x = 1")),
+        ):
+            await send(stream, name, request)
+            if name == "taken back":
+                await stream.write(judge_pb2.JudgeStreamRequest(cancel_request_id=name))
+            answer = await stream.read()
+            assert isinstance(answer, judge_pb2.JudgeStreamResponse)
+            ends.append((answer.request_id, answer.failure.code, answer.verdict.judged))
+        await stream.done_writing()
+    expired, cancelled = grpc.StatusCode.DEADLINE_EXCEEDED.value[0], grpc.StatusCode.CANCELLED.value[0]
+    assert ends == [("expiring", expired, False), ("taken back", cancelled, False), ("last", 0, True)]
+
+
 async def test_sigterm_delivers_what_is_in_flight_and_ends_with_0(tmp_path: Path) -> None:
     slow = "import time\nwhile time.process_time() < 0.5: pass\nprint(sum(map(int, input().split())))"
     async with services(tmp_path) as (judge, _), open_channel(judge.address) as channel:
