@@ -287,6 +287,21 @@ def test_one_noise_floor_pass_is_a_proportion() -> None:
     assert (flips.value, flips.low, flips.high, flips.method) == (0.1, *wilson(1, 10), "wilson")
 
 
+def test_marks_are_counted() -> None:
+    rows = [sample_result(problem, 0) for problem in range(6)]
+    for row in rows[:1]:
+        assert row.verdict is not None
+        row.verdict.cached = True
+    for row in rows[1:3]:
+        assert row.verdict is not None
+        row.verdict.forgeable = True
+    rows[3:] = [with_changes(row, finish_reason="length", output_tokens=None) for row in rows[3:]]
+    counts = measured(rows).counts
+    assert {name: counts[name] for name in ("cached", "forgeable", "truncated", "without_token_count")} == {
+        "cached": 1, "forgeable": 2, "truncated": 3, "without_token_count": 3,
+    }  # fmt: skip
+
+
 def test_a_key_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="P/00003 sample 1 was given twice"):
         measured([sample_result(3, 1), sample_result(3, 1)])

@@ -125,6 +125,10 @@ def test_amounts_that_spread_widely_are_on_a_1_2_5_scale() -> None:
 
 
 def test_no_values_are_no_plot() -> None:
+    bars = amount_bars([0.0, 0.002, 0.009, 0.03], round_seconds)
+    assert [bar.label for bar in bars][:2] == ["0 s", "0 s to 5 ms"]
+    assert [bar.tick for bar in bars].count("0 s") == 1
+
     assert amount_bars([], seconds) == []
     assert "nothing to show" in histogram([], "x")
     assert "nothing to show" in stacked_bar({"success": 0}, {"success": "success"}, "x")

@@ -55,10 +55,11 @@ def amount_bars(values: Sequence[float], written: Callable[[float], str]) -> lis
     for value in above:
         counts[min(max(bisect_right(edges, value) - 1, 0), len(counts) - 1)] += 1
     step, last = math.ceil(len(counts) / 5), max(len(counts) - 1, 1)  # a mark at the last bar reads as its end
-    bars = [
-        Bar(count, f"{written(low)} to {written(high)}", "" if place % step or place == last else written(low))
-        for place, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True))
-    ]
+    marked = {zeros[0].tick} if zeros else set()  # even steps may begin at 0 too: one mark says it
+    bars = []
+    for place, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True)):
+        tick = "" if place % step or place == last or written(low) in marked else written(low)
+        bars.append(Bar(count, f"{written(low)} to {written(high)}", tick))
     return zeros + bars
 
 
