@@ -1,15 +1,14 @@
 """One HTTP/1.1 answer, read from the pieces in which it comes. Pure: no sockets.
 
-Only what servers send to a call that knows its answer's type: a status, a length or chunks, and whether the connection
-goes on. What else it could be (a body that the connection's end ends, an upgrade, two lengths) is no answer.
+llhttp reads (`httptools`); here stands what an answer to a call may be: it says its length or comes in chunks, and has
+no more than the call expects. A body that the connection's end ends, or an upgrade, is no answer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import httptools
 
 MAX_HEAD_BYTES = 64 * 1024
-MAX_CHUNK_LINE_BYTES = 4096
-
-_CRLF = b"\r\n"
 
 
 class BadAnswerError(Exception):
@@ -27,114 +26,87 @@ class Answer:
 
 
 class AnswerReader:
-    """Reads one answer."""
+    """Reads one answer; the `on_` methods are the parser's."""
 
     def __init__(self, most_bytes: int) -> None:
         """Start before the status line; a body of more than `most_bytes` is refused."""
         self._most_bytes = most_bytes
-        self._data = bytearray()
-        self._status = 0
-        """0: the head has not come yet."""
+        self._parser = httptools.HttpResponseParser(self)
+        self._head_bytes = 0
+        self._in_head = True
         self._length: int | None = None
-        """Bytes of the body; None: it comes in chunks."""
-        self._body = bytearray()
-        """Of whole chunks."""
-        self._reusable = True
-        self._in_trailer = False
+        """Of the body, where the head says it."""
+        self._chunked = False
+        self._pieces: list[bytes] = []
+        self._body_bytes = 0
+        self._answer: Answer | None = None
+        self._more = False
+        """Something came after the answer."""
 
     def feed(self, data: bytes) -> Answer | None:
-        """Take the next piece; gives the answer once it is whole. Raises BadAnswerError."""
-        self._data += data
-        while self._status == 0:  # also after an interim answer (1xx), which another follows
-            end = self._data.find(b"\r\n\r\n")
-            if end > MAX_HEAD_BYTES or (end < 0 and len(self._data) > MAX_HEAD_BYTES):
-                raise BadAnswerError(f"a head of more than {MAX_HEAD_BYTES} bytes")
-            if end < 0:
-                return None
-            self._read_head(bytes(self._data[:end]))
-            del self._data[: end + 4]
-        if self._length is None:
-            return self._read_chunks()
-        if len(self._data) < self._length:
+        """Take the next piece; gives the answer once it is whole, and takes no more then. Raises BadAnswerError."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            raise BadAnswerError("an upgrade, which nobody asked for") from error
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, BadAnswerError):
+                raise error.__context__ from None
+            if self._answer is None:
+                raise BadAnswerError(f"no HTTP/1.1: {error}") from error
+            self._more = True
+        if self._answer is None:
+            self._check_head(len(data))
             return None
-        reusable = self._reusable and len(self._data) == self._length
-        return Answer(self._status, bytes(self._data[: self._length]), reusable)
+        del self._parser  # it holds this reader too: each answer, of megabytes perhaps, would wait for a collection
+        return replace(self._answer, reusable=False) if self._more else self._answer
 
-    def _read_head(self, head: bytes) -> None:
-        first, *lines = head.split(_CRLF)
-        version, _, rest = first.partition(b" ")
-        code = rest[:3]
-        if version not in (b"HTTP/1.1", b"HTTP/1.0") or len(code) != 3 or not code.isdigit():
-            raise BadAnswerError(f"it begins with {first[:80]!r}, which is no HTTP/1.1")
-        status = int(code)
-        if status == 101 or status < 100:
-            raise BadAnswerError(f"status {status}, which nobody asked for")
-        if status < 200:
-            return
-        self._reusable = version == b"HTTP/1.1"
-        lengths: set[bytes] = set()
-        chunked = False
-        for line in lines:
-            name, _, value = line.partition(b":")
-            name, value = name.lower(), value.strip()
-            if name == b"content-length":
-                lengths.add(value)
-            elif name == b"transfer-encoding":
-                chunked = True
-                if value.lower() != b"chunked":
+    def _check_head(self, came: int) -> None:
+        if self._in_head:
+            self._head_bytes += came
+            if self._head_bytes > MAX_HEAD_BYTES:
+                raise BadAnswerError(f"a head of more than {MAX_HEAD_BYTES} bytes")
+
+    def on_message_begin(self) -> None:
+        """See `httptools`; also after an interim answer (1xx), which another follows."""
+        self._more = self._answer is not None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See `httptools`, which has refused two lengths, a length beside chunks, and numbers that are none."""
+        match name.lower():
+            case b"content-length":
+                self._length = int(value)
+            case b"transfer-encoding":
+                if value.strip().lower() != b"chunked":
                     raise BadAnswerError(f"transfer-encoding {value[:80]!r}")
-            elif name == b"connection" and value.lower() == b"close":
-                self._reusable = False
-        self._set_length(status, lengths, chunked=chunked)
-        self._status = status
+                self._chunked = True
+            case _:
+                pass
 
-    def _set_length(self, status: int, lengths: set[bytes], *, chunked: bool) -> None:
-        if status in (204, 304):
-            self._length = 0
-        elif chunked and not lengths:
-            self._length = None
-        elif not chunked and len(lengths) == 1:
-            (text,) = lengths
-            if not text.isdigit() or len(text) > 18:
-                raise BadAnswerError(f"content-length {text[:80]!r}")
-            self._length = int(text)
+    def on_headers_complete(self) -> None:
+        """See `httptools`."""
+        status = self._parser.get_status_code()
+        if self._more or status < 200:
+            return
+        self._in_head = False
+        if self._length is not None:
             self._check_size(self._length)
-        else:
-            raise BadAnswerError("its length is not said, or said twice")
+        elif not self._chunked and status not in (204, 304):
+            raise BadAnswerError("its length is not said")
 
-    def _read_chunks(self) -> Answer | None:
-        while True:
-            end = self._data.find(_CRLF)
-            if end > MAX_CHUNK_LINE_BYTES or (end < 0 and len(self._data) > MAX_CHUNK_LINE_BYTES):
-                raise BadAnswerError("a chunk's first line without an end")
-            if end < 0:
-                return None
-            if self._in_trailer:
-                del self._data[: end + 2]
-                if end == 0:
-                    return Answer(self._status, bytes(self._body), self._reusable and not self._data)
-                continue
-            size = _chunk_size(bytes(self._data[:end]))
-            self._check_size(len(self._body) + size)
-            whole = end + 2 + size + 2
-            if size == 0:
-                self._in_trailer = True
-                del self._data[: end + 2]
-                continue
-            if len(self._data) < whole:
-                return None
-            if self._data[whole - 2 : whole] != _CRLF:
-                raise BadAnswerError("a chunk longer than it says")
-            self._body += self._data[end + 2 : whole - 2]
-            del self._data[:whole]
+    def on_body(self, body: bytes) -> None:
+        """See `httptools`."""
+        if not self._more:
+            self._body_bytes += len(body)
+            self._check_size(self._body_bytes)
+            self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        """See `httptools`."""
+        status = self._parser.get_status_code()
+        if self._answer is None and status >= 200:
+            self._answer = Answer(status, b"".join(self._pieces), self._parser.should_keep_alive())
 
     def _check_size(self, size: int) -> None:
         if size > self._most_bytes:
             raise BadAnswerError(f"{size} bytes; no answer to this request has more than {self._most_bytes}")
-
-
-def _chunk_size(line: bytes) -> int:
-    digits = line.partition(b";")[0].strip()
-    if not digits or len(digits) > 15 or not all(digit in b"0123456789abcdefABCDEF" for digit in digits):
-        raise BadAnswerError(f"a chunk of size {line[:80]!r}")
-    return int(digits, 16)
