@@ -25,6 +25,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"images": {"judge": "evalrun-judge:1"}}, "at '/images/judge': got string, want object"),
     ({"images": {"judge": {"digest": "sha256:abc"}}}, "at '/images/judge/digest'"),
     ({"images": {"pullSecrets": ["registry"]}}, "at '/images/pullSecrets/0': got string, want object"),
+    (
+        {"operator": {"extraEnv": [{"name": "X", "value": 1}]}},
+        "at '/operator/extraEnv/0/value': got number, want string",
+    ),
+    ({"operator": {"rayAuth": "none"}}, "at '/operator/rayAuth': value must be one of 'token', 'disabled'"),
+    ({"runDefaults": {"modelCacheClaim": "Models"}}, "at '/runDefaults/modelCacheClaim'"),
     ({"runDefaults": {"headMemory": "16 GB"}}, "at '/runDefaults/headMemory'"),
     ({"runDefaults": {"sandboxSlots": 0}}, "at '/runDefaults/sandboxSlots': minimum"),
     ({"sharedJudge": {"enabled": "yes"}}, "at '/sharedJudge/enabled': got string, want boolean"),

@@ -252,6 +252,7 @@ def test_without_a_scaler_the_least_number_of_pods_runs(chart: Chart) -> None:
     ("judge", "advice"),
     [
         ({"autoscaling": "cpu", "sandbox": {"minReplicas": 0}}, "minReplicas: 0 needs KEDA"),
+        ({"gateway": {"minReplicas": 0}}, "minReplicas: 0 needs KEDA"),  # nothing would ever start it
         (
             {"autoscaling": "keda", "gateway": {"minReplicas": 9}},
             "sharedJudge.gateway: minReplicas is above maxReplicas",
