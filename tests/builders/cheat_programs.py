@@ -193,9 +193,9 @@ BOUNDED = {
         "threading.Thread(target=churn, daemon=True).start()\nfor i in range(50):\n  open(f'f{i}', 'w').write('x' * 10_000_000)",
         b"MiB"),
     "files without a name": (
-        "import os, time\ntime.sleep(0.1)\nfds = []\nfor i in range(3):\n"
-        "  fds.append(os.open('f', os.O_RDWR | os.O_CREAT))\n  os.unlink('f')\n"
-        "  for _ in range(48): os.write(fds[-1], bytes(1 << 20))\ntime.sleep(9)", b"without a name"),
+        "import os\nfds = []\nblock = bytes(1 << 16)\nwhile True:\n"
+        "  fds.append(os.open('f', os.O_RDWR | os.O_CREAT))\n  os.unlink('f')\n  for _ in range(160): os.write(fds[-1], block)",
+        b"without a name"),
     "files that never had a name, behind a thread that left": (
         "import ctypes, os, threading\ndef fill():\n  fds = []\n  while True:\n"
         "    fds.append(os.open('.', os.O_RDWR | os.O_TMPFILE))\n    for _ in range(60): os.write(fds[-1], bytes(1 << 20))\n"
