@@ -13,7 +13,8 @@ from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.metrics import CacheResult
 from evalrun_judge.plan import FunctionPlan, StdioPlan, plan_of
-from evalrun_judge.pool import NoSandboxError, PoolInfo
+from evalrun_judge.pool import NoSandboxError
+from evalrun_judge.pool_info import PoolInfo
 from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended, reply

@@ -3,7 +3,7 @@
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
-from evalrun_judge.pool import PoolInfo
+from evalrun_judge.pool_info import PoolInfo
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import (
     AssertTests,

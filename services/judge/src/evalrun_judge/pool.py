@@ -15,6 +15,7 @@ from evalrun_judge.fair_queue import FairQueue
 from evalrun_judge.fleet import Fleet, HealthPolicy
 from evalrun_judge.hedged_calls import HedgedCalls
 from evalrun_judge.hedging import HedgePolicy
+from evalrun_judge.pool_info import PoolInfo, info_of
 from evalrun_judge.retries import RetryBudget, RetryPolicy
 from evalrun_judge.sandboxes import (
     DatasetServer,
@@ -34,24 +35,6 @@ Reply = TypeVar("Reply", RunReply, SubmitReply)
 
 class NoSandboxError(Exception):
     """No sandbox could say what the program does within the retry budget."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolInfo:
-    """What the pool judges with."""
-
-    backend: str
-    level: Level
-    """The least of the sandboxes' levels."""
-    slots: int
-    languages: tuple[str, ...]
-    """Spoken by every sandbox."""
-    python_version: str
-    """Several, separated by commas, where the sandboxes differ."""
-    versions: str = ""
-    """Of the sandboxes' own code; likewise."""
-    submits: bool = False
-    """Every sandbox judges answers to datasets of its own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -316,17 +299,7 @@ class SandboxPool:
         backends = [endpoint.backend for endpoint in self._fleet.endpoints if endpoint.backend is not None]
         if not backends:
             return  # all are gone: what the last ones said still describes this gateway
-        infos = [backend.info for backend in backends]
-        spoken = set(infos[0].languages).intersection(*(info.languages for info in infos))
-        self._described = PoolInfo(
-            backend=backends[0].name,
-            level=min((info.level for info in infos), key=LEVELS.index),
-            slots=self.slots,
-            languages=tuple(language for language in infos[0].languages if language in spoken),
-            python_version=", ".join(dict.fromkeys(info.python_version for info in infos)),
-            versions=", ".join(dict.fromkeys(info.version for info in infos)),
-            submits=all(backend.submits for backend in backends),
-        )
+        self._described = info_of(backends)
         self.changed.set()
         self._dispatch()
 

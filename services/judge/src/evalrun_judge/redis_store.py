@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from evalrun_judge.verdict_cache import StoreError
+from evalrun_judge.verdict_cache import StoreError, StoreRestsError
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class RedisStore:
     async def get(self, key: bytes) -> bytes | None:
         """Give it; see `VerdictStore.get`."""
         if self._clock() < self._rests_until:
-            return None
+            raise StoreRestsError("Redis: it rests")
         try:
             async with asyncio.timeout(2 * ANSWER_SECONDS):
                 value = await self._redis.get(PREFIX + key.hex().encode())

@@ -62,6 +62,10 @@ class StoreError(Exception):
     """The store could not be asked."""
 
 
+class StoreRestsError(StoreError):
+    """It failed a moment ago, and is left alone for a while."""
+
+
 ENTRY_BYTES = 250
 """What an entry takes beside its value: the key, two objects, a place in the dictionary."""
 
@@ -173,7 +177,8 @@ class VerdictCache:
                     continue
                 judged = self._decoder.decode(value)
             except (StoreError, msgspec.DecodeError) as error:
-                logger.warning("the verdict cache gives no answer: %s", error)
+                if not isinstance(error, StoreRestsError):  # of one that rests it was said when it failed
+                    logger.warning("the verdict cache gives no answer: %s", error)
                 failed = True
                 continue
             for quicker in self._stores[:place]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from evalrun_judge.plan import FunctionPlan, StdioPlan
-from evalrun_judge.pool import PoolInfo
+from evalrun_judge.pool_info import PoolInfo
 from evalrun_judge.submission import JudgeRequest, StdioTests
 
 FORMAT = 1

@@ -1,0 +1,27 @@
+"""What sandboxes that differ have in common is what their pool judges with."""
+
+import pytest
+
+from evalrun_judge.pool_info import PoolInfo, info_of
+from evalrun_judge.sandboxes import Backend
+from evalrun_sandbox.api import SandboxInfo
+
+STRONG = Backend("evalrun", SandboxInfo("0.2", "full", 4, ["python", "c", "cpp"], "3.11.2"), submits=True)
+WEAK = Backend("evalrun", SandboxInfo("0.1", "seccomp", 2, ["cpp", "python"], "3.12.0"))
+
+
+@pytest.mark.parametrize(
+    ("backends", "info"),
+    [
+        ([STRONG], PoolInfo("evalrun", "full", 4, ("python", "c", "cpp"), "3.11.2", "0.2", submits=True)),
+        ([STRONG, STRONG], PoolInfo("evalrun", "full", 8, ("python", "c", "cpp"), "3.11.2", "0.2", submits=True)),
+        ([STRONG, WEAK], PoolInfo("evalrun", "seccomp", 6, ("python", "cpp"), "3.11.2, 3.12.0", "0.2, 0.1")),
+    ],
+)
+def test_the_least_that_all_have(backends: list[Backend], info: PoolInfo) -> None:
+    assert info_of(backends) == info
+
+
+def test_of_nothing_nothing_is_known() -> None:
+    with pytest.raises(ValueError, match="no sandbox"):
+        info_of([])
