@@ -15,7 +15,7 @@ from lightkube.config.models import User
 from prometheus_client import CollectorRegistry, generate_latest
 
 from evalrun_operator.cluster import Cluster
-from evalrun_operator.controller import THERE_SECONDS, Controller
+from evalrun_operator.controller import CONFLICT_SECONDS, THERE_SECONDS, Controller
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observed import Ref
 from evalrun_operator.simulated_aggregators import SimulatedAggregators
@@ -55,12 +55,15 @@ class Server:
     def _status(self, request: httpx2.Request) -> httpx2.Response:
         if self.run is None:
             return self._missing(request)
-        if self.code != 200:
-            status = {"kind": "Status", "status": "Failure", "code": self.code, "message": "made up"}
-            return httpx2.Response(self.code, json=status, request=request)
+        sent = json.loads(request.content)
+        stale = sent["metadata"]["resourceVersion"] != self.run["metadata"]["resourceVersion"]
+        code = 409 if stale else self.code
+        if code != 200:
+            status = {"kind": "Status", "status": "Failure", "code": code, "message": "made up"}
+            return httpx2.Response(code, json=status, request=request)
         version = str(int(self.run["metadata"]["resourceVersion"]) + 1)
         metadata = {**self.run["metadata"], "resourceVersion": version}
-        self.run = {**self.run, "metadata": metadata, "status": json.loads(request.content)["status"]}
+        self.run = {**self.run, "metadata": metadata, "status": sent["status"]}
         return httpx2.Response(200, json=self.run, request=request)
 
     def _missing(self, request: httpx2.Request) -> httpx2.Response:
@@ -179,6 +182,7 @@ async def test_only_what_is_new_of_a_run_wakes_it() -> None:
         controller.saw_run(server.run or {})  # our own write comes back
         controller.saw_run(first)  # and so does what was before it
         assert woken == [FIRST]
+        assert await controller.work(KEY) != CONFLICT_SECONDS  # it goes on from its own write
         changed = {**(server.run or {})}
         changed["metadata"] = {**changed["metadata"], "resourceVersion": "99", "generation": 2}
         controller.saw_run(changed)
