@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,18 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     assert refusal(str(tmp_path), tmp_path).endswith(": is a folder; name the file in it")
     assert refusal("file://host/x", tmp_path).startswith("file://host/x: a file URL has three slashes")
     assert refusal("gopher://x/y", tmp_path).startswith("gopher://x/y: cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("memory://bucket/missing.jsonl", "memory://bucket/missing.jsonl: no such file"),
+        ("http://127.0.0.1:9/p.jsonl", r"http://127.0.0.1:9/p.jsonl: cannot be read: .*(Connect|connect)"),
+        ("nostore://bucket/p.jsonl", "nostore://bucket/p.jsonl: cannot be read: .*nostore"),
+    ],
+)
+def test_a_remote_file_says_whether_it_or_its_server_is_missing(source: str, message: str, tmp_path: Path) -> None:
+    assert re.match(message, refusal(source, tmp_path))
 
 
 def test_a_parquet_row_is_named_by_its_number(tmp_path: Path) -> None:

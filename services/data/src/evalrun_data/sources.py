@@ -95,7 +95,7 @@ def _fetch(source: str, copy: IO[bytes]) -> None:
         with fsspec.open(source, "rb") as remote:
             shutil.copyfileobj(remote, copy, _COPY_BYTES)
     except FileNotFoundError as error:
-        raise BadInputError(f"{source}: no such file") from error
+        raise BadInputError(f"{source}: {_why_missing(error)}") from error
     except (OSError, ImportError, ValueError) as error:
         # ImportError: the protocol's package is not installed; ValueError: an unknown protocol. Both name it.
         raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
@@ -153,5 +153,12 @@ def _looked_in(source: str, path: Path) -> str:
     return "" if str(path) == source else f" (looked for {path})"
 
 
-def _one_line(error: Exception) -> str:
+def _why_missing(error: BaseException) -> str:
+    """Say why a remote file is not there: fsspec calls it so too where its server could not be reached."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {_one_line(error)}"
+
+
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
