@@ -503,6 +503,33 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     assert "scaleStrategy" not in group
 
 
+def test_an_attempt_that_loses_its_place_in_the_queue_does_not_count() -> None:
+    world = generating(changes={"spec.rollout.queueName": "evals"})
+    cluster = world.objects[Ref("RayCluster", "run-ray-1")]
+    cluster["spec"]["suspend"] = True  # Kueue's word
+    world.settle()
+    assert world.of_kind("RayJob") == []
+    assert world.of_kind("RayCluster") == ["run-ray-1"]  # it waits there for its next turn
+    assert world.reason(Kind.CLUSTER_READY) == "ClusterPending"
+    world.finalize().settle()
+    cluster["spec"]["suspend"] = False
+    world.kuberay().settle()
+    assert world.of_kind("RayJob") == ["run-gen-1"]
+    assert world.status.attempts == 1
+
+
+@pytest.mark.parametrize("rollout", [True, False])
+def test_a_failure_is_told_before_another_attempt_starts_however_late_it_is_seen(rollout: bool) -> None:
+    world = generating(rollout=rollout)
+    world.end_attempt(failed=True).tick(3600)
+    decision = world.step()
+    assert not [item for item in decision.apply if item["kind"] in {"Job", "RayJob"}]
+    assert world.reason(Kind.GENERATED) == "AttemptFailed"
+    assert "AttemptFailed" in [event.reason for event in decision.events]
+    started = [item for item in world.step().apply if item["kind"] in {"Job", "RayJob"}]
+    assert [item["metadata"]["name"] for item in started] == ["run-gen-2"]
+
+
 def test_kueue_keeps_what_it_wrote_into_the_cluster() -> None:
     world = generating(changes={"spec.rollout.queueName": "evals"})
     group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
