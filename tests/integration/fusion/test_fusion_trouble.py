@@ -9,7 +9,8 @@ from builders.stock_fusion import StockDouble, stock_double
 
 from evalrun_judge.sandboxes import RunRefusedError, SandboxBusyError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion import FusionSandbox
-from evalrun_judge.sandboxes.fusion_batch import NotTheHarnessError, Part, read
+from evalrun_judge.sandboxes.fusion_answer import NotTheHarnessError, read
+from evalrun_judge.sandboxes.fusion_batch import Part
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
 from evalrun_judge.sandboxes.fusion_plain import WHOLE_BYTES, compiled, run
 from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT

@@ -5,8 +5,6 @@ server the harness tries what a program must not (see `containment`), and that i
 """
 
 import asyncio
-import base64
-import binascii
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,11 +26,12 @@ from evalrun_judge.sandboxes import (
     fusion_plain,
 )
 from evalrun_judge.sandboxes.evalrun_http import WAIT_SECONDS, EvalrunSandbox
-from evalrun_judge.sandboxes.fusion_batch import BatchAnswer, Machine, NotTheHarnessError, Part
+from evalrun_judge.sandboxes.fusion_answer import BatchAnswer, NotTheHarnessError, file, result, why
+from evalrun_judge.sandboxes.fusion_batch import Machine, Part
 from evalrun_judge.sandboxes.fusion_datasets import FusionDatasets
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
-from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS, SharedCalls
-from evalrun_judge.sandboxes.stock_harness import CODE, RESULT
+from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS, SHARED_SECONDS, SharedCalls
+from evalrun_judge.sandboxes.stock_harness import CODE
 from evalrun_sandbox.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
 from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe
 from evalrun_sandbox.slots import Slots
@@ -45,6 +44,9 @@ PROBE_SECONDS = 60.0
 CONFIRM_WAIT_SECONDS = 60.0
 """How long a doubtful run waits for a moment without any other call of ours."""
 
+LARGE_BYTES = 1 << 20
+"""Of an answer that is read in another thread: it takes some ms."""
+
 _OK = CompileResult("ok")
 
 
@@ -55,24 +57,21 @@ class SlotReport(msgspec.Struct):
     free: int
 
 
-AskMachine = Callable[[Machine, Sequence[Part], float], Awaitable[Sequence[BatchAnswer | None]]]
-
-
 class _Stock:
     """A stock server as it was found."""
 
     def __init__(
-        self, machine: Machine | None, hello: dict[str, str], report: ContainmentReport, slots: int, ask: AskMachine
-    ) -> None:
+        self, turns: Slots, report: ContainmentReport, machine: Machine | None = None,
+        calls: SharedCalls | None = None, hello: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self.turns = turns
+        self.report = report
         self.machine = machine
         """None: the harness does not run there."""
-        self.hello = hello
-        self.report = report
-        self.turns = Slots(slots)
-        most = MOST_PROGRAMS if report.level == "full" else 1  # elsewhere nothing would keep them apart
-        self.shared = None if machine is None else SharedCalls(self.turns, most, partial(ask, machine))
-        seats = slots if machine is None or most == 1 else most * (slots + 1)  # so that the next call is full at once
+        self.calls = calls
+        self.hello = hello or {}
         languages = fusion_plain.LANGUAGES if machine is None else machine.languages
+        seats = turns.count if calls is None else calls.seats
         self.info = SandboxInfo(
             "stock", report.level, seats, languages, report.python_version, list(report.missing)
         )  # fmt: skip
@@ -82,7 +81,13 @@ class FusionSandbox:
     """One SandboxFusion server."""
 
     def __init__(
-        self, url: str, token: str | None = None, *, nonces: Callable[[int], bytes], prefer_own_api: bool = True
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        nonces: Callable[[int], bytes],
+        prefer_own_api: bool = True,
+        shared_seconds: float = SHARED_SECONDS,
     ) -> None:
         """Make the client.
 
@@ -91,6 +96,7 @@ class FusionSandbox:
             token: sent as a bearer token; a stock server ignores it, our slot proxy asks for it.
             nonces: gives that many random bytes.
             prefer_own_api: use the batch API where an `evalrun-sandbox` answers.
+            shared_seconds: see `SharedCalls`.
         """
         self._server = FusionServer(url, token)
         self.address = self._server.address
@@ -99,6 +105,7 @@ class FusionSandbox:
         self._is_own = False
         self._own_level: Level = "none"
         self._nonces = nonces
+        self._shared_seconds = shared_seconds
         self._stock: _Stock | None = None
         self._finding: asyncio.Task[_Stock] | None = None
 
@@ -130,9 +137,9 @@ class FusionSandbox:
         stock = await self._found()
         if request.language not in stock.info.languages:
             raise RunRefusedError(f"language {request.language} is not one of {', '.join(stock.info.languages)}")
-        if stock.machine is None or stock.shared is None:
+        if stock.machine is None or stock.calls is None:
             return await self._run_one_by_one(request, stock)
-        return await self._run_in_batches(request, stock, stock.machine, stock.shared)
+        return await self._run_in_batches(request, stock, stock.machine, stock.calls)
 
     async def submit(self, call: SubmitCall) -> SubmitReply:
         """Have an answer to a row of the server's judged; see `DatasetServer.submit`.
@@ -148,8 +155,8 @@ class FusionSandbox:
         if self._finding is not None:
             self._finding.cancel()
             await asyncio.gather(self._finding, return_exceptions=True)
-        if self._stock is not None and self._stock.shared is not None:
-            await self._stock.shared.close()
+        if self._stock is not None and self._stock.calls is not None:
+            await self._stock.calls.close()
         if self._own is not None:
             await self._own.close()
         await self._server.close()
@@ -182,12 +189,15 @@ class FusionSandbox:
             logger.warning("%s: one call a test, as the harness does not run there: %s", self.address, error)
             plain = await self._server.run_code(fusion_plain.body(probe, 0), PROBE_SECONDS)
             stdout = (plain.run_result.stdout if plain.run_result else None) or ""
-            return _Stock(None, {}, reached(read_probe(stdout), 0, seen.version), slots, self._ask)
+            return _Stock(Slots(slots), reached(read_probe(stdout), 0, seen.version))
         machine = replace(machine, bundle=bundle)
         printed = said.runs.get(0, NOT_RUN).stdout.decode(errors="replace")
         report = reached(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
         logger.info("%s: a stock SandboxFusion, level %s", self.address, report.level)
-        return _Stock(machine, said.hello, report, slots, self._ask)
+        turns = Slots(slots)
+        most = MOST_PROGRAMS if report.level == "full" else 1  # elsewhere nothing would keep them apart
+        calls = SharedCalls(turns, most, partial(self._ask, machine), self._shared_seconds)
+        return _Stock(turns, report, machine, calls, said.hello)
 
     async def _first_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, bytes]:
         """Make the call that shows whether the harness runs there; tried twice, for one failure may be the load's.
@@ -203,10 +213,9 @@ class FusionSandbox:
     async def _compiling_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, bytes]:
         part = self._part(probe, [0])
         answer = await self._call([part], machine, fusion_batch.BUDGET_SECONDS, want_code=True)
-        said = await _read(answer, 0, part)
-        bundle = _file(answer, CODE)
+        said, bundle = result(answer, 0, part), file(answer, CODE)
         if said is None or not bundle:
-            raise NotTheHarnessError(_why(answer))
+            raise NotTheHarnessError(why(answer))
         return said, bundle
 
     async def _proxy_slots(self) -> int | None:
@@ -227,21 +236,19 @@ class FusionSandbox:
         runs: dict[int, ProgramRun] = {}
         left = list(range(len(request.inputs)))
         compiled: CompileResult | None = None
-        again = False
+        alone = False
         while left and cut_after(runs, request.stop_after_timeouts) is None:
             with self._checked():
-                said = await calls.answer(self._part(request, left), again=again)
-            again = True  # what one call did not finish is slow, or was held up: it goes alone
-            if said is None:
-                continue
-            answer = self._as_found(said, stock)
+                said = await calls.answer(self._part(request, left), again=alone)
+            answer = BatchAnswer() if said is None else self._as_found(said, stock)
             compiled = compiled or answer.compiled
             if compiled is not None and compiled.status != "ok":
                 return RunReply(compiled, [NOT_RUN] * len(request.inputs), stock.report.level)
-            if not answer.runs:
+            if alone and not answer.runs:
                 raise SandboxFailedError(f"{self.address}: a call without a result")
             runs |= answer.runs
             left = [index for index in left if index not in runs]
+            alone = True  # what one call did not finish is slow, or was held up by its neighbours
         for index in sorted(index for index, run in runs.items() if is_suspect(run, request.limits.time_seconds)):
             cut = cut_after(runs, request.stop_after_timeouts)
             if cut is not None and index > cut:
@@ -296,7 +303,9 @@ class FusionSandbox:
     async def _ask(self, machine: Machine, parts: Sequence[Part], budget: float) -> list[BatchAnswer | None]:
         """Make a call and read all of its answers. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
         answer = await self._call(parts, machine, budget)
-        return [await _read(answer, number, part) for number, part in enumerate(parts)]
+        if sum(map(len, answer.files.values())) > LARGE_BYTES:
+            return await asyncio.to_thread(_results, answer, parts)
+        return _results(answer, parts)
 
     async def _call(
         self, parts: Sequence[Part], machine: Machine, budget: float, *, want_code: bool = False
@@ -337,28 +346,5 @@ class FusionSandbox:
         return (await self._plain(request, index))[1]
 
 
-async def _read(answer: CodeAnswer, number: int, part: Part) -> BatchAnswer | None:
-    """Read what a call says of one of its programs; None: its turn did not come. Raises NotTheHarnessError."""
-    result = _file(answer, f"{RESULT}{number}")
-    if result is None or (number == 0 and not result):
-        raise NotTheHarnessError(_why(answer))
-    if not result:
-        return None
-    if len(result) > fusion_batch.BUDGET_BYTES:
-        return await asyncio.to_thread(fusion_batch.read, result, part)
-    return fusion_batch.read(result, part)
-
-
-def _file(answer: CodeAnswer, name: str) -> bytes | None:
-    content = answer.files.get(name)
-    try:
-        return None if content is None else base64.b64decode(content, validate=True)
-    except binascii.Error as error:
-        raise NotTheHarnessError(f"its {name} is no base64: {error}") from error
-
-
-def _why(answer: CodeAnswer) -> str:
-    """Say why there is no result."""
-    run = answer.run_result
-    why = "no result" if run is None else f"{run.status}, {(run.stderr or '').strip()[-300:]}"
-    return f"the harness gave no result: {why}"
+def _results(answer: CodeAnswer, parts: Sequence[Part]) -> list[BatchAnswer | None]:
+    return [result(answer, number, part) for number, part in enumerate(parts)]

@@ -8,7 +8,6 @@ the time limit past 500000. Expected outputs are no part of a `RunRequest`, so n
 import base64
 import marshal
 import shlex
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,20 +19,15 @@ from evalrun_judge.sandboxes import fusion_bundle
 from evalrun_judge.sandboxes.stock_harness import (
     BUNDLE,
     CODE,
-    ENDED,
-    HELLO,
     NONCE,
     RESULT,
     SETUP,
-    STATUS,
     TASK,
 )
-from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
+from evalrun_sandbox.api import RunRequest
 from evalrun_sandbox.contained import frames, seccomp
 from evalrun_sandbox.contained.compiler import WALL_SECONDS
 from evalrun_sandbox.contained.limits import wall_limit
-from evalrun_sandbox.errors import ExecutorLost
-from evalrun_sandbox.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
 from evalrun_sandbox.toolchain import Toolchain
 
 NONCE_BYTES = 32
@@ -49,7 +43,6 @@ SPARE_SECONDS = 60.0
 """What a call may take beyond its tests' own limits before the server ends it: everything else runs there too."""
 
 _OUTPUT_BYTES = 64 * 1024  # of a compiler
-_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +94,6 @@ class Seen(msgspec.Struct):
         """Give the machine."""
         found = {language: path for language, path in self.compilers.items() if path is not None}
         return Machine(self.python, self.version, self.architecture, self.cpus, tuple(self.package_dirs), found)
-
-
-class NotTheHarnessError(Exception):
-    """The answer is not what the harness writes, or not all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,83 +225,3 @@ def _base64(text: bytes) -> str:
 
 def _encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-@dataclass(slots=True)
-class BatchAnswer:
-    """What one call said."""
-
-    hello: dict[str, str] = field(default_factory=dict)
-    compiled: CompileResult | None = None
-    runs: dict[int, ProgramRun] = field(default_factory=dict)
-    """By the index of the request's inputs."""
-
-
-def read(result: bytes, part: Part) -> BatchAnswer:
-    """Read the harness's answer to a part.
-
-    Raises:
-        NotTheHarnessError: not signed with the nonce, not whole, or nothing that a harness says.
-    """
-    if not result.startswith(part.nonce):
-        raise NotTheHarnessError("the answer is not signed with the request's nonce")
-    answer = BatchAnswer()
-    try:
-        _read_frames(memoryview(result)[len(part.nonce) :], answer, part.request, part.indices)
-    except ExecutorLost as error:
-        raise NotTheHarnessError(str(error)) from error
-    return answer
-
-
-def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, indices: Sequence[int]) -> None:
-    rules: RunRules | None = None
-    limits = request.limits
-    done = False
-    while len(left) >= frames.FRAME.size:
-        name, length = frames.FRAME.unpack_from(left)
-        payload = bytes(left[frames.FRAME.size : frames.FRAME.size + length])
-        if len(payload) != length:
-            raise ExecutorLost("the answer breaks off")
-        left = left[frames.FRAME.size + length :]
-        match name:
-            case _ if name == HELLO:
-                answer.hello = dict(line.split("=", 1) for line in payload.decode("ascii", "replace").splitlines())
-                rules = RunRules(
-                    len(indices), limits.output_kib * 1024, limits.time_seconds, limits.memory_mib,
-                    answer.hello.get("filter") != "1",
-                )  # fmt: skip
-            case frames.COMPILED:
-                answer.compiled = parse_compiled(payload)
-            case frames.RUN if rules is not None:
-                index, run = parse_run(payload, rules)
-                answer.runs[indices[index]] = run
-            case _ if name == ENDED:
-                answer.compiled = _compiled_after(STATUS.unpack(payload)[0], answer)
-            case frames.FAULT:
-                raise ExecutorLost(payload[:MAX_TEXT].decode(errors="replace"))
-            case frames.BINARY:
-                pass  # its descriptor went to the harness
-            case frames.DONE:
-                done = not left
-            case _:
-                raise ExecutorLost(f"a harness sent a frame of type {name}")
-    if left or not done or not answer.hello:
-        raise ExecutorLost("the answer breaks off")
-
-
-def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
-    """Say what a runner's end means for compiling: a program's text may kill the compiler. Raises ExecutorLost."""
-    code = _exit_code(status)
-    if code == 0:
-        return answer.compiled
-    if answer.compiled is None:
-        if -code == signal.SIGXCPU:
-            return CompileResult("timeout", stderr=b"the interpreter took too long to compile the program\n")
-        if -code in _CRASHES:
-            return CompileResult("error", stderr=b"the program crashes the interpreter's compiler\n")
-    raise ExecutorLost(f"a runner ended with {code}")
-
-
-def _exit_code(status: int) -> int:
-    """Give what `os.waitstatus_to_exitcode` gives, for any number that may be sent."""
-    return -(status & 0x7F) if status & 0x7F else (status >> 8) & 0xFF

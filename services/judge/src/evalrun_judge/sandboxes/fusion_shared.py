@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError
-from evalrun_judge.sandboxes.fusion_batch import BUDGET_SECONDS, BatchAnswer, NotTheHarnessError, Part, kind
+from evalrun_judge.sandboxes.fusion_answer import BatchAnswer, NotTheHarnessError
+from evalrun_judge.sandboxes.fusion_batch import BUDGET_SECONDS, Part, kind
 from evalrun_sandbox.contained.frames import KIND_EXECUTABLE
 from evalrun_sandbox.slots import Slots
 
@@ -76,17 +77,23 @@ def company(waiting: Sequence[Rider], free: int, most: int) -> list[int]:
 class SharedCalls:
     """The calls of one server, a turn each."""
 
-    def __init__(self, turns: Slots, most: int, ask: Ask) -> None:
+    def __init__(self, turns: Slots, most: int, ask: Ask, shared_seconds: float = SHARED_SECONDS) -> None:
         """Make it.
 
         Args:
             turns: calls at once.
             most: programs of a call.
             ask: makes one.
+            shared_seconds: after which no test of a call with several programs is begun.
         """
-        self._turns, self._most, self._ask = turns, most, ask
+        self._turns, self._most, self._ask, self._shared_seconds = turns, most, ask, shared_seconds
         self._waiting: deque[Rider] = deque()
         self._drivers: set[asyncio.Task[None]] = set()
+
+    @property
+    def seats(self) -> int:
+        """How many programs it is worth giving it at once: so many that the next call is full when a turn is free."""
+        return self._turns.count if self._most == 1 else self._most * (self._turns.count + 1)
 
     async def answer(self, part: Part, *, again: bool = False) -> BatchAnswer | None:
         """Have a program run. None: nothing is known of it, for reasons that may be its neighbours'.
@@ -123,6 +130,8 @@ class SharedCalls:
 
     async def close(self) -> None:
         """Break off what is under way."""
+        for rider in self._waiting:
+            rider.boarded.cancel()
         for driver in self._drivers:
             driver.cancel()
         await asyncio.gather(*self._drivers, return_exceptions=True)
@@ -147,7 +156,7 @@ class SharedCalls:
             self._turns.give_back(turn)
 
     async def _make_call(self, riders: list[Rider]) -> None:
-        budget = BUDGET_SECONDS if len(riders) == 1 else SHARED_SECONDS
+        budget = BUDGET_SECONDS if len(riders) == 1 else self._shared_seconds
         call = _Call(
             asyncio.ensure_future(self._ask([rider.part for rider in riders], budget)), len(riders), len(riders)
         )
@@ -158,5 +167,7 @@ class SharedCalls:
                 rider.boarded.set_result((call, place))
         try:
             await asyncio.wait([call.task])
+            if not call.task.cancelled():
+                call.task.exception()  # nobody may be left to take it
         finally:
             call.task.cancel()  # where this was broken off

@@ -1,0 +1,125 @@
+"""What a call of `fusion_batch` came to. Pure."""
+
+import base64
+import binascii
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evalrun_judge.sandboxes.fusion_batch import Part
+from evalrun_judge.sandboxes.fusion_http import CodeAnswer
+from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT, STATUS
+from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
+from evalrun_sandbox.contained import frames
+from evalrun_sandbox.errors import ExecutorLost
+from evalrun_sandbox.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
+
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
+
+
+class NotTheHarnessError(Exception):
+    """The answer is not what the harness writes, or not all of it."""
+
+
+@dataclass(slots=True)
+class BatchAnswer:
+    """What one call said."""
+
+    hello: dict[str, str] = field(default_factory=dict)
+    compiled: CompileResult | None = None
+    runs: dict[int, ProgramRun] = field(default_factory=dict)
+    """By the index of the request's inputs."""
+
+
+def read(result: bytes, part: Part) -> BatchAnswer:
+    """Read the harness's answer to a part.
+
+    Raises:
+        NotTheHarnessError: not signed with the nonce, not whole, or nothing that a harness says.
+    """
+    if not result.startswith(part.nonce):
+        raise NotTheHarnessError("the answer is not signed with the request's nonce")
+    answer = BatchAnswer()
+    try:
+        _read_frames(memoryview(result)[len(part.nonce) :], answer, part.request, part.indices)
+    except ExecutorLost as error:
+        raise NotTheHarnessError(str(error)) from error
+    return answer
+
+
+def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, indices: Sequence[int]) -> None:
+    rules: RunRules | None = None
+    limits = request.limits
+    done = False
+    while len(left) >= frames.FRAME.size:
+        name, length = frames.FRAME.unpack_from(left)
+        payload = bytes(left[frames.FRAME.size : frames.FRAME.size + length])
+        if len(payload) != length:
+            raise ExecutorLost("the answer breaks off")
+        left = left[frames.FRAME.size + length :]
+        match name:
+            case _ if name == HELLO:
+                answer.hello = dict(line.split("=", 1) for line in payload.decode("ascii", "replace").splitlines())
+                rules = RunRules(
+                    len(indices), limits.output_kib * 1024, limits.time_seconds, limits.memory_mib,
+                    answer.hello.get("filter") != "1",
+                )  # fmt: skip
+            case frames.COMPILED:
+                answer.compiled = parse_compiled(payload)
+            case frames.RUN if rules is not None:
+                index, run = parse_run(payload, rules)
+                answer.runs[indices[index]] = run
+            case _ if name == ENDED:
+                answer.compiled = _compiled_after(STATUS.unpack(payload)[0], answer)
+            case frames.FAULT:
+                raise ExecutorLost(payload[:MAX_TEXT].decode(errors="replace"))
+            case frames.BINARY:
+                pass  # its descriptor went to the harness
+            case frames.DONE:
+                done = not left
+            case _:
+                raise ExecutorLost(f"a harness sent a frame of type {name}")
+    if left or not done or not answer.hello:
+        raise ExecutorLost("the answer breaks off")
+
+
+def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
+    """Say what a runner's end means for compiling: a program's text may kill the compiler. Raises ExecutorLost."""
+    code = _exit_code(status)
+    if code == 0:
+        return answer.compiled
+    if answer.compiled is None:
+        if -code == signal.SIGXCPU:
+            return CompileResult("timeout", stderr=b"the interpreter took too long to compile the program\n")
+        if -code in _CRASHES:
+            return CompileResult("error", stderr=b"the program crashes the interpreter's compiler\n")
+    raise ExecutorLost(f"a runner ended with {code}")
+
+
+def _exit_code(status: int) -> int:
+    """Give what `os.waitstatus_to_exitcode` gives, for any number that may be sent."""
+    return -(status & 0x7F) if status & 0x7F else (status >> 8) & 0xFF
+
+
+def result(answer: CodeAnswer, number: int, part: Part) -> BatchAnswer | None:
+    """Read what a call says of one of its programs; None: its turn did not come. Raises NotTheHarnessError."""
+    content = file(answer, f"{RESULT}{number}")
+    if content is None or (number == 0 and not content):
+        raise NotTheHarnessError(why(answer))
+    return read(content, part) if content else None
+
+
+def file(answer: CodeAnswer, name: str) -> bytes | None:
+    """Give a file that came back; None: it is not there. Raises NotTheHarnessError."""
+    content = answer.files.get(name)
+    try:
+        return None if content is None else base64.b64decode(content, validate=True)
+    except binascii.Error as error:
+        raise NotTheHarnessError(f"its {name} is no base64: {error}") from error
+
+
+def why(answer: CodeAnswer) -> str:
+    """Say why there is no result."""
+    run = answer.run_result
+    why = "no result" if run is None else f"{run.status}, {(run.stderr or '').strip()[-300:]}"
+    return f"the harness gave no result: {why}"

@@ -1,0 +1,152 @@
+"""Programs that share a call of a stock server: each gets what it would get alone, and sees nothing of the others."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from builders.stock_fusion import StockDouble, stock_double
+
+from evalrun_judge.sandboxes.fusion import FusionSandbox
+from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS
+from evalrun_judge.sandboxes.stock_harness import TASK
+from evalrun_sandbox.api import Limits, RunReply, RunRequest
+
+STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
+
+NEEDLE = "5ca1ab1e0ddba11f0000c0ffee000000beef"
+KNOWN = NEEDLE[:18]
+"""What of it the program knows that looks for the rest, in its own text backwards."""
+
+LOOKER = f"""
+import ctypes, os, re
+pattern = re.compile(b"{KNOWN[::-1]}"[::-1] + b"[0-9a-f]{{18}}")
+write = ctypes.CDLL(None).write
+write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+PAGE, STEP = 4096, 65536
+reading, writing = os.pipe()
+os.set_blocking(reading, False)
+def look(start, size):
+    "Through the kernel, which answers EFAULT where the interpreter would crash."
+    data = b""
+    if write(writing, start, size) > 0:
+        data = os.read(reading, 2 * STEP)
+    return data
+found, seen = 0, 0
+kept = [ctypes.create_string_buffer(size) for size in (8, 2000, 60_000)]  # of each of the allocators' regions
+places = [*map(id, (object(), re, 0, look, globals())), *map(ctypes.addressof, kept)]
+for middle in sorted({{place >> 26 for place in places}}):
+    tail = b""
+    for place in range((middle - 1) << 26, (middle + 2) << 26, STEP):
+        data = look(place, STEP) if place > 0 else b""
+        if len(data) < STEP:
+            data = b"".join(look(page, PAGE) for page in range(place, place + STEP, PAGE)) if place > 0 else b""
+        seen += len(data)
+        found += len(pattern.findall(tail + data))
+        tail = data[-64:]
+for name in ("task", "nonce", "result"):
+    for number in range(4):
+        for place in ("../../..", "../..", ".."):
+            try: open(f"{{place}}/evalrun-{{name}}-{{number}}", "rb"); found += 1000
+            except OSError: pass
+for fd in range(3, 256):
+    try: os.fstat(fd); found += (fd not in (reading, writing)) * 1000
+    except OSError: pass
+print(found, seen > 1 << 20)
+"""
+
+
+@asynccontextmanager
+async def sharing(double: StockDouble, **settings: Any) -> AsyncIterator[FusionSandbox]:
+    """A client of the double that lets programs share calls."""
+    async with stock_double(double) as url, FusionSandbox(url, nonces=secrets.token_bytes, **settings) as client:
+        info = (await client.describe()).info
+        if info.level != "full":
+            pytest.skip(f"no calls are shared at level {info.level}: {'; '.join(info.missing)}")
+        yield client
+
+
+async def together(client: FusionSandbox, *requests: RunRequest) -> list[RunReply]:
+    """Run them in one call, in order, behind others that take every turn."""
+    turns = (await client.describe()).info.slots // MOST_PROGRAMS - 1
+    first = [asyncio.create_task(client.run(asked("print('first')"))) for _ in range(turns)]
+    await asyncio.sleep(0)
+    replies = await asyncio.gather(*map(client.run, requests))
+    await asyncio.gather(*first)
+    return replies
+
+
+def shared(double: StockDouble) -> list[int]:
+    """How many programs each call held that held several."""
+    programs = [sum(name.startswith(TASK) for name in call.get("files", {})) for call in double.calls]
+    return [number for number in programs if number > 1]
+
+
+def asked(code: str, *inputs: bytes, seconds: float = 5.0) -> RunRequest:
+    return RunRequest("python", code, list(inputs) or [b""], Limits(seconds, 512, 1024))
+
+
+async def test_each_program_of_a_call_ends_as_it_would_alone() -> None:
+    double = StockDouble()
+    async with sharing(double) as client:
+        good, wrong, broken, crash = await together(
+            client, asked("print(2 * int(input()))", b"1", b"2"), asked("raise ValueError(input())", b"no"),
+            asked("print("), asked("import os\nos.abort()"),
+        )  # fmt: skip
+        assert shared(double) == [4]
+        assert [run.stdout for run in good.runs] == [b"2\n", b"4\n"]
+        assert (wrong.runs[0].exit_code, b"ValueError: no" in wrong.runs[0].stderr) == (1, True)
+        assert (broken.compile.status, [run.end for run in broken.runs]) == ("error", ["not_run"])
+        assert crash.runs[0].exit_code == -6
+        assert {reply.level for reply in (good, wrong, crash)} == {"full"}
+
+
+async def test_a_program_finds_nothing_of_its_neighbours_in_memory_files_or_descriptors() -> None:
+    """Their text, input and output hold a word of which it knows the half; its own input does only in the last run."""
+    double = StockDouble()
+    neighbour = asked(f"word = '{NEEDLE}'\nprint(word, input())", NEEDLE.encode())
+    async with sharing(double) as client:
+        before, shown, after = await together(client, asked(LOOKER), neighbour, asked(LOOKER))
+        assert shared(double) == [3]
+        assert shown.runs[0].stdout == f"{NEEDLE} {NEEDLE}\n".encode()
+        assert [reply.runs[0].stdout for reply in (before, after)] == [b"0 True\n"] * 2, after.runs[0].stderr
+        (own,) = (await client.run(asked(f"own_word = input()\n{LOOKER}", NEEDLE.encode()))).runs
+        found = int(own.stdout.split()[0])
+        assert 0 < found < 1000, (own.stdout, own.stderr)
+
+
+async def test_those_whose_turn_did_not_come_go_again_alone() -> None:
+    double = StockDouble()
+    async with sharing(double, shared_seconds=0.0) as client:
+        replies = await together(client, *[asked("print(input())", b"%d" % n, b"x") for n in range(3)])
+        assert [reply.runs[0].stdout for reply in replies] == [b"%d\n" % n for n in range(3)]
+        assert [len(reply.runs) for reply in replies] == [2] * 3
+        assert shared(double) == [3]
+
+
+async def test_a_call_that_fails_costs_none_of_its_programs_a_verdict() -> None:
+    double = StockDouble()
+    async with sharing(double) as client:
+        double.interfere = lambda body: (
+            web.json_response({"detail": "boom"}, status=500) if f"{TASK}1" in body["files"] else None
+        )
+        replies = await together(client, *[asked("print(input())", b"%d" % n) for n in range(3)])
+        assert [reply.runs[0].stdout for reply in replies] == [b"%d\n" % n for n in range(3)]
+        assert shared(double) == [3]
+
+
+@pytest.mark.skipif(STOCK is None, reason="EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
+async def test_a_stock_server_serves_many_at_once() -> None:
+    async with FusionSandbox(str(STOCK), nonces=secrets.token_bytes) as client:
+        await client.describe()
+        numbers = range(24)
+        replies = await asyncio.gather(
+            *[client.run(asked("print(2 * int(input()))", b"%d" % n, b"7")) for n in numbers]
+        )
+        assert [[run.stdout for run in reply.runs] for reply in replies] == [
+            [b"%d\n" % (2 * n), b"14\n"] for n in numbers
+        ]
