@@ -503,19 +503,36 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     assert "scaleStrategy" not in group
 
 
-def test_an_attempt_that_loses_its_place_in_the_queue_does_not_count() -> None:
-    world = generating(changes={"spec.rollout.queueName": "evals"})
-    cluster = world.objects[Ref("RayCluster", "run-ray-1")]
-    cluster["spec"]["suspend"] = True  # Kueue's word
-    world.settle()
-    assert world.of_kind("RayJob") == []
-    assert world.of_kind("RayCluster") == ["run-ray-1"]  # it waits there for its next turn
-    assert world.reason(Kind.CLUSTER_READY) == "ClusterPending"
-    world.finalize().settle()
-    cluster["spec"]["suspend"] = False
-    world.kuberay().settle()
-    assert world.of_kind("RayJob") == ["run-gen-1"]
-    assert world.status.attempts == 1
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_there_is_one_attempt_more_than_the_limit_of_failed_ones(limit: int) -> None:
+    world = generating(rollout=False, changes={"spec.backoffLimit": limit})
+    for attempt in range(1, limit + 2):
+        assert world.live_attempts() == [Ref("Job", f"run-gen-{attempt}")]
+        world.end_attempt(failed=True).tick(3600).settle().jobs_run().settle()
+    assert world.reason(Kind.SUCCEEDED) == "BackoffLimitExceeded"
+    assert world.status.attempts == limit + 1
+    assert world.live_attempts() == []
+
+
+def test_the_times_of_a_run_stay_as_they_were_written() -> None:
+    world = generating()
+    generated = world.tick(10).generate_all().settle().status.generation_completed_time
+    assert generated == world.now
+    world.tick(10).judge_all().settle()
+    completed = world.status.completion_time
+    assert completed == world.now
+    world.tick(10).settle()
+    assert (world.status.generation_completed_time, world.status.completion_time) == (generated, completed)
+    assert world.status.start_time == START
+
+
+def test_a_condition_says_since_when_it_holds_and_no_more_than_the_crd_takes() -> None:
+    world = generating()
+    since = world.condition(Kind.ACCEPTED).last_transition_time
+    world.warnings = ("x" * 9000,)
+    world.tick(60).settle()
+    accepted = world.condition(Kind.ACCEPTED)
+    assert (accepted.last_transition_time, len(accepted.message)) == (since, 4096)
 
 
 @pytest.mark.parametrize("rollout", [True, False])
