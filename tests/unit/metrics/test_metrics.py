@@ -9,6 +9,8 @@ from builders.results import EPOCH, sample_result, with_changes
 from evalrun_aggregator.figures import Figure
 from evalrun_aggregator.intervals import wilson
 from evalrun_aggregator.metrics import DatasetMetrics, MetricOptions, compute_metrics
+from evalrun_aggregator.problem_columns import ProblemColumns
+from evalrun_aggregator.problem_totals import DatasetTotals
 from evalrun_aggregator.results import SampleResult
 
 
@@ -199,6 +201,17 @@ def test_gpu_seconds_that_no_tokens_split_are_nobodys(tokens: int | None) -> Non
         rows[0] = sample_result(0, 0, output_tokens=0)
     for metrics in compute_metrics(rows, MetricOptions(gpu_seconds=80.0)).values():
         assert metrics.figures["gpu_seconds_per_solved"].value is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds"),
+    [([100, 300], [15.0, 45.0]), ([100, 300, None], [10.0, 30.0, 20.0]), ([None, None], [30.0, 30.0]), ([0], [60.0])],
+)
+def test_gpu_seconds_are_split_over_problems_by_tokens(tokens: list[int | None], seconds: list[float]) -> None:
+    totals = DatasetTotals()
+    for place, count in enumerate(tokens):
+        totals.add(sample_result(place, 0, output_tokens=count))
+    assert ProblemColumns.of(totals).gpu_seconds(60.0).tolist() == pytest.approx(seconds)
 
 
 def test_unknown_token_counts_are_left_out_and_never_taken_for_zero() -> None:
