@@ -102,16 +102,23 @@ def test_output_that_the_stock_server_cuts_or_hangs_on_comes_whole(endpoint: str
     assert "more output than it keeps" in over.run_result.stderr
 
 
-def test_files_go_in_and_come_out(endpoint: str) -> None:
+@pytest.mark.parametrize("size", [5, 3_000_000])
+def test_files_go_in_and_come_out(endpoint: str, size: int) -> None:
+    given = (bytes(range(256)) * (size // 256 + 1))[:size]
     answer = run(
-        endpoint, "print(open('d/in.txt').read())\nopen('out', 'w').write('x' * 3_000_000)",
-        files={"d/in.txt": base64.b64encode(b"given").decode()}, fetch_files=["out", "none", "d/in.txt"],
+        endpoint, "data = open('d/in', 'rb').read()\nopen('out', 'wb').write(data[::-1])\nprint(len(data))",
+        files={"d/in": base64.b64encode(given).decode()}, fetch_files=["out", "none", "d/in"],
     )  # fmt: skip
-    assert (answer.status, answer.run_result.stdout) == ("Success", "given\n")
-    assert {name: len(base64.b64decode(text)) for name, text in answer.files.items()} == {
-        "out": 3_000_000,
-        "d/in.txt": 5,
-    }
+    assert (answer.status, answer.run_result.stdout) == ("Success", f"{size}\n")
+    assert {name: base64.b64decode(text) for name, text in answer.files.items()} == {"out": given[::-1], "d/in": given}
+
+
+def test_a_large_body_that_does_not_fit_is_said_to(endpoint: str) -> None:
+    body = b'{"language": "python", "code": "' + b" " * 2_000_000
+    answer = requests.post(f"{endpoint}/run_code", data=body, timeout=60)
+    assert (answer.status_code, answer.json()["detail"][0]["type"]) == (422, "json_invalid")
+    with pytest.raises(Exception, match=r"code 400: .*leaves the program's private folder"):
+        run(endpoint, " " * 2_000_000, files={"../x": ""})
 
 
 def test_nothing_of_one_programs_files_is_left_for_the_next(plain: str) -> None:

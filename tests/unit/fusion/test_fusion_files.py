@@ -1,6 +1,7 @@
 """`files` and `fetch_files`: the stock server's rules, but for where a path leads."""
 
 import base64
+import json
 
 import pytest
 from builders.fusion import OK, exited
@@ -8,6 +9,7 @@ from builders.fusion import OK, exited
 from evalrun_sandbox.api import CompileResult, RunRequest
 from evalrun_sandbox.contained.folder import DEPTH, FILES
 from evalrun_sandbox.fusion import demand
+from evalrun_sandbox.fusion.answer_body import pieces
 from evalrun_sandbox.fusion.answers import no_time, response, with_files
 from evalrun_sandbox.fusion.files import Files, Unplaceable, files_of
 from evalrun_sandbox.fusion.refusals import BadRequest
@@ -91,7 +93,7 @@ def test_a_request_without_files_is_the_ordinary_one() -> None:
 
 
 FILED = Files({"a": b"placed"}, {"./a": "a", "b": "b"})
-PLACED = {"./a": base64.b64encode(b"placed").decode()}
+PLACED = {"./a": b"placed"}
 
 
 def answered(compiled: CompileResult = OK, code: int = 0) -> RunCodeResponse:
@@ -101,18 +103,30 @@ def answered(compiled: CompileResult = OK, code: int = 0) -> RunCodeResponse:
 @pytest.mark.parametrize("code", [0, 3])
 def test_files_come_back_under_the_names_that_were_asked_for(code: int) -> None:
     reply = ReplyWithFiles(OK, [], "full", {"a": b"yes", "b": b""})
-    assert with_files(answered(code=code), FILED, reply).files == {"./a": YES, "b": ""}
-    assert with_files(answered(), Files(FILED.placed), reply).files == {}
+    assert with_files(answered(code=code), FILED, reply) == (answered(code=code), {"./a": b"yes", "b": b""})
+    assert with_files(answered(), Files(FILED.placed), reply) == (answered(), {})
 
 
 def test_where_nothing_ran_the_folder_holds_what_was_placed() -> None:
     broken = CompileResult("error", stderr=b"no")
-    assert with_files(answered(broken), FILED, ReplyWithFiles(broken, [], "full")).files == PLACED
-    assert with_files(no_time("python", 1), FILED, None).files == PLACED
+    assert with_files(answered(broken), FILED, ReplyWithFiles(broken, [], "full"))[1] == PLACED
+    assert with_files(no_time("python", 1), FILED, None)[1] == PLACED
 
 
 def test_too_much_in_files_fails_as_too_much_output_does() -> None:
-    answer = with_files(answered(), FILED, ReplyWithFiles(OK, [], "full", None))
+    answer, files = with_files(answered(), FILED, ReplyWithFiles(OK, [], "full", None))
     assert answer.run_result is not None
-    assert (answer.status, answer.run_result.return_code, answer.files) == ("Failed", -25, {})
+    assert (answer.status, answer.run_result.return_code, files) == ("Failed", -25, {})
     assert "64 MiB" in (answer.run_result.stderr or "")
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"a": b""}, {'q"\u00e9\\': b"\x00\xff", "b": b"1"}, {"large": bytes(range(256)) * 4000}]
+)
+def test_an_answer_in_pieces_is_the_schemas_json(files: dict[str, bytes]) -> None:
+    answer = answered()
+    text = b"".join(pieces(answer, files))
+    expected = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    assert RunCodeResponse.model_validate_json(text) == answer.model_copy(update={"files": expected})
+    assert list(json.loads(text)) == list(RunCodeResponse.model_fields)
+    assert max(map(len, pieces(answer, files))) <= 1 << 18

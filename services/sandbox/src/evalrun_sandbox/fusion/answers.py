@@ -60,26 +60,28 @@ def no_time(language: str, compile_timeout: float, pod_name: str | None = None) 
     )
 
 
-def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) -> RunCodeResponse:
-    """Give an answer with the files that its request wants back.
+Answer = tuple[RunCodeResponse, Mapping[str, bytes]]
+"""Without its files, and these."""
+
+
+def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) -> Answer:
+    """Give an answer and the files that its request wants back.
 
     Args:
         answer: without files.
         files: of the request.
         reply: None: nothing ran. Where nothing ran, or nothing compiled, the folder holds what was placed.
     """
-    if not files.fetched:
-        return answer
     found: Mapping[str, bytes] | None = files.placed
     if isinstance(reply, ReplyWithFiles) and reply.compile.status == "ok":
         found = reply.files
     if found is not None:
-        return answer.model_copy(update={"files": files.given_back(found)})
+        return answer, files.given_back(found)
     run = answer.run_result
     if run is None or run.status != CommandRunStatus.FINISHED:
-        return answer
+        return answer, {}
     over = {"return_code": -signal.SIGXFSZ, "stderr": (run.stderr or "") + TOO_LARGE}
-    return answer.model_copy(update={"status": RunStatus.FAILED, "run_result": run.model_copy(update=over)})
+    return answer.model_copy(update={"status": RunStatus.FAILED, "run_result": run.model_copy(update=over)}), {}
 
 
 def sandbox_error(message: str, pod_name: str | None = None) -> RunCodeResponse:

@@ -39,11 +39,9 @@ class Files:
         """Normal paths, each once."""
         return sorted(set(self.fetched.values()))
 
-    def given_back(self, found: Mapping[str, bytes]) -> dict[str, str]:
-        """Give the answer's `files`: base64 of what is there."""
-        return {
-            asked: base64.b64encode(found[path]).decode() for asked, path in self.fetched.items() if path in found
-        }  # fmt: skip
+    def given_back(self, found: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Give what is there, by the names that the request has for it."""
+        return {asked: found[path] for asked, path in self.fetched.items() if path in found}
 
 
 def files_of(request: RunCodeRequest) -> Files:

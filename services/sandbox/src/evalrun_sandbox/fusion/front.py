@@ -1,11 +1,12 @@
 """The routes: bodies to requests, answers and refusals to JSON, nothing else."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 from pydantic import BaseModel
 
-from evalrun_sandbox.fusion import answers, demand
+from evalrun_sandbox.fusion import answer_body, answers, demand
 from evalrun_sandbox.fusion.bodies import InvalidBody, RequestT, read
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.files import Files, Unplaceable, files_of
@@ -20,11 +21,12 @@ from evalrun_sandbox.fusion.wire import (
     GetPromptsRequest,
     Prompt,
     RunCodeRequest,
-    RunCodeResponse,
     SubmitRequest,
 )
 
 _RETRY_SECONDS = "1"
+_SMALL_BYTES = 1 << 20
+"""Of a body: a larger one is read beside the event loop, which it would hold up."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -57,19 +59,20 @@ class FusionFront:
         router.add_post("/get_metrics", _answering(self._get_metrics))
         router.add_post("/get_metrics_function", _answering(self._get_metrics_function))
 
-    async def _run_code(self, request: web.Request) -> web.Response:
+    async def _run_code(self, request: web.Request) -> web.StreamResponse:
         wanted = await _wanted(RunCodeRequest, request)
         weight = len(await request.read())
         try:
-            answer = await self._answer(wanted, files_of(wanted), weight)
+            given = files_of(wanted) if weight <= _SMALL_BYTES else await asyncio.to_thread(files_of, wanted)
+            answer, files = await self._answer(wanted, given, weight)
         except Unplaceable as error:
-            answer = answers.sandbox_error(str(error), self._pod_name)
-        return _model(answer)
+            answer, files = answers.sandbox_error(str(error), self._pod_name), {}
+        return await answer_body.send(request, answer, files)
 
-    async def _answer(self, wanted: RunCodeRequest, files: Files, weight: int) -> RunCodeResponse:
+    async def _answer(self, wanted: RunCodeRequest, files: Files, weight: int) -> answers.Answer:
         if wanted.language not in self._dispatcher.languages:
             known = ", ".join(sorted(self._dispatcher.languages))
-            return answers.sandbox_error(f"language {wanted.language} is not one of {known}", self._pod_name)
+            return answers.sandbox_error(f"language {wanted.language} is not one of {known}", self._pod_name), {}
         compiles = wanted.language != "python"
         if demand.seconds(wanted.run_timeout) == 0 or (compiles and demand.seconds(wanted.compile_timeout) == 0):
             late = answers.no_time(wanted.language, wanted.compile_timeout, self._pod_name)
@@ -144,7 +147,10 @@ def _answering(handler: Handler) -> Handler:
 
 async def _wanted(model: type[RequestT], request: web.Request) -> RequestT:
     """Give what a request asks for. Raises InvalidBody or BadRequest."""
-    return read(model, await request.read(), request.headers.get("Content-Type"))
+    body, content_type = await request.read(), request.headers.get("Content-Type")
+    if len(body) <= _SMALL_BYTES:
+        return read(model, body, content_type)
+    return await asyncio.to_thread(read, model, body, content_type)
 
 
 def _model(model: BaseModel) -> web.Response:
