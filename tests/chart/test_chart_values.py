@@ -29,6 +29,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"operator": {"extraEnv": [{"name": "X", "value": 1}]}},
         "at '/operator/extraEnv/0/value': got number, want string",
     ),
+    ({"operator": {"rayVersion": "2.49.1"}}, "Ray 2.49.1 knows no token (2.52 does): write operator.rayAuth: disabled"),
     ({"operator": {"rayAuth": "none"}}, "at '/operator/rayAuth': value must be one of 'token', 'disabled'"),
     ({"runDefaults": {"modelCacheClaim": "Models"}}, "at '/runDefaults/modelCacheClaim'"),
     ({"runDefaults": {"headMemory": "16 GB"}}, "at '/runDefaults/headMemory'"),

@@ -8,6 +8,8 @@ from pydantic_settings import SettingsConfigDict
 from evalrun_runtime.settings import ServiceSettings
 
 AutoscalingMode = Literal["cpu", "custom", "keda"]
+RAY_WITH_TOKENS = (2, 52)
+"""KubeRay refuses a RayCluster that asks an older Ray for a token."""
 
 
 class OperatorSettings(ServiceSettings):
@@ -32,7 +34,9 @@ class OperatorSettings(ServiceSettings):
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         "IfNotPresent", description="When images are pulled."
     )
-    ray_version: str = Field("2.60.0", description="Version of Ray in ray_image; KubeRay reads it.")
+    ray_version: str = Field(
+        "2.60.0", pattern=r"^[0-9]+\.[0-9]+\.[0-9]+", description="Version of Ray in ray_image; KubeRay reads it."
+    )
 
     ray_auth: Literal["token", "disabled"] = Field(
         "token",
@@ -92,6 +96,13 @@ class OperatorSettings(ServiceSettings):
         description="Where a run's aggregator answers; {service}, {namespace} and {run} are filled in.",
     )
     simulated_seconds: float = Field(10.0, gt=0, description="With simulated: seconds of generating and of judging.")
+
+    @model_validator(mode="after")
+    def _ray_that_knows_tokens(self) -> Self:
+        major, minor = self.ray_version.split(".")[:2]
+        if self.ray_auth == "token" and (int(major), int(minor)) < RAY_WITH_TOKENS:
+            raise ValueError(f"Ray {self.ray_version} knows no token (2.52 does): set ray_auth to disabled")
+        return self
 
     @model_validator(mode="after")
     def _token_beyond_loopback(self) -> Self:

@@ -3,8 +3,9 @@
 import httpx2
 import kopf
 import pytest
-from builders.operator import evalrun, generating
+from builders.operator import evalrun, generating, operator_settings
 from prometheus_client import CollectorRegistry, generate_latest
+from pydantic import ValidationError
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_operator.aggregator_client import from_wire
@@ -138,6 +139,16 @@ def test_children_wake_their_run_only_when_something_changed() -> None:
     children.drop("u", Ref("Pod", "p"), ("evals", "run"))
     assert len(woken) == 3
     assert children.of("u") == {}
+
+
+@pytest.mark.parametrize(("version", "known"), [("2.51.9", False), ("2.52.0", True), ("2.60.0", True), ("3.0.1", True)])
+def test_a_ray_that_knows_no_token_is_asked_for_none(version: str, known: bool) -> None:
+    assert operator_settings(ray_version=version, ray_auth="disabled").ray_version == version
+    if known:
+        assert operator_settings(ray_version=version).ray_auth == "token"
+        return
+    with pytest.raises(ValidationError, match="set ray_auth to disabled"):
+        operator_settings(ray_version=version)
 
 
 def test_kopf_does_nothing_beyond_the_role() -> None:
