@@ -302,6 +302,7 @@ def test_deletion_is_left_to_the_garbage_collector() -> None:
     world = generating()
     metadata = world.run.metadata.model_copy(update={"deletion_timestamp": START})
     world.run = world.run.model_copy(update={"metadata": metadata})
+    del world.objects[Ref("ConfigMap", "run-order")]  # the collector is at it
     decision = world.step()
     assert not decision.apply
     assert not decision.delete
@@ -512,6 +513,25 @@ def test_there_is_one_attempt_more_than_the_limit_of_failed_ones(limit: int) -> 
     assert world.reason(Kind.SUCCEEDED) == "BackoffLimitExceeded"
     assert world.status.attempts == limit + 1
     assert world.live_attempts() == []
+
+
+def test_a_spec_that_the_aggregator_refuses_ends_the_run_after_its_restarts() -> None:
+    world = World(run=evalrun({"spec.backoffLimit": 2})).settle()
+    world.add_pod("run-aggregator-0", names.AGGREGATOR, Ref("StatefulSet", "run-aggregator"), {})
+    said = {"exitCode": 2, "reason": "Error", "message": "datasets.0.source: no such file"}
+    for restarts, reason in ((1, "Running"), (2, "InvalidSpec")):
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        container = {
+            "name": "aggregator",
+            "restartCount": restarts,
+            "state": waiting,
+            "lastState": {"terminated": said},
+        }
+        world.objects[Ref("Pod", "run-aggregator-0")]["status"] = {"phase": "Running", "containerStatuses": [container]}
+        world.step()
+        assert world.reason(Kind.COMPLETE) == reason
+    assert "no such file" in world.condition(Kind.ACCEPTED).message
+    assert world.condition(Kind.SUCCEEDED).status == "False"
 
 
 def test_the_times_of_a_run_stay_as_they_were_written() -> None:

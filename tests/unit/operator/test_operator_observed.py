@@ -14,9 +14,11 @@ def detail(kind: str, spec: dict[str, Any], status: dict[str, Any], **metadata: 
     return digest(manifest).detail
 
 
+READY = ({"type": "HeadPodReady", "status": "True"},)
+
+
 def ray_status(**fields: Any) -> dict[str, Any]:
-    head = {"type": "HeadPodReady", "status": "True"}
-    return {"observedGeneration": 2, "state": "ready", "readyWorkerReplicas": 2, "conditions": [head], **fields}
+    return {"observedGeneration": 2, "state": "ready", "readyWorkerReplicas": 2, "conditions": [*READY], **fields}
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,9 @@ def ray_status(**fields: Any) -> dict[str, Any]:
         ({}, ray_status(conditions=[{"type": "HeadPodReady", "status": "False"}]), False),
         ({}, ray_status(conditions=[]), False),
         ({"suspend": True}, ray_status(), False),
+        ({}, ray_status(conditions=[*READY, {"type": "RayClusterSuspending", "status": "True"}]), False),
+        ({}, ray_status(conditions=[*READY, {"type": "RayClusterSuspended", "status": "True"}]), False),
+        ({}, ray_status(conditions=[*READY, {"type": "RayClusterSuspending", "status": "False"}]), True),
         ({}, {}, False),
     ],
 )
@@ -50,6 +55,7 @@ def test_a_ray_cluster_is_usable_only_while_all_of_it_is_up(
         ("RayJob", {"jobStatus": "RUNNING", "jobDeploymentStatus": "Running"}, "running"),
         ("RayJob", {"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete"}, "succeeded"),
         ("RayJob", {"jobStatus": "STOPPED", "jobDeploymentStatus": "Complete"}, "failed"),
+        ("RayJob", {"jobStatus": "STOPPED", "jobDeploymentStatus": "Running"}, "failed"),
         ("RayJob", {"jobStatus": "FAILED", "jobDeploymentStatus": "Failed"}, "failed"),
         ("RayJob", {"jobStatus": "", "jobDeploymentStatus": "ValidationFailed"}, "failed"),
     ],
