@@ -140,7 +140,8 @@ class Controller:
         now = self._now()
         fresh_token = self._new_token()
         decision = decide(run, observed, self._settings, now, fresh_token)
-        if _makes_something(decision, observed) and not await self._is_there(identity):
+        nothing_left = not observed.objects
+        if (nothing_left or _makes_something(decision, observed)) and not await self._is_there(identity):
             logger.info("%s/%s: it was deleted while nobody looked", *key)
             self._forget(key, identity.uid)
             return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from builders.operator import START, UID, evalrun, operator_settings
+from builders.operator import START, UID, evalrun, generating, operator_settings
 from lightkube import AsyncClient, KubeConfig
 from lightkube.config.models import Cluster as ClusterConfig
 from lightkube.config.models import User
@@ -127,6 +127,23 @@ async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten
         assert server.applied == {}
         assert await controller.work(KEY) is None
     assert 'evalrun_runs{phase="Preparing"} 0.0' in generate_latest(registry).decode()
+
+
+async def test_a_run_whose_last_object_went_with_it_is_forgotten() -> None:
+    past_its_ttl = generating(rollout=False, changes={"spec.ttlSecondsAfterFinished": 0}).generate_all().settle()
+    status = past_its_ttl.judge_all().settle().status.to_wire()
+    run = {**manifest(), "status": status}
+    run["spec"]["ttlSecondsAfterFinished"] = 0
+    server, times = Server(run), [0.0]
+    async with controlling(server, times=times) as (controller, _, registry):
+        controller.saw_run(run)
+        assert await controller.work(KEY) is None
+        assert 'evalrun_runs{phase="Succeeded"} 1.0' in generate_latest(registry).decode()
+        times.append(THERE_SECONDS)
+        deleted(server)
+        await controller.work(KEY)  # its volume was seen to go
+        assert 'evalrun_runs{phase="Succeeded"} 0.0' in generate_latest(registry).decode()
+    assert server.applied == {}
 
 
 async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_something_is_to_be_made() -> None:
