@@ -207,6 +207,23 @@ async def test_a_cancelled_caller_gives_its_place_back() -> None:
     await pool.close()
 
 
+async def test_a_slot_that_was_given_to_who_is_cancelled_in_the_same_turn_is_given_back() -> None:
+    loop = asyncio.get_running_loop()
+    tasks: list[asyncio.Task[RunReply]] = []
+
+    def on_call(_: float) -> None:
+        """Comes before the slot is free: the second task is cancelled after it was given it, before it knows."""
+        loop.call_soon(tasks[1].cancel)
+
+    pool = make_pool([FakeSandbox(slots=1)], Time(), on_call=on_call)
+    pool.start()
+    tasks += [asyncio.create_task(pool.run(REQUEST)) for _ in range(3)]
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(end) for end in ends] == [RunReply, asyncio.CancelledError, RunReply]
+    assert pool.in_flight == 0
+    await pool.close()
+
+
 async def test_what_has_begun_goes_first() -> None:
     release = asyncio.Event()
     order: list[bytes] = []
