@@ -398,6 +398,8 @@ def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
     template = next(item for item in made if item["metadata"]["name"] == "run-sandbox" and item["kind"] == "Deployment")
     assert template["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == "9090"
     assert "--backend=SandboxFusion" in container_of(made, "judge")["args"]
+    proxy = container_of(made, "slot-proxy")["securityContext"]
+    assert (proxy["runAsNonRoot"], proxy["capabilities"]) == (True, {"drop": ["ALL"]})
     limits = container_of(made, "sandbox-fusion")["securityContext"]["capabilities"]
     assert limits == {"drop": ["ALL"], "add": ["SETGID", "SETUID"]}, "or the harness cannot leave root: level seccomp"
 

@@ -5,7 +5,9 @@ from evalrun_operator.api.v1alpha1 import Judge
 from evalrun_operator.resources.judge import required_level
 from evalrun_operator.resources.plan import Object, RunPlan
 from evalrun_operator.resources.pods import (
+    CONTAINER_SECURITY,
     METRICS,
+    USER,
     container,
     headless_service,
     pod_spec,
@@ -116,6 +118,8 @@ def _slot_proxy(plan: RunPlan, judge: Judge) -> Object:
         ],
         env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
         ports=[HTTP, METRICS],
+        # The pod says nothing of users, for the server's sake.
+        securityContext={**CONTAINER_SECURITY, "runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER},
         # It answers once the server behind it does, which may take minutes to come up.
         startupProbe={**PING, "periodSeconds": 2, "timeoutSeconds": 6, "failureThreshold": 300},
         readinessProbe=READINESS,
