@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from builders.virtual_time import run_virtually
 
 from evalrun_sandbox.slots import Slots
 
@@ -64,3 +65,27 @@ async def test_idle_slots_are_offered() -> None:
     slots.give_back(taken)
     assert offers == [2]
     assert slots.take_idle() is not None
+
+
+def test_a_slot_that_was_given_back_is_left_to_the_next_request_for_a_moment() -> None:
+    offers: list[float] = []
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        slots = Slots(2, lambda: offers.append(loop.time()), travel_seconds=0.01)
+        assert slots.take_idle() is not None  # nothing was given back yet
+        (first,) = await slots.take(1)
+        slots.give_back([first])
+        assert slots.take_idle() is None
+        assert await slots.take(1) == [first]  # whoever asks gets it at once
+        await asyncio.sleep(0.02)
+        assert offers == []  # it is in use
+        slots.give_back([first])
+        await asyncio.sleep(0.005)
+        slots.give_back([1 - first])
+        assert slots.take_idle() is None
+        await asyncio.sleep(0.02)
+        assert offers == [pytest.approx(0.035, abs=0.002)]
+        assert {slots.take_idle(), slots.take_idle()} == {0, 1}
+
+    run_virtually(work())

@@ -4,13 +4,28 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+_EARLY_SECONDS = 0.001
+"""What a timer may come too early: uvloop's clock goes by milliseconds."""
+
 
 class Slots:
     """Slot numbers. Waiters are served in order, so a caller that wants all of them is not starved."""
 
-    def __init__(self, count: int, on_idle: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, count: int, on_idle: Callable[[], None] = lambda: None, *, travel_seconds: float = 0.0) -> None:
+        """Make them, all free.
+
+        Args:
+            count: how many.
+            on_idle: called when slots are idle: free, with nobody waiting.
+            travel_seconds: how long a slot that was given back is free before it counts as idle: the next request may
+                be on its way.
+        """
         self.count = count
         self._on_idle = on_idle
+        self._travel_seconds = travel_seconds
+        self._idle_at = 0.0
+        """By the event loop's clock."""
+        self._timer: asyncio.TimerHandle | None = None
         self._free = list(range(count - 1, -1, -1))
         self._waiters: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
 
@@ -25,13 +40,33 @@ class Slots:
         return len(self._waiters)
 
     def take_idle(self) -> int | None:
-        """Take a slot that nobody waits for."""
-        return self._free.pop() if self._free and not self._waiters else None
+        """Take a slot that is idle."""
+        if not self._free or self._waiters or asyncio.get_running_loop().time() < self._idle_at:
+            return None
+        return self._free.pop()
 
     def give_back(self, slots: list[int]) -> None:
-        """Free slots, serve whom they suffice, and tell `on_idle` where some are left."""
+        """Free slots, serve whom they suffice, and tell `on_idle` where some are left idle."""
         self._free.extend(slots)
         self._serve()
+        if not self._travel_seconds:
+            self._tell()
+            return
+        loop = asyncio.get_running_loop()
+        self._idle_at = loop.time() + self._travel_seconds
+        if self._timer is None:
+            self._timer = loop.call_at(self._idle_at, self._travelled)
+
+    def _travelled(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        if loop.time() < self._idle_at - _EARLY_SECONDS:  # another was given back meanwhile
+            self._timer = loop.call_at(self._idle_at, self._travelled)
+            return
+        self._idle_at = 0.0
+        self._tell()
+
+    def _tell(self) -> None:
         if self._free and not self._waiters:
             self._on_idle()
 
