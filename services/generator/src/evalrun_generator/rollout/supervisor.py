@@ -66,10 +66,10 @@ class Supervisor:
 
     async def start(self, driver: str, slot: int, suffix: str, node: str) -> None:
         """Start a replica on a slot, its owner on `node`; returns at once. Raises SupersededError."""
+        self._check(driver)
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self._check(driver)
         actor = (
             ray.remote(ReplicaLauncher)
             .options(
