@@ -12,8 +12,10 @@ from evalrun_sandbox.frame_reader import FrameReader, RunRules, parse_compiled, 
 RULES = RunRules(inputs=5, output_bytes=100, time_seconds=1.0, memory_mib=64, own_kill_possible=False)
 
 
-def run_frame(index: int = 0, stopped: int = 0, status: int = 0, out: int = 2, texts: bytes = b"okerr") -> bytes:
-    return frames.RUN_HEAD.pack(index, stopped, status, 0.5, 0.75, 2048, out) + texts
+def run_frame(
+    index: int = 0, stopped: int = 0, status: int = 0, out: int = 2, texts: bytes = b"okerr", cpu: float = 0.5
+) -> bytes:
+    return frames.RUN_HEAD.pack(index, stopped, status, cpu, 0.75, 2048, out) + texts
 
 
 def test_a_result_is_read() -> None:
@@ -30,13 +32,15 @@ def test_a_stopped_run_has_no_exit_code() -> None:
 @pytest.mark.parametrize("payload", [
     b"", run_frame()[:20], run_frame(index=5), run_frame(stopped=9), run_frame(out=50), run_frame(out=6, texts=b"x"),
     run_frame(out=101, texts=bytes(101)), run_frame(texts=bytes(5000)),
+    run_frame(status=0xFF), run_frame(status=-1), run_frame(status=0x137F), run_frame(status=1 << 16),
+    run_frame(cpu=float("nan")), run_frame(cpu=-1.0), run_frame(cpu=float("inf")),
 ])  # fmt: skip
 def test_a_result_that_cannot_be_is_refused(payload: bytes) -> None:
     with pytest.raises(ExecutorLost):
         parse_run(payload, RULES)
 
 
-@pytest.mark.parametrize("payload", [b"", b"\x07" + bytes(8)])
+@pytest.mark.parametrize("payload", [b"", b"\x07" + bytes(8), b"\0" * 7 + b"\xf8\x7f"])
 def test_a_compilation_that_cannot_be_is_refused(payload: bytes) -> None:
     with pytest.raises(ExecutorLost):
         parse_compiled(payload)

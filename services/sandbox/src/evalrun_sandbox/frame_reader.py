@@ -1,6 +1,7 @@
 """Frames from a runner, read as what they are: bytes from a process that stands beside hostile code."""
 
 import asyncio
+import math
 import os
 import socket
 import stat
@@ -13,6 +14,7 @@ from evalrun_sandbox.errors import ExecutorLost
 from evalrun_sandbox.run_ends import end_of
 
 _CHUNK = 1 << 18
+_LARGEST_STATUS = 0xFFFF
 _REASON = 1000  # bytes that a runner may add to stderr
 MAX_TEXT = 1 << 20
 """Bytes of a compiler's complaint, or of a fault."""
@@ -106,7 +108,7 @@ def parse_compiled(payload: bytes) -> CompileResult:
         raise ExecutorLost("a runner sent a short frame")
     status, seconds = head.unpack_from(payload)
     names = {0: "ok", 1: "error", 2: "timeout"}
-    if status not in names:
+    if status not in names or not 0 <= seconds < math.inf:
         raise ExecutorLost(f"a runner sent compile status {status}")
     return CompileResult(names[status], seconds, payload[head.size :][:MAX_TEXT])  # type: ignore[arg-type]  # of Literals
 
@@ -158,11 +160,15 @@ def parse_complaint(payload: bytes, descriptors: list[int]) -> bytes:
 
 
 def _possible(facts: list[Any], out_size: int, err_size: int, rules: RunRules) -> bool:
-    index, stopped = facts[:2]
+    index, stopped, status, cpu, wall, _ = facts
     most = rules.output_bytes
     return (
         index < rules.inputs
         and stopped <= frames.STOPPED_OTHER
+        and 0 <= status <= _LARGEST_STATUS
+        and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
+        and 0 <= cpu < math.inf
+        and 0 <= wall < math.inf
         and out_size <= most
         and 0 <= err_size <= most + _REASON
     )  # fmt: skip
