@@ -290,6 +290,12 @@ async def test_judging_anew_needs_no_generation_and_survives_a_kill(
     assert (status.datasets[0].judged, status.datasets[0].accepted) == (40, 26)
     assert 40 <= judge[0].requests - asked < 60  # what was judged anew before the kill is not judged again
     assert len(read_results(tmp_path / "again")) == 40
+    info, metrics = (
+        [json.loads((tmp_path / folder / name).read_text()) for folder in ("out", "again")]
+        for name in ("run_info.json", "metrics.json")
+    )
+    assert info[0]["ended_at"] < info[1]["started_at"]  # it is timed by itself
+    assert [each["first"]["throughput"] is None for each in metrics] == [False, True]
 
 
 async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:

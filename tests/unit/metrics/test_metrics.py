@@ -246,6 +246,7 @@ def test_a_problems_tokens_and_seconds_are_sums_over_its_samples() -> None:
 def test_throughput_runs_from_first_request_to_last_verdict() -> None:
     rows = [with_changes(sample_result(p, judged_after=20.0 + 5 * p), started_at=EPOCH + 10 + p) for p in range(5)]
     assert measured(rows).figures["throughput"].value == pytest.approx(5 / 30)
+    assert measured(rows, MetricOptions(throughput=False)).figures["throughput"].value is None
 
 
 def test_budget_runs_report_what_was_solved_within_it() -> None:

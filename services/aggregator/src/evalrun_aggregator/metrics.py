@@ -32,6 +32,8 @@ class MetricOptions:
     gpu_seconds: float | None = None
     """Every replica from its start to its release; None or 0 where there were none of ours."""
     gpu_hour_price: float | None = None
+    throughput: bool = True
+    """False: answers of an earlier run were judged again. From their requests to these verdicts is no one stretch."""
     seed: int = SEED
 
 
@@ -117,7 +119,7 @@ def dataset_metrics(totals: DatasetTotals, options: MetricOptions, gpu_seconds: 
     sheet = FigureSheet(clustered=bool((columns.seen > 1).any()))
     left_out: JsonObject = {}
     _verdict_figures(sheet, columns)
-    _token_and_time_figures(sheet, columns, totals.first_request_at)
+    _token_and_time_figures(sheet, columns, totals.first_request_at if options.throughput else None)
     _per_solved_figures(sheet, columns, gpu_seconds, options.gpu_hour_price)
     if sheet.clustered:
         for k in columns.default_ks() if options.ks is None else options.ks:

@@ -24,7 +24,7 @@ class OpenedRun:
 
     board: Board
     started_at: float
-    """First start; Unix seconds."""
+    """First start, of the rejudging where it is one; Unix seconds."""
     ended: Ended | None
 
 
@@ -66,7 +66,8 @@ async def open_run(
     if list(ledger.reader.problems()) != list(items.names()):
         raise BadInputError(f"ledger {ledger.path}: its problems are not those of the work order")
     if judging_anew:
-        await ledger.start_rejudging({**identity.facts(), **NOT_ENDED, "rejudge": str(rejudge)})
+        anew = {**NOT_ENDED, "rejudge": str(rejudge), "started_at": repr(now)}
+        await ledger.start_rejudging({**identity.facts(), **anew})
     if responses is not None:
         for start in range(0, len(responses), IMPORT_BATCH):
             await ledger.add_completions(responses[start : start + IMPORT_BATCH])

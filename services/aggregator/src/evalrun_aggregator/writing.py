@@ -43,6 +43,7 @@ def write_run_outputs(job: OutputJob) -> Written:
             budget=spec.protocol.budget is not None,
             gpu_seconds=job.gpu_seconds,
             gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
+            throughput=job.order.rejudge is None,
         ),
         qa=QaOptions(
             temperature=spec.protocol.temperature_value,
