@@ -1,6 +1,7 @@
 """A server's own trouble is never a verdict, and an answer that the harness did not sign is none."""
 
 import base64
+import marshal
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from evalrun_judge.sandboxes.fusion_answer import NotTheHarnessError, read
 from evalrun_judge.sandboxes.fusion_batch import Part
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
 from evalrun_judge.sandboxes.fusion_plain import WHOLE_BYTES, compiled, run
-from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT
+from evalrun_judge.sandboxes.stock_harness import BUNDLE, ENDED, HELLO, RESULT
 from evalrun_sandbox.api import RunRequest
 from evalrun_sandbox.contained import frames
 
@@ -56,6 +57,22 @@ async def test_every_trouble_has_its_type(what: str, answer: web.Response, kind:
             await client.run(REQUEST)
     assert type(error.value) is kind, what
     assert "secret frame" not in str(error.value)
+
+
+async def test_another_interpreter_than_the_one_that_compiled_the_harness_is_looked_at_anew() -> None:
+    double = StockDouble()
+
+    def loads_anothers(body: dict[str, Any]) -> None:
+        body["files"][BUNDLE] = base64.b64encode(marshal.dumps((b"another", []))).decode()
+
+    async with stock_double(double) as url, FusionSandbox(url, nonces=lambda _: NONCE) as client:
+        await client.describe()
+        double.interfere = loads_anothers
+        with pytest.raises(SandboxFailedError, match="not the one that compiled"):
+            await client.run(REQUEST)
+        double.interfere = lambda _: None
+        assert (await client.run(REQUEST)).runs[0].stdout == b"1\n"
+    assert [call["language"] for call in double.calls] == ["python", "bash", "bash", "python", "bash", "bash"]
 
 
 def frame(kind: int, payload: bytes) -> bytes:

@@ -16,7 +16,7 @@ from evalrun_sandbox.contained.frames import KIND_EXECUTABLE
 from evalrun_sandbox.slots import Slots
 
 MOST_PROGRAMS = 4
-"""Of one call. With 20 tests each they cost 60 % of what four calls do; eight would save another 8 %."""
+"""Of one call. With 20 tests each they cost 63 % of what four calls do; eight save no more that could be measured."""
 
 MOST_TESTS = 400
 MOST_BYTES = 4 << 20
