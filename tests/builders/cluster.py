@@ -92,8 +92,14 @@ class Cluster:
     @contextmanager
     def watching(self, namespace: str, run: str, template: str) -> Iterator[Iterator[str]]:
         """Give what a JSONPath template makes of a run, once whenever the run changes."""
+        with self.following(namespace, "evalrun", run, template=template) as lines:
+            yield lines
+
+    @contextmanager
+    def following(self, namespace: str, *arguments: str, template: str) -> Iterator[Iterator[str]]:
+        """Give what a JSONPath template makes of each object that `kubectl get` finds, once whenever it changes."""
         command = [
-            str(self.kubectl_binary), "get", "evalrun", run, "--namespace", namespace, "--watch",
+            str(self.kubectl_binary), "get", *arguments, "--namespace", namespace, "--watch",
             "--output", f"jsonpath={template}{{'\\n'}}",
         ]  # fmt: skip
         with subprocess.Popen(command, env=self._environment(), stdout=subprocess.PIPE, text=True) as process:

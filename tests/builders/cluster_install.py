@@ -28,6 +28,15 @@ VALUES: Object = {
     "runDefaults": {"sandboxSlotMilliCpu": 100, "gatewayCpu": "100m", "generatorCpu": "100m"},
 }
 """So that three runs fit on a node of two CPUs."""
+SHARED_JUDGE: Object = {
+    "enabled": True,
+    "gateway": {
+        "minReplicas": 2, "discovery": "endpointSlices",
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+    },
+    "sandbox": {"minReplicas": 2, "slots": 1, "slotMilliCpu": 50, "slotMemoryMib": 512},
+}  # fmt: skip
+"""Two gateways and two sandboxes, small."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,14 @@ class Installed:
                 "spec": {"selector": labels, "ports": [{"port": PORT}]},
             },
         )  # fmt: skip
+
+    def shared_judge(self) -> Object:
+        """Give `spec.judgeRef` of the chart's judge, whose token is brought to the runs, as Helm's notes say."""
+        secret = self.cluster.get(self.system, "secret", "evalrun-judge-token")
+        copied = {"metadata": {"name": secret["metadata"]["name"]}, "data": secret["data"]}
+        self.cluster.apply(self.runs, {"apiVersion": "v1", "kind": "Secret", **copied})
+        token = {"name": secret["metadata"]["name"], "key": "token"}
+        return {"name": "evalrun-judge", "namespace": self.system, "tokenSecretRef": token}
 
     def mount(self, pod: str, *claims: str) -> None:
         """Run a pod that does nothing but to hold claims, each at /CLAIM; wait until it runs."""

@@ -206,6 +206,41 @@ def cheating(folder: Path, machine: str) -> Tasks:
     return Tasks([dataset], files, [problems.name], [programs.name], len(known))
 
 
+PACED = "paced"
+PACE = 1.0
+"""Seconds that a program of that dataset sleeps: how many run at once depends on the slots, and not on the CPUs."""
+
+
+def paced(folder: Path, count: int) -> tuple[Tasks, dict[tuple[str, str, int], str]]:
+    """Give problems whose answers, all different, take `PACE` seconds and no CPU time; and the verdicts, every third
+    of which is wrong_answer."""
+    wrong = {str(number): number % 3 == 0 for number in range(1, count + 1)}
+    problems = write_jsonl(
+        folder / "paced.jsonl",
+        [
+            {
+                "dataset": PACED, "problem_id": number, "prompt": f"Wait, and print {number}.",
+                "ground_truth": {"inputs": [""], "outputs": [f"{number}\n"]}, "limits": {"time_seconds": 10},
+            }
+            for number in wrong
+        ],
+    )  # fmt: skip
+    programs = write_jsonl(
+        folder / "paced_programs.jsonl",
+        [
+            {
+                "dataset": PACED, "problem_id": number, "mode": "standalone",
+                "response": f"import time\ntime.sleep({PACE})\nprint({number + '0' * is_wrong})\n",
+            }
+            for number, is_wrong in wrong.items()
+        ],
+    )  # fmt: skip
+    files = {path.name: path for path in (problems, programs)}
+    verdicts = {(PACED, number, 0): "wrong_answer" if is_wrong else "success" for number, is_wrong in wrong.items()}
+    dataset = {"name": PACED, "source": problems.name}
+    return Tasks([dataset], files, [problems.name], [programs.name], count), verdicts
+
+
 def verdicts_of(results: str) -> dict[tuple[str, str, int], str]:
     """Give each answer's final status by (dataset, problem, sample), from the text of a results.jsonl."""
     rows = [json.loads(line) for line in results.splitlines()]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 from builders.cluster import Cluster, MissingClusterError, find_cluster
-from builders.cluster_install import PROBLEMS, Installed, installed, load_images
-from builders.cluster_runs import Outcome, Seen, look_at_pods, outcome, small
-from builders.cluster_tasks import MODEL, Tasks, both_families, cheating
+from builders.cluster_install import PROBLEMS, SHARED_JUDGE, VALUES, Installed, installed, load_images
+from builders.cluster_runs import Outcome, Seen, Verdicts, look_at_pods, outcome, small
+from builders.cluster_tasks import MODEL, Tasks, both_families, cheating, paced
 from builders.command_line import COMMAND, evalrun
 from builders.controlplane import MissingBinariesError
 from builders.images import MissingToolsError, find_images
@@ -24,6 +24,8 @@ from evalrun_runtime.process import address_of
 
 HERE = Path(__file__).parent
 STAGES = ("aggregator", "judge", "operator", "sandbox")
+PACED_COUNT = 120
+"""Two or three slots take 40 to 60 s for as many; pods come and go in the meantime."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,20 +76,28 @@ def cheats(cluster: Cluster, folder: Path) -> Tasks:
 
 
 @pytest.fixture(scope="session")
+def paced_tasks(folder: Path) -> tuple[Tasks, Verdicts]:
+    """Problems that take a second of waiting each, and their verdicts."""
+    return paced(folder, PACED_COUNT)
+
+
+@pytest.fixture(scope="session")
 def install(
     cluster: Cluster,
     started_here: "subprocess.Popen[str]",
     images: dict[str, str],
     tasks: Tasks,
     cheats: Tasks,
+    paced_tasks: tuple[Tasks, Verdicts],
 ) -> Iterator[Installed]:
     """Everything installed, problems on a volume, servers answering: `answers`, and `slow-answers` for 15 s a run."""
     del started_here  # goes on while images are loaded
-    with installed(cluster, images) as here:
-        here.upload(*tasks.files.values(), *cheats.files.values())
+    with installed(cluster, images, {**VALUES, "sharedJudge": SHARED_JUDGE}) as here:
+        here.upload(*tasks.files.values(), *cheats.files.values(), *paced_tasks[0].files.values())
         here.serve_answers("answers", tasks)
         here.serve_answers("slow-answers", tasks, "--latency-seconds=1", "--max-concurrency=4")
         here.serve_answers("cheating-answers", cheats)
+        here.serve_answers("paced-answers", paced_tasks[0])
         yield here
 
 

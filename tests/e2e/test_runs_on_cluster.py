@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from builders.cluster import CommandFailedError
 from builders.cluster_install import Installed
+from builders.cluster_pools import noting_ends
 from builders.cluster_runs import Outcome, Seen, kill, outcome, progress, read_outcome
 from builders.cluster_tasks import CHEATS, Tasks, verdicts_of
 from builders.cluster_tasks import cheats as cheats_by_name
 from builders.command_line import evalrun, summary, verdicts
+from builders.controlplane import until
 
 ANSWERS = {"results.jsonl", "results.parquet", "summary.json", "metrics.json", "run_info.json", "report.html"}
 
@@ -123,10 +125,16 @@ def test_deletion_leaves_nothing_but_the_outputs(
 ) -> None:
     cluster, names = install.cluster, (plain[0].name, disturbed_run)
     install.wait(disturbed_run, 200)
-    cluster.kubectl("delete", "evalrun", *names, "--namespace", install.runs, "--timeout=60s", "--cascade=foreground")
+    ours = f"evalrun.dev/run in ({','.join(names)})"
+    with noting_ends(cluster, install.runs, ours) as ends:
+        cluster.kubectl(
+            "delete", "evalrun", *names, "--namespace", install.runs, "--timeout=60s", "--cascade=foreground"
+        )
+        until(lambda: len(ends) >= 2 * len(names), "aggregators and generators to have ended")
+    assert set(ends.values()) == {0}, ends
     kinds = cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "--output", "name").split()
     listed = ",".join(kind for kind in kinds if not kind.startswith("events"))
-    left = cluster.get(install.runs, listed, "--selector", f"evalrun.dev/run in ({','.join(names)})")["items"]
+    left = cluster.get(install.runs, listed, "--selector", ours)["items"]
     # Endpoint slices go a moment after their Service, by a controller of their own. The claim is what retain keeps.
     kept = [item for item in left if item["kind"] not in ("EndpointSlice", "Endpoints")]
     assert [(item["kind"], item["metadata"]["labels"]["evalrun.dev/run"]) for item in kept] == [

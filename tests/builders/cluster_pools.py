@@ -1,0 +1,154 @@
+"""A judge of several pods on a cluster: what each of them did, and what becomes of them in the middle of a run."""
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from builders.cluster import Cluster, CommandFailedError
+from builders.cluster_install import Installed
+from builders.cluster_runs import kill, progress
+from builders.controlplane import until
+
+METRICS_PORT = 9090
+RAN = re.compile(r"^(?:evalrun_sandbox_runs_total|evalrun_judge_tests_total)\{.*\} (\S+)$", re.MULTILINE)
+"""Programs that a sandbox ran, tests that a gateway judged."""
+SECONDS = 60.0
+"""How long anything may take that is waited for; a machine of two CPUs starts a pod in about four."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Gateways and sandboxes that are there for a run: its own, or shared ones."""
+
+    install: Installed
+    namespace: str
+    name: str
+    """Its Deployments are `NAME-judge` and `NAME-sandbox`."""
+    selector: str
+    """Labels of its pods, but for the component's."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that it is on."""
+        return self.install.cluster
+
+    def pods(self, component: str) -> list[str]:
+        """Give the names of the pods that are ready and stay."""
+        labels = f"{self.selector},app.kubernetes.io/component={component}"
+        found = self.cluster.get(self.namespace, "pods", "--selector", labels)["items"]
+        return sorted(
+            pod["metadata"]["name"]
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"]
+            and {"type": "Ready", "status": "True"}
+            in [{key: condition[key] for key in ("type", "status")} for condition in pod["status"]["conditions"]]
+        )
+
+    def ran(self, pod: str) -> int:
+        """Give how many programs a sandbox ran, or how many tests a gateway judged; 0 where it does not answer."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{METRICS_PORT}/proxy/metrics"
+        try:
+            return int(sum(float(number) for number in RAN.findall(self.cluster.kubectl("get", "--raw", path))))
+        except CommandFailedError:
+            return 0
+
+    def wait_until_used(self, component: str, count: int) -> None:
+        """Wait until `count` pods of a component are there and each has done something. Raises TimeoutError."""
+
+        def all_used() -> bool:
+            pods = self.pods(component)
+            return len(pods) == count and all(self.ran(pod) for pod in pods)
+
+        until(all_used, f"each of {count} {component} pods of {self.name} to have done something", SECONDS)
+
+    def scale(self, component: str, count: int) -> None:
+        """Set how many pods a component has, as an autoscaler does."""
+        where = ("--namespace", self.namespace, f"deployment/{self.name}-{component}")
+        self.cluster.kubectl("scale", *where, f"--replicas={count}")
+
+    def roll(self, component: str) -> None:
+        """Replace every pod of a component, one after the other; wait until that is done. Raises CommandFailedError."""
+        where = ("--namespace", self.namespace, f"deployment/{self.name}-{component}")
+        self.cluster.kubectl("rollout", "restart", *where)
+        self.cluster.kubectl("rollout", "status", *where, f"--timeout={SECONDS:.0f}s", seconds=SECONDS + 10)
+
+
+@dataclass
+class Course:
+    """What was seen while the pods of a pool came and went."""
+
+    added: dict[str, float] = field(default_factory=dict)
+    """By what was added: seconds from when it was ready to its first answer."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """By pod that is gone: the exit code of its container."""
+    judged: int = 0
+    """Answers that were judged when all this had happened."""
+
+
+def kill_and_add(pool: Pool, run: str, clock: Callable[[], float]) -> Course:
+    """Add a sandbox while a run is judged; then kill one of the others, and a gateway. Raises TimeoutError."""
+    course = Course()
+    _begin(pool, run)
+    there = pool.pods("sandbox")
+    pool.scale("sandbox", 3)
+    until(lambda: len(pool.pods("sandbox")) == 3, "another sandbox", SECONDS)
+    course.added["sandbox"] = _seconds_to_work(pool, 3, clock)
+    kill(pool.install, pool.namespace, there[0])
+    kill(pool.install, pool.namespace, pool.pods("judge")[0])
+    pool.wait_until_used("sandbox", 3)  # one of them in the killed one's place
+    course.judged = judged_now(pool, run)
+    return course
+
+
+def roll_and_drain(pool: Pool, run: str, clock: Callable[[], float]) -> Course:
+    """Replace every sandbox while a run is judged, then take one away: nobody is killed. Raises TimeoutError."""
+    course = Course()
+    _begin(pool, run)
+    with noting_ends(pool.cluster, pool.namespace, pool.selector) as course.ends:
+        pool.roll("sandbox")
+        course.added["rolled sandboxes"] = _seconds_to_work(pool, 2, clock)
+        pool.scale("sandbox", 1)
+        until(lambda: len(course.ends) == 3, "the sandboxes that left to have ended", SECONDS)
+    course.judged = judged_now(pool, run)
+    return course
+
+
+def judged_now(pool: Pool, run: str) -> int:
+    """Give how many of a run's answers are judged."""
+    return next(judged for judged, _ in progress(pool.install, run))
+
+
+def _begin(pool: Pool, run: str) -> None:
+    next(judged for judged, _ in progress(pool.install, run) if judged)
+    pool.wait_until_used("sandbox", 2)
+    pool.wait_until_used("judge", 2)
+
+
+def _seconds_to_work(pool: Pool, sandboxes: int, clock: Callable[[], float]) -> float:
+    ready = clock()
+    pool.wait_until_used("sandbox", sandboxes)
+    return clock() - ready
+
+
+@contextmanager
+def noting_ends(cluster: Cluster, namespace: str, selector: str) -> Iterator[Mapping[str, int]]:
+    """Give the exit codes of the selected pods that are deleted meanwhile; one pod must be there already."""
+    template = "{.metadata.name} {.metadata.deletionTimestamp} {.status.containerStatuses[0].state.terminated.exitCode}"
+    ends: dict[str, int] = {}
+    listed = threading.Event()
+
+    def note(lines: Iterable[str]) -> None:
+        for line in lines:
+            listed.set()
+            pod, *rest = line.split()
+            if len(rest) == 2:
+                ends[pod] = int(rest[1])
+
+    with cluster.following(namespace, "pods", "--selector", selector, template=template) as lines:
+        noting = threading.Thread(target=note, args=(lines,))
+        noting.start()
+        listed.wait(SECONDS)
+        yield ends
+    noting.join()
