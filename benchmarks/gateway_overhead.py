@@ -131,8 +131,8 @@ async def large_suite(judges: dict[str, tuple[ServiceProcess, ServiceProcess]], 
         ours, theirs = ((cpu_seconds(one) - then) / count for one, then in zip((judge, sandbox), before, strict=True))
         sent = sum(one.ByteSize() for one in requests) / 2**20
         print(
-            f"tests of 8 MB {how}: {sent:.1f} MiB to the gateway for {count} answers, {1000 * ours:.1f} ms of its CPU an "
-            f"answer, {1000 * theirs:.1f} ms of the sandbox's front; {seconds:.1f} s in all"
+            f"tests of 8 MB {how}: {sent:.1f} MiB to the gateway for {count} answers, {1000 * ours:.1f} ms of its CPU "
+            f"an answer, {1000 * theirs:.1f} ms of the sandbox's front; {seconds:.1f} s in all"
         )
 
 
