@@ -82,6 +82,17 @@ async def test_no_pods_are_an_answer_and_a_port_may_be_a_number(tmp_path: Path) 
         assert await discovery.find() == {"http://10.0.0.1:9090"}
 
 
+@pytest.mark.parametrize(("ready", "found"), [(True, {"http://10.0.0.1:8080"}), (False, {"http://[fd00::1]:8080"})])
+async def test_a_pod_with_addresses_of_both_families_is_one_sandbox(
+    tmp_path: Path, ready: bool, found: set[str]
+) -> None:
+    answer = slices([endpoint("fd00::1")], [endpoint("10.0.0.1", ready=ready)])
+    answer["items"][0]["addressType"] = "IPv6"
+    async with watching(tmp_path) as (server, discovery):
+        server.answer = web.json_response(answer)
+        assert await discovery.find() == found
+
+
 async def test_a_change_is_told_by_the_watch_and_the_token_is_read_anew(tmp_path: Path) -> None:
     async with watching(tmp_path) as (server, discovery):
         await discovery.find()

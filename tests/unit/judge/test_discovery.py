@@ -27,11 +27,16 @@ class Answers:
         return answer
 
 
-async def test_every_address_behind_the_name() -> None:
-    discovery = DnsDiscovery(
-        "dns:///sandbox.ns.svc:8080", lookup=Answers(["10.0.0.1", "10.0.0.2", "fd00::1", "10.0.0.1"])
-    )
-    assert await discovery.find() == {"http://10.0.0.1:8080", "http://10.0.0.2:8080", "http://[fd00::1]:8080"}
+@pytest.mark.parametrize(
+    ("addresses", "found"),
+    [
+        (["10.0.0.1", "10.0.0.2", "10.0.0.1"], {"http://10.0.0.1:8080", "http://10.0.0.2:8080"}),
+        (["fd00::1", "fd00::2"], {"http://[fd00::1]:8080", "http://[fd00::2]:8080"}),
+        (["fd00::1", "10.0.0.1"], {"http://10.0.0.1:8080"}),  # one pod with an address of either family
+    ],
+)
+async def test_every_address_behind_the_name(addresses: list[str], found: set[str]) -> None:
+    assert await DnsDiscovery("dns:///sandbox.ns.svc:8080", lookup=Answers(addresses)).find() == found
 
 
 @pytest.mark.parametrize("answer", [socket.gaierror(-2, "Name or service not known"), []])

@@ -77,7 +77,9 @@ class DnsDiscovery:
             raise DiscoveryError(f"dns:///{self._host}:{self._port}: {error}") from error
         if not addresses:
             raise DiscoveryError(f"dns:///{self._host}:{self._port}: the name has no address")
-        return frozenset(http_url(address, self._port) for address in addresses)
+        # Behind a dual-stack Service's name is each pod twice: counted twice it would have twice its slots.
+        of_one_family = [address for address in addresses if ":" not in address] or addresses
+        return frozenset(http_url(address, self._port) for address in of_one_family)
 
     async def changed(self) -> None:
         """Wait for the next lookup; see `Discovery.changed`."""

@@ -42,6 +42,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Slice(msgspec.Struct):
+    addressType: str = "IPv4"  # noqa: N815 - likewise
     endpoints: list[_Endpoint] | None = None
     ports: list[_Port] | None = None
 
@@ -111,7 +112,12 @@ class EndpointSliceDiscovery:
         except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:  # TimeoutError is an OSError
             raise DiscoveryError(f"{self._target}: {error or type(error).__name__}") from error
         self._version = found.metadata.resourceVersion
-        return frozenset(url for one in found.items for url in self._urls(one))
+        families: dict[str, set[str]] = {}
+        for one in found.items:
+            families.setdefault(one.addressType, set()).update(self._urls(one))
+        # A dual-stack Service has slices of either family with the same pods: each of them counted twice has twice its
+        # slots. The first family that has any is enough.
+        return frozenset(next((urls for _, urls in sorted(families.items()) if urls), ()))
 
     async def changed(self) -> None:
         """Wait for an event, see `Discovery.changed`; without an answer, as long as between two DNS lookups."""
