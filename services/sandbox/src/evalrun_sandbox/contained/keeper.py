@@ -255,6 +255,8 @@ class Keeper:
             ended_by = os.WTERMSIG(outcome.status) if os.WIFSIGNALED(outcome.status) else 0
             if outcome.stopped == frames.STOPPED_TIME or ended_by == signal.SIGXCPU:
                 status, error = 2, b"the interpreter took too long to compile the program\n"
+            elif outcome.stopped != frames.NOT_STOPPED:  # by us, for what the text made the compiler do
+                status, error = 1, b"the interpreter was stopped while it compiled the program\n"
             elif ended_by in _CRASHES:
                 status, error = 1, b"the program crashes the interpreter's compiler\n"
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from opcode import opmap
 from types import CodeType
 
@@ -20,6 +21,8 @@ threading time types typing
 AHEAD = frozenset(_AHEAD.split())
 """Imported by the runner where the program names them: once a program, not once a test. Nothing that runs a thread,
 opens a file or leaves a state that a fork would not copy."""
+
+warnings.simplefilter("ignore", SyntaxWarning)  # a text may hold a million, and they would be told to our own stderr
 
 
 class Checked:
