@@ -65,10 +65,8 @@ async def test_hostile_text_hurts_nobody(executor: Executor, code: str) -> None:
 @pytest.mark.parametrize("line", ["1 is 1", "(1)(2)", "'\\d'"])
 async def test_a_text_full_of_warnings_is_a_program_like_any(executor: Executor, line: str) -> None:
     """They would fill its output, or the sandbox's own log, before its first line has run."""
-    text = f"{line}\n" * 2000
-    reply = await executor.run(
-        calls(f"def g():\n {text.replace(chr(10), chr(10) + ' ')}\ndef f(): return 1", output=16)
-    )
+    full = "def g():\n" + f" {line}\n" * 2000
+    reply = await executor.run(calls(f"{full}def f(): return 1", output=16))
     assert (reply.compile.status, answer(reply.runs[0]), reply.runs[0].stderr) == ("ok", 1, b"")
     again = await executor.run(request(f"{full}print(1)", output=16))
     assert (again.runs[0].stdout, again.runs[0].stderr) == (b"1\n", b"")
