@@ -36,7 +36,10 @@ def failure(code: grpc.StatusCode, retry_after_ms: int = 0) -> judge_pb2.StreamF
         (grpc.StatusCode.UNAVAILABLE, History(), ALIVE, Again(1, History(failures=1))),
         (grpc.StatusCode.UNAVAILABLE, History(1), ALIVE, Again(2, History(failures=2))),
         (grpc.StatusCode.UNAVAILABLE, History(2), ALIVE, NotJudged("UNAVAILABLE: why")),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, History(2), ALIVE, NotJudged("DEADLINE_EXCEEDED: why")),
+        # a queue that is too long: as a stream that was given up, which waits as long
+        (grpc.StatusCode.DEADLINE_EXCEEDED, History(2), ALIVE, Again(0, History(2, losses=1))),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, History(losses=1), OUTAGE, Again(0, History(losses=1))),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, History(losses=1), ALIVE, NotJudged("DEADLINE_EXCEEDED: why")),
         (grpc.StatusCode.INTERNAL, History(), ALIVE, Again(1, History(failures=1))),
         (grpc.StatusCode.UNAVAILABLE, History(2), OUTAGE, Again(4, History(2, uncounted=1))),
         (grpc.StatusCode.UNAVAILABLE, History(2, uncounted=9), OUTAGE, Again(5, History(2, uncounted=10))),

@@ -12,6 +12,7 @@ import grpc
 from evalrun.judge.v1 import judge_pb2
 
 MALFORMED = frozenset({grpc.StatusCode.INVALID_ARGUMENT.value[0], grpc.StatusCode.UNIMPLEMENTED.value[0]})
+EXPIRED = grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
 BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
 CODE_NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
 REASON_LENGTH = 500
@@ -24,7 +25,8 @@ class RetryPolicy:
     attempts: int = 5
     """Counted failures of an item after which it is not judged."""
     losses: int = 20
-    """The same for streams that broke while the item was on them: most often somebody else's fault."""
+    """The same for streams that broke while the item was on them, and for deadlines that passed: most often somebody
+    else's fault, or a queue that is too long for what is asked."""
     patience: float = 600.0
     """After so long without any verdict failures count whatever the judge does for other items."""
     first_delay: float = 0.5
@@ -43,7 +45,7 @@ class History:
     failures: int = 0
     """Counted ones, before this."""
     losses: int = 0
-    """Counted broken streams, before this."""
+    """Counted broken streams and passed deadlines, before this."""
     uncounted: int = 0
     """Failures during an outage; they lengthen the wait only."""
 
@@ -99,17 +101,15 @@ def decide_failure(failure: judge_pb2.StreamFailure, history: History, outage: O
         return NotJudged(reason)
     if failure.code == BUSY:
         return Again(max(policy.least_busy_delay, failure.retry_after_ms / 1000), history)
+    if failure.code == EXPIRED:
+        return _again_after_loss(history, outage, policy) or NotJudged(reason)
     return _again(history, outage, policy) or NotJudged(reason)
 
 
 def decide_loss(reason: str, history: History, outage: Outage, policy: RetryPolicy) -> Decision:
     """Decide on an item whose stream ended before its answer. Sending it again is harmless: judging is idempotent."""
-    if not outage.counts(policy):
-        return Again(0.0, history)
-    losses = history.losses + 1
-    if losses >= policy.losses:
-        return NotJudged(f"the judge's stream broke {losses} times: {reason}"[:REASON_LENGTH])
-    return Again(0.0, History(history.failures, losses, history.uncounted))
+    again = _again_after_loss(history, outage, policy)
+    return again or NotJudged(f"the judge's stream broke {history.losses + 1} times: {reason}"[:REASON_LENGTH])
 
 
 def reason_of(verdict: judge_pb2.Verdict) -> str:
@@ -123,6 +123,13 @@ def reason_of(verdict: judge_pb2.Verdict) -> str:
 def not_judged_verdict() -> judge_pb2.Verdict:
     """Give the verdict that stands for "the judge could not tell" where it sent none."""
     return judge_pb2.Verdict(final_status=judge_pb2.FINAL_STATUS_API_ERROR, judged=False, accepted=False)
+
+
+def _again_after_loss(history: History, outage: Outage, policy: RetryPolicy) -> Again | None:
+    if not outage.counts(policy):
+        return Again(0.0, history)
+    losses = history.losses + 1
+    return Again(0.0, History(history.failures, losses, history.uncounted)) if losses < policy.losses else None
 
 
 def _again(history: History, outage: Outage, policy: RetryPolicy) -> Again | None:
