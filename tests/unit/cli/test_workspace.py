@@ -56,10 +56,11 @@ def test_a_run_is_found_again(tmp_path: Path) -> None:
     assert read_work_order(workspace.directory) == ORDER
 
 
-def test_another_spec_is_another_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["spec", "sources", "responses"])
+def test_another_spec_or_other_files_are_another_run(tmp_path: Path, name: str) -> None:
     create(tmp_path / "out", ORDER)
-    with pytest.raises(BadInputError, match="has another spec"):
-        reopen(tmp_path / "out", {**ORDER, "spec": {"a": 2}})
+    with pytest.raises(BadInputError, match=f"has another {name}"):
+        reopen(tmp_path / "out", {**ORDER, name: {"a": ["2"]}})
 
 
 @pytest.mark.parametrize("content", [None, "{"], ids=["absent", "cut off"])
