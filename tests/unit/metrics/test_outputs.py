@@ -241,6 +241,15 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) 
         write_outputs(a_run(), str(tmp_path / "file" / "run"), PLAN)
 
 
+def test_a_noise_floor_answer_that_was_not_judged_degrades_the_run_but_no_figure(tmp_path: Path) -> None:
+    rows = [sample_result(0, 0), sample_result(0, 0, None, repeat=1)]
+    summary = write_outputs(rows, str(tmp_path), OutputPlan({}, MetricOptions(), QaOptions(0.0, 1)))
+    assert summary.state == "Degraded"
+    metrics = summary.datasets["humaneval"]
+    assert (metrics.counts["not_judged"], metrics.counts["not_judged_repeats"], metrics.coverage) == (0, 1, 1.0)
+    assert "1 answers of noise-floor passes could not be judged" in (tmp_path / "report.html").read_text()
+
+
 def test_a_url_gets_the_same_files(tmp_path: Path) -> None:
     write_outputs(a_run(), "memory://bucket/run_1", PLAN, staging=tmp_path)
     write_outputs(a_run(), str(tmp_path / "local"), PLAN)

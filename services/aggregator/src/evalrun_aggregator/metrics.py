@@ -20,6 +20,9 @@ from evalrun_aggregator.results import JsonObject, SampleResult
 SEED: Final = 20_240_229
 """Of every bootstrap: the same results give the same bytes."""
 
+NOT_JUDGED_REPEATS: Final = "not_judged_repeats"
+"""The count of noise-floor samples that were not judged: no figure of the run itself misses them."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetricOptions:
@@ -50,9 +53,14 @@ class DatasetMetrics:
 
     @property
     def not_judged(self) -> int:
-        """Samples that count neither way; any makes the run degraded."""
+        """Samples that count neither way."""
         count = self.counts["not_judged"]
         return count if isinstance(count, int) else 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every sample was judged, those of noise-floor passes included; otherwise the run is degraded."""
+        return self.not_judged == 0 and self.counts[NOT_JUDGED_REPEATS] == 0
 
     def summary(self) -> JsonObject:
         """Give the dataset's entry in summary.json."""
@@ -231,5 +239,6 @@ def _counts(totals: DatasetTotals, columns: ProblemColumns, left_out: JsonObject
         "memory_limit": int(columns.memory_limit.sum()),
         "final_status": dict(statuses),
         "left_out_problems": left_out,
+        NOT_JUDGED_REPEATS: totals.flags[NOT_JUDGED_REPEATS],
         **{name: totals.flags[name] for name in ("truncated", "without_token_count", "cached", "forgeable")},
     }

@@ -175,7 +175,7 @@ def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan
 def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan: OutputPlan) -> RunSummary:
     """Say how the run ended: degraded where anything was not judged, whatever its gate says."""
     datasets = metrics.finish(plan.metrics)
-    complete = all(dataset.not_judged == 0 for dataset in datasets.values())
+    complete = all(dataset.complete for dataset in datasets.values())
     gate = None if plan.decide_gate is None else plan.decide_gate(metrics.datasets)
     state: FinalState = "Succeeded" if complete else "Degraded"
     return RunSummary(state, datasets, disagreements.datasets, gate, cost_of(plan))

@@ -113,7 +113,7 @@ class DatasetTotals:
     tokens_known: bool = False
     first_request_at: float | None = None
     flags: Counter[str] = field(default_factory=Counter)
-    """Samples that were truncated, cached, forgeable, without a token count."""
+    """Samples that were truncated, cached, forgeable, without a token count, of noise-floor passes and not judged."""
 
     def add(self, result: SampleResult) -> None:
         """Add one result of whichever pass."""
@@ -127,6 +127,7 @@ class DatasetTotals:
             problem = self.problems[result.problem_id] = ProblemTotals()
         if result.repeat != 0:
             problem.add_repeat(result)
+            self.flags["not_judged_repeats"] += not result.judged
             return
         problem.add(result)
         if result.started_at is not None:

@@ -108,15 +108,16 @@ def _coverage(dataset: Json) -> Markup:
 
 
 def _degraded(summary: Json) -> Markup | None:
-    missing = count(summary, "counts", "not_judged")
-    if not missing:
-        return None
-    return element(
-        "div",
-        f"{missing} answers could not be judged. They count neither for nor against the model; coverage says how many "
-        "stand behind each figure.",
-        class_="notice",
-    )
+    missing, repeats = (count(summary, "counts", name) for name in ("not_judged", "not_judged_repeats"))
+    lines = []
+    if missing:
+        lines.append(
+            f"{missing} answers could not be judged. They count neither for nor against the model; coverage says how "
+            "many stand behind each figure."
+        )
+    if repeats:
+        lines.append(f"{repeats} answers of noise-floor passes could not be judged: the noise floor does without them.")
+    return element("div", " ".join(lines), class_="notice") if lines else None
 
 
 def _gate(gate: Json) -> Markup | None:
