@@ -224,6 +224,24 @@ async def test_a_wait_in_the_queue_counts_whatever_comes_of_the_request_and_one_
     await pool.close()
 
 
+async def test_a_spent_retry_budget_is_no_verdict_and_says_what_it_is() -> None:
+    registry = CollectorRegistry()
+    time = Time()
+    sandbox = FakeSandbox(slots=2, faults=[SandboxFailedError("status 500")] * 3)
+    pool = make_pool([sandbox], time, retries=RetryPolicy(attempts=9, ratio=0.0, least=0))
+    pool.start()
+    judging, *_ = make_judge(pool, time, registry=registry)
+    with pytest.raises(
+        NoSandboxError, match=r"the retry budget is spent \(2 calls made again for 1 first .*status 500"
+    ):
+        await judging.judge(stdio_request())
+    assert registry.get_sample_value("evalrun_judge_request_seconds_count", {"outcome": "unavailable"}) == 1
+    for status in TestStatus:
+        assert registry.get_sample_value("evalrun_judge_tests_total", {"status": status.value}) == 0
+    assert (await judging.judge(stdio_request())).accepted  # first calls are made all the same
+    await pool.close()
+
+
 async def test_every_call_of_a_sandbox_is_timed_also_those_that_fail() -> None:
     time = Time()
     seconds: list[float] = []
