@@ -26,6 +26,10 @@ sys.stdout.buffer.write(b"%r " % (checked.code is not None) + checked.stderr)
     ("from io import BytesIO, IOBase\nclass F(IOBase): pass", True),
     ("exec('x = 1')", True),
     ("from unknown.deep import thing", True),
+    ("def g():\n  try: yield\n  finally: print(1)\nit = g()\nnext(it)", True),
+    ("def g(c):\n  with c: yield\nit = g()", True),
+    ("async def f():\n  try: await g()\n  finally: print(1)", True),
+    ("it = (n for n in range(9))\ndef f():\n  try: return 1\n  finally: print(1)", False),
 ])  # fmt: skip
 def test_need(source: str, needed: bool) -> None:
     code = check(source.encode()).code

@@ -47,12 +47,12 @@ def check(source: bytes, name: str = SCRIPT) -> Checked:
     with CompileLimits():
         try:
             code = compile(source, name, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, OverflowError) as error:
+        except (MemoryError, RecursionError) as error:
+            stderr = f"{type(error).__name__}: the program is too deeply nested to compile: {error}\n".encode()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the text made the compiler raise it
             if isinstance(error, SyntaxError):
                 error.filename = SCRIPT
             stderr = _describe(error)
-        except (MemoryError, RecursionError) as error:
-            stderr = f"{type(error).__name__}: the program is too deeply nested to compile: {error}\n".encode()
     return Checked(code, stderr[:MAX_COMPLAINT], time.monotonic() - started)
 
 
@@ -118,7 +118,11 @@ def _imported(code: CodeType) -> list[str]:
 def _describe(error: Exception) -> bytes:
     import traceback  # costs 10 ms, so only where a program needs it
 
-    return "".join(traceback.format_exception_only(type(error), error)).encode(errors="backslashreplace")
+    try:
+        lines = traceback.format_exception_only(type(error), error)
+    except Exception:  # noqa: BLE001 - a place in the text that it cannot show
+        lines = [f"{type(error).__name__}\n"]
+    return "".join(lines).encode(errors="backslashreplace")
 
 
 def import_ahead(code: CodeType) -> None:
