@@ -127,6 +127,22 @@ def test_nothing_of_one_programs_files_is_left_for_the_next(plain: str) -> None:
     assert (answer.run_result.stdout, answer.files) == ("['tmp_main.py']\n", {})
 
 
+def test_a_run_that_is_repeated_alone_finds_the_files_as_they_were_given(plain: str) -> None:
+    code = "open('seen', 'a').write('x')\nimport time\nwhile time.process_time() < 0.43: pass"
+    answer = run(plain, code, run_timeout=0.4, files={"seen": base64.b64encode(b"x").decode()}, fetch_files=["seen"])
+    assert (answer.status, answer.run_result.status) == ("Failed", "TimeLimitExceeded")
+    assert base64.b64decode(answer.files["seen"]) == b"xx"
+
+
+def test_as_many_files_as_there_may_be_leave_room_for_the_compiler(endpoint: str) -> None:
+    if not has_cpp(endpoint):
+        pytest.skip("no C++ compiler on this machine")
+    code = '#include <fstream>\n#include "899.h"\nint main(){std::ofstream("out") << X;}'
+    files = {f"{n}.h": base64.b64encode(f"#define X {n}".encode()).decode() for n in range(900)}
+    answer = run(endpoint, code, "cpp", files=files, fetch_files=["out"])
+    assert (answer.status, answer.files) == ("Success", {"out": base64.b64encode(b"899").decode()})
+
+
 def test_more_in_files_than_comes_back_fails_the_program(endpoint: str) -> None:
     code = "for name in 'ab':\n    f = open(name, 'wb')\n    f.truncate(33 << 20)"
     answer = run(endpoint, code, fetch_files=["a", "b"])

@@ -16,6 +16,8 @@ from evalrun_sandbox.fusion.wire import RunCodeRequest
 
 IGNORED = "IGNORE_THIS_FILE"
 """In a path: the stock server places no such file."""
+MOST_FILES, MOST_MIB = FILES * 9 // 10, TOTAL_MIB * 3 // 4
+"""Of what the folder may hold: the rest is the compiler's and the program's own."""
 _BLOCK = 4096
 _LONGEST_NAME = 255
 TOO_LARGE = f"\nstopped by the sandbox: more than {FILES_BYTES >> 20} MiB in the files that fetch_files names\n"
@@ -54,8 +56,8 @@ def files_of(request: RunCodeRequest) -> Files:
     if not request.files and not request.fetch_files:
         return Files()
     given = {name: text for name, text in request.files.items() if text is not None and IGNORED not in name}
-    if len(given) > FILES or len(request.fetch_files) > FILES:
-        raise BadRequest(f"files, fetch_files: at most {FILES} each")
+    if len(given) > MOST_FILES or len(request.fetch_files) > MOST_FILES:
+        raise BadRequest(f"files, fetch_files: at most {MOST_FILES} each")
     placed = {_place("files", name): text for name, text in given.items()}
     folders = _folders(placed)
     contents = {path: _decoded(path, text) for path, text in placed.items()}
@@ -105,12 +107,12 @@ def _decoded(path: str, text: str) -> bytes:
 
 def _refuse_excess(contents: Mapping[str, bytes], folders: set[str]) -> None:
     """Refuse what would stop the program at once, see `contained.folder`. Raises BadRequest."""
-    if len(contents) + len(folders) >= FILES:  # the program's text is one more
-        raise BadRequest(f"files: at most {FILES - 1} files and folders")
+    if len(contents) + len(folders) > MOST_FILES:
+        raise BadRequest(f"files: at most {MOST_FILES} files and folders")
     if any(path.count("/") > DEPTH for path in contents):
         raise BadRequest(f"files: at most {DEPTH} folders deep")
-    if _bytes_on_disk([len(content) for content in contents.values()]) > TOTAL_MIB << 20:
-        raise BadRequest(f"files: at most {TOTAL_MIB} MiB in all")
+    if _bytes_on_disk([len(content) for content in contents.values()]) > MOST_MIB << 20:
+        raise BadRequest(f"files: at most {MOST_MIB} MiB in all")
 
 
 def _bytes_on_disk(sizes: Sequence[int]) -> int:
