@@ -248,6 +248,34 @@ async def test_nobody_sees_the_neighbours_files(sandbox: Executor) -> None:
     assert read.runs[0].stdout == b""
 
 
+LOOKING = """
+import os, time
+seen = []
+near = 0
+for pid in [*range(max(1, os.getpid() - 2000), os.getpid()), *range(os.getpid() + 1, os.getpid() + 2000)]:
+    try:
+        os.stat(f"/proc/{pid}")
+    except OSError:
+        continue
+    near += 1
+    for what in ("exe", "cwd", "fd/0", "fd/1", "fd/3", "ns/pid", "mem", "maps", "environ", "cmdline", "status"):
+        for look in (os.stat, os.readlink) if what[:2] in ("ex", "cw", "fd", "ns") else (open,):
+            try:
+                look(f"/proc/{pid}/{what}")
+                seen.append((pid, what))
+            except OSError:
+                pass
+print(near > 2, seen)
+"""
+
+
+async def test_nobody_looks_into_the_neighbours_or_the_runners(sandbox: Executor) -> None:
+    """A program may be looked into by its own user, for its runner counts its files: but not by another program."""
+    neighbour = request("open('f', 'w')\nimport time\ntime.sleep(1)")
+    looking, _ = await asyncio.gather(sandbox.run(request(LOOKING)), sandbox.run(neighbour))
+    assert looking.runs[0].stdout == b"True []\n", looking.runs[0].stderr
+
+
 async def test_a_killed_front_takes_everything_with_it() -> None:
     """In a process of its own: an executor with a program that ignores all it can, killed by SIGKILL."""
     script = """
