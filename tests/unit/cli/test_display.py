@@ -47,6 +47,19 @@ def test_what_another_wait_is_for_is_said_too() -> None:
     assert [line.rpartition(" | ")[2] for line in lines] == [FULL, "waiting for the judge: Connection refused"]
 
 
+def test_the_rate_is_that_of_the_generation_alone() -> None:
+    console = Console(width=100, force_terminal=True, legacy_windows=False)
+    with console.capture() as capture:
+        display = display_for(console)
+        for seconds, generated in ((1.0, 0), (5.0, 31), (10.0, 32), (1000.0, 32)):
+            update = status(seconds)
+            update.output_tokens = 100 * generated
+            update.datasets[0].generated = generated
+            display.update(update)
+        display.close()
+    assert "320 tokens/s" in capture.get().splitlines()[-3]
+
+
 def test_a_terminal_has_bars_and_above_them_what_the_run_waits_for_once() -> None:
     console = Console(width=100, force_terminal=True, legacy_windows=False)
     with console.capture() as capture:

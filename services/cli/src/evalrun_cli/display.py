@@ -101,12 +101,16 @@ class LiveDisplay:
         )
         self._bars: dict[str, tuple[TaskID, TaskID]] = {}
         self._news = News()
+        self._generating, self._rate = True, 0.0  # the rate stands still while the judge goes on
         self._progress.start()
 
     def update(self, status: ledger_pb2.GetStatusResponse) -> None:
         """Move the bars."""
         if self._news.is_new(waits_for(status)):
             self._progress.console.print(status.message, markup=False, highlight=False, soft_wrap=True)
+        if self._generating:
+            self._rate = status.output_tokens / status.elapsed_seconds if status.elapsed_seconds else 0.0
+            self._generating = not status.datasets or any(each.generated < each.total for each in status.datasets)
         for dataset in status.datasets:
             if dataset.name not in self._bars:
                 self._bars[dataset.name] = (
@@ -114,9 +118,8 @@ class LiveDisplay:
                     self._progress.add_task(f"{dataset.name} judged", note=""),
                 )
             generated, judged = self._bars[dataset.name]
-            rate = status.output_tokens / status.elapsed_seconds if status.elapsed_seconds else 0.0
             self._progress.update(
-                generated, total=dataset.total, completed=dataset.generated, note=f"{rate:,.0f} tokens/s"
+                generated, total=dataset.total, completed=dataset.generated, note=f"{self._rate:,.0f} tokens/s"
             )
             note = f"{dataset.accepted} accepted"
             note += f", [red]{dataset.not_judged} not judged[/red]" if dataset.not_judged else ""
