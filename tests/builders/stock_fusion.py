@@ -129,8 +129,8 @@ def decoded(text: bytes) -> str:
 
 
 @asynccontextmanager
-async def stock_double(double: StockDouble) -> AsyncIterator[str]:
-    """Serve it in this process."""
+async def stock_double(double: StockDouble, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve it in this process; gives the URL."""
 
     @web.middleware
     async def count(request: web.Request, handler: Any) -> web.StreamResponse:
@@ -146,7 +146,7 @@ async def stock_double(double: StockDouble) -> AsyncIterator[str]:
     application.router.add_post("/run_code", double.run_code)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, host, port).start()
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
