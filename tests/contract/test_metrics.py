@@ -1,6 +1,8 @@
 """The series that dashboards, alerts and autoscalers rely on: every one is there before anything has happened."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
@@ -146,3 +148,10 @@ def labels_of(metric: Metric) -> set[str]:
     assert metric.samples, f"{metric.name} shows nothing before its first event"
     (labels,) = {frozenset(sample.labels) - {"le"} for sample in metric.samples}
     return set(labels)
+
+
+def test_every_series_is_described_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
+    for name in {**AGGREGATOR, **JUDGE, **SANDBOX, **GENERATOR, **OPERATOR}:
+        short = re.sub("^evalrun_(judge|sandbox)", "", name)  # of the series after the first in a row
+        assert f"`{name}" in page or f"`{short}" in page, name
