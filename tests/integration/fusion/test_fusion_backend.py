@@ -25,7 +25,7 @@ STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
 
 @asynccontextmanager
 async def client_of(kind: str) -> AsyncIterator[FusionSandbox]:
-    """A client of a server; our own front is taken for a stock one: nothing may fork there, and it takes no files."""
+    """A client of a server; our own front is taken for a stock one: it runs no bash, and nothing may fork there."""
     if kind == "double":
         async with stock_double(StockDouble()) as url, FusionSandbox(url, nonces=secrets.token_bytes) as client:
             yield client
