@@ -5,13 +5,18 @@ import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from builders.stock_fusion import StockDouble, stock_double
 
 from evalrun_judge.sandboxes.fusion import FusionSandbox
+from evalrun_judge.sandboxes.fusion_answer import NotTheHarnessError, result
+from evalrun_judge.sandboxes.fusion_batch import LOOK, Part, Seen, body
+from evalrun_judge.sandboxes.fusion_http import FusionServer
 from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS
 from evalrun_judge.sandboxes.stock_harness import TASK
 from evalrun_sandbox.api import Limits, RunReply, RunRequest
@@ -137,6 +142,23 @@ async def test_a_call_that_fails_costs_none_of_its_programs_a_verdict() -> None:
         replies = await together(client, *[asked("print(input())", b"%d" % n) for n in range(3)])
         assert [reply.runs[0].stdout for reply in replies] == [b"%d\n" % n for n in range(3)]
         assert shared(double) == [3]
+
+
+async def test_the_harness_refuses_several_programs_where_no_filter_keeps_them_apart() -> None:
+    async with stock_double(StockDouble()) as url:
+        server = FusionServer(url)
+        seen = (await server.run_code({"language": "python", "code": LOOK}, 60)).run_result
+        assert seen is not None
+        machine = msgspec.json.decode(seen.stdout or "", type=Seen).machine()
+        parts = [Part(asked(f"print({n})"), [0], secrets.token_bytes(32)) for n in range(2)]
+        unknown = replace(machine, architecture="none that we have a filter for")
+        one, two = [await server.run_code(body(parts[:count], unknown), 60) for count in (1, 2)]
+        await server.close()
+    said = result(one, 0, parts[0])
+    assert said is not None
+    assert (said.hello["filter"], said.runs[0].stdout) == ("0", b"0\n")
+    with pytest.raises(NotTheHarnessError, match="without a filter"):
+        result(two, 0, parts[0])
 
 
 @pytest.mark.skipif(STOCK is None, reason="EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
