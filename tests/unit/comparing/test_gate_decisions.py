@@ -95,6 +95,12 @@ def test_problems_that_were_not_judged_in_both_are_left_out_and_counted() -> Non
     assert (found.decision, found.problems, found.left_out) == (PASS, 1, 3)
 
 
+def test_problems_with_too_few_judged_samples_are_left_out_beside_those_of_one_run_only() -> None:
+    run = [*samples_of([(3, 1), (3, 2), (1, 1)]), sample_result("only here", 0)]
+    found = gated(samples_of([(3, 1), (3, 2), (3, 3)]), run, metric="pass_at_2")
+    assert (found.problems, found.left_out) == (2, 2)
+
+
 @pytest.mark.parametrize("forged", ["baseline", "candidate"])
 def test_results_that_can_be_forged_feed_no_gate(forged: str) -> None:
     good, bad = verdicts_of([True] * 3), verdicts_of([True] * 3)
