@@ -28,6 +28,13 @@ def test_a_folder_with_a_run_in_it_is_refused_with_the_way_on(tmp_path: Path) ->
         create(tmp_path, ORDER)
 
 
+def test_the_way_on_is_the_commands_own_flag(tmp_path: Path) -> None:
+    order = {**ORDER, "responses": ["answers.jsonl"]}
+    create(tmp_path / "out", order)
+    with pytest.raises(BadInputError, match=r"not empty: add --resume$"):
+        create(tmp_path / "out", order)
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInputError, match=r"file/out"):

@@ -66,7 +66,8 @@ def create(directory: Path, work_order: Mapping[str, Any]) -> Workspace:
     workspace = Workspace(directory)
     try:
         if directory.exists() and any(directory.iterdir()):
-            advice = f"add --resume {directory}" if workspace.work_order.exists() else "name another folder"
+            resume = "--resume" if "responses" in work_order else f"--resume {directory}"  # judge names it by --output
+            advice = f"add {resume}" if workspace.work_order.exists() else "name another folder"
             raise BadInputError(f"--output {directory}: the folder is not empty: {advice}")
         workspace.logs.mkdir(parents=True)
         temporary = workspace.work_order.with_suffix(".tmp")
