@@ -197,6 +197,22 @@ def test_forged_answers_of_the_right_form_are_what_returned_values_are(forks: Wa
     assert judge(ASSERTS, code, execute=forks.run).statuses == ["success", "wrong_answer", "success"]
 
 
+def test_a_forged_exception_makes_no_endless_reason(forks: WarmForks) -> None:
+    """A verdict that is too large for a message would be none."""
+    exception = '{"base":"ValueError","type":"%s","args":{"t":["%s"]},"message":""}'
+    code = f"""{HEAD}long = b"A" * 10**6
+line = b'load V null\\n0 0 E {exception}\\n' % (long, long)
+for fd in range(3, 64):
+  try:
+    os.fstat(fd)
+    while line: line = line[os.write(fd, line):]
+  except OSError: pass
+os._exit(0)"""
+    (outcome,) = judge(CHECK, code, execute=forks.run).outcomes
+    assert (outcome.status, outcome.reason[:32]) == ("runtime_error", "the program raised AAAAAAAAAAAAA")
+    assert len(outcome.reason) < 1000
+
+
 TOKEN = "ninety-nine-luftballons"
 SEARCH = f"""
 HIDDEN = bytes({[byte ^ 0x55 for byte in TOKEN.encode()]})

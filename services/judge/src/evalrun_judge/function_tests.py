@@ -51,6 +51,8 @@ MAX_ROUNDS = 8
 """Batches that one test's calls may take."""
 OUTPUT_KIB = 48 * 1024
 """What calls and assertions may write: values of 16 MiB, encoded, cross."""
+REASON_LIMIT = 2000
+"""Characters kept of why a test failed: it may quote the program."""
 FORMAT = 2
 """Of recordings; a change of the harness that makes old ones useless raises it."""
 
@@ -301,7 +303,7 @@ class FunctionTestSession:
             self._need(test, calls)
             return
         status = TestStatus(str(report.get("status")))
-        reason = str(report.get("reason"))
+        reason = str(report.get("reason"))[:REASON_LIMIT]
         if test.late and status is TestStatus.SUCCESS:
             status, reason = TestStatus.TIMEOUT, "every call ended, but past the time limit"
         given, expected, actual = (str(report.get(name) or "") for name in ("input", "expected", "actual"))

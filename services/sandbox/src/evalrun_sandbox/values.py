@@ -53,6 +53,7 @@ _NAMED.update(
 _NAME_OF = {id(thing): name for name, thing in _NAMED.items()}
 _ATOMS = frozenset((type(None), bool, str))
 _SMALL = 1 << 63
+_NAME_LENGTH = 200
 _CONTAINER = 24
 """Bytes that a container counts at least: one that unfolds without end is refused within about two seconds."""
 
@@ -211,7 +212,7 @@ def _sort_key(structure: Json) -> str:
 
 def type_name(value: Value) -> str:
     """Give the name of the value's type, as it was defined; never asks the value."""
-    return _str(_type_name(_type(value)))[:200]
+    return _str(_type_name(_type(value)))[:_NAME_LENGTH]
 
 
 def encode(value: Value, opaque: Opaque | None = None) -> Json:
@@ -342,7 +343,7 @@ def exception_from(parts: Json) -> BaseException:
         base = Exception  # a group of what did not cross
     if type(arguments) is not tuple or "\0" in name:
         raise ValueRefusedError("malformed exception")
-    kind: Value = base if base.__name__ == name else type(name, (base,), {"__module__": "program"})
+    kind: Value = base if base.__name__ == name else type(name[:_NAME_LENGTH], (base,), {"__module__": "program"})
     try:
         error: BaseException = kind.__new__(kind, *arguments)
     except TypeError as problem:
