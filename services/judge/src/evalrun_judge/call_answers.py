@@ -16,6 +16,8 @@ from evalrun_sandbox.api import ProgramRun
 
 PRINT_LIMIT: Final = 65536
 """Characters kept of what one test's calls printed."""
+LARGEST_TEXT: Final = 256 * 1024
+"""Bytes of what is parsed here; the harness writes less. 48 MiB of `[],[],...` would take 2 GiB of the gateway."""
 
 
 @dataclass(slots=True)
@@ -52,8 +54,9 @@ def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnsw
         run: the process that made the calls.
         calls: the batch: each test's id and number of calls.
     """
-    lines = run.stdout.split(b"\n")
-    lines.pop()  # what follows the last newline is a line that was not finished, or nothing
+    most = 2 + 2 * sum(count for _, count in calls)
+    lines = run.stdout.split(b"\n", most)
+    lines.pop()  # a line that was not finished, or nothing, or what the harness does not write
     first = lines[0] if lines else b""
     tests = tuple(TestAnswers() for _ in calls)
     if first != b"load V null":
@@ -112,19 +115,24 @@ def _nonsense() -> tuple[TestStatus, str]:
     return TestStatus.RUNTIME_ERROR, "the program wrote into the judge's channel"
 
 
-def _printed(text: bytes) -> str:
+def _parsed(text: bytes) -> object:
+    """Give what the JSON says; None where it is none, or larger than the harness writes."""
+    if len(text) > LARGEST_TEXT:
+        return None
     try:
-        printed = json.loads(text)
+        parsed: object = json.loads(text)
     except (ValueError, RecursionError):
-        return ""
+        return None
+    return parsed
+
+
+def _printed(text: bytes) -> str:
+    printed = _parsed(text)
     return printed if isinstance(printed, str) else ""
 
 
 def _load_error(text: bytes) -> tuple[TestStatus, str]:
-    try:
-        parts = json.loads(text)
-    except (ValueError, RecursionError):
-        return _nonsense()
+    parts = _parsed(text)
     if not isinstance(parts, dict):
         return _nonsense()
     name, message = str(parts.get("type"))[:200], str(parts.get("message"))[:300].replace("\n", " ")

@@ -109,7 +109,7 @@ class Calls:
                 exec(compile(imports, "<setup>", "exec", dont_inherit=True), self._namespace)  # noqa: S102 - see above
         except _BaseException as error:
             self._trace(error)
-            self.answer("load E " + _dumps(_exception_parts(error)))
+            self.answer("load E " + _dumps({**_exception_parts(error), "args": {"t": []}}))  # nobody looks at them
             return False
         self._printed()
         self.answer("load V null")
