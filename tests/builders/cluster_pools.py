@@ -68,6 +68,11 @@ class Pool:
         where = ("--namespace", self.namespace, f"deployment/{self.name}-{component}")
         self.cluster.kubectl("scale", *where, f"--replicas={count}")
 
+    def logs(self) -> str:
+        """Give what its pods have logged, and with it all others that the selector names, each line with its pod."""
+        which = ("--selector", self.selector, "--all-containers", "--ignore-errors", "--max-log-requests=20")
+        return self.cluster.kubectl("logs", "--namespace", self.namespace, *which, "--tail=-1", "--prefix")
+
     def roll(self, component: str) -> None:
         """Replace every pod of a component, one after the other; wait until that is done. Raises CommandFailedError."""
         where = ("--namespace", self.namespace, f"deployment/{self.name}-{component}")
@@ -85,6 +90,8 @@ class Course:
     """By pod that is gone: the exit code of its container."""
     judged: int = 0
     """Answers that were judged when all this had happened."""
+    tracebacks: list[str] = field(default_factory=list)
+    """Lines of the pods' logs that hold one."""
 
 
 def kill_and_add(pool: Pool, run: str, clock: Callable[[], float]) -> Course:
@@ -113,6 +120,7 @@ def kill_and_add(pool: Pool, run: str, clock: Callable[[], float]) -> Course:
     )
     pool.wait_until_used("sandbox", 3)  # one of them in the killed one's place
     course.judged = judged_now(pool, run)
+    course.tracebacks = [line for line in pool.logs().splitlines() if "traceback" in line.lower()]
     return course
 
 
@@ -127,6 +135,7 @@ def roll_and_drain(pool: Pool, run: str, clock: Callable[[], float]) -> Course:
         pool.scale("sandbox", 1)
         until(lambda: len(course.ends) == 3, "the sandboxes that left to have ended", SECONDS)
     course.judged = judged_now(pool, run)
+    course.tracebacks = [line for line in pool.logs().splitlines() if "traceback" in line.lower()]
     return course
 
 

@@ -24,8 +24,8 @@ from evalrun_runtime.process import address_of
 
 HERE = Path(__file__).parent
 STAGES = ("aggregator", "judge", "operator", "sandbox")
-PACED_COUNT = 120
-"""Two or three slots take 40 to 60 s for as many; pods come and go in the meantime."""
+PACED_COUNT = 90
+"""Two or three slots take 30 to 45 s for as many; pods come and go in the meantime."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

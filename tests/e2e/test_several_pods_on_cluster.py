@@ -52,3 +52,4 @@ def test_every_pod_works_and_pods_that_come_and_go_change_no_verdict(
     print(f"{how}: {course.judged} judged when all had happened; seconds from ready to an answer: {course.added}")
     assert max(course.added.values()) < ADDED_SECONDS
     assert set(course.ends.values()) <= {0}, course.ends
+    assert course.tracebacks == []
