@@ -20,6 +20,10 @@ VICTIMS = {
     "sandbox": "evalrun_sandbox",
     "command": "",
 }
+SLOW_ANSWERS = {"EVALRUN_RECORDED_LATENCY_SECONDS": "0.1", "EVALRUN_RECORDED_MAX_CONCURRENCY": "4"}
+GENERATION_SECONDS = 0.8
+"""Of 32 answers, four at a time. Else the generator would mostly have ended before its moment comes."""
+HITS: list[bool] = []
 RUN = ("run", DEMO, "--local", "--endpoint", "builtin:demo")
 
 Outcome = dict[tuple[str, str, int], str]
@@ -51,13 +55,20 @@ def kill_at(parent: int, victim: str, delay: float) -> bool:
 
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
-def test_a_kill_changes_nothing(moment: int, undisturbed: Outcome, tmp_path: Path) -> None:
+def test_a_kill_changes_nothing(
+    moment: int, undisturbed: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SLOW_ANSWERS.items():
+        monkeypatch.setenv(name, value)
     rng = random.Random(SEED + moment)
-    victim, delay = list(VICTIMS)[moment % len(VICTIMS)], rng.uniform(0.0, 3.0)
+    victim = list(VICTIMS)[moment % len(VICTIMS)]
+    delay = rng.uniform(0.0, GENERATION_SECONDS if victim == "generator" else 3.0)
     print(f"seed {SEED}, moment {moment}: SIGKILL to the {victim} {delay:.3f} s after its start")
     output = tmp_path / "out"
     with evalrun_started(*RUN, "--output", output) as process:
-        kill_at(process.pid, victim, delay)
+        killed = kill_at(process.pid, victim, delay)
+        HITS.append(killed)
+        print("it was running" if killed else "it had ended: nothing was killed")
         printed, _ = process.communicate(timeout=50)
     if process.returncode != 0:
         assert victim == "command" or process.returncode in (1, 130), printed
@@ -65,3 +76,7 @@ def test_a_kill_changes_nothing(moment: int, undisturbed: Outcome, tmp_path: Pat
         assert done.returncode == 0, printed + done.stdout + done.stderr
     assert verdicts(output) == undisturbed
     assert summary(output)["state"] == "Succeeded"
+
+
+def test_most_moments_met_a_running_part() -> None:
+    assert sum(HITS) * 2 >= len(HITS), "the moments are later than the runs last: nothing was tested"
