@@ -9,8 +9,9 @@ from scipy.stats import bootstrap
 from statsmodels.stats.power import TTestPower
 
 from evalrun_aggregator.comparing.differences import COMPARED, paired_differences
+from evalrun_aggregator.comparing.mcnemar import mcnemar_exact
 from evalrun_aggregator.comparing.pairing import PairedDataset, pair
-from evalrun_aggregator.comparing.power import power_note
+from evalrun_aggregator.comparing.power import FEWEST_FLIPS, power_note
 from evalrun_aggregator.intervals import Floats
 from evalrun_aggregator.metrics import MetricOptions, compute_metrics
 from evalrun_aggregator.problem_columns import ProblemColumns
@@ -146,3 +147,12 @@ def test_the_power_note_is_that_of_a_paired_test() -> None:
 @pytest.mark.parametrize("changes", [[], [0.0], [0.0] * 50, [1.0] * 50, [0.0] * 49 + [1.0]])
 def test_too_few_differing_problems_say_nothing_about_power(changes: list[float]) -> None:
     assert power_note(np.array(changes)).smallest_difference is None
+
+
+def test_two_problems_that_differ_are_the_fewest_that_say_something() -> None:
+    assert power_note(np.array([1.0, 0.0, 0.0])).smallest_difference is None
+    assert power_note(np.array([1.0, 0.0, -1.0])).smallest_difference is not None
+
+
+def test_so_few_flips_can_never_reach_significance() -> None:
+    assert mcnemar_exact(FEWEST_FLIPS - 1, 0) > 0.05 >= mcnemar_exact(FEWEST_FLIPS, 0)
