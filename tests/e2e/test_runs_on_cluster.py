@@ -47,6 +47,7 @@ def test_programs_are_fully_contained_and_every_part_says_so(plain: tuple[Outcom
     run, seen = plain
     assert (seen.sandbox["level"], seen.sandbox["missing"]) == ("full", [])
     assert run.info["containment_levels"] == ["full"]
+    assert run.info["images"].keys() == {"aggregator", "generator", "judge", "sandbox"}
 
 
 def test_the_outputs_are_on_the_users_volume(install: Installed, plain: tuple[Outcome, Seen], tasks: Tasks) -> None:

@@ -35,7 +35,8 @@ def arguments(folder: Path, judge: str, *more: str) -> list[str]:
 
 
 async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
-    write_work_order(tmp_path, problems=30, datasets=["first", "second"])
+    images = {"aggregator": "example.test/aggregator@sha256:12"}
+    write_work_order(tmp_path, problems=30, datasets=["first", "second"], images=images)
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         assert (await worker.status()).state == ledger_pb2.RUN_STATE_PREPARING
@@ -53,7 +54,7 @@ async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[Fake
     assert len({(r["dataset"], r["problem_id"], r["sample"]) for r in results}) == len(results) == 60
     assert sum(r["accepted"] for r in results) == 40
     info = json.loads((tmp_path / "out" / "run_info.json").read_text())
-    assert (info["run"], info["judges"][judge[1]]["backend"]) == ("test-run", "fake")
+    assert (info["run"], info["judges"][judge[1]]["backend"], info["images"]) == ("test-run", "fake", images)
     for dataset in status.datasets:
         assert dataset.accepted_at_1.value == pytest.approx(2 / 3)
         assert dataset.accepted_at_1.low < 2 / 3 < dataset.accepted_at_1.high

@@ -157,6 +157,23 @@ def test_the_aggregator_understands_its_work_order(tmp_path: Path) -> None:
     assert mounts["/mnt/claims/results"] is False
 
 
+STOCK = {"sandbox": {"backend": "SandboxFusion"}}
+OWN_IMAGES = {"sandbox": {"image": "their/sandbox@sha256:12"}, "gateway": {"image": "their/judge:3"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "rollout"),
+    [({}, False), ({"spec.judge": STOCK}, False), ({"spec.judge": OWN_IMAGES}, False), ({}, True)],
+)
+def test_the_work_order_names_the_image_of_each_part_for_the_audit(change: dict[str, Any], rollout: bool) -> None:
+    made = objects(plan_of(evalrun(change, rollout=rollout)))
+    order = json.loads(of_kind(made, "ConfigMap")["data"]["work-order.json"])
+    used = {container["image"] for _, pod in pods(made) for container in pod["containers"]}
+    besides = {"evalrun-sandbox:latest"} if change.get("spec.judge") == STOCK else set()  # the slot proxy's
+    assert set(order["images"]) == {"aggregator", "generator", "judge", "sandbox"}
+    assert set(order["images"].values()) | besides == used
+
+
 def test_what_may_change_while_a_run_goes_on_is_not_in_its_work_order() -> None:
     before = of_kind(objects(plan_of(evalrun())), "ConfigMap")
     changed = evalrun({"spec.suspend": True, "spec.backoffLimit": 9, "spec.ttlSecondsAfterFinished": 5})

@@ -2,6 +2,7 @@
 
 from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import Judge
+from evalrun_operator.resources.images import gateway_image, sandbox_image
 from evalrun_operator.resources.plan import Object, RunPlan
 from evalrun_operator.resources.pods import (
     GRPC,
@@ -56,20 +57,12 @@ def required_level(judge: Judge) -> str:
     return "full" if judge.sandbox.runtime_class_name is None else "seccomp"
 
 
-def sandbox_image(plan: RunPlan, judge: Judge) -> str:
-    """Give the image in which programs run: verdicts that the gateway remembers hold for it alone."""
-    if judge.sandbox.image is not None:
-        return judge.sandbox.image
-    stock = judge.sandbox.backend == "SandboxFusion"
-    return plan.settings.sandbox_fusion_image if stock else plan.settings.sandbox_image
-
-
 def _pod(plan: RunPlan, judge: Judge) -> Object:
     host = names.service_host(names.component(plan.run.name, names.SANDBOX), plan.run.namespace)
     main = container(
         plan,
         names.JUDGE,
-        judge.gateway.image or plan.settings.judge_image,
+        gateway_image(plan, judge),
         resources={
             "requests": {"cpu": plan.settings.gateway_cpu, "memory": "1Gi"},
             "limits": {"memory": "4Gi"},

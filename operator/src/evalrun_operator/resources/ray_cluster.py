@@ -3,6 +3,7 @@
 from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import Rollout
 from evalrun_operator.policies.scaling import Workers
+from evalrun_operator.resources.images import ray_image
 from evalrun_operator.resources.plan import Object, RunPlan
 from evalrun_operator.resources.pods import (
     ORDER_MOUNT,
@@ -168,7 +169,7 @@ def _pod(
     main = container(
         plan,
         name,
-        rollout.image or plan.settings.ray_image,
+        ray_image(plan, rollout),
         resources=resources,
         mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *cache_mounts, *mounts],
         env=[*ENGINE_ENV, {"name": "HF_HOME", "value": hub_home}, *secrets, *environment, *tracing_env(plan)],

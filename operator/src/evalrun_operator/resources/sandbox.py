@@ -2,6 +2,7 @@
 
 from evalrun_operator import names
 from evalrun_operator.api.v1alpha1 import Judge
+from evalrun_operator.resources.images import sandbox_image
 from evalrun_operator.resources.judge import required_level
 from evalrun_operator.resources.plan import Object, RunPlan
 from evalrun_operator.resources.pods import (
@@ -87,7 +88,7 @@ def _executor(plan: RunPlan, judge: Judge) -> Object:
     return container(
         plan,
         names.SANDBOX,
-        judge.sandbox.image or plan.settings.sandbox_image,
+        sandbox_image(plan, judge),
         resources=_resources(plan, slots),
         command=["python", "-m", "evalrun_sandbox"],
         args=[
@@ -130,7 +131,7 @@ def _fusion(plan: RunPlan, judge: Judge) -> Object:
     return container(
         plan,
         "sandbox-fusion",
-        judge.sandbox.image or plan.settings.sandbox_fusion_image,
+        sandbox_image(plan, judge),
         resources=_resources(plan, slots_of(plan, judge)),
         # SETUID and SETGID, which pod security "baseline" allows: the harness leaves root by them before any program
         securityContext={

@@ -3,6 +3,7 @@
 import json
 
 from evalrun_operator import names
+from evalrun_operator.resources.images import images
 from evalrun_operator.resources.plan import Object, RunPlan, timestamp
 
 
@@ -33,6 +34,7 @@ def work_order(plan: RunPlan) -> Object:
         "uid": plan.run.uid,
         "created": plan.run.created.isoformat(),
         "spec": spec,
+        "images": images(plan),
         "output_dir": output_folder(plan),
     }
 

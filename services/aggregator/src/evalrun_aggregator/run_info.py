@@ -50,6 +50,7 @@ def run_info(
         "prompt_templates": TEMPLATES_VERSION,
         "base_dir_git_revision": git_revision(order.base_dir),
         "versions": package_versions(),
+        "images": order.images,
         "judges": {address: dict(said) for address, said in judges.items()},
         "containment_levels": list(containment_levels),
         "replicas": [

@@ -38,6 +38,9 @@ class WorkOrder(BaseModel):
         description="A name for judging everything anew. At the first start with a name that the ledger does not know "
         "the verdicts are set aside; a later start with the same name continues.",
     )
+    images: dict[str, str] = Field(
+        default_factory=dict, description="The image of each part in a cluster, with its digest at best: for the audit."
+    )
     base_dir: Path = Field(Path(), description="What relative sources and responses are relative to.")
     output_dir: str = Field(description="Folder of the outputs: a path or an fsspec URL.")
 

@@ -14,6 +14,8 @@ Exit codes:
   4 gate failed   5 gate inconclusive   130 stopped, can be resumed"""
 
 EXISTING_FILE = click.Path(path_type=Path)
+COMPARATORS = ("exact", "verl", "sandbox-fusion", "tokens", "standard")
+"""As the EvalRun's API has them, whose import would take longer than `--help` may."""
 NAMESPACE = click.option(
     "-n", "--namespace", metavar="NAME", help="In a cluster: the namespace. Default: the context's."
 )
@@ -176,7 +178,11 @@ def results(name: str, namespace: str | None, output: Path | None) -> ExitCode:
     help="Submit: a SandboxFusion server (--sandbox-fusion) has the tests, in the rows that the problems name, and "
     "compares; such results can be forged and are marked so.",
 )
-@click.option("--comparator", help="What decides for stdin/stdout tests. Default: standard, or the problem's own.")
+@click.option(
+    "--comparator",
+    type=click.Choice(COMPARATORS),
+    help="What decides for stdin/stdout tests. Default: standard, or the problem's own.",
+)
 @click.option("--time-limit", type=click.FloatRange(min=0.1), help="CPU seconds a test, where the problem sets none.")
 @click.option("--resume", is_flag=True, help="Go on in a folder that holds a part of this very judgement.")
 @click.option("--slots", type=click.IntRange(min=1), help="Programs judged at once. Default: one a CPU.")

@@ -1,0 +1,34 @@
+"""Which image each part of a run has: the operator's settings, or what the spec names instead."""
+
+from evalrun_operator import names
+from evalrun_operator.api.v1alpha1 import Judge, Rollout
+from evalrun_operator.resources.plan import RunPlan
+
+
+def images(plan: RunPlan) -> dict[str, str]:
+    """Give the images of a run by component, for its audit; what a judge of others has is theirs to say.
+
+    They are as they were asked for: what a tag stood for, only a digest in its place tells.
+    """
+    settings, judge, rollout = plan.settings, plan.spec.own_judge, plan.spec.rollout
+    generator = settings.generator_image if rollout is None else ray_image(plan, rollout)
+    found = {names.AGGREGATOR: settings.aggregator_image, names.GENERATOR: generator}
+    if judge is not None:
+        found |= {names.JUDGE: gateway_image(plan, judge), names.SANDBOX: sandbox_image(plan, judge)}
+    return found
+
+
+def gateway_image(plan: RunPlan, judge: Judge) -> str:
+    """Give the image of the judge's gateways."""
+    return judge.gateway.image or plan.settings.judge_image
+
+
+def sandbox_image(plan: RunPlan, judge: Judge) -> str:
+    """Give the image in which programs run: verdicts that the gateway remembers hold for it alone."""
+    stock = judge.sandbox.backend == "SandboxFusion"
+    return judge.sandbox.image or (plan.settings.sandbox_fusion_image if stock else plan.settings.sandbox_image)
+
+
+def ray_image(plan: RunPlan, rollout: Rollout) -> str:
+    """Give the image of Ray's head and workers."""
+    return rollout.image or plan.settings.ray_image
