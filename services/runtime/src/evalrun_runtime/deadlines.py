@@ -6,9 +6,9 @@ nothing between a request and the call that it ends in need pass it on. All of i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from types import TracebackType
 
 HEADER = "evalrun-timeout-ms"
 LONGEST_SECONDS = 1e6
@@ -21,25 +21,40 @@ class DeadlineError(Exception):
     """The caller's deadline has passed: what was done for it was stopped."""
 
 
-@asynccontextmanager
-async def until(deadline: float | None) -> AsyncIterator[None]:
+class until:  # noqa: N801 - reads as `asyncio.timeout_at` does
     """Stop what is done inside the block at a deadline; None: there is none but the one around, if any.
+
+    A class and no generator: every request passes here, and most have no deadline.
 
     Raises:
         DeadlineError: it has passed. Nothing inside goes on.
     """
-    around = _deadline.get()
-    least = min((one for one in (deadline, around) if one is not None), default=None)
-    token = _deadline.set(least)
-    try:
-        async with asyncio.timeout_at(deadline) as scope:
-            yield
-    except TimeoutError as error:
-        if scope.expired():
-            raise DeadlineError("the caller's deadline has passed") from error
-        raise
-    finally:
-        _deadline.reset(token)
+
+    __slots__ = ("_deadline", "_scope", "_token")
+
+    def __init__(self, deadline: float | None) -> None:
+        """Take the deadline, by the running loop's clock."""
+        self._deadline = deadline
+        self._scope: asyncio.Timeout | None = None
+        self._token: Token[float | None] | None = None
+
+    async def __aenter__(self) -> None:
+        if self._deadline is None:
+            return
+        around = _deadline.get()
+        self._token = _deadline.set(self._deadline if around is None else min(self._deadline, around))
+        self._scope = await asyncio.timeout_at(self._deadline).__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._scope is None or self._token is None:
+            return
+        _deadline.reset(self._token)
+        try:
+            await self._scope.__aexit__(kind, error, trace)
+        except TimeoutError as passed:
+            raise DeadlineError("the caller's deadline has passed") from passed
 
 
 def seconds_left() -> float | None:
