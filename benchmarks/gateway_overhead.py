@@ -5,8 +5,9 @@
 Rounds alternate between the sandbox called directly, with the very requests that the gateway would send, and the same
 programs through the gateway; both by one client process over one connection. The sandbox's slots are the machine's
 CPUs, which gateway and client share with it. Aim: at most 1 ms of the gateway's own CPU a request, and at most 10 % of
-the throughput. The verdict cache is off. On a machine with other work compare the CPU of all processes a request, which
-that disturbs less than the throughput.
+the throughput. The verdict cache is off. A third in the rounds is a gateway that only passes on, with the libraries of
+ours (`pass_on_gateway.py`): the least that a gateway in Python takes here. On a machine with other work compare the CPU
+of all processes a request, which that disturbs less than the throughput.
 
 Then a suite of 8 MB: with each answer, by digest to the gateway only, and by digest to the sandbox too.
 """
@@ -141,20 +142,23 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
         async def start(module: str, *arguments: str) -> ServiceProcess:
-            process = ServiceProcess(module, module, arguments, folder / f"{module}.log")
+            here = {"PYTHONPATH": str(Path(__file__).parent)}  # of `pass_on_gateway`
+            process = ServiceProcess(module, module, arguments, folder / f"{module}.log", here)
             stack.push_async_callback(process.stop, 5)
             await process.start()
             return process
 
         sandbox = await start("evalrun_sandbox")
         judge = await start("evalrun_judge", "--sandbox", sandbox.address, "--cache-mib", "0")
+        least = await start("pass_on_gateway", "--sandbox", sandbox.address)
         async with open_channel(judge.address) as channel:
             await until_ready(judge_pb2_grpc.JudgeServiceStub(channel))
         print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {in_flight} in flight, {rounds} rounds")
         for tests in (1, 20):
             requests = [request(tests, number) for number in range(max(20, count // tests))]
-            await through(judge.address, requests[:20], in_flight)
-            direct, ours, cpu, every = [], [], [], []
+            for gateway in (judge, least):
+                await through(gateway.address, requests[:20], in_flight)
+            direct, ours, passing, cpu, floor, every = [], [], [], [], [], []
             for _ in range(rounds):
                 start_all = cpu_of_all(os.getpid())
                 direct.append(await rate(len(requests), lambda: directly(sandbox.address, requests, in_flight)))  # noqa: B023 - awaited at once
@@ -162,11 +166,18 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
                 ours.append(await rate(len(requests), lambda: through(judge.address, requests, in_flight)))  # noqa: B023 - awaited at once
                 cpu.append((cpu_seconds(judge) - before) / len(requests))
                 every.append((cpu_of_all(os.getpid()) - between_all) / (between_all - start_all))
-            lost = 1 - statistics.median(one / other for one, other in zip(ours, direct, strict=True))
+                before = cpu_seconds(least)
+                passing.append(await rate(len(requests), lambda: through(least.address, requests, in_flight)))  # noqa: B023 - awaited at once
+                floor.append((cpu_seconds(least) - before) / len(requests))
+            lost, least_lost = (
+                1 - statistics.median(one / other for one, other in zip(rates, direct, strict=True))
+                for rates in (ours, passing)
+            )
             print(
-                f"{tests:2d} tests a request: gateway {1000 * statistics.median(cpu):.2f} ms of CPU a request; "
+                f"{tests:2d} tests a request: gateway {1000 * statistics.median(cpu):.2f} ms of CPU a request, one "
+                f"that only passes on {1000 * statistics.median(floor):.2f}; "
                 f"{statistics.median(direct):.0f} requests/s directly, {statistics.median(ours):.0f} through it: "
-                f"{lost:.1%} lost; CPU of all processes {statistics.median(every):.2f} x"
+                f"{lost:.1%} lost, passing on {least_lost:.1%}; CPU of all processes {statistics.median(every):.2f} x"
             )
         forgetful = await start("evalrun_sandbox", "--keep-mib", "0")
         before_it = await start("evalrun_judge", "--sandbox", forgetful.address, "--cache-mib", "0")
