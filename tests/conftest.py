@@ -1,7 +1,26 @@
 """What holds for every level."""
 
+import logging
 import os
+from collections.abc import Iterator
+
+import pytest
 
 # As the services are started: where gRPC runs threads, its fork handlers disturb children that start as another user
 # (a probe of /usr/bin/python3 once ended with gRPC's complaint instead of its answer). Read when grpc is imported.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Take away what a service's start in this process left: a handler on the captured stderr, which is closed by now.
+
+    Each warning of a later test was then answered with a stack trace: one with thousands of them ran out of time.
+    """
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    yield
+    for handler in root.handlers[:]:
+        if handler not in handlers:
+            root.removeHandler(handler)
+    root.setLevel(level)
