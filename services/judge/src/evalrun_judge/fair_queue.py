@@ -59,6 +59,9 @@ class FairQueue(Generic[Item]):
             self._forget(idle)
         if not self._waiting:
             return None
+        if len(self._waiting) == 1:
+            ((run, waiting),) = self._waiting.items()
+            return run, waiting.next[0]
         run = min(self._waiting, key=lambda name: (self._held[name], self._last_turn.get(name, 0)))
         return run, self._waiting[run].next[0]
 

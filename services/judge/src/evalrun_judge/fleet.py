@@ -7,10 +7,9 @@ it is there, and calls to one that is not are broken off as `SandboxTimeoutError
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from evalrun_judge.discovery import Discovery, DiscoveryError
 from evalrun_judge.endpoint import Endpoint
@@ -25,6 +24,8 @@ from evalrun_judge.sandboxes import (
 from evalrun_sandbox.api import LEVELS, Level
 
 logger = logging.getLogger(__name__)
+
+Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +134,17 @@ class Fleet:
         for discovery in self._discoveries:
             await discovery.close()
 
-    @contextmanager
-    def calling(self, endpoint: Endpoint) -> Iterator[None]:
-        """Mark the current task as a call of this sandbox. Raises SandboxTimeoutError in it where that is hung."""
+    async def called(self, endpoint: Endpoint, call: Awaitable[Reply]) -> Reply:
+        """Await a call of this sandbox in the current task. Raises SandboxTimeoutError where that is hung."""
         task = asyncio.current_task()
         member = self._members.get(endpoint)
         if member is None or task is None:  # gone between the grant and the call
-            yield
-            return
+            return await call
         member.calls.add(task)
         try:
-            yield
+            reply = await call
             member.answers += 1
+            return reply
         except asyncio.CancelledError:
             why = member.broken_off.get(task)
             if why is not None and task.uncancel() == 0:

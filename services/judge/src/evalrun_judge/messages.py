@@ -31,6 +31,9 @@ _FINAL_STATUS = {status: judge_pb2.FinalStatus.Value(f"FINAL_STATUS_{status.name
 _METHODS = {method: judge_pb2.ExtractionMethod.Value(f"EXTRACTION_METHOD_{method.name}") for method in ExtractionMethod}
 _GUARDRAILS = {guardrail: judge_pb2.Guardrail.Value(f"GUARDRAIL_{guardrail.name}") for guardrail in Guardrail}
 
+_LIMITS, _COMPARATOR = TestLimits(), Comparator()
+"""Where a request says nothing; both are frozen."""
+
 
 def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) -> JudgeRequest:
     """Read a request; tests named by digest come from `suites`. Raises InvalidRequestError, UnknownSuiteError."""
@@ -48,7 +51,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
             max_characters=submission.max_characters,
         ),
         tests=_tests_from(message, suites or Suites(0)),
-        limits=_limits_from(message.limits),
+        limits=_limits_from(message),
         comparator=comparator,
         checker=checker,
         stop_after_timeouts=message.stop_after_timeouts,
@@ -80,17 +83,21 @@ def _tests_from(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests |
     raise InvalidRequestError("tests: there are none; send stdio, check, asserts or submit")
 
 
-def _limits_from(message: judge_pb2.Limits) -> TestLimits:
+def _limits_from(message: judge_pb2.JudgeRequest) -> TestLimits:
     """Read the limits; what is 0 was not set."""
-    default = TestLimits()
+    if not message.HasField("limits"):
+        return _LIMITS
+    given = message.limits
     return TestLimits(
-        time_seconds=message.time_seconds or default.time_seconds,
-        memory_mib=message.memory_mib or default.memory_mib,
-        output_kib=message.output_kib or default.output_kib,
+        time_seconds=given.time_seconds or _LIMITS.time_seconds,
+        memory_mib=given.memory_mib or _LIMITS.memory_mib,
+        output_kib=given.output_kib or _LIMITS.output_kib,
     )
 
 
 def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, CheckerProgram | None]:
+    if not message.HasField("comparator"):
+        return _COMPARATOR, None
     given = message.comparator
     try:
         name = ComparatorName(given.name) if given.name else ComparatorName.STANDARD

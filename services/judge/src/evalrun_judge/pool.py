@@ -240,8 +240,8 @@ class SandboxPool:
         """Call a sandbox in which the run holds a slot; gives the slot back. Raises SandboxError, RunRefusedError."""
         called = self._clock()
         try:
-            with self._fleet.calling(endpoint), span("sandbox", attributes={"address": endpoint.sandbox.address}):
-                reply = await ask(endpoint.sandbox)
+            with span("sandbox", attributes={"address": endpoint.sandbox.address}):
+                reply = await self._fleet.called(endpoint, ask(endpoint.sandbox))
             endpoint.succeeded()
             self._budget.answered()
             return reply
