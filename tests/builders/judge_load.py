@@ -183,6 +183,18 @@ class Storm:
                 await self.come_and_go()
             self.done += 1
 
+    @property
+    def broken(self) -> int:
+        """How often anything was done to anybody."""
+        return self.done + sum(proxy.injected.total() for proxy in self.proxies)
+
+    async def judged(self) -> dict[str, judge_pb2.Verdict]:
+        """Have everything judged, and again where a quick machine was done before anything broke."""
+        while True:
+            verdicts = await judge_all(self.judge.address, self.requests, in_flight=self.in_flight)
+            if self.broken:
+                return verdicts
+
     async def come_and_go(self) -> None:
         """Ask for the same, and go away in the middle of it."""
         some = dict(self.chance.sample(sorted(self.requests.items()), min(20, len(self.requests))))
@@ -217,12 +229,12 @@ async def storm(
         await judge.start()
         scene = Storm(fault, judge, sandboxes, proxies, requests, 64, random.Random(7))
         raging = asyncio.create_task(scene.rage())
-        judging = asyncio.create_task(judge_all(judge.address, requests, in_flight=64))
+        judging = asyncio.create_task(scene.judged())
         try:
             await asyncio.wait((raging, judging), return_when=asyncio.FIRST_COMPLETED)
             if raging.done():
                 raging.result()
-            return await judging, scene.done + sum(proxy.injected.total() for proxy in proxies)
+            return await judging, scene.broken
         finally:
             for task in (raging, judging):
                 task.cancel()
