@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
 DEMO_OUTPUT ?=
 FAST_LEVELS := tests/unit tests/contract
-SERVICE_LEVELS := $(filter-out tests/integration/rollout,$(wildcard tests/integration/*))
-CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e tests/integration/rollout
+# The replicas on Ray last: vLLM for a CPU takes both cores.
+SERVICE_LEVELS := $(filter-out tests/integration/rollout,$(wildcard tests/integration/*)) tests/integration/rollout
+CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout check unit test test-services test-clusters bench clean
