@@ -54,9 +54,7 @@ def request(tests: int, number: int) -> judge_pb2.JudgeRequest:
 def cpu_seconds(process: ServiceProcess) -> float:
     """CPU seconds of a process so far, its children's not included."""
     pid = process.pid or 0
-    return time.clock_gettime(
-        (~pid << 3) | 2
-    )  # the clock of another process: linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK
+    return time.clock_gettime((~pid << 3) | 2)  # of another process: linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK
 
 
 def cpu_of_all(pid: int) -> float:

@@ -114,16 +114,21 @@ STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION", "").rstrip("/")
 BOTH_SERVERS = ("evalrun", "stock")
 
 
+def stock_address() -> str:
+    """Give the stock server's address; skips where there is none."""
+    if not STOCK:
+        pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
+    return STOCK
+
+
 @contextmanager
 def server_named(name: str, datasets: Path) -> Iterator[str]:
     """One of BOTH_SERVERS: this sandbox, started here, or the stock server, where there is one."""
     if name == "evalrun":
         with sandbox("--fusion-datasets", datasets) as address:
             yield address
-    elif not STOCK:
-        pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
     else:
-        yield STOCK
+        yield stock_address()
 
 
 class VerlClient:

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from prometheus_client import CollectorRegistry
 
+from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.admission import Admission
 from evalrun_judge.comparison import Comparator
 from evalrun_judge.discovery import Discovery
 from evalrun_judge.fleet import HealthPolicy
 from evalrun_judge.hedging import HedgePolicy
 from evalrun_judge.judging import FunctionTests, Judge
+from evalrun_judge.messages import fill_verdict
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.plan import FunctionPlan
 from evalrun_judge.pool import SandboxPool
@@ -19,10 +21,17 @@ from evalrun_judge.retries import RetryPolicy
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.fake import FakeSandbox
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission
-from evalrun_judge.verdict import TestRecord
+from evalrun_judge.verdict import TestRecord, Verdict
 from evalrun_judge.verdict_cache import VerdictCache
 from evalrun_judge.verdict_key import JudgeIdentity
 from evalrun_sandbox.api import Level
+
+
+def message_of(verdict: Verdict) -> judge_pb2.Verdict:
+    """Give the message that the service would send."""
+    message = judge_pb2.Verdict()
+    fill_verdict(message, verdict)
+    return message
 
 
 def stdio_request(

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-RUN = "namespace, run"
+from monitoring.promql import RUN, WITHOUT_VERDICT
+
 SUSPENDED = f"unless on ({RUN}) (evalrun_run_suspended == 1)"
 """Nothing is to be expected of a suspended run. Without an operator there is no such series, and none is left out."""
 
@@ -35,9 +36,6 @@ class Alert:
         }
 
 
-WITHOUT_VERDICT = '{outcome=~"not_judged|unavailable|expired"}'
-
-
 def _requests(matcher: str = "") -> str:
     return f"sum by ({RUN}) (rate(evalrun_judge_request_seconds_count{matcher}[10m]))"
 
@@ -52,7 +50,7 @@ WHICH = "{{ $labels.namespace }}/{{ $labels.run }}"
 ALERTS: Sequence[Alert] = (
     Alert(
         name="EvalrunJudgeErrors",
-        expression=f"{_requests(WITHOUT_VERDICT)} / {_requests()}",
+        expression=f"{_requests(f'{{{WITHOUT_VERDICT}}}')} / {_requests()}",
         comparison=">",
         threshold="0.05",
         hold="5m",

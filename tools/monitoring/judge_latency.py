@@ -1,10 +1,9 @@
 """The dashboard of the judge: where a verdict's time goes, how full the judge is, and what goes wrong."""
 
 from monitoring.grafana import Dashboard, Panel, Query, Row, Variable
-from monitoring.promql import RUN, SHARES, by, of, quantiles, rate
+from monitoring.promql import RUN, SHARES, WITHOUT_VERDICT, by, of, quantiles, rate
 
 REQUESTS = "evalrun_judge_request_seconds_count"
-WITHOUT_VERDICT = 'outcome=~"not_judged|unavailable|expired"'
 EACH_JUDGE = "{{namespace}}/{{run}}"
 
 LATENCY = Row(

@@ -7,6 +7,8 @@ SCOPE = 'namespace=~"$namespace",run=~"$run"'
 INTERVAL = "$__rate_interval"
 """Grafana's: at least four scrapes."""
 RUN = "namespace, run"
+WITHOUT_VERDICT = 'outcome=~"not_judged|unavailable|expired"'
+"""The judge's requests that came to nothing, for no fault of the program's."""
 
 
 def of(metric: str, *matchers: str) -> str:

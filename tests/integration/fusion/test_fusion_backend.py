@@ -4,7 +4,6 @@ The same programs, and what each must come to, whatever stands behind the addres
 """
 
 import asyncio
-import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,15 +11,13 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 from builders.fusion import sandbox as own_front
+from builders.fusion import stock_address
 from builders.stock_fusion import StockDouble, stock_double
 
 from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_sandbox.api import LEVELS, Limits, RunRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
-"""Address of a stock SandboxFusion server on this machine."""
 
 
 @asynccontextmanager
@@ -33,10 +30,8 @@ async def client_of(kind: str) -> AsyncIterator[FusionSandbox]:
         with own_front() as url:
             async with FusionSandbox(url, nonces=secrets.token_bytes, prefer_own_api=False) as client:
                 yield client
-    elif STOCK is None:
-        pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
     else:
-        async with FusionSandbox(STOCK, nonces=secrets.token_bytes) as client:
+        async with FusionSandbox(stock_address(), nonces=secrets.token_bytes) as client:
             yield client
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from builders.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, REFUSED, all_called
+from builders.fusion import stock_address
 from builders.stock_fusion import StockDouble, stock_double
 
 from evalrun_judge.sandboxes.fusion import FusionSandbox
@@ -18,16 +19,13 @@ from evalrun_sandbox.api import Limits, ProgramRun, RunRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
 SECRET = "EVALRUN_TEST_SECRET_OF_THE_SERVER"
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", params=["double", "stock"])
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[FusionSandbox]:
     if request.param == "stock":
-        if STOCK is None:
-            pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
-        async with FusionSandbox(STOCK, nonces=secrets.token_bytes) as client:
+        async with FusionSandbox(stock_address(), nonces=secrets.token_bytes) as client:
             yield await contained(client)
     else:
         async with stock_double(StockDouble()) as url, FusionSandbox(url, nonces=secrets.token_bytes) as client:

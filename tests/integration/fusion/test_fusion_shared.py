@@ -1,7 +1,6 @@
 """Programs that share a call of a stock server: each gets what it would get alone, and sees nothing of the others."""
 
 import asyncio
-import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from builders.fusion import stock_address
 from builders.stock_fusion import StockDouble, stock_double
 
 from evalrun_judge.sandboxes.fusion import FusionSandbox
@@ -20,8 +20,6 @@ from evalrun_judge.sandboxes.fusion_http import FusionServer
 from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS
 from evalrun_judge.sandboxes.stock_harness import TASK
 from evalrun_sandbox.api import Limits, RunReply, RunRequest
-
-STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
 
 NEEDLE = "5ca1ab1e0ddba11f0000c0ffee000000beef"
 KNOWN = NEEDLE[:18]
@@ -161,9 +159,8 @@ async def test_the_harness_refuses_several_programs_where_no_filter_keeps_them_a
         result(two, 0, parts[0])
 
 
-@pytest.mark.skipif(STOCK is None, reason="EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
 async def test_a_stock_server_serves_many_at_once() -> None:
-    async with FusionSandbox(str(STOCK), nonces=secrets.token_bytes) as client:
+    async with FusionSandbox(stock_address(), nonces=secrets.token_bytes) as client:
         await client.describe()
         numbers = range(24)
         replies = await asyncio.gather(

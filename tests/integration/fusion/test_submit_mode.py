@@ -5,7 +5,6 @@ The real ones: our own front, and a stock server where `EVALRUN_TEST_SANDBOXFUSI
 
 import asyncio
 import json
-import os
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from builders.fusion import STDIO_ROW, sandbox
+from builders.fusion import STDIO_ROW, sandbox, stock_address
 
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, SubmitCall, SubmitReply
 from evalrun_judge.sandboxes.fusion import FusionSandbox
@@ -26,7 +25,6 @@ from evalrun_sandbox.slots import Slots
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION")
 Answer = Callable[[dict[str, Any]], web.Response]
 
 
@@ -171,10 +169,8 @@ async def server(
             async with FusionSandbox(url, nonces=secrets.token_bytes) as client:
                 assert (await client.describe()).submits
                 yield client
-    elif STOCK is None:
-        pytest.skip("EVALRUN_TEST_SANDBOXFUSION names no stock SandboxFusion server")
     else:
-        async with FusionSandbox(STOCK, nonces=secrets.token_bytes) as client:
+        async with FusionSandbox(stock_address(), nonces=secrets.token_bytes) as client:
             assert (await client.describe()).submits
             yield client
 

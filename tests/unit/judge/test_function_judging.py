@@ -7,7 +7,7 @@ import pytest
 from builders.judge import Time, make_judge, make_pool
 
 from evalrun_judge.extraction import SubmissionMode
-from evalrun_judge.function_judging import FunctionJudge, Recordings
+from evalrun_judge.function_judging import FunctionJudge
 from evalrun_judge.function_tests import OUTPUT_KIB
 from evalrun_judge.pool import NoSandboxError
 from evalrun_judge.retries import RetryPolicy
@@ -180,17 +180,3 @@ async def test_the_least_level_of_any_part_is_reported() -> None:
     assert verdict.final_status is FinalStatus.EMPTY_OUTPUT
     fenced = JudgeRequest(Submission("```\ndef f(:\n```"), CHECK)
     assert (await judge_twice(fenced, FakeSandbox(uncompiled), assertions))[0].containment_level == "seccomp"
-
-
-def test_recordings_are_bounded_and_the_least_used_goes_first() -> None:
-    kept = Recordings(capacity_bytes=10)
-    kept.put("a", b"1234")
-    kept.put("b", b"1234")
-    assert kept.get("a") == b"1234"
-    kept.put("c", b"1234")
-    assert [kept.get(key) for key in "abc"] == [b"1234", None, b"1234"]
-    kept.put("a", b"1")  # in place of the longer one
-    kept.put("d", b"12345")
-    assert kept.get("c") == b"1234"
-    kept.put("huge", b"1" * 11)
-    assert kept.get("huge") is None

@@ -1,11 +1,12 @@
 """Verdicts as messages: nothing is lost, and what is not there is absent and not merely empty."""
 
 import pytest
+from builders.judge import message_of
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.comparison import ComparatorName
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
-from evalrun_judge.messages import fill_verdict, verdict_message
+from evalrun_judge.messages import fill_verdict
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import CutText, TestRecord, Verdict, make_verdict
 
@@ -35,7 +36,7 @@ def verdict_of(*records: TestRecord, code: str = "print(1)") -> Verdict:
 
 
 def test_a_full_record_keeps_every_field() -> None:
-    (message,) = verdict_message(verdict_of(FULL)).tests
+    (message,) = message_of(verdict_of(FULL)).tests
     for name in TEXTS:
         kept, text = getattr(FULL, name), getattr(message, name)
         assert (text.text, text.full_length) == (kept.text, kept.full_length)
@@ -49,7 +50,7 @@ def test_a_full_record_keeps_every_field() -> None:
 
 
 def test_what_a_record_has_not_is_absent() -> None:
-    (message,) = verdict_message(verdict_of(BARE)).tests
+    (message,) = message_of(verdict_of(BARE)).tests
     assert message == judge_pb2.TestResult(status=judge_pb2.TEST_STATUS_COMPILE_ERROR)
     assert not message.HasField("exit_code")
     assert {field.name for field, _ in message.ListFields()} == {"status"}

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import pytest
-from builders.judge import Time, make_judge, make_pool, stdio_request
+from builders.judge import Time, make_judge, make_pool, message_of, stdio_request
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, SubmissionMode
-from evalrun_judge.messages import describe_message, request_from, verdict_message
+from evalrun_judge.messages import describe_message, request_from
 from evalrun_judge.pool import NoSandboxError
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, ServerTest, SubmitCall
 from evalrun_judge.sandboxes.fake import FakeDatasetServer, FakeSandbox, ended
@@ -55,7 +55,7 @@ async def test_the_server_gets_the_program_that_our_rule_finds_in_one_block() ->
     assert (verdict.final_status, verdict.accepted, verdict.pass_ratio) == (FinalStatus.SUCCESS, True, 1.0)
     assert (verdict.forgeable, verdict.containment_level, verdict.cached) == (True, "none", False)
     assert (verdict.code, verdict.extraction) == ("as the server found it", ExtractionMethod.TAGGED_BLOCK)
-    assert verdict_message(verdict).forgeable
+    assert message_of(verdict).forgeable
 
 
 async def test_an_id_that_is_no_number_and_a_text_that_continues_the_prompt() -> None:

@@ -89,3 +89,20 @@ def test_a_slot_that_was_given_back_is_left_to_the_next_request_for_a_moment() -
         assert {slots.take_idle(), slots.take_idle()} == {0, 1}
 
     run_virtually(work())
+
+
+def test_all_slots_are_held_within_their_time_or_none_is() -> None:
+    async def work() -> None:
+        slots = Slots(2)
+        (held,) = await slots.take(1)
+        async with slots.all_within(1.0) as alone:
+            assert not alone
+            assert slots.free == 1
+        assert slots.waiting == 0
+        slots.give_back([held])
+        async with slots.all_within(1.0) as alone:
+            assert alone
+            assert slots.free == 0
+        assert slots.free == 2
+
+    run_virtually(work())

@@ -14,14 +14,11 @@ import numpy as np
 from evalrun_aggregator.figures import Figure, FigureSheet, Mask
 from evalrun_aggregator.intervals import Floats
 from evalrun_aggregator.problem_columns import ProblemColumns
-from evalrun_aggregator.problem_totals import FINAL_STATUSES, DatasetTotals
+from evalrun_aggregator.problem_totals import FINAL_STATUSES, NOT_JUDGED_REPEATS, DatasetTotals
 from evalrun_aggregator.results import JsonObject, SampleResult
 
 SEED: Final = 20_240_229
 """Of every bootstrap: the same results give the same bytes."""
-
-NOT_JUDGED_REPEATS: Final = "not_judged_repeats"
-"""The count of noise-floor samples that were not judged: no figure of the run itself misses them."""
 
 
 @dataclass(frozen=True, slots=True)

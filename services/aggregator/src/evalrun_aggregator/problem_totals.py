@@ -6,11 +6,14 @@ be compared with the run itself in whatever order they come.
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_aggregator.results import FINAL_STATUS_NAMES, SampleResult
 
 FINAL_STATUSES = tuple(FINAL_STATUS_NAMES.values())
+NOT_JUDGED_REPEATS: Final = "not_judged_repeats"
+"""The count of noise-floor samples that were not judged: no figure of the run itself misses them."""
 
 
 @dataclass(slots=True)
@@ -127,7 +130,7 @@ class DatasetTotals:
             problem = self.problems[result.problem_id] = ProblemTotals()
         if result.repeat != 0:
             problem.add_repeat(result)
-            self.flags["not_judged_repeats"] += not result.judged
+            self.flags[NOT_JUDGED_REPEATS] += not result.judged
             return
         problem.add(result)
         if result.started_at is not None:

@@ -262,9 +262,7 @@ class Fleet:
                 backend = await endpoint.sandbox.describe()
         except TimeoutError as error:
             raise SandboxTimeoutError(f"{endpoint.sandbox.address}: it does not say what it is") from error
-        except (
-            RunRefusedError
-        ) as error:  # the programs by which a stock server is found out: this one takes none of them
+        except RunRefusedError as error:  # it takes none of the programs by which a stock server is found out
             raise SandboxFailedError(f"{endpoint.sandbox.address}: it refuses to say what it is: {error}") from error
         if LEVELS.index(backend.info.level) < self._required:
             raise SandboxFailedError(

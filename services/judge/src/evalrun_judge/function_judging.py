@@ -1,7 +1,6 @@
 """Drives function tests: the steps of a `FunctionTestSession`, each where it belongs. Decides nothing about a test."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
@@ -18,6 +17,7 @@ from evalrun_judge.plan import FunctionPlan
 from evalrun_judge.pool import SandboxPool
 from evalrun_judge.submission import JudgeRequest, StdioTests, SubmitTests
 from evalrun_judge.verdict import CutText, TestRecord, cut_text
+from evalrun_runtime.recently_used import RecentlyUsed
 from evalrun_runtime.tracing import past_span
 from evalrun_sandbox.api import LEVELS, Level, Limits, ProgramRun, RunRequest
 
@@ -31,28 +31,8 @@ LARGE_BYTES = 256 * 1024
 """Answers above this are read in a thread, so that other requests go on meanwhile."""
 
 
-class Recordings:
-    """What is known of problems' calls; the least recently used go first. One lost costs one run of the assertions."""
-
-    def __init__(self, capacity_bytes: int = RECORDINGS_BYTES) -> None:
-        self._capacity = capacity_bytes
-        self._size = 0
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-
-    def get(self, key: str) -> bytes | None:
-        """Give a recording, or None."""
-        found = self._kept.get(key)
-        if found is not None:
-            self._kept.move_to_end(key)
-        return found
-
-    def put(self, key: str, recording: bytes) -> None:
-        """Keep a recording."""
-        self._size += len(recording) - len(self._kept.pop(key, b""))
-        self._kept[key] = recording
-        while self._size > self._capacity:
-            _, dropped = self._kept.popitem(last=False)
-            self._size -= len(dropped)
+Recordings = RecentlyUsed[str, bytes]
+"""What is known of problems' calls. One lost costs one run of the assertions."""
 
 
 class FunctionJudge:
@@ -61,7 +41,7 @@ class FunctionJudge:
     def __init__(self, pool: SandboxPool, assertions: AssertionRunner, recordings: Recordings | None = None) -> None:
         self._pool = pool
         self._assertions = assertions
-        self._recordings = recordings or Recordings()
+        self._recordings = Recordings(RECORDINGS_BYTES, len) if recordings is None else recordings
 
     async def start(self) -> None:
         """Make the assertions' child ready."""

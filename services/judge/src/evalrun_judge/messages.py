@@ -6,6 +6,7 @@ from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
 from evalrun_judge.pool_info import PoolInfo
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import (
+    STANDARD,
     AssertTests,
     CheckerProgram,
     CheckTest,
@@ -31,8 +32,8 @@ _FINAL_STATUS = {status: judge_pb2.FinalStatus.Value(f"FINAL_STATUS_{status.name
 _METHODS = {method: judge_pb2.ExtractionMethod.Value(f"EXTRACTION_METHOD_{method.name}") for method in ExtractionMethod}
 _GUARDRAILS = {guardrail: judge_pb2.Guardrail.Value(f"GUARDRAIL_{guardrail.name}") for guardrail in Guardrail}
 
-_LIMITS, _COMPARATOR = TestLimits(), Comparator()
-"""Where a request says nothing; both are frozen."""
+_LIMITS = TestLimits()
+"""Where a request says nothing."""
 
 
 def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) -> JudgeRequest:
@@ -97,7 +98,7 @@ def _limits_from(message: judge_pb2.JudgeRequest) -> TestLimits:
 
 def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, CheckerProgram | None]:
     if not message.HasField("comparator"):
-        return _COMPARATOR, None
+        return STANDARD, None
     given = message.comparator
     try:
         name = ComparatorName(given.name) if given.name else ComparatorName.STANDARD
@@ -114,13 +115,6 @@ def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, Check
     if not given.HasField("checker"):
         return comparator, None
     return comparator, CheckerProgram(checker.protocol, checker.language, checker.source)
-
-
-def verdict_message(verdict: Verdict) -> judge_pb2.Verdict:
-    """Give a verdict's message."""
-    message = judge_pb2.Verdict()
-    fill_verdict(message, verdict)
-    return message
 
 
 def fill_verdict(message: judge_pb2.Verdict, verdict: Verdict) -> None:

@@ -3,12 +3,12 @@
 `check_request` refuses what no sandbox could judge. The RPC's own messages are translated in `messages`.
 """
 
-import hashlib
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 import msgspec
 
@@ -66,12 +66,7 @@ class StdioTests:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 over each test's input and expected output, as UTF-8, each after its length in 8 bytes, low first."""
-        whole = hashlib.sha256()
-        for case in zip(self.inputs, self.expected, strict=True):
-            for data in case:
-                whole.update(len(data).to_bytes(8, "little"))
-                whole.update(data)
-        return whole.digest()
+        return digest_of(chain.from_iterable(zip(self.inputs, self.expected, strict=True)))
 
     @cached_property
     def size(self) -> int:

@@ -1,8 +1,7 @@
 """Large test suites that callers sent, by digest: a caller sends one once and not with each of a problem's answers."""
 
-from collections import OrderedDict
-
 from evalrun_judge.submission import StdioTests
+from evalrun_runtime.recently_used import RecentlyUsed
 
 
 class UnknownSuiteError(Exception):
@@ -14,22 +13,19 @@ class Suites:
 
     def __init__(self, capacity: int) -> None:
         """Start empty, with room for `capacity` bytes (of texts in ASCII; others may take more)."""
-        self._capacity = capacity
-        self._kept: OrderedDict[bytes, StdioTests] = OrderedDict()
-        self.size = 0
+        self._kept: RecentlyUsed[bytes, StdioTests] = RecentlyUsed(capacity, lambda tests: tests.size)
+
+    @property
+    def size(self) -> int:
         """Bytes held, likewise."""
+        return self._kept.size
 
     def keep(self, tests: StdioTests) -> StdioTests:
         """Keep a suite; gives the one that was kept already, where there is one."""
         known = self._kept.get(tests.digest)
         if known is not None:
-            self._kept.move_to_end(tests.digest)
             return known
-        self._kept[tests.digest] = tests
-        self.size += tests.size
-        while self.size > self._capacity:
-            _, dropped = self._kept.popitem(last=False)
-            self.size -= dropped.size
+        self._kept.put(tests.digest, tests)
         return tests
 
     def find(self, digest: bytes) -> StdioTests:
@@ -37,5 +33,4 @@ class Suites:
         found = self._kept.get(digest)
         if found is None:
             raise UnknownSuiteError(f"the tests with digest {digest.hex()} are not kept here; send them")
-        self._kept.move_to_end(digest)
         return found

@@ -7,7 +7,6 @@ once; where that one comes to nothing, each of the others is judged by itself.
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,6 +16,7 @@ import msgspec
 from evalrun_judge.metrics import CacheResult
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import TestRecord
+from evalrun_runtime.recently_used import RecentlyUsed
 from evalrun_sandbox.api import Level
 
 logger = logging.getLogger(__name__)
@@ -74,33 +74,23 @@ class MemoryStore:
     """In this process, bounded by bytes; what was used least recently goes first."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._capacity = capacity_bytes
-        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
-        self.size = 0
+        self._kept: RecentlyUsed[bytes, bytes] = RecentlyUsed(capacity_bytes, lambda value: len(value) + ENTRY_BYTES)
+
+    @property
+    def size(self) -> int:
         """Bytes held."""
+        return self._kept.size
 
     async def get(self, key: bytes) -> bytes | None:
         """Give it; see `VerdictStore.get`."""
-        found = self._kept.get(key)
-        if found is not None:
-            self._kept.move_to_end(key)
-        return found
+        return self._kept.get(key)
 
     def put(self, key: bytes, value: bytes) -> None:
         """Keep it; see `VerdictStore.put`."""
-        self._drop(key)
-        self._kept[key] = value
-        self.size += len(value) + ENTRY_BYTES
-        while self.size > self._capacity:
-            self._drop(next(iter(self._kept)))
+        self._kept.put(key, value)
 
     async def close(self) -> None:
         """Nothing to free."""
-
-    def _drop(self, key: bytes) -> None:
-        old = self._kept.pop(key, None)
-        if old is not None:
-            self.size -= len(old) + ENTRY_BYTES
 
 
 class VerdictCache:

@@ -1,9 +1,8 @@
 """Inputs of large test suites that gateways sent, by digest: they come once, and not with each program of a problem."""
 
-from collections import OrderedDict
-
 import msgspec
 
+from evalrun_runtime.recently_used import RecentlyUsed
 from evalrun_sandbox.api import RunRequest, digest_of
 from evalrun_sandbox.errors import RequestRefused
 
@@ -18,9 +17,12 @@ class KeptInputs:
     def __init__(self, capacity_bytes: int) -> None:
         """Start empty."""
         self._capacity = capacity_bytes
-        self._kept: OrderedDict[bytes, list[bytes]] = OrderedDict()
-        self.size = 0
+        self._kept: RecentlyUsed[bytes, list[bytes]] = RecentlyUsed(capacity_bytes, _size)
+
+    @property
+    def size(self) -> int:
         """Bytes held."""
+        return self._kept.size
 
     def whole(self, request: RunRequest) -> RunRequest:
         """Give the request with its inputs, and keep those that came with a digest.
@@ -34,24 +36,14 @@ class KeptInputs:
             return request
         known = self._kept.get(digest)
         if known is not None:
-            self._kept.move_to_end(digest)
             return msgspec.structs.replace(request, inputs=known)
         if not request.inputs:
             raise UnknownInputs(f"the inputs with digest {digest.hex()} are not kept here; send them")
         if digest_of(request.inputs) != digest:
             raise RequestRefused("inputs_digest: it is not that of the inputs; send none, or theirs")
-        self._keep(digest, request.inputs)
+        if _size(request.inputs) <= self._capacity:  # else it would only drop all others
+            self._kept.put(digest, request.inputs)
         return request
-
-    def _keep(self, digest: bytes, inputs: list[bytes]) -> None:
-        size = _size(inputs)
-        if size > self._capacity:
-            return
-        self._kept[digest] = inputs
-        self.size += size
-        while self.size > self._capacity:
-            _, dropped = self._kept.popitem(last=False)
-            self.size -= _size(dropped)
 
 
 INPUT_BYTES = 50

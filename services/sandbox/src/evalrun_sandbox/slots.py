@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 _EARLY_SECONDS = 0.001
 """What a timer may come too early: uvloop's clock goes by milliseconds."""
@@ -85,6 +86,19 @@ class Slots:
                 self._waiters.remove(entry)
                 self._serve()
             raise
+
+    @asynccontextmanager
+    async def all_within(self, seconds: float) -> AsyncIterator[bool]:
+        """Hold every slot inside the block; gives False, and holds none, where they were not free within `seconds`."""
+        try:
+            slots = await asyncio.wait_for(self.take(self.count), seconds)
+        except TimeoutError:
+            slots = []
+        try:
+            yield bool(slots)
+        finally:
+            if slots:
+                self.give_back(slots)
 
     def _serve(self) -> None:
         while self._waiters and self._waiters[0][0] <= len(self._free):

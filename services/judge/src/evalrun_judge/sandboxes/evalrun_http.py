@@ -19,6 +19,7 @@ from evalrun_judge.sandboxes.kept_there import KeptThere
 from evalrun_runtime.deadlines import deadline_headers
 from evalrun_runtime.tracing import trace_headers
 from evalrun_sandbox.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
+from evalrun_sandbox.contained.limits import wall_limit
 
 CONNECT_SECONDS = 5.0
 
@@ -144,8 +145,7 @@ def longest_seconds(request: RunRequest) -> float:
 
     Every input may use its wall limit twice: a run that ends near the limit is run again alone.
     """
-    wall_limit = 2 * request.limits.time_seconds + 5
-    return COMPILE_SECONDS + 2 * wall_limit * len(request.inputs)
+    return COMPILE_SECONDS + 2 * wall_limit(request.limits.time_seconds) * len(request.inputs)
 
 
 def most_bytes(request: RunRequest) -> int:

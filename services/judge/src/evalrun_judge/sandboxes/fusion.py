@@ -28,7 +28,7 @@ from evalrun_judge.sandboxes import (
 from evalrun_judge.sandboxes.evalrun_http import WAIT_SECONDS, EvalrunSandbox
 from evalrun_judge.sandboxes.fusion_answer import BatchAnswer, NotTheHarnessError, file, result, why
 from evalrun_judge.sandboxes.fusion_batch import Machine, Part
-from evalrun_judge.sandboxes.fusion_datasets import FusionDatasets
+from evalrun_judge.sandboxes.fusion_datasets import CONFIRM_WAIT_SECONDS, FusionDatasets
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
 from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS, SHARED_SECONDS, SharedCalls
 from evalrun_judge.sandboxes.stock_harness import CODE
@@ -41,9 +41,6 @@ logger = logging.getLogger(__name__)
 
 PING_SECONDS = 5.0
 PROBE_SECONDS = 60.0
-CONFIRM_WAIT_SECONDS = 60.0
-"""How long a doubtful run waits for a moment without any other call of ours."""
-
 LARGE_BYTES = 1 << 20
 """Of an answer that is read in another thread: it takes some ms."""
 
@@ -270,15 +267,11 @@ class FusionSandbox:
     ) -> ProgramRun:
         """Run again what ended near its limit, with no other call of ours on the server."""
         alone: ProgramRun | None = None
-        try:
-            turns = await asyncio.wait_for(stock.turns.take(stock.turns.count), CONFIRM_WAIT_SECONDS)
-        except TimeoutError:
-            logger.warning("%s: no moment without another call in %.0f s", self.address, CONFIRM_WAIT_SECONDS)
-        else:
-            try:
+        async with stock.turns.all_within(CONFIRM_WAIT_SECONDS) as free:
+            if free:
                 alone = await again()
-            finally:
-                stock.turns.give_back(turns)
+            else:
+                logger.warning("%s: no moment without another call in %.0f s", self.address, CONFIRM_WAIT_SECONDS)
         return decide_alone(first, alone, request.limits.time_seconds)
 
     @contextmanager

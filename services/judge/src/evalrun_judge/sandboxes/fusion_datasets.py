@@ -1,6 +1,5 @@
 """A SandboxFusion server's own datasets: which it has, and answers to their rows judged by it."""
 
-import asyncio
 import logging
 from dataclasses import replace
 
@@ -25,7 +24,7 @@ SUBMIT_SECONDS = 600.0
 """After which a call counts as hung, beside twice the limit of a test. How many tests there are only the server knows:
 the longest problem of the stock samples has 331, which it runs three at a time."""
 CONFIRM_WAIT_SECONDS = 60.0
-"""How long a time-out waits for a moment without any other call of ours."""
+"""How long what ran out of time, or nearly, waits for a moment without any other call of ours."""
 
 
 class FusionDatasets:
@@ -92,15 +91,12 @@ class FusionDatasets:
 
     async def _decided_alone(self, first: SubmitReply, call: SubmitCall, turns: Slots, level: Level) -> SubmitReply:
         """Judge what timed out again, with no other call of ours on the server; that decides."""
-        try:
-            all_turns = await asyncio.wait_for(turns.take(turns.count), CONFIRM_WAIT_SECONDS)
-        except TimeoutError:
-            logger.warning("%s: no moment without another call in %.0f s", self._server.address, CONFIRM_WAIT_SECONDS)
-            return first
-        try:
+        async with turns.all_within(CONFIRM_WAIT_SECONDS) as free:
+            if not free:
+                address = self._server.address
+                logger.warning("%s: no moment without another call in %.0f s", address, CONFIRM_WAIT_SECONDS)
+                return first
             reply = await self._submit(call, level, all_cases=False)
-        finally:
-            turns.give_back(all_turns)
         confirmed = tuple(
             replace(test, run=msgspec.structs.replace(test.run, confirmed=True)) if test.run is not None else test
             for test in reply.tests

@@ -79,18 +79,18 @@ class FusionServer:
             raise SandboxFailedError(f"{self.address}: no answer of /run_code: {error}") from error
         for part in (read.compile_result, read.run_result):
             if part is not None and part.status == "Error":
-                raise SandboxFailedError(f"{self.address}: {_start(part.stderr or '')}")
+                raise SandboxFailedError(f"{self.address}: {start_of(part.stderr or '')}")
         if read.status == "SandboxError":
             if read.message.startswith(f"language {body['language']} is not one of"):  # an `evalrun-sandbox` says so
-                raise RunRefusedError(f"{self.address}: {_start(read.message)}")
-            raise SandboxFailedError(f"{self.address}: SandboxError: {_start(read.message)}")
+                raise RunRefusedError(f"{self.address}: {start_of(read.message)}")
+            raise SandboxFailedError(f"{self.address}: SandboxError: {start_of(read.message)}")
         return read
 
     def check(self, status: int, answer: bytes) -> None:
         """Raise what a status other than 200 means."""
         if status == 200:
             return
-        text = _start(error_detail(answer))
+        text = start_of(error_detail(answer))
         if status == 429:
             try:
                 busy = msgspec.json.decode(answer, type=_Busy)
@@ -137,6 +137,6 @@ def error_detail(answer: bytes) -> str:
     return str(said["detail"]) if isinstance(said, dict) and "detail" in said else str(said)
 
 
-def _start(text: str) -> str:
-    """Give the text's beginning on one line."""
+def start_of(text: str) -> str:
+    """Give the text's beginning on one line: no traceback."""
     return " ".join(text[:_SHOWN].split())

@@ -17,7 +17,7 @@ from evalrun_judge.sandboxes import (
     SubmitReply,
     fusion_plain,
 )
-from evalrun_judge.sandboxes.fusion_http import CodeAnswer, error_detail
+from evalrun_judge.sandboxes.fusion_http import CodeAnswer, error_detail, start_of
 from evalrun_sandbox.api import CompileResult, Level, ProgramRun
 
 _NO_ROW = "'NoneType' object is not iterable"
@@ -126,9 +126,9 @@ def _test(case: EvalCase, language: str) -> ServerTest:
     info = case.exec_info
     for part in (info.compile_result, info.run_result):
         if part is not None and part.status == "Error":
-            raise SandboxFailedError(f"SandboxError: {_start(part.stderr or '')}")
+            raise SandboxFailedError(f"SandboxError: {start_of(part.stderr or '')}")
     if info.status == "SandboxError":
-        raise SandboxFailedError(f"SandboxError: {_start(info.message)}")
+        raise SandboxFailedError(f"SandboxError: {start_of(info.message)}")
     texts = None if case.test_info is None else (_text(case, "input", "stdin"), _text(case, "output", "stdout"))
     if case.passed:
         compiled = CompileResult("ok") if info.compile_result is None else fusion_plain.compiled(info, language)
@@ -156,8 +156,3 @@ def _text(case: EvalCase, side: str, stream: str) -> bytes:
     texts = (case.test_info or {}).get(side)
     text = texts.get(stream) if isinstance(texts, dict) else None
     return text.encode() if isinstance(text, str) else b""
-
-
-def _start(text: str) -> str:
-    """Give the text's beginning on one line: no traceback."""
-    return " ".join(text[:300].split())

@@ -156,11 +156,7 @@ def _end(status: int, namespace: dict[str, object] | None) -> None:
     atexit._run_exitfuncs()
     status = _flush() or status
     if namespace is not None:  # e.g. a file on descriptor 1 that was never closed is flushed by its destructor
-        for name in (
-            "stdin",
-            "stdout",
-            "stderr",
-        ):  # a stdout of its own may need its globals to flush
+        for name in ("stdin", "stdout", "stderr"):  # a stdout of its own may need its globals to flush
             setattr(sys, name, getattr(sys, f"__{name}__", None))
         for name in [*namespace]:
             if name != "__builtins__":

@@ -196,23 +196,8 @@ _CONDITIONAL = frozenset(
     }
 )
 _COMPILERS_ONLY = frozenset(
-    {
-        *(
-            "fork",
-            "vfork",
-            "execve",
-            "chmod",
-            "fchmod",
-            "fchmodat",
-            "setpgid",
-            "utimensat",
-            "symlink",
-            "link",
-            "linkat",
-        ),
-        "fallocate",  # 4 GiB between two looks at the private folder
-    }
-)
+    {"fork", "vfork", "execve", "chmod", "fchmod", "fchmodat", "setpgid", "utimensat", "symlink", "link", "linkat"}
+) | {"fallocate"}  # 4 GiB between two looks at the private folder
 
 PLAIN: frozenset[str] = frozenset(NUMBERS) - _CONDITIONAL - _COMPILERS_ONLY
 """Allowed whatever the arguments. Not here, on purpose: sockets but for a connected pair (`sendmsg` could name another

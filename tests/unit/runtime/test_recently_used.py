@@ -1,0 +1,18 @@
+"""The bounded memory behind suites, inputs, recordings and verdicts."""
+
+from evalrun_runtime.recently_used import RecentlyUsed
+
+
+def test_it_is_bounded_and_the_least_used_goes_first() -> None:
+    kept = RecentlyUsed[str, bytes](10, len)
+    kept.put("a", b"1234")
+    kept.put("b", b"1234")
+    assert kept.get("a") == b"1234"
+    kept.put("c", b"1234")
+    assert [kept.get(key) for key in "abc"] == [b"1234", None, b"1234"]
+    kept.put("a", b"1")  # in place of the longer one
+    kept.put("d", b"12345")
+    assert kept.get("c") == b"1234"
+    kept.put("huge", b"1" * 11)
+    assert kept.get("huge") is None
+    assert kept.size == 0
