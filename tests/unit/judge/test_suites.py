@@ -12,18 +12,18 @@ def suite(text: str, number: int = 10) -> StdioTests:
 
 
 def test_the_least_used_goes_first_and_the_same_is_kept_once() -> None:
-    suites = Suites(120)  # each text, and its bytes
+    suites = Suites(60)
     a, b, c = (suite(text) for text in "abc")
     for one in (a, b, c):
         suites.keep(one)
     assert suites.keep(suite("a")) is a
     suites.keep(suite("d"))
-    assert suites.size == 120
+    assert suites.size == 60
     assert suites.find(a.digest) is a
     with pytest.raises(UnknownSuiteError, match=b.digest.hex()):
         suites.find(b.digest)
     suites.keep(suite("huge"))
-    assert suites.size <= 120
+    assert suites.size <= 60
 
 
 def test_nothing_is_kept_without_room() -> None:

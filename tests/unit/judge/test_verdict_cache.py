@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders.judge import Time, make_judge, make_pool, stdio_request
+from msgspec import structs
 
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
@@ -52,28 +53,28 @@ def cases_of(*cases: tuple[str, str]) -> StdioTests:
 
 
 OTHERS = {
-    "another program": replace(STDIO, submission=Submission("print(input() )")),
-    "another language": replace(STDIO, submission=Submission("print(input())", language="c")),
-    "code that need not compile": replace(
+    "another program": structs.replace(STDIO, submission=Submission("print(input() )")),
+    "another language": structs.replace(STDIO, submission=Submission("print(input())", language="c")),
+    "code that need not compile": structs.replace(
         STDIO, submission=Submission("print(input())", mode=SubmissionMode.STANDALONE)
     ),
-    "another input": replace(STDIO, tests=cases_of(("2\n", "1\n"))),
-    "another expected output": replace(STDIO, tests=cases_of(("1\n", "2\n"))),
-    "input and output cut elsewhere": replace(STDIO, tests=cases_of(("1", "\n1\n"))),
-    "one more test": replace(STDIO, tests=cases_of(("1\n", "1\n"), ("1\n", "1\n"))),
-    "another time limit": replace(STDIO, limits=TestLimits(time_seconds=9)),
-    "another memory limit": replace(STDIO, limits=TestLimits(memory_mib=9)),
-    "another output limit": replace(STDIO, limits=TestLimits(output_kib=9)),
-    "stops earlier": replace(STDIO, stop_after_timeouts=1),
-    "another comparator": replace(STDIO, comparator=Comparator(ComparatorName.EXACT)),
-    "another tolerance": replace(STDIO, comparator=Comparator(abs=0.1)),
-    "a checker": replace(STDIO, checker=CheckerProgram("kattis", "python", "exit(42)")),
-    "another checker": replace(STDIO, checker=CheckerProgram("kattis", "python", "exit(43)")),
+    "another input": structs.replace(STDIO, tests=cases_of(("2\n", "1\n"))),
+    "another expected output": structs.replace(STDIO, tests=cases_of(("1\n", "2\n"))),
+    "input and output cut elsewhere": structs.replace(STDIO, tests=cases_of(("1", "\n1\n"))),
+    "one more test": structs.replace(STDIO, tests=cases_of(("1\n", "1\n"), ("1\n", "1\n"))),
+    "another time limit": structs.replace(STDIO, limits=TestLimits(time_seconds=9)),
+    "another memory limit": structs.replace(STDIO, limits=TestLimits(memory_mib=9)),
+    "another output limit": structs.replace(STDIO, limits=TestLimits(output_kib=9)),
+    "stops earlier": structs.replace(STDIO, stop_after_timeouts=1),
+    "another comparator": structs.replace(STDIO, comparator=Comparator(ComparatorName.EXACT)),
+    "another tolerance": structs.replace(STDIO, comparator=Comparator(abs=0.1)),
+    "a checker": structs.replace(STDIO, checker=CheckerProgram("kattis", "python", "exit(42)")),
+    "another checker": structs.replace(STDIO, checker=CheckerProgram("kattis", "python", "exit(43)")),
     "check": CHECK,
     "asserts": ASSERTS,
-    "other asserts": replace(ASSERTS, tests=AssertTests(["assert f() == 2"], "", "f")),
-    "another setup": replace(ASSERTS, tests=AssertTests(["assert f() == 1"], "x = 1", "f")),
-    "another check": replace(CHECK, tests=CheckTest("", "def check(f): assert f() == 2", "f")),
+    "other asserts": structs.replace(ASSERTS, tests=AssertTests(["assert f() == 2"], "", "f")),
+    "another setup": structs.replace(ASSERTS, tests=AssertTests(["assert f() == 1"], "x = 1", "f")),
+    "another check": structs.replace(CHECK, tests=CheckTest("", "def check(f): assert f() == 2", "f")),
 }
 
 
@@ -94,8 +95,8 @@ def test_everything_that_a_verdict_depends_on_is_in_the_key() -> None:
 
 def test_what_a_verdict_does_not_depend_on_is_not() -> None:
     same = (
-        replace(STDIO, run="another", request_id="r9"),
-        replace(STDIO, tests=cases_of(("1\n", "1\n"))),
+        structs.replace(STDIO, run="another", request_id="r9"),
+        structs.replace(STDIO, tests=cases_of(("1\n", "1\n"))),
     )
     assert {key_of(request) for request in same} == {key_of(STDIO)}
     fenced, said = stdio_request(text="```python\nx\n```"), stdio_request(text="Sure:\n```python\nx\n```\nDone.")
@@ -240,15 +241,15 @@ async def judged_twice(
 
 async def test_a_hit_is_the_same_verdict_marked_with_the_times_of_the_original() -> None:
     sandbox = FakeSandbox(lambda request: reply(ended(b"1\n", cpu_seconds=1.25, stderr=b"\xff")))
-    first, second = await judged_twice(STDIO, replace(STDIO, run="another"), sandbox)
+    first, second = await judged_twice(STDIO, structs.replace(STDIO, run="another"), sandbox)
     assert len(sandbox.requests) == 1
-    assert first == replace(second, cached=False)
+    assert first == structs.replace(second, cached=False)
     assert (first.cached, second.cached, second.tests[0].cpu_time) == (False, True, 1.25)
 
 
 async def test_what_is_asked_for_afresh_is_judged_again() -> None:
     sandbox = FakeSandbox(lambda request: reply(ended(b"1\n")))
-    first, second = await judged_twice(STDIO, replace(STDIO, fresh=True), sandbox)
+    first, second = await judged_twice(STDIO, structs.replace(STDIO, fresh=True), sandbox)
     assert len(sandbox.requests) == 2
     assert (first.cached, second.cached) == (False, False)
 
@@ -256,7 +257,7 @@ async def test_what_is_asked_for_afresh_is_judged_again() -> None:
 async def test_a_hit_tells_of_its_own_answer_how_its_program_was_found() -> None:
     sandbox = FakeSandbox()
     whole = stdio_request(("1\n", "1\n"), text="```python\nprint(input())\n```")
-    cut = replace(whole, submission=replace(whole.submission, truncated=True))
+    cut = structs.replace(whole, submission=structs.replace(whole.submission, truncated=True))
     first, second = await judged_twice(whole, cut, sandbox)
     assert len(sandbox.requests) == 1
     assert first.guardrails == ()

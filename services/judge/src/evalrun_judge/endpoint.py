@@ -131,6 +131,8 @@ def pick(endpoints: Sequence[Endpoint], avoid: Endpoint | None, randomness: rand
     if not others and not (avoid is not None and avoid.relapses and any(e.usable for e in endpoints if e is not avoid)):
         others = free
     drawn = randomness.sample(others, 2) if len(others) > 2 else others
-    if len(drawn) == 2 and drawn[0].load == drawn[1].load:
+    if len(drawn) < 2:
+        return drawn[0] if drawn else None
+    if drawn[0].load == drawn[1].load:
         return randomness.choice(drawn)
-    return min(drawn, key=lambda endpoint: endpoint.load, default=None)
+    return min(drawn, key=lambda endpoint: endpoint.load)

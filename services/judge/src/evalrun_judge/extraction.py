@@ -6,9 +6,10 @@ would take every verdict in flight with it.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import StrEnum
+
+import msgspec
 
 from evalrun_judge.fences import Block, blocks_of
 
@@ -43,8 +44,7 @@ class Guardrail(StrEnum):
     TRUNCATED_GENERATION = "truncated_generation"
 
 
-@dataclass(frozen=True, slots=True)
-class Extraction:
+class Extraction(msgspec.Struct, frozen=True):
     """The program of an answer."""
 
     code: str
@@ -89,10 +89,10 @@ def extract(
 
 def _choose(blocks: list[Block], language: str) -> tuple[str | None, ExtractionMethod]:
     """Take the last closed tagged block, else the last closed untagged one, else an unclosed last one."""
-    tagged = _last(block for block in blocks if block.closed and _speaks(block.tag, language))
+    tagged = _last_closed(blocks, lambda tag: _speaks(tag, language))
     if tagged is not None:
         return tagged.body, ExtractionMethod.TAGGED_BLOCK
-    untagged = _last(block for block in blocks if block.closed and not block.tag)
+    untagged = _last_closed(blocks, lambda tag: not tag)
     if untagged is not None:
         return untagged.body, ExtractionMethod.UNTAGGED_BLOCK
     unclosed = blocks[-1] if blocks and not blocks[-1].closed else None
@@ -101,13 +101,12 @@ def _choose(blocks: list[Block], language: str) -> tuple[str | None, ExtractionM
     return None, ExtractionMethod.NONE
 
 
-def _last(blocks: Iterable[Block]) -> Block | None:
-    """Give the last block with something in it: an empty one is never the answer."""
-    found = None
-    for block in blocks:
-        if block.body.strip():
-            found = block
-    return found
+def _last_closed(blocks: list[Block], wanted: Callable[[str], bool]) -> Block | None:
+    """Give the last closed block of a wanted tag with something in it: an empty one is never the answer."""
+    for block in reversed(blocks):
+        if block.closed and wanted(block.tag) and block.body.strip():
+            return block
+    return None
 
 
 _TAGS: dict[str, re.Pattern[str]] = {
@@ -124,4 +123,4 @@ def _speaks(tag: str, language: str) -> bool:
     pattern = _TAGS.get(language)
     if pattern is None:
         return name == language.lower()
-    return any(pattern.fullmatch(spelt) for spelt in (name, name.rpartition(".")[2]))
+    return pattern.fullmatch(name) is not None or pattern.fullmatch(name.rpartition(".")[2]) is not None

@@ -54,14 +54,15 @@ class FairQueue(Generic[Item]):
 
     def first(self) -> tuple[str, Item] | None:
         """Give whose turn it is, with its run; None where nobody waits."""
+        if len(self._waiting) == 1:  # most gateways serve one run at a time
+            ((run, waiting),) = self._waiting.items()
+            if self._any_left(waiting):
+                return run, waiting.next[0]
         for idle in [run for run, waiting in self._waiting.items() if not self._any_left(waiting)]:
             del self._waiting[idle]
             self._forget(idle)
         if not self._waiting:
             return None
-        if len(self._waiting) == 1:
-            ((run, waiting),) = self._waiting.items()
-            return run, waiting.next[0]
         run = min(self._waiting, key=lambda name: (self._held[name], self._last_turn.get(name, 0)))
         return run, self._waiting[run].next[0]
 
@@ -99,9 +100,9 @@ class FairQueue(Generic[Item]):
         return everything
 
     def _any_left(self, waiting: "_Waiting[Item]") -> bool:
-        while waiting.next and self._gone(waiting.next[0]):
-            waiting.next.popleft()
-        return bool(waiting.next)
+        while (items := waiting.next) and self._gone(items[0]):
+            items.popleft()
+        return bool(items)
 
     def _forget(self, run: str) -> None:
         """Keep nothing of a run that neither waits nor runs: there may be thousands in a gateway's life."""

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol, get_args
+
+from msgspec import structs
 
 from evalrun_judge.admission import Admission, DrainingError, QueueFullError, Ticket
 from evalrun_judge.checker import checker_outcomes, checker_run
@@ -161,7 +162,7 @@ class Judge:
         records = records_of_submission(reply)
         if plan.extraction.must_compile and all(test.status is TestStatus.COMPILE_ERROR for test in records):
             return self._empty(request, without_code(plan).extraction)
-        extraction = replace(plan.extraction, code=reply.code)
+        extraction = structs.replace(plan.extraction, code=reply.code)
         return make_verdict(
             records, extraction, reply.level, ticket.queue_seconds, complete=reply.complete, forgeable=True
         )

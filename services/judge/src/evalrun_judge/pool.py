@@ -107,11 +107,8 @@ class SandboxPool:
         self._described: PoolInfo | None = None
         self.changed = asyncio.Event()
         """Set whenever a sandbox has been taken into use."""
-
-    @property
-    def slots(self) -> int:
+        self.slots = 0
         """Programs that the sandboxes that ever answered can hold at once."""
-        return sum(endpoint.backend.info.slots for endpoint in self._fleet.endpoints if endpoint.backend is not None)
 
     @property
     def in_flight(self) -> int:
@@ -218,16 +215,15 @@ class SandboxPool:
     def _dispatch(self) -> None:
         """Give what is free to those who wait, in order; who may not have it does not keep it from the others."""
         passed: list[tuple[str, _Waiter]] = []
-        while (waiting := self._queue.first()) is not None:
+        endpoints = self._fleet.endpoints
+        while any(endpoint.free for endpoint in endpoints) and (waiting := self._queue.first()) is not None:
             run, waiter = waiting
-            endpoint = pick(self._fleet.endpoints, waiter.avoid, self._random)
+            endpoint = pick(endpoints, waiter.avoid, self._random)
             if endpoint is not None:
                 endpoint.in_flight += 1
                 self._queue.take(run).granted.set_result(endpoint)
-            elif any(endpoint.free for endpoint in self._fleet.endpoints):
-                passed.append((run, self._queue.pass_over(run)))
             else:
-                break
+                passed.append((run, self._queue.pass_over(run)))
         for run, waiter in reversed(passed):
             self._queue.put_back(run, waiter)
 
@@ -297,6 +293,7 @@ class SandboxPool:
 
     def _fleet_changed(self) -> None:
         backends = [endpoint.backend for endpoint in self._fleet.endpoints if endpoint.backend is not None]
+        self.slots = sum(backend.info.slots for backend in backends)
         if not backends:
             return  # all are gone: what the last ones said still describes this gateway
         self._described = info_of(backends)

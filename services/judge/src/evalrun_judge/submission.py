@@ -21,8 +21,7 @@ class InvalidRequestError(Exception):
     """The request can never be judged; the message names the field and says what to send instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(msgspec.Struct, frozen=True):
     """A model's answer."""
 
     text: str
@@ -40,23 +39,21 @@ class StdioTest(msgspec.Struct, frozen=True, gc=False):
     expected: str
 
 
-@dataclass(frozen=True)
+@dataclass(init=False)
 class StdioTests:
-    """One test a pair of input and expected output."""
+    """One test a pair of input and expected output; not to be changed."""
 
-    tests: Sequence[StdioTest]
-    named: bool = field(default=False, compare=False)
+    inputs: list[bytes]
+    """What programs read, as UTF-8."""
+    expected: tuple[bytes, ...]
+    """What they should print, as UTF-8."""
+    named: bool = field(compare=False)
     """Callers name them by digest: sandboxes that keep inputs are given these to keep, too."""
 
-    @cached_property
-    def inputs(self) -> list[bytes]:
-        """What programs read, as UTF-8; not to be changed."""
-        return [test.input.encode("utf-8", "surrogatepass") for test in self.tests]
-
-    @cached_property
-    def expected(self) -> tuple[bytes, ...]:
-        """What they should print, as UTF-8."""
-        return tuple(test.expected.encode("utf-8", "surrogatepass") for test in self.tests)
+    def __init__(self, tests: Sequence[StdioTest], *, named: bool = False) -> None:
+        self.inputs = [test.input.encode("utf-8", "surrogatepass") for test in tests]
+        self.expected = tuple([test.expected.encode("utf-8", "surrogatepass") for test in tests])
+        self.named = named
 
     @cached_property
     def inputs_digest(self) -> bytes:
@@ -70,8 +67,8 @@ class StdioTests:
 
     @cached_property
     def size(self) -> int:
-        """Characters of all texts, and as many bytes as they are once they have been run."""
-        return 2 * sum(len(test.input) + len(test.expected) for test in self.tests)
+        """Bytes of all texts."""
+        return sum(map(len, self.inputs)) + sum(map(len, self.expected))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +123,7 @@ class SubmitTests:
 STANDARD = Comparator()
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeRequest:
+class JudgeRequest(msgspec.Struct, frozen=True):
     """One submission and what to judge it with."""
 
     submission: Submission
@@ -197,7 +193,7 @@ def check_submit(tests: SubmitTests) -> None:
 def _check_tests(request: JudgeRequest) -> None:
     tests = request.tests
     if isinstance(tests, StdioTests):
-        if not tests.tests:
+        if not tests.inputs:
             raise InvalidRequestError("stdio.tests: there are none; a problem needs at least one")
     elif isinstance(tests, AssertTests):
         if not tests.asserts:

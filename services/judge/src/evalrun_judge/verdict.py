@@ -6,7 +6,6 @@ no failed test is not judged at all.
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -91,8 +90,7 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
     """Comparators that would have decided otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What the judge says about one submission."""
 
     final_status: FinalStatus
@@ -204,7 +202,7 @@ def stdio_outcome(run: ProgramRun, expected: bytes, comparator: Comparator) -> T
 
 def final_status(statuses: Sequence[TestStatus]) -> FinalStatus:
     """Give the problem's status: success if every test passed, else the first in precedence over its tests."""
-    found = {_FINAL_OF[status] for status in statuses}
+    found = {_FINAL_OF[status] for status in set(statuses)}
     return next((status for status in _PRECEDENCE if status in found), FinalStatus.SUCCESS)
 
 
@@ -260,6 +258,8 @@ def _problem_disagreements(tests: Sequence[TestRecord], accepted: bool) -> tuple
     """Name the comparators under which the problem would have been accepted, where it was not, or the reverse."""
     if accepted:
         named = {name for test in tests for name in test.disagreeing}
+        if not named:
+            return ()
     else:
         failed = [set(test.disagreeing) for test in tests if test.status is not TestStatus.SUCCESS]
         passed_by_all = set(ComparatorName).intersection(*failed)
