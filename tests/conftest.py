@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+
 # As the services are started: where gRPC runs threads, its fork handlers disturb children that start as another user
 # (a probe of /usr/bin/python3 once ended with gRPC's complaint instead of its answer). Read when grpc is imported.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+for _name, _value in GRPC_ENVIRONMENT.items():
+    os.environ.setdefault(_name, _value)
 
 
 @pytest.fixture(autouse=True)

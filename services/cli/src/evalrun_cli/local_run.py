@@ -29,10 +29,6 @@ ENDPOINT_SECONDS = 15
 STOP_SECONDS = 20.0
 """Programs that are being judged when Ctrl-C comes may use their time limit before they are cut off."""
 
-ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "false"}
-"""gRPC's fork handlers serve programs that use gRPC in a forked child. Ours fork only to execute another program (the
-judge its zygote); under load the handlers once cost such a child its life before it could."""
-
 END_STATES = {
     ledger_pb2.RUN_STATE_SUCCEEDED: ExitCode.SUCCEEDED,
     ledger_pb2.RUN_STATE_DEGRADED: ExitCode.DEGRADED,
@@ -156,7 +152,7 @@ class LocalRun:
 
     async def _start(self, name: str, module: str, arguments: Sequence[str], *, has_port: bool = True) -> str:
         log = self._workspace.logs / f"{name}.log"
-        service = ServiceProcess(name, module, arguments, log, environment=ENVIRONMENT, has_port=has_port)
+        service = ServiceProcess(name, module, arguments, log, has_port=has_port)
         self._services.append(service)
         await service.start()
         return service.address

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.process import address_of
 
 logger = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class ServiceProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **self.environment},
+                env={**GRPC_ENVIRONMENT, **os.environ, **self.environment},
                 start_new_session=True,  # Ctrl-C reaches this process alone, which then ends them in order
             )
         if not self.has_port:
