@@ -1,6 +1,6 @@
 """What the gateway costs: its own CPU a request, and the throughput of a sandbox with and without it in front.
 
-    .venv/bin/python benchmarks/gateway_overhead.py [--rounds 5] [--requests 400]
+    .venv/bin/python benchmarks/gateway_overhead.py [--rounds 15] [--requests 1000]
 
 Rounds alternate between the sandbox called directly, with the very requests that the gateway would send, and the same
 programs through the gateway; both by one client process over one connection. The sandbox's slots are the machine's
@@ -17,7 +17,9 @@ from __future__ import annotations  # grpcio's stubs are generic, its classes ar
 import argparse
 import asyncio
 import os
+import platform
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -34,6 +36,7 @@ from evalrun_judge.sandboxes import SandboxBusyError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.submission import StdioTest, StdioTests
 from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 
 PROGRAM = "n = int(input())\nprint(sum(map(int, input().split())) % 1000007, {number})\n"
 
@@ -59,9 +62,12 @@ def cpu_seconds(process: ServiceProcess) -> float:
 
 def cpu_of_all(pid: int) -> float:
     """CPU seconds of a process and its descendants, those that have ended included."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own = sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
-    return own + sum(map(cpu_of_all, map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())))
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0  # a program's process, ended since its parent named it
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(cpu_of_all, map(int, children)))
 
 
 async def directly(url: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> None:
@@ -151,7 +157,10 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
         least = await start("pass_on_gateway", "--sandbox", sandbox.address)
         async with open_channel(judge.address) as channel:
             await until_ready(judge_pb2_grpc.JudgeServiceStub(channel))
-        print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {in_flight} in flight, {rounds} rounds")
+        print(
+            f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}, "
+            f"{in_flight} in flight, {rounds} rounds"
+        )
         for tests in (1, 20):
             requests = [request(tests, number) for number in range(max(20, count // tests))]
             for gateway in (judge, least):
@@ -191,10 +200,12 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--in-flight", type=int, default=8)
     arguments = parser.parse_args()
+    if not GRPC_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**GRPC_ENVIRONMENT, **os.environ})
     asyncio.run(measure(arguments.rounds, arguments.requests, arguments.in_flight))
 
 
