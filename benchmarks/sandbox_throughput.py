@@ -15,8 +15,9 @@ import sys
 import time
 
 from evalrun_sandbox.api import RunRequest
+from evalrun_sandbox.cpus import usable_cpus
 from evalrun_sandbox.errors import Busy
-from evalrun_sandbox.executor import Executor, ExecutorPlan, usable_cpus
+from evalrun_sandbox.executor import Executor, ExecutorPlan
 from evalrun_sandbox.interpreter import find_interpreter, unprivileged
 
 PROGRAM = """

@@ -1,7 +1,8 @@
 """Requests for the sandbox, and the one place that knows whether programs can be contained on this machine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -44,7 +45,7 @@ async def run_one(executor: Executor, code: str, stdin: bytes = b"", **options: 
     return reply.runs[0]
 
 
-async def until(condition: Callable[[], Found]) -> Found:
+async def until(condition: Callable[[], Found | None]) -> Found:
     """Wait, at most 10 s, until the condition holds; gives what it gave."""
     async with asyncio.timeout(10):
         while not (found := condition()):  # noqa: ASYNC110 - another process brings it about
@@ -59,6 +60,22 @@ def living_children(pid: int | None) -> list[int]:
     except FileNotFoundError:
         return []
     return [int(child) for child in children if state_of(int(child)) not in "Z"]
+
+
+def busy_descendant(pid: int | None, cpu_seconds: float, but: Collection[int] = ()) -> int | None:
+    """Give a process below this one that has used so much CPU; none of `but`, nor of what is below those."""
+    for child in living_children(pid):
+        if child in but:
+            continue
+        try:
+            used = time.clock_gettime((~child << 3) | 2)  # of that process: linux/posix-timers.h
+        except OSError:  # it has just ended
+            continue
+        if used >= cpu_seconds:
+            return child
+        if found := busy_descendant(child, cpu_seconds, but):
+            return found
+    return None
 
 
 def state_of(pid: int) -> str:

@@ -4,7 +4,9 @@ The same programs, and what each must come to, whatever stands behind the addres
 """
 
 import asyncio
+import os
 import secrets
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,6 +14,7 @@ import pytest
 import pytest_asyncio
 from builders.fusion import sandbox as own_front
 from builders.fusion import stock_address
+from builders.sandbox import busy_descendant, living_children, until
 from builders.stock_fusion import StockDouble, stock_double
 
 from evalrun_judge.sandboxes.fusion import FusionSandbox
@@ -137,6 +140,19 @@ async def test_load_makes_no_time_outs(batched: FusionSandbox) -> None:
     code = "import time\nwhile time.process_time() < 0.2: pass\nprint(input())"
     replies = await asyncio.gather(*[batched.run(asked(code, b"%d" % n, seconds=0.5)) for n in range(12)])
     assert [reply.runs[0].stdout for reply in replies] == [b"%d\n" % n for n in range(12)]
+
+
+async def test_a_program_that_got_too_little_of_the_cpu_is_run_again_alone() -> None:
+    """As in our own sandbox; what was left out after it, for want of time-outs that are allowed, runs too."""
+    code = "import time\nwanted = float(input())\nwhile time.process_time() < wanted: pass\nprint('done')"
+    async with client_of("double") as client:
+        before = living_children(os.getpid())
+        wanted = asked(code, b"0.8", b"0", b"0", seconds=1.0, stop_after=1)
+        running = asyncio.create_task(client.run(wanted))
+        program = await until(lambda: busy_descendant(os.getpid(), 0.72, before))
+        os.kill(program, signal.SIGSTOP)
+        runs = (await running).runs
+    assert [(run.end, run.confirmed) for run in runs] == [("exited", True)] * 3
 
 
 async def test_it_runs_contained_as_far_as_it_says(batched: FusionSandbox) -> None:

@@ -3,10 +3,11 @@
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
-from builders.sandbox import living_children, request, run_one, started, until
+from builders.sandbox import busy_descendant, living_children, request, run_one, started, until
 
 from evalrun_sandbox.api import Limits, RunRequest
 from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused, Unusable
@@ -101,6 +102,27 @@ async def test_a_run_within_the_limit_alone_passes(executor: Executor) -> None:
     )
     run = await run_one(executor, code, b"0.3", seconds=0.5)
     assert (run.end, run.confirmed) == ("exited", True)
+
+
+async def test_a_program_that_got_too_little_of_the_cpu_is_run_again_alone() -> None:
+    """Held still until its wall limit, it would have taken 0.8 of its CPU limit; what was left out then runs too."""
+    async with started(ExecutorPlan(slots=1, allow_uncontained=True)) as executor:
+        running = asyncio.create_task(executor.run(request(SPIN, b"0.8", b"0", b"0", seconds=1.0, stop_after=1)))
+        program = await until(lambda: busy_descendant(executor.zygote_pid, 0.72))
+        os.kill(program, signal.SIGSTOP)
+        runs = (await running).runs
+    assert [(run.end, run.confirmed) for run in runs] == [("exited", True)] * 3
+    assert runs[0].cpu_seconds < 1.0
+
+
+async def test_a_program_that_sleeps_is_not_run_again() -> None:
+    """As the second run would last as long as the first."""
+    async with started(ExecutorPlan(slots=1, allow_uncontained=True)) as executor:
+        code = "import time\nprint(time.monotonic(), flush=True)\ntime.sleep(60)"
+        began = time.monotonic()
+        run = await run_one(executor, code, seconds=0.1)
+    assert (run.end, run.confirmed) == ("timeout", True)
+    assert float(run.stdout) - began < run.wall_seconds  # the first and only one's
 
 
 async def test_after_so_many_time_outs_nothing_more_is_started(executor: Executor) -> None:

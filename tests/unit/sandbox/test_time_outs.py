@@ -5,7 +5,8 @@ from evalrun_sandbox.time_outs import cut_after, decide_alone, in_order, is_susp
 
 OK = ProgramRun("exited", 0, b"x", cpu_seconds=0.5)
 SLOW = ProgramRun("exited", 0, b"x", cpu_seconds=1.1)
-LATE = ProgramRun("timeout", cpu_seconds=1.2)
+LATE = ProgramRun("timeout", cpu_seconds=1.2, wall_seconds=1.3)
+STARVED = ProgramRun("timeout", cpu_seconds=0.8, wall_seconds=7.0)
 
 
 @pytest.mark.parametrize(("run", "suspect"), [
@@ -14,18 +15,29 @@ LATE = ProgramRun("timeout", cpu_seconds=1.2)
     (ProgramRun("memory_limit", cpu_seconds=1.05), True),
     (ProgramRun("exited", 0, cpu_seconds=1.0), False),
     (ProgramRun("not_run"), False),
+    (STARVED, True),
+    (ProgramRun("timeout", cpu_seconds=1.1, wall_seconds=7.0), True),
+    (ProgramRun("timeout", cpu_seconds=1.2, wall_seconds=7.0), False),
+    (ProgramRun("timeout", cpu_seconds=0.8, wall_seconds=6.9), False),  # not by the wall clock
+    (ProgramRun("timeout", cpu_seconds=0.69, wall_seconds=7.0), False),  # it slept
+    (ProgramRun("exited", 0, cpu_seconds=0.8, wall_seconds=7.0), False),
 ])  # fmt: skip
-def test_suspects_ended_by_themselves_past_the_limit(run: ProgramRun, suspect: bool) -> None:
+def test_suspects_ended_by_themselves_past_the_limit_or_were_starved(run: ProgramRun, suspect: bool) -> None:
     assert is_suspect(run, 1.0) is suspect
 
 
 @pytest.mark.parametrize(("alone", "end", "confirmed"), [
     (OK, "exited", True), (SLOW, "timeout", True), (LATE, "timeout", True), (None, "timeout", False),
+    (STARVED, "timeout", False),
 ])  # fmt: skip
 def test_the_run_alone_decides(alone: ProgramRun | None, end: str, confirmed: bool) -> None:
     decided = decide_alone(SLOW, alone, 1.0)
     assert (decided.end, decided.confirmed) == (end, confirmed)
     assert decided.exit_code == (0 if end == "exited" else None)
+
+
+def test_a_starved_run_that_no_run_alone_could_follow_is_not_sure() -> None:
+    assert decide_alone(STARVED, None, 1.0).confirmed is False
 
 
 @pytest.mark.parametrize(("late", "stop_after", "cut"), [

@@ -15,7 +15,7 @@ from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
 from evalrun_sandbox.api import CompileResult, Level, ProgramRun
 
-UNCONFIRMED = "near the limit, and not run again alone"
+UNCONFIRMED = "near the limit, or short of CPU, and no run alone decided"
 """The reason of a time-out that another moment might not repeat."""
 
 KEPT_BYTES = 2048

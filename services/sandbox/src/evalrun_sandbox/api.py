@@ -77,7 +77,7 @@ class ProgramRun(msgspec.Struct, frozen=True):
     wall_seconds: float = 0.0
     peak_memory_mib: int = 0
     confirmed: bool = True
-    """False: it ended between 1.0 and 1.2 x the time limit and could not be run again alone."""
+    """False: it ended between 1.0 and 1.2 x the time limit, or short of CPU by the wall, and no run alone decided."""
 
 
 class CompileResult(msgspec.Struct, frozen=True):

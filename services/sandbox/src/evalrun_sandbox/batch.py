@@ -105,6 +105,15 @@ class Batch:
         self.files = {}
         self.work.queue([index])
 
+    def resume(self) -> bool:
+        """Queue what was left out after time-outs that proved to be none; says whether there is anything."""
+        left = [index for index in range(len(self._request.inputs)) if index not in self.runs]
+        if not left or cut_after(self.runs, self._request.stop_after_timeouts) is not None:
+            return False
+        self._stopped = False
+        self.work.queue(left)
+        return True
+
     async def run_in(self, slot: int) -> None:
         """Run what is left in `slot`; returns when nothing is left to begin.
 

@@ -15,6 +15,7 @@ from evalrun_sandbox.batch import MAX_INPUTS, Batch
 from evalrun_sandbox.compile_stage import CompileStage
 from evalrun_sandbox.contained import frames
 from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe, suffices
+from evalrun_sandbox.cpus import usable_cpus
 from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_sandbox.interpreter import find_interpreter, unprivileged
 from evalrun_sandbox.private_files import ReplyWithFiles, RequestWithFiles, complaints
@@ -35,11 +36,6 @@ _TRAVEL_SECONDS = 0.005
 a request), and the next request would have to wait for it."""
 _RETRY_MS = 20
 _MAX_TIME_SECONDS, _MAX_MEMORY_MIB, _MAX_OUTPUT_KIB = 3600.0, 1 << 20, 65536
-
-
-def usable_cpus() -> int:
-    """Give the CPUs that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True)
@@ -192,7 +188,11 @@ class Executor:
             if compiled is None:
                 raise ExecutorLost("a runner ended without a word on the program")
             if compiled.status == "ok":
-                await self._confirm(batch, request, zygote)
+                decided: set[int] = set()
+                await self._confirm(batch, request, zygote, decided)
+                while batch.resume():
+                    await self._run_everywhere(batch, zygote)
+                    await self._confirm(batch, request, zygote, decided)
             runs = list(in_order(batch.runs, len(request.inputs), request.stop_after_timeouts))
             if isinstance(request, RequestWithFiles):
                 files = None if batch.files is None else dict(batch.files)
@@ -257,10 +257,11 @@ class Executor:
             logger.error("a runner in slot %d did not end within %.0f s", slots[0], _RECLAIM_SECONDS)
         self._slots.give_back(slots)
 
-    async def _confirm(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> None:
-        """Run again, with all other slots empty, what ended by itself past its time limit."""
+    async def _confirm(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess, decided: set[int]) -> None:
+        """Run again, with all other slots empty, what is not sure to have passed its time limit or kept it."""
         limit = request.limits.time_seconds
-        for index in sorted(index for index, run in batch.runs.items() if is_suspect(run, limit)):
+        suspects = [index for index, run in batch.runs.items() if index not in decided and is_suspect(run, limit)]
+        for index in sorted(suspects):
             cut = cut_after(batch.runs, request.stop_after_timeouts)
             if cut is not None and index > cut:
                 break
@@ -275,6 +276,7 @@ class Executor:
                 await self._occupy(zygote, slots, batch.run_in)
                 alone = batch.runs.get(index)
             batch.runs[index] = decide_alone(first, alone, limit)
+            decided.add(index)
 
     async def _live_zygote(self) -> ZygoteProcess:
         """Give the zygote, started anew where it has died."""

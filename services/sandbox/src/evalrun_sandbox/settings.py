@@ -7,7 +7,8 @@ from pydantic_settings import SettingsConfigDict
 
 from evalrun_runtime.settings import ServiceSettings
 from evalrun_sandbox.api import Level
-from evalrun_sandbox.executor import ExecutorPlan, usable_cpus
+from evalrun_sandbox.cpus import usable_cpus
+from evalrun_sandbox.executor import ExecutorPlan
 
 
 class SandboxSettings(ServiceSettings):

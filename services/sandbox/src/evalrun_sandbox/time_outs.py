@@ -5,24 +5,42 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from evalrun_sandbox.api import ProgramRun
+from evalrun_sandbox.contained.limits import STOP_FACTOR, wall_limit
 
 NOT_RUN = ProgramRun("not_run")
 
+STARVED_SHARE = 0.1
+"""Of a CPU. A program stopped at its wall limit that had less of one slept or waited: another run would tell nothing
+new. One that had more may have lacked the rest for its neighbours' sake: a limit of 10 s is 25 s of wall time, within
+which a program of 9 s needs 0.36 of a CPU."""
+
 
 def is_suspect(run: ProgramRun, time_seconds: float) -> bool:
-    """Say whether it ended by itself past its limit, so that a run alone has to decide.
+    """Say whether a run alone has to decide: it ended by itself past its limit, or was starved.
 
-    Below 1.2 x the limit, that is: at 1.2 the run is stopped, and that is certain.
+    At 1.2 x the limit a run is stopped by its own CPU clock, and that is certain.
     """
-    return run.end not in ("timeout", "not_run") and run.cpu_seconds > time_seconds
+    if run.end == "timeout":
+        return _is_starved(run, time_seconds)
+    return run.end != "not_run" and run.cpu_seconds > time_seconds
+
+
+def _is_starved(run: ProgramRun, time_seconds: float) -> bool:
+    """Say whether the wall clock stopped it, and not for its own waiting."""
+    by_wall = run.wall_seconds >= wall_limit(time_seconds) and run.cpu_seconds < STOP_FACTOR * time_seconds
+    return by_wall and run.cpu_seconds >= STARVED_SHARE * run.wall_seconds
 
 
 def decide_alone(first: ProgramRun, alone: ProgramRun | None, time_seconds: float) -> ProgramRun:
-    """Give the run that counts: the one with all other slots empty; the first, unconfirmed, where there was none."""
+    """Give the run that counts: the one with all other slots empty; the first, unconfirmed, where there was none.
+
+    Unconfirmed is also one that was starved when it was alone: by what else the machine does.
+    """
     run = first if alone is None else alone
+    sure = alone is not None and not (run.end == "timeout" and _is_starved(run, time_seconds))
     if run.end != "timeout" and run.cpu_seconds > time_seconds:
         run = msgspec.structs.replace(run, end="timeout", exit_code=None)
-    return msgspec.structs.replace(run, confirmed=alone is not None)
+    return msgspec.structs.replace(run, confirmed=sure)
 
 
 def cut_after(runs: Mapping[int, ProgramRun], stop_after: int) -> int | None:

@@ -234,6 +234,7 @@ class FusionSandbox:
         left = list(range(len(request.inputs)))
         compiled: CompileResult | None = None
         alone = False
+        decided: set[int] = set()
         while left and cut_after(runs, request.stop_after_timeouts) is None:
             with self._checked():
                 said = await calls.answer(self._part(request, left), again=alone)
@@ -246,13 +247,17 @@ class FusionSandbox:
             runs |= answer.runs
             left = [index for index in left if index not in runs]
             alone = True  # what one call did not finish is slow, or was held up by its neighbours
-        for index in sorted(index for index, run in runs.items() if is_suspect(run, request.limits.time_seconds)):
-            cut = cut_after(runs, request.stop_after_timeouts)
-            if cut is not None and index > cut:
-                break
-            runs[index] = await self._decided(
-                runs[index], request, stock, partial(self._again, request, index, stock, machine)
-            )
+            if left and cut_after(runs, request.stop_after_timeouts) is None:
+                continue
+            for index in sorted({*runs} - decided):
+                cut = cut_after(runs, request.stop_after_timeouts)
+                if cut is not None and index > cut:
+                    break
+                if is_suspect(runs[index], request.limits.time_seconds):
+                    runs[index] = await self._decided(
+                        runs[index], request, stock, partial(self._again, request, index, stock, machine)
+                    )
+                decided.add(index)
         ordered = in_order(runs, len(request.inputs), request.stop_after_timeouts)
         return RunReply(compiled or _OK, list(ordered), stock.report.level)
 

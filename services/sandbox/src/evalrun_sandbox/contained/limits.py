@@ -28,7 +28,7 @@ program at `supervise.THREADS` threads, and fork is denied."""
 
 
 def wall_limit(time_seconds: float) -> float:
-    """Give the wall seconds after which a program is stopped whatever it does."""
+    """Give the wall seconds after which a program is stopped whatever it does; alone again where it was starved."""
     return 2 * time_seconds + 5
 
 

@@ -4,7 +4,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_runtime.settings import ServiceSettings
-from evalrun_sandbox.executor import usable_cpus
+from evalrun_sandbox.cpus import usable_cpus
 
 
 class SlotProxySettings(ServiceSettings):
