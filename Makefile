@@ -6,8 +6,10 @@ UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
 DEMO_OUTPUT ?=
 FAST_LEVELS := tests/unit tests/contract
 # The replicas on Ray last: vLLM for a CPU takes both cores.
-SERVICE_LEVELS := $(filter-out tests/integration/rollout,$(wildcard tests/integration/*)) tests/integration/rollout
-CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e
+SERVICE_LEVELS := $(filter-out tests/integration/cli tests/integration/rollout,$(wildcard tests/integration/*)) \
+  tests/integration/rollout
+# The commands first, so that this side takes about as long as the other.
+CLUSTER_LEVELS := tests/integration/cli tests/chart tests/cluster tests/images tests/e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout check unit test test-services test-clusters bench clean
@@ -54,10 +56,10 @@ test: check ## set up, check, and pass every test that this machine can run
 	$(BIN)/pytest $(FAST_LEVELS)
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-services test-clusters
 
-test-services: $(VENV)/.dev ## the tests of processes on loopback: services, sandbox, commands
+test-services: $(VENV)/.dev ## the tests of processes on loopback: services, sandbox, replicas
 	$(BIN)/pytest $(SERVICE_LEVELS)
 
-test-clusters: $(VENV)/.dev ## the tests of chart, API server, images, and of a cluster where KUBECONFIG names one
+test-clusters: $(VENV)/.dev ## the tests of commands, chart, API server, images, and of a cluster where KUBECONFIG names one
 	$(BIN)/pytest $(CLUSTER_LEVELS)
 
 bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
