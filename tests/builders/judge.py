@@ -123,7 +123,7 @@ def make_judge(
     cache: VerdictCache | None = None,
 ) -> tuple[Judge, Admission, JudgeMetrics]:
     metrics = JudgeMetrics(registry or CollectorRegistry())
-    admission = Admission(lambda: capacity, time.clock, metrics.observe_queue)
+    admission = Admission(lambda: capacity, time.clock, metrics.observe_queue, most_bytes=1 << 30)
     judge = Judge(
         pool,
         function_tests or NoFunctionTests(),

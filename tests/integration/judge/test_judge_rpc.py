@@ -172,6 +172,19 @@ async def test_a_full_queue_says_when_to_come_back() -> None:
             assert (await call).verdict.accepted
 
 
+async def test_large_requests_fill_the_queue_too() -> None:
+    gate = Gate()
+    async with gateway(FakeSandbox(gate.behaviour, slots=1), configured=settings(queue_mib=1)) as (stub, _):
+        await up(stub)
+        large = message(data="1\n" + " " * 900_000)
+        running = stub.Judge(large)
+        await gate.arrived()
+        assert (await failure(stub.Judge(large))).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        gate.open.set()
+        assert (await running).verdict.accepted
+        assert (await stub.Judge(large)).verdict.accepted
+
+
 class Gate:
     """A sandbox behaviour that waits until it is let go."""
 

@@ -5,9 +5,11 @@ from builders.judge import Time
 
 from evalrun_judge.admission import LONGEST_RETRY, SHORTEST_RETRY, Admission, DrainingError, QueueFullError
 
+MOST = 1000
+
 
 def test_what_is_beyond_the_capacity_is_told_when_to_come_back() -> None:
-    admission = Admission(lambda: 2, Time().clock)
+    admission = Admission(lambda: 2, Time().clock, most_bytes=MOST)
     first, second = admission.enter(), admission.enter()
     with pytest.raises(QueueFullError) as refused:
         admission.enter()
@@ -32,7 +34,7 @@ def fill(admission: Admission, run: str) -> int:
 
 
 def test_a_run_leaves_room_for_others_and_all_together_stay_within_the_capacity() -> None:
-    admission = Admission(lambda: 1000, Time().clock)
+    admission = Admission(lambda: 1000, Time().clock, most_bytes=MOST)
     assert fill(admission, "big") == 800
     shares = [fill(admission, run) for run in ("b", "c", "d")]
     assert shares == sorted(shares, reverse=True)
@@ -41,7 +43,7 @@ def test_a_run_leaves_room_for_others_and_all_together_stay_within_the_capacity(
 
 
 def test_what_left_makes_room_again() -> None:
-    admission = Admission(lambda: 5, Time().clock)
+    admission = Admission(lambda: 5, Time().clock, most_bytes=MOST)
     tickets = [admission.enter("a") for _ in range(4)]
     with pytest.raises(QueueFullError):
         admission.enter("a")
@@ -52,9 +54,35 @@ def test_what_left_makes_room_again() -> None:
         admission.enter("a")
 
 
+def test_large_requests_are_bounded_by_their_size_and_leave_room_for_other_runs() -> None:
+    admission = Admission(lambda: 1000, Time().clock, most_bytes=MOST)
+    tickets = [admission.enter("big", 400), admission.enter("big", 400)]
+    for size in (1, 201):
+        with pytest.raises(QueueFullError):
+            admission.enter("big", size)
+    admission.enter("small", 100)
+    with pytest.raises(QueueFullError):  # more than is left
+        admission.enter("another", 101)
+    tickets[0].leave()
+    admission.enter("another", 101)
+
+
+def test_a_request_larger_than_all_that_may_be_here_is_let_in_alone() -> None:
+    admission = Admission(lambda: 1000, Time().clock, most_bytes=MOST)
+    small = admission.enter("a", 1)
+    with pytest.raises(QueueFullError):
+        admission.enter("a", MOST + 1)
+    small.leave()
+    large = admission.enter("a", MOST + 1)
+    with pytest.raises(QueueFullError):
+        admission.enter("b", 1)
+    large.leave()
+    admission.enter("b", 1)
+
+
 def test_the_oldest_is_the_one_that_waits_longest() -> None:
     time = Time()
-    admission = Admission(lambda: 9, time.clock)
+    admission = Admission(lambda: 9, time.clock, most_bytes=MOST)
     assert admission.oldest_seconds == 0.0
     first = admission.enter()
     time.now += 3
@@ -73,7 +101,7 @@ def test_a_slow_gateway_asks_for_more_patience() -> None:
     waits = []
     for seconds in (0.001, 5.0):
         time = Time()
-        admission = Admission(lambda: 1, time.clock)
+        admission = Admission(lambda: 1, time.clock, most_bytes=MOST)
         for _ in range(100):
             ticket = admission.enter()
             time.now += seconds
@@ -86,7 +114,7 @@ def test_a_slow_gateway_asks_for_more_patience() -> None:
 
 
 def test_draining_takes_nothing_new() -> None:
-    admission = Admission(lambda: 9, Time().clock)
+    admission = Admission(lambda: 9, Time().clock, most_bytes=MOST)
     ticket = admission.enter()
     admission.drain()
     with pytest.raises(DrainingError):

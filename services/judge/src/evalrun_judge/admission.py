@@ -1,4 +1,4 @@
-"""Which requests are let in: a bounded queue, its depth and the age of its oldest.
+"""Which requests are let in: a queue bounded in requests and in bytes, its depth and the age of its oldest.
 
 Pure but for the clock it is given.
 """
@@ -30,19 +30,44 @@ SMOOTHING = 0.1
 """Weight of the newest interval between two finished requests."""
 
 
-OF_FREE_PLACES = 4
-"""A run may hold this many times the places that are free: alone 4/5 of them all, two runs 4/9 each, and so on. What
-runs leave free is how a new one always gets in (Choudhury and Hahne, "Dynamic Queue Length Thresholds for
-Shared-Memory Packet Switches", 1998)."""
+OF_FREE = 4
+"""A run may hold this many times what is free: alone 4/5 of it all, two runs 4/9 each, and so on. What runs leave free
+is how a new one always gets in (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
+Switches", 1998)."""
+
+
+class _Room:
+    """Something that there is so much of, shared by runs: places, bytes."""
+
+    def __init__(self, capacity: Callable[[], int]) -> None:
+        self._capacity = capacity
+        self._held: Counter[str] = Counter()
+        self._taken = 0
+
+    def has(self, run: str, amount: int) -> bool:
+        """Say whether a run may take so much. What is more than all there is has room alone, or would never have."""
+        free = self._capacity() - self._taken
+        return self._held[run] < OF_FREE * free and (amount <= free or not self._taken)
+
+    def take(self, run: str, amount: int) -> None:
+        self._held[run] += amount
+        self._taken += amount
+
+    def give_back(self, run: str, amount: int) -> None:
+        self._taken -= amount
+        self._held[run] -= amount
+        if not self._held[run]:
+            del self._held[run]
 
 
 class Ticket:
     """One request that was let in: waiting until `begin`, gone with `leave`."""
 
-    def __init__(self, admission: "Admission", number: int, run: str, arrived: float) -> None:
+    def __init__(self, admission: "Admission", number: int, run: str, size: int, arrived: float) -> None:
         self._admission = admission
         self.number = number
         self.run = run
+        self.size = size
         self.arrived = arrived
         self.queue_seconds = 0.0
 
@@ -63,6 +88,8 @@ class Admission:
         capacity: Callable[[], int],
         clock: Callable[[], float],
         on_begin: Callable[[float], None] = lambda seconds: None,
+        *,
+        most_bytes: int,
     ) -> None:
         """Start empty.
 
@@ -70,14 +97,14 @@ class Admission:
             capacity: how many requests may be here at once, waiting or running.
             clock: seconds, monotonic.
             on_begin: told how many seconds a request has waited, when the first work on it begins.
+            most_bytes: how large all that are here may be together.
         """
-        self._capacity = capacity
+        self._places, self._bytes = _Room(capacity), _Room(lambda: most_bytes)
         self._clock = clock
         self._on_begin = on_begin
         self._numbers = itertools.count()
         self._waiting: dict[int, Ticket] = {}
         self._inside: set[int] = set()
-        self._held: Counter[str] = Counter()
         self._draining = False
         self._interval = SHORTEST_RETRY
         self._last_finish: float | None = None
@@ -107,15 +134,16 @@ class Admission:
         """Take nothing new from now on."""
         self._draining = True
 
-    def enter(self, run: str = "") -> Ticket:
-        """Let a run's request in. Raises QueueFullError or DrainingError."""
+    def enter(self, run: str = "", size: int = 0) -> Ticket:
+        """Let a run's request of so many bytes in. Raises QueueFullError or DrainingError."""
         if self._draining:
             raise DrainingError
-        if self._held[run] >= OF_FREE_PLACES * (self._capacity() - len(self._inside)):
+        if not (self._places.has(run, 1) and self._bytes.has(run, size)):
             places = max(1, len(self._inside) // 10)  # a tenth of the queue gone: worth coming back
             raise QueueFullError(min(LONGEST_RETRY, max(SHORTEST_RETRY, self._interval * places)))
-        ticket = Ticket(self, next(self._numbers), run, self._clock())
-        self._held[run] += 1
+        ticket = Ticket(self, next(self._numbers), run, size, self._clock())
+        self._places.take(run, 1)
+        self._bytes.take(run, size)
         self._waiting[ticket.number] = ticket
         self._inside.add(ticket.number)
         return ticket
@@ -131,9 +159,8 @@ class Admission:
         self._waiting.pop(ticket.number, None)
         if ticket.number in self._inside:
             self._inside.discard(ticket.number)
-            self._held[ticket.run] -= 1
-            if not self._held[ticket.run]:
-                del self._held[ticket.run]
+            self._places.give_back(ticket.run, 1)
+            self._bytes.give_back(ticket.run, ticket.size)
         now = self._clock()
         if self._last_finish is not None:
             self._interval += SMOOTHING * (now - self._last_finish - self._interval)

@@ -67,7 +67,12 @@ class JudgeGateway:
             past_span("queue", seconds)
             metrics.observe_queue(seconds)
 
-        self._admission = Admission(lambda: pool.slots + settings.queue_limit, time.monotonic, begun)
+        self._admission = Admission(
+            lambda: pool.slots + settings.queue_limit,
+            time.monotonic,
+            begun,
+            most_bytes=settings.queue_mib * 1024 * 1024,
+        )
         metrics.watch_queue(
             lambda: self._admission.waiting,
             lambda: self._admission.oldest_seconds,

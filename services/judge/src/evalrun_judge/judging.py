@@ -101,7 +101,7 @@ class Judge:
         outcome = Outcome.CANCELLED
         try:
             self._check(request)
-            ticket = self._admission.enter(request.run)
+            ticket = self._admission.enter(request.run, request.size)
             try:
                 async with until(deadline):
                     verdict = await self._judge_admitted(request, ticket)

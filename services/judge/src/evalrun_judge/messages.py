@@ -59,6 +59,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
         request_id=message.request_id,
         run=message.run,
         fresh=message.fresh,
+        size=message.ByteSize(),
     )
 
 

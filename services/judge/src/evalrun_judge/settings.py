@@ -36,6 +36,12 @@ class JudgeSettings(ServiceSettings):
     queue_limit: int = Field(
         1024, ge=1, description="Requests that may wait beyond the sandboxes' slots; more get RESOURCE_EXHAUSTED."
     )
+    queue_mib: int = Field(
+        1024,
+        ge=1,
+        description="Size of the requests, as they came, that may be here at once; more get RESOURCE_EXHAUSTED. A "
+        "larger one is let in alone. A request that is here takes about three times its size.",
+    )
     stream_concurrency: int = Field(
         256, ge=1, description="Requests of one stream judged at once; the stream is not read further meanwhile."
     )

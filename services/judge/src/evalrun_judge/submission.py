@@ -136,6 +136,8 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     run: str = ""
     fresh: bool = False
     """Judge anew, also where the verdict is known already."""
+    size: int = 0
+    """Bytes that it came in."""
 
 
 MAX_TIME_SECONDS = 3600.0
