@@ -51,9 +51,9 @@ check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to 
 unit: $(VENV)/.dev ## the tests that need nothing but this checkout, in seconds
 	$(BIN)/pytest $(FAST_LEVELS)
 
-# After the fast levels the services' and the clusters' run side by side: either waits for processes most of its time.
-test: check ## set up, check, and pass every test that this machine can run
-	$(BIN)/pytest $(FAST_LEVELS)
+# Two at a time: first what takes a minute, then the services' levels beside the clusters'.
+test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target check unit
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-services test-clusters
 
 test-services: $(VENV)/.dev ## the tests of processes on loopback: services, sandbox, replicas
