@@ -188,11 +188,7 @@ class Executor:
             if compiled is None:
                 raise ExecutorLost("a runner ended without a word on the program")
             if compiled.status == "ok":
-                decided: set[int] = set()
-                await self._confirm(batch, request, zygote, decided)
-                while batch.resume():
-                    await self._run_everywhere(batch, zygote)
-                    await self._confirm(batch, request, zygote, decided)
+                await self._settle(batch, request, zygote)
             runs = list(in_order(batch.runs, len(request.inputs), request.stop_after_timeouts))
             if isinstance(request, RequestWithFiles):
                 files = None if batch.files is None else dict(batch.files)
@@ -256,6 +252,16 @@ class Executor:
         if not done:
             logger.error("a runner in slot %d did not end within %.0f s", slots[0], _RECLAIM_SECONDS)
         self._slots.give_back(slots)
+
+    async def _settle(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> None:
+        """Have what is in doubt decided, and then run what was left out for its sake."""
+        decided: set[int] = set()
+        await self._confirm(batch, request, zygote, decided)
+        while batch.resume():
+            await self._run_everywhere(batch, zygote)
+            if batch.compiled is None or batch.compiled.status != "ok":
+                raise ExecutorLost("the program compiled once, and then no more")
+            await self._confirm(batch, request, zygote, decided)
 
     async def _confirm(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess, decided: set[int]) -> None:
         """Run again, with all other slots empty, what is not sure to have passed its time limit or kept it."""
