@@ -5,23 +5,28 @@ process is in it, unlike in `ledger_growth.py` and `outputs_growth.py`. Prints f
 verdict, seconds of writing the outputs, CPU time an item, and the peak memory before and after the outputs.
 The limit to stay under is 300 MB at 1,000,000 samples. Figures of one machine: compare sizes, not machines.
 
-    .venv/bin/python benchmarks/aggregator_growth.py [--samples 200000] [--tests 10] [--folder DIR]
+    .venv/bin/python benchmarks/aggregator_growth.py [--samples 200000] [--tests 10] [--keep benchmarks/growth.json]
 """
 
 import argparse
 import asyncio
 import json
 import os
+import random
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from growth_plot import keep
+
 from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_aggregator.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_generator.ledger_client import GrpcLedger
 from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.process import address_of
 
 LIMIT_MB = 300
@@ -78,10 +83,10 @@ def write_order(folder: Path, samples: int) -> Path:
     return path
 
 
-async def work(stub: "ledger_pb2_grpc.LedgerServiceAsyncStub", name: str) -> None:
+async def work(ledger: GrpcLedger) -> None:
     """Take work and answer it at once, until nothing is left."""
     while True:
-        taken = await stub.GetWork(ledger_pb2.GetWorkRequest(worker_id=name, max_items=BATCH))
+        taken = await ledger.get_work(BATCH, fresh=False)
         if taken.items:
             completions = [
                 ledger_pb2.Completion(
@@ -90,7 +95,7 @@ async def work(stub: "ledger_pb2_grpc.LedgerServiceAsyncStub", name: str) -> Non
                 )
                 for item in taken.items
             ]  # fmt: skip
-            await stub.SubmitCompletions(ledger_pb2.SubmitCompletionsRequest(worker_id=name, completions=completions))
+            await ledger.submit(completions)
         elif not taken.remaining:
             return
         else:
@@ -118,14 +123,15 @@ async def measure(samples: int, tests: int, folder: Path) -> dict[str, float]:
     arguments = ["--work-order", str(write_order(folder, samples)), "--ledger", str(folder / "ledger.db")]
     arguments += ["--judge", await judge.start(), "--judge-in-flight", "256"]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "evalrun_aggregator", *arguments, stdout=asyncio.subprocess.PIPE
-    )
+        sys.executable, "-m", "evalrun_aggregator", *arguments, stdout=asyncio.subprocess.PIPE,
+        env={**GRPC_ENVIRONMENT, **os.environ},
+    )  # fmt: skip
     if process.stdout is None:
         raise RuntimeError("the aggregator has no stdout")
     address = address_of((await process.stdout.readline()).decode())
     if address is None:
         raise RuntimeError("the aggregator did not get ready")
-    began = time.perf_counter()
+    began, started = time.perf_counter(), cpu_seconds(process.pid)
     async with open_channel(address) as channel:
         stub: ledger_pb2_grpc.LedgerServiceAsyncStub = ledger_pb2_grpc.LedgerServiceStub(channel)
 
@@ -136,7 +142,14 @@ async def measure(samples: int, tests: int, folder: Path) -> dict[str, float]:
                     return status
                 await asyncio.sleep(0.1)
 
-        await asyncio.gather(*(work(stub, f"w{number}") for number in range(WORKERS)))
+        workers = [
+            GrpcLedger(
+                channel, address=address, worker_id=f"w{number}", token=None, start_seconds=60, away_seconds=60,
+                rng=random.Random(number),
+            )
+            for number in range(WORKERS)
+        ]  # fmt: skip
+        await asyncio.gather(*map(work, workers))
         await until(ledger_pb2.RUN_STATE_JUDGING)
         decided, before = time.perf_counter(), peak_mb(process.pid)
         status = await until(ledger_pb2.RUN_STATE_SUCCEEDED)
@@ -146,7 +159,7 @@ async def measure(samples: int, tests: int, folder: Path) -> dict[str, float]:
     found = {
         "items_per_second": samples / (decided - began),
         "outputs_seconds": written - decided,
-        "cpu_us_per_item": 1e6 * cpu_seconds(process.pid) / samples,
+        "cpu_us_per_item": 1e6 * (cpu_seconds(process.pid) - started) / samples,
         "peak_before_mb": before,
         "peak_mb": peak_mb(process.pid),
     }
@@ -158,19 +171,21 @@ async def measure(samples: int, tests: int, folder: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=200_000, help="of the largest run; a tenth of it goes first")
+    parser.add_argument("--samples", type=int, default=200_000, help="of the largest run; the decades below go first")
     parser.add_argument("--tests", type=int, default=10, help="tests a verdict")
     parser.add_argument("--folder", type=Path, default=None, help="where ledger and outputs go (a temporary folder)")
+    parser.add_argument("--keep", type=Path, help="file that keeps the figures for growth_plot.py")
     given = parser.parse_args()
     print(f"{'samples':>9} {'items/s':>8} {'outputs s':>9} {'CPU us/item':>11} {'peak before':>11} {'peak MB':>8}"
           f" {'disk MB':>8}  of the limit of {LIMIT_MB} MB")  # fmt: skip
-    for samples in (given.samples // 10, given.samples):
+    for samples in (*(10**n for n in range(3, 6) if 10**n < given.samples), given.samples):
         folder = Path(tempfile.mkdtemp(prefix="aggregator-growth-", dir=given.folder))
         try:
             found = asyncio.run(measure(samples, given.tests, folder))
             found["disk_mb"] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
         finally:
             shutil.rmtree(folder)
+        keep(given.keep, "aggregator_growth.py", samples, found)
         print(
             f"{samples:9,} {found['items_per_second']:8,.0f} {found['outputs_seconds']:9.1f} "
             f"{found['cpu_us_per_item']:11.0f} {found['peak_before_mb']:11.0f} {found['peak_mb']:8.0f} "

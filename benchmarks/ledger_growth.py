@@ -4,7 +4,7 @@ Each decade starts a fresh process with a fresh ledger and prints items/s (a com
 both durable), the process's CPU seconds, its peak memory, the size on disk, and how long it takes a new process to take
 the ledger up again and to read every sample once. Figures of one machine: compare decades, not machines.
 
-    .venv/bin/python benchmarks/ledger_growth.py [--most 1000000] [--folder DIR]
+    .venv/bin/python benchmarks/ledger_growth.py [--most 1000000] [--folder DIR] [--keep benchmarks/growth.json]
 """
 
 import argparse
@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from growth_plot import keep
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.board import Board, ItemState
@@ -103,6 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=int, default=1_000_000, help="items of the largest ledger")
     parser.add_argument("--folder", type=Path, help="where the ledgers are made; a real disk, for syncs cost there")
+    parser.add_argument("--keep", type=Path, help="file that keeps the figures for growth_plot.py")
     parser.add_argument("--step", choices=["fill", "resume"], help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -119,6 +122,7 @@ def main() -> None:
             figures = in_own_process("fill", path, count)
             disk = path.stat().st_size / 2**20
             figures |= in_own_process("resume", path, count)
+            keep(chosen.keep, "ledger_growth.py", count, figures | {"peak_mb": figures["peak_mib"] * 2**20 / 1e6})
             print(
                 f"{count:9,d}  {figures['items_per_second']:7,.0f}  {figures['cpu_us_per_item']:11.0f}  "
                 f"{figures['peak_mib']:8.0f}  {disk:8.0f}  {figures['resume_seconds']:8.2f}  "
