@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -220,9 +221,9 @@ class Controller:
 
         A write that fails does not keep the others from being made; but then nothing is said of them yet.
         """
-        writes = [self._cluster.delete(seen, identity.namespace) for seen in decision.delete]
-        writes += [self._cluster.apply(item) for item in decision.apply]
-        failures = [error for write in writes if (error := await _failure_of(write)) is not None]
+        writes = [partial(self._cluster.delete, seen, identity.namespace) for seen in decision.delete]
+        writes += [partial(self._cluster.apply, item) for item in decision.apply]
+        failures = [error for write in writes if (error := await _failure_of(write())) is not None]
         if failures:
             raise next((error for error in failures if isinstance(error, RefusedError)), failures[0])
         if observed.token is None and any(item["kind"] == SECRET.kind for item in decision.apply):

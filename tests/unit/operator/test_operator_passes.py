@@ -1,6 +1,9 @@
 """Passes of the controller against an API server that is a dictionary: what is asked of it, and what is not."""
 
+import asyncio
+import gc
 import json
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -111,6 +114,26 @@ async def test_a_run_that_is_there_gets_its_objects() -> None:
         assert server.applied == {}
         await controller.work(KEY)
     assert "StatefulSet/run-aggregator" in server.applied
+
+
+async def test_a_pass_that_is_cancelled_at_its_first_write_has_begun_no_other() -> None:
+    """It is when the operator stops; what was begun and never awaited was complained of much later, in another test."""
+
+    class Stopping(Server):
+        def answer(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method != "GET" and not request.url.path.endswith("/status"):
+                raise asyncio.CancelledError
+            return super().answer(request)
+
+    async with controlling(Stopping(manifest())) as (controller, _, _):
+        controller.saw_run(manifest())
+        await controller.work(KEY)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            with pytest.raises(asyncio.CancelledError):
+                await controller.work(KEY)
+            gc.collect()
+    assert said == []
 
 
 @pytest.mark.parametrize("gone", [deleted, made_anew])
