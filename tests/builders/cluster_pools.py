@@ -43,7 +43,10 @@ class Pool:
             for pod in found
             if "deletionTimestamp" not in pod["metadata"]
             and {"type": "Ready", "status": "True"}
-            in [{key: condition[key] for key in ("type", "status")} for condition in pod["status"]["conditions"]]
+            in [
+                {key: condition[key] for key in ("type", "status")}
+                for condition in pod["status"].get("conditions", ())  # none yet before the scheduler has seen it
+            ]
         )
 
     def ran(self, pod: str) -> int:
