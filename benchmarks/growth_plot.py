@@ -99,10 +99,10 @@ def _panel(panel: Panel, found: Found) -> list[Markup]:
         marks += [_rule(LEFT, WIDTH - RIGHT, y(panel.aim), QUIET, dashed=True)]
         marks += [_text(WIDTH - RIGHT, 24, panel.aimed.format(panel.aim), QUIET, "end")]
     for benchmark, line in lines.items():
-        points = [(x(samples), y(value)) for samples, value in sorted(line.items())]
-        path = " ".join(f"{'L' if place else 'M'}{px:.1f} {py:.1f}" for place, (px, py) in enumerate(points))
+        points = [(x(samples), y(value), value) for samples, value in sorted(line.items())]
+        path = " ".join(f"{'L' if place else 'M'}{px:.1f} {py:.1f}" for place, (px, py, _) in enumerate(points))
         marks.append(element("path", d=path, fill="none", stroke=COLOURS[benchmark], stroke_width=2.0))
-        for (px, py), (_, value) in zip(points, sorted(line.items()), strict=True):
+        for px, py, value in points:
             marks.append(element("circle", cx=px, cy=py, r=3.0, fill=COLOURS[benchmark]))
             marks.append(_text(px, py - 7, f"{value:.2g}" if value < 10 else f"{value:,.0f}", INK, "middle"))
     return marks

@@ -1,7 +1,7 @@
 import pytest
 
 from evalrun_sandbox.api import ProgramRun
-from evalrun_sandbox.time_outs import cut_after, decide_alone, in_order, is_suspect
+from evalrun_sandbox.time_outs import cut_after, decide_alone, in_doubt, in_order, is_suspect
 
 OK = ProgramRun("exited", 0, b"x", cpu_seconds=0.5)
 SLOW = ProgramRun("exited", 0, b"x", cpu_seconds=1.1)
@@ -47,6 +47,20 @@ def test_nothing_counts_after_the_last_time_out_that_is_allowed(
     late: list[int], stop_after: int, cut: int | None
 ) -> None:
     assert cut_after(dict.fromkeys(late, LATE), stop_after) == cut
+
+
+@pytest.mark.parametrize(("runs", "decided", "stop_after", "index"), [
+    ({0: OK, 1: LATE}, [], 0, None),
+    ({3: STARVED, 1: SLOW, 0: OK}, [], 0, 1),
+    ({3: STARVED, 1: SLOW, 0: OK}, [1], 0, 3),
+    ({3: STARVED, 1: SLOW, 0: OK}, [1, 3], 0, None),
+    ({0: LATE, 1: SLOW}, [], 1, None),
+    ({0: STARVED, 1: SLOW}, [], 1, 0),
+])  # fmt: skip
+def test_what_counts_and_is_in_doubt_is_decided_in_order(
+    runs: dict[int, ProgramRun], decided: list[int], stop_after: int, index: int | None
+) -> None:
+    assert in_doubt(runs, decided, 1.0, stop_after) == index
 
 
 def test_the_order_of_arrival_does_not_show() -> None:

@@ -12,12 +12,12 @@ class Suites:
     """Bounded by the size of all texts (`StdioTests.size`); the suite that was used least recently goes first."""
 
     def __init__(self, capacity: int) -> None:
-        """Start empty, with room for `capacity` bytes (of texts in ASCII; others may take more)."""
+        """Start empty, with room for `capacity` bytes."""
         self._kept: RecentlyUsed[bytes, StdioTests] = RecentlyUsed(capacity, lambda tests: tests.size)
 
     @property
     def size(self) -> int:
-        """Bytes held, likewise."""
+        """Bytes held."""
         return self._kept.size
 
     def keep(self, tests: StdioTests) -> StdioTests:

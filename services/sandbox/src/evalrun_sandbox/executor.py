@@ -20,7 +20,7 @@ from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_sandbox.interpreter import find_interpreter, unprivileged
 from evalrun_sandbox.private_files import ReplyWithFiles, RequestWithFiles, complaints
 from evalrun_sandbox.slots import Slots
-from evalrun_sandbox.time_outs import NOT_RUN, cut_after, decide_alone, in_order, is_suspect
+from evalrun_sandbox.time_outs import NOT_RUN, decide_alone, in_doubt, in_order
 from evalrun_sandbox.toolchain import Toolchain
 from evalrun_sandbox.zygote_process import ZygotePlan, ZygoteProcess
 
@@ -266,11 +266,7 @@ class Executor:
     async def _confirm(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess, decided: set[int]) -> None:
         """Run again, with all other slots empty, what is not sure to have passed its time limit or kept it."""
         limit = request.limits.time_seconds
-        suspects = [index for index, run in batch.runs.items() if index not in decided and is_suspect(run, limit)]
-        for index in sorted(suspects):
-            cut = cut_after(batch.runs, request.stop_after_timeouts)
-            if cut is not None and index > cut:
-                break
+        while (index := in_doubt(batch.runs, decided, limit, request.stop_after_timeouts)) is not None:
             first = batch.runs[index]
             alone: ProgramRun | None = None
             try:

@@ -1,6 +1,6 @@
 """Pure: which results stand, given the time limit and how many time-outs a problem may have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -41,6 +41,15 @@ def decide_alone(first: ProgramRun, alone: ProgramRun | None, time_seconds: floa
     if run.end != "timeout" and run.cpu_seconds > time_seconds:
         run = msgspec.structs.replace(run, end="timeout", exit_code=None)
     return msgspec.structs.replace(run, confirmed=sure)
+
+
+def in_doubt(
+    runs: Mapping[int, ProgramRun], decided: Collection[int], time_seconds: float, stop_after: int
+) -> int | None:
+    """Give the first run that counts and that a run alone has to decide and has not yet; None: there is none."""
+    cut = cut_after(runs, stop_after)
+    suspects = (index for index, run in runs.items() if index not in decided and is_suspect(run, time_seconds))
+    return min((index for index in suspects if cut is None or index <= cut), default=None)
 
 
 def cut_after(runs: Mapping[int, ProgramRun], stop_after: int) -> int | None:

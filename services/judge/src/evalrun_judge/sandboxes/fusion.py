@@ -35,7 +35,7 @@ from evalrun_judge.sandboxes.stock_harness import CODE
 from evalrun_sandbox.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
 from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe
 from evalrun_sandbox.slots import Slots
-from evalrun_sandbox.time_outs import NOT_RUN, cut_after, decide_alone, in_order, is_suspect
+from evalrun_sandbox.time_outs import NOT_RUN, cut_after, decide_alone, in_doubt, in_order
 
 logger = logging.getLogger(__name__)
 
@@ -249,14 +249,11 @@ class FusionSandbox:
             alone = True  # what one call did not finish is slow, or was held up by its neighbours
             if left and cut_after(runs, request.stop_after_timeouts) is None:
                 continue
-            for index in sorted({*runs} - decided):
-                cut = cut_after(runs, request.stop_after_timeouts)
-                if cut is not None and index > cut:
-                    break
-                if is_suspect(runs[index], request.limits.time_seconds):
-                    runs[index] = await self._decided(
-                        runs[index], request, stock, partial(self._again, request, index, stock, machine)
-                    )
+            seconds, stop_after = request.limits.time_seconds, request.stop_after_timeouts
+            while (index := in_doubt(runs, decided, seconds, stop_after)) is not None:
+                runs[index] = await self._decided(
+                    runs[index], request, stock, partial(self._again, request, index, stock, machine)
+                )
                 decided.add(index)
         ordered = in_order(runs, len(request.inputs), request.stop_after_timeouts)
         return RunReply(compiled or _OK, list(ordered), stock.report.level)
