@@ -6,13 +6,11 @@ UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
 DEMO_OUTPUT ?=
 FAST_LEVELS := tests/unit tests/contract
 # The replicas on Ray last: vLLM for a CPU takes both cores.
-SERVICE_LEVELS := $(filter-out tests/integration/cli tests/integration/rollout,$(wildcard tests/integration/*)) \
-  tests/integration/rollout
-# The commands first, so that this side takes about as long as the other.
-CLUSTER_LEVELS := tests/integration/cli tests/chart tests/cluster tests/images tests/e2e
+SERVICE_LEVELS := $(filter-out tests/integration/rollout,$(wildcard tests/integration/*)) tests/integration/rollout
+CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout check unit test test-services test-clusters bench clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout test-e2e-faults check unit test test-services test-clusters bench bench-schedules kill-gates clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,9 +20,10 @@ setup: $(VENV)/.base ## install evalrun into .venv; the command is .venv/bin/eva
 demo: setup ## evaluate the demo set end to end on this machine: no cluster, GPU, Docker or network
 	$(BIN)/evalrun run k8s/samples/demo.yaml --local --endpoint builtin:demo $(if $(DEMO_OUTPUT),--output $(DEMO_OUTPUT))
 
-generate: $(VENV)/.dev ## write again what is generated: stubs, CRDs, dashboards, alerts, the chart's rules, the plain manifests
+generate: $(VENV)/.dev ## write again what is generated: stubs, CRDs, field reference, dashboards, alerts, the chart's rules, the plain manifests
 	$(BIN)/python tools/generate_stubs.py
 	$(BIN)/python tools/generate_crd.py
+	$(BIN)/python tools/generate_reference.py
 	$(BIN)/python tools/generate_monitoring.py
 	$(BIN)/python tools/generate_manifests.py
 
@@ -51,19 +50,28 @@ check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to 
 unit: $(VENV)/.dev ## the tests that need nothing but this checkout, in seconds
 	$(BIN)/pytest $(FAST_LEVELS)
 
+test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at once on the real pods of KUBECONFIG's cluster
+	EVALRUN_TEST_E2E_FAULTS=required CI=true $(BIN)/pytest tests/e2e/faults -s
+
 # Two at a time: first what takes a minute, then the services' levels beside the clusters'.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target check unit
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-services test-clusters
 
-test-services: $(VENV)/.dev ## the tests of processes on loopback: services, sandbox, replicas
+test-services: $(VENV)/.dev ## the tests of processes on loopback: commands, services, sandbox, replicas
 	$(BIN)/pytest $(SERVICE_LEVELS)
 
-test-clusters: $(VENV)/.dev ## the tests of commands, chart, API server, images, and of a cluster where KUBECONFIG names one
+test-clusters: $(VENV)/.dev ## the tests of chart, API server, images, and of a cluster where KUBECONFIG names one
 	$(BIN)/pytest $(CLUSTER_LEVELS)
 
 bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
 	$(BIN)/python benchmarks/run_all.py
+
+bench-schedules: $(VENV)/.dev ## 60 nights and 1,000 checkpoints of a schedule on a real API server, the operator killed 50 times
+	$(BIN)/python benchmarks/schedule_nights.py
+
+kill-gates: $(VENV)/.dev ## kill a run with a sequential gate at 20 random moments: its decision must stay the same
+	EVALRUN_GATE_KILL_MOMENTS=20 $(BIN)/pytest -q tests/integration/cli/test_sequential_run_killed.py
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist

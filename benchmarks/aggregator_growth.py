@@ -23,8 +23,8 @@ from growth_plot import keep
 
 from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
-from evalrun_aggregator.fake_judge import FakeJudge, FakeJudgeServer
-from evalrun_generator.ledger_client import GrpcLedger
+from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_generator.ledger.ledger_client import GrpcLedger
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.process import address_of
@@ -38,7 +38,7 @@ TEXT = "```python\ndef solve(values):\n    return sorted(values)\n```\n" * 12
 
 
 def judged(tests: int) -> list[pb.Verdict]:
-    """Give an accepted and a rejected verdict with so many tests."""
+    """Return an accepted and a rejected verdict with so many tests."""
     text = pb.CutText(text="4 8 15 16 23 42\n" * 6, full_length=96)
     made = []
     for accepted in (True, False):
@@ -103,13 +103,13 @@ async def work(ledger: GrpcLedger) -> None:
 
 
 def peak_mb(pid: int) -> float:
-    """Give a process's peak memory in MB (10**6 bytes)."""
+    """Return a process's peak memory in MB (10**6 bytes)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
 def cpu_seconds(pid: int) -> float:
-    """Give a process's CPU seconds."""
+    """Return a process's CPU seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from judge_humaneval import until_ready
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_cli.processes import ServiceProcess
+from evalrun_cli.local.processes import ServiceProcess
 from evalrun_runtime.grpc_channel import open_channel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +32,7 @@ LANGUAGES = {"python": "python", "python3": "python", "py": "python", "c": "c", 
 
 
 def requests(most: int) -> Iterator[judge_pb2.JudgeRequest]:
-    """Give one program a problem after the other, until there are `most`."""
+    """Return one program a problem after the other, until there are `most`."""
     with gzip.open(DATA, "rt", encoding="utf-8") as lines:
         problems = [json.loads(line) for line in lines]
     made = 0

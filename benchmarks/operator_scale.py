@@ -1,12 +1,16 @@
-"""The operator under load: 1,000 EvalRuns created within a minute, 50 of them deleted midway, on a real control plane.
+"""Two operators under load: 1,000 EvalRuns created within a minute, 50 of them deleted midway, on a real control plane.
 
-API server, etcd, controllers and scheduler are real; nodes and pods are kwok's, and the runs' ledgers are the simulated
-ones that ship with the operator. All of it shares this machine, so the API server's part is shown beside: a plain watch
-of the benchmark's own says when an event reaches any client, the server's audit log says when requests came and ended.
+API server, etcd, controllers and scheduler are real; nodes and pods are kwok's, and the runs' ledgers are simulated and
+outlive the operators. One operator works, the other stands by, as the chart installs them. All of it shares this
+machine, so the API server's part is shown beside: a plain watch of the benchmark's own says when an event reaches any
+client, the server's audit log says when requests came and ended.
 
     .venv/bin/python benchmarks/operator_scale.py [--runs 1000] [--seconds 60] [--delete 50] [--own-judge] [--profile F]
+    .venv/bin/python benchmarks/operator_scale.py --seconds 300 --kill-every 30
 
-Exits with 1 where a run did not reach its end state, or something of a deleted one is left.
+The second command kills the operator that works (-9) again and again, and starts it anew: how long until the other
+takes over. Exits with 1 where a run did not reach its end state, something was made twice or an attempt too many was
+begun, or something of a deleted run is left.
 """
 
 import argparse
@@ -20,7 +24,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,43 +34,52 @@ from aiohttp import ClientSession
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from builders.controllers import NODE_PROGRAMS, apply_crds, running_nodes  # noqa: E402
-from builders.controlplane import (  # noqa: E402
+from builders.cluster.controllers import NODE_PROGRAMS, apply_crds, running_nodes  # noqa: E402
+from builders.cluster.controlplane import (  # noqa: E402
     ADMIN_TOKEN,
     ControlPlane,
     find_binaries,
-    free_ports,
     running_control_plane,
 )
-from builders.evalruns import evalrun_manifest  # noqa: E402
-from builders.running_operator import ACCOUNT, RUNS, OperatorProcess, apply, operator_kubeconfig  # noqa: E402
+from builders.operator.audit_log import Request, audit_flags, made_twice, read_audit_log  # noqa: E402
+from builders.operator.evalruns import evalrun_manifest  # noqa: E402
+from builders.operator.running_operator import (  # noqa: E402
+    OPERATOR_NAMESPACE,
+    RUNS,
+    apply,
+    operator_kubeconfig,
+)
+from builders.operator.two_operators import Operators  # noqa: E402
 
 NAMESPACES = 10
 CPUS, CPUS_WITH_JUDGE = 1.5, 6.5
 """That the pods of a run ask for."""
 CPUS_A_NODE = 60
 PATIENCE_SECONDS = 300.0
+LEDGER_SECONDS = 10
+"""That generating takes, and judging."""
+BACKOFF_SECONDS = 60
+"""Before an attempt is followed by another. kwok ends a Job's pods at once, and in this time its ledger is complete: so
+one attempt a run is what there must be."""
+ERRORS = 300
+"""Codes of answers from here on say that nothing was done."""
 ALL_RUNS = "/apis/evalrun.dev/v1alpha1/evalruns"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
 LEFT_OVERS = ("api/v1/pods", "api/v1/configmaps", "api/v1/services", "apis/apps/v1/statefulsets", "apis/batch/v1/jobs")
-AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [
-        {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "evalrun.dev"}]},
-        {"level": "Metadata", "users": [f"system:serviceaccount:evalrun-system:{ACCOUNT}"]},
-        {"level": "None"},
-    ],
-}  # fmt: skip
 
 
 @dataclass
-class Seen:
+class ObservedRuns:
     """What the benchmark's own watch saw."""
 
     arrived: dict[str, float] = field(default_factory=dict)
     """By run, when it first showed; Unix seconds."""
     phases: dict[str, str] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     uids: dict[str, str] = field(default_factory=dict)
+    led_from: list[float] = field(default_factory=list)
+    """When each operator in turn got the Lease."""
 
     def ended(self, run: str) -> bool:
         return run in self.gone or self.phases.get(run) in {"Succeeded", "Degraded", "Failed"}
@@ -79,7 +92,7 @@ class Load:
         self._session = session
         self._plane = plane
         self._options = options
-        self.seen = Seen()
+        self.seen = ObservedRuns()
         self.created_at: list[float] = []
         self.deleted: set[str] = set()
 
@@ -118,22 +131,36 @@ class Load:
 
     async def watch(self) -> None:
         """Follow all runs, as any client would."""
+        async for event in self._events(ALL_RUNS):
+            item = event["object"]
+            name = item["metadata"]["name"]
+            self.seen.arrived.setdefault(name, time.time())
+            self.seen.uids[name] = item["metadata"]["uid"]
+            self.seen.phases[name] = item.get("status", {}).get("phase", "")
+            self.seen.attempts[name] = item.get("status", {}).get("attempts", 0)
+            if event["type"] == "DELETED":
+                self.seen.gone.add(name)
+
+    async def watch_lease(self) -> None:
+        """Note when the Lease of the operators changes hands."""
+        holder = None
+        async for event in self._events(LEASES):
+            now = (event["object"].get("spec") or {}).get("holderIdentity")
+            if now and now != holder:
+                self.seen.led_from.append(time.time())
+                holder = now
+
+    async def _events(self, place: str) -> AsyncIterator[dict[str, Any]]:
         version = ""
         while True:
             query = {"watch": "true", "resourceVersion": version} if version else {"watch": "true"}
-            async with self._session.get(f"{self._plane.url}{ALL_RUNS}", params=query) as answer:
+            async with self._session.get(f"{self._plane.url}{place}", params=query) as answer:
                 async for line in answer.content:
-                    now = time.time()
                     event = json.loads(line)
                     if event["type"] == "ERROR":
                         break
-                    item = event["object"]
-                    name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
-                    self.seen.arrived.setdefault(name, now)
-                    self.seen.uids[name] = item["metadata"]["uid"]
-                    self.seen.phases[name] = item.get("status", {}).get("phase", "")
-                    if event["type"] == "DELETED":
-                        self.seen.gone.add(name)
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    yield event
 
     async def finish(self) -> float:
         """Wait until every run has ended or is gone; gives the seconds since the last was made. Raises TimeoutError."""
@@ -143,7 +170,7 @@ class Load:
         return time.monotonic() - max(self.created_at)
 
     async def left_of_deleted(self) -> list[str]:
-        """Give what is left of the deleted runs, after the garbage collector had its time."""
+        """Return what is left of the deleted runs, after the garbage collector had its time."""
         left: list[str] = []
         for _ in range(60):
             left = [item async for item in self._objects_of_deleted()]
@@ -168,6 +195,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60.0, help="within which they are created")
     parser.add_argument("--delete", type=int, default=50, help="how many are deleted midway")
+    parser.add_argument("--operators", type=int, choices=(1, 2), default=2)
+    parser.add_argument("--kill-every", type=float, default=0.0, metavar="SECONDS", help="kill the one that works")
     parser.add_argument("--own-judge", action="store_true", help="a judge each, instead of a shared one: 7 pods a run")
     parser.add_argument("--profile", metavar="FILE", help="have cProfile write the operator's profile there")
     parser.add_argument("--folder", type=Path, help="where logs go; default: a temporary one")
@@ -176,12 +205,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="operator-scale-") as scratch:
         folder = options.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "audit.yaml").write_text(json.dumps(AUDIT_POLICY))
-        audit = [
-            f"--audit-policy-file={folder / 'audit.yaml'}", f"--audit-log-path={folder / 'audit.log'}",
-            "--audit-log-mode=batch",
-        ]  # fmt: skip
-        with running_control_plane(binaries, folder, audit) as plane:
+        with running_control_plane(binaries, folder, audit_flags(folder)) as plane:
             apply_crds(plane, ROOT / "k8s" / "crd.yaml")
             count = math.ceil(options.runs * (CPUS_WITH_JUDGE if options.own_judge else CPUS) / CPUS_A_NODE) + 1
             with running_nodes(plane, binaries, count=count, gpus=0, requests_per_second=1000):
@@ -195,21 +219,48 @@ def measure(plane: ControlPlane, options: argparse.Namespace) -> int:
     )
     for first in range(0, options.runs, 500):
         apply(plane, *(volume(number) for number in range(first, min(options.runs, first + 500))))
-    metrics_port, port = free_ports(2)
     interpreter = [sys.executable, *(["-m", "cProfile", "-o", options.profile] if options.profile else [])]
-    operator = OperatorProcess(
-        plane, operator_kubeconfig(plane), "unused", plane.folder / "operator.log", metrics_port, port,
-        flags=["--aggregators=simulated", "--log-level=warning"], interpreter=interpreter,
-    )  # fmt: skip
-    operator.start()
+    operators = Operators(
+        plane,
+        operator_kubeconfig(plane),
+        LEDGER_SECONDS,
+        ["--log-level=warning", f"--backoff-seconds={BACKOFF_SECONDS}"],
+        count=options.operators,
+        interpreter=interpreter,
+    )
+    operators.start()
     try:
-        return asyncio.run(drive(plane, operator, options))
+        return asyncio.run(drive(plane, operators, options))
     finally:
-        operator.stop()
+        operators.stop()
+
+
+@dataclass
+class Usage:
+    """What processes took so far."""
+
+    cpu: float = 0.0
+    waited: float = 0.0
+    """Seconds for which they could have run, but had no CPU."""
+    most_mib: float = 0.0
+
+    def add(self, pid: int) -> None:
+        """Add a process."""
+        self.cpu += cpu_seconds(pid)
+        self.waited += waited_seconds(pid)
+        self.most_mib = max(self.most_mib, peak_mib(pid))
+
+
+def usage_of(pids: list[int], ended: Usage | None = None) -> Usage:
+    """Return what processes took, and others that have ended."""
+    total = Usage() if ended is None else ended
+    for pid in pids:
+        total.add(pid)
+    return total
 
 
 def volume(number: int) -> dict[str, Any]:
-    """Give a volume for a run's ledger: nothing provisions any here."""
+    """Return a volume for a run's ledger: nothing provisions any here."""
     return {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"volume-{number}"},
         "spec": {
@@ -219,16 +270,15 @@ def volume(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def drive(plane: ControlPlane, operator: OperatorProcess, options: argparse.Namespace) -> int:
-    if operator.process is None:
-        raise RuntimeError("the operator runs")
+async def drive(plane: ControlPlane, operators: Operators, options: argparse.Namespace) -> int:
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(plane.ca_file)), limit=64)
     headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
     timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
     async with ClientSession(connector=connector, headers=headers, timeout=timeout, read_bufsize=1 << 22) as session:
         load = Load(session, plane, options)
-        watch = asyncio.create_task(load.watch())
-        cpu, waited = cpu_seconds(operator.process.pid), waited_seconds(operator.process.pid)
+        watches = [asyncio.create_task(watch) for watch in (load.watch(), load.watch_lease())]
+        before, ended, began = usage_of(operators.pids()), Usage(), time.time()
+        killing = asyncio.create_task(kill_again_and_again(operators, options.kill_every, ended))
         await load.create()
         try:
             rest = await load.finish()
@@ -237,58 +287,91 @@ async def drive(plane: ControlPlane, operator: OperatorProcess, options: argpars
             print(f"{len(stuck)} runs are stuck: {dict(list(stuck.items())[:5])}")
             return 1
         finally:
-            watch.cancel()
-        cpu = cpu_seconds(operator.process.pid) - cpu
-        waited = waited_seconds(operator.process.pid) - waited
-        memory = peak_mib(operator.process.pid)
+            for task in (*watches, killing):
+                task.cancel()
+            await asyncio.gather(*watches, killing, return_exceptions=True)
+        used = usage_of(operators.pids(), ended)
         left = await load.left_of_deleted()
     ends: dict[str, int] = {}
     for name, phase in load.seen.phases.items():
         end = "deleted" if name in load.seen.gone else phase
         ends[end] = ends.get(end, 0) + 1
-    took = max(load.created_at) - min(load.created_at)
-    print(f"{options.runs} EvalRuns created in {took:.0f} s, all at their end {rest:.0f} s later: {ends}")
-    print(f"left of the deleted ones: {left or 'nothing'}")
-    print(f"operator: {memory:.0f} MiB at most (limit 250), {cpu:.1f} s CPU, {1e3 * cpu / options.runs:.1f} ms a run")
-    print(f"operator: was ready to run, but had no CPU, for {waited:.1f} s: the rest of the machine had them")
-    print_latencies(plane.folder / "audit.log", load.seen)
+    requests = read_audit_log(plane.folder, began)
+    twice = made_twice(requests)
+    again = {name: count for name, count in load.seen.attempts.items() if count > 1}
+    took, cpu = max(load.created_at) - min(load.created_at), used.cpu - before.cpu
+    kills = len(operators.kills)
+    faults = f"made twice: {twice or 'nothing'}; attempts too many: {again or 'none'}"
+    lines = (
+        f"load {os.getloadavg()[0]:.1f}; {options.operators} operators, the one at work killed {kills} times",
+        f"{options.runs} EvalRuns created in {took:.0f} s, all at their end {rest:.0f} s later: {ends}",
+        f"left of the deleted: {left or 'nothing'}; {faults}",
+        f"each operator: {used.most_mib:.0f} MiB at most (limit 250); all: {1e3 * cpu / options.runs:.1f} ms CPU a run",
+        f"ready to run, but without a CPU, for {used.waited - before.waited:.0f} s: the rest of the machine had them",
+    )
+    print("\n".join(lines))
+    print_latencies(requests, load.seen)
+    if operators.kills:
+        print_takeovers(requests, operators.kills, load.seen.led_from)
     wanted = {"deleted": len(load.deleted), "Succeeded": options.runs - len(load.deleted)}
-    return 0 if {key: count for key, count in wanted.items() if count} == ends and not left else 1
+    whole = {key: count for key, count in wanted.items() if count} == ends
+    return 0 if whole and not left and not twice and not again else 1
 
 
-def print_latencies(log: Path, seen: Seen) -> None:
-    """Say how long the operator took from a run's creation to its first write, and what of it the API server took."""
-    created: dict[str, float] = {}
-    first: dict[str, tuple[float, float]] = {}
-    took: list[float] = []
-    for line in log.read_text().splitlines():
-        entry = json.loads(line)
-        if entry["verb"] in {"watch", "list"} or "objectRef" not in entry:
-            continue
-        came, ended = _unix(entry["requestReceivedTimestamp"]), _unix(entry["stageTimestamp"])
-        reference = entry["objectRef"]
-        if entry["verb"] == "create" and reference["resource"] == "evalruns":
-            created[reference["name"]] = ended
-            continue
-        took.append(ended - came)
-        if reference["resource"] == "evalruns" and entry["verb"] == "update":
-            first.setdefault(reference["name"], (came, ended))
+async def kill_again_and_again(operators: Operators, seconds: float, ended: Usage) -> None:
+    """Kill the operator that works every so many seconds; 0: never. What it took is added to `ended`."""
+    while seconds:
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(operators.kill_leader, ended.add)
+
+
+def print_takeovers(requests: list[Request], kills: list[float], led_from: list[float]) -> None:
+    """Print how long nobody worked after each kill: until another has the Lease, and until its first write."""
+    lease, write = [], []
+    for kill in kills:
+        led = next((time for time in led_from if time > kill), None)
+        if led is None:
+            continue  # all was over before
+        taken = [one for one in requests if one.resource == "leases" and one.code < ERRORS and kill < one.came <= led][
+            -1
+        ]
+        lease.append(taken.ended - kill)
+        first = (one for one in requests if one.came >= taken.came and one.resource != "leases" and one.verb != "get")
+        write += [one.ended - kill for one in islice(first, 1)]
+    print(f"{'takeover, seconds':58} {'p50':>7} {'p95':>7} {'most':>7}")
+    print_row(f"from the kill until another has the Lease ({len(lease)})", lease)
+    print_row(f"from the kill until its first write ({len(write)})", write)
+
+
+def print_latencies(requests: list[Request], seen: ObservedRuns) -> None:
+    """Print how long the operator took from a run's creation to its first write, and what of it the API server took."""
+    created = {one.name: one.ended for one in requests if one.verb == "create" and one.resource == "evalruns"}
+    first: dict[str, Request] = {}
+    for one in requests:
+        if one.resource == "evalruns" and one.verb == "update":
+            first.setdefault(one.name, one)
+    took = [
+        one.ended - one.came for one in requests if one.resource not in {"evalruns", "leases"} or one.verb != "create"
+    ]
     rows = {
-        "creation to the operator's first write done": [first[run][1] - created[run] for run in first],
+        "creation to the operator's first write done": [first[run].ended - created[run] for run in first],
         "  of it: until any watch shows the run": [seen.arrived[run] - created[run] for run in first],
-        "  of it: the operator's own, from there to its request": [first[run][0] - seen.arrived[run] for run in first],
-        "  of it: the API server at that write": [first[run][1] - first[run][0] for run in first],
-        f"all of the operator's {len(took)} writes and reads, at the server": took,
+        "  of it: the operator's own, from there to its request": [
+            first[run].came - seen.arrived[run] for run in first
+        ],
+        "  of it: the API server at that write": [first[run].ended - first[run].came for run in first],
+        f"all of the operators' {len(took)} writes and reads, at the server": took,
     }
     print(f"{'seconds':58} {'p50':>7} {'p95':>7} {'most':>7}")
     for name, values in rows.items():
-        ordered = sorted(max(0.0, value) for value in values)
-        p50, p95 = (ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.95))
-        print(f"{name:58} {p50:7.3f} {p95:7.3f} {ordered[-1]:7.3f}")
+        print_row(name, values)
 
 
-def _unix(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
+def print_row(name: str, values: list[float]) -> None:
+    """Print median, 95th percentile and maximum."""
+    ordered = sorted(max(0.0, value) for value in values)
+    p50, p95 = (ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.95))
+    print(f"{name:58} {p50:7.3f} {p95:7.3f} {ordered[-1]:7.3f}")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -297,7 +380,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def waited_seconds(pid: int) -> float:
-    """Give how long a process waited for a CPU so far: the machine's doing, not its own."""
+    """Return how long a process waited for a CPU so far: the machine's doing, not its own."""
     return sum(int(path.read_text().split()[1]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 

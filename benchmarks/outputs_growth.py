@@ -19,11 +19,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from builders.results.samples import compute_metrics
+
 from evalrun.judge.v1 import judge_pb2 as pb
-from evalrun_aggregator.metrics import MetricOptions, compute_metrics
-from evalrun_aggregator.outputs import OutputPlan, write_outputs
-from evalrun_aggregator.qa_logs import QaOptions
-from evalrun_aggregator.results import SampleResult
+from evalrun_results.metrics.accumulator import MetricOptions
+from evalrun_results.outputs.qa_logs import QaOptions
+from evalrun_results.outputs.writer import OutputPlan, write_outputs
+from evalrun_results.samples import SampleResult
 
 PROBLEMS = (200, 13_000)
 """HumanEval's size, and that of the CodeContests train split."""
@@ -34,7 +36,7 @@ TESTS = (pb.TEST_STATUS_SUCCESS, pb.TEST_STATUS_WRONG_ANSWER, pb.TEST_STATUS_RUN
 
 
 def stored_verdicts(tests: int) -> list[bytes]:
-    """Give one serialised verdict for each final status, as a ledger holds them."""
+    """Return one serialised verdict for each final status, as a ledger holds them."""
     text = pb.CutText(text="4 8 15 16 23 42\n" * 6, full_length=96)
     return [
         pb.Verdict(
@@ -58,7 +60,7 @@ def stored_verdicts(tests: int) -> list[bytes]:
 
 
 def results(count: int, problems: int, tests: int) -> Iterator[SampleResult]:
-    """Give the results one by one, parsed from bytes as the aggregator does."""
+    """Return the results one by one, parsed from bytes as the aggregator does."""
     verdicts, chance = stored_verdicts(tests), random.Random(0)
     for item in range(count):
         sample, problem = divmod(item, problems)

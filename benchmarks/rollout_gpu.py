@@ -37,7 +37,12 @@ from pathlib import Path
 import random_model
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = [ROOT / "proto" / "gen", *sorted((ROOT / "services").glob("*/src")), ROOT / "operator" / "src"]
+SOURCES = [
+    ROOT / "proto" / "gen",
+    *sorted(ROOT.glob("services/*/src")),
+    *sorted(ROOT.glob("libs/*/src")),
+    ROOT / "operator" / "src",
+]
 TASKS, VARIANTS = 164, 4
 MAX_NUM_SEQS = 256
 PROMPT_LENGTH = 1024
@@ -91,6 +96,8 @@ class Measured:
     start_seconds: float
     """From the first replica's start to the first request."""
     gpu_seconds: float
+    engines: tuple[dict[str, str], ...]
+    """What each replica reported of its machine, as `run_info.json` records it."""
 
     @property
     def rate(self) -> float:
@@ -98,7 +105,7 @@ class Measured:
 
 
 def prompts(size: Size, times: int = 1) -> list[str]:
-    """Give the prompts: functions to complete, of about 100 tokens each, all different."""
+    """Return the prompts: functions to complete, of about 100 tokens each, all different."""
     found = []
     for number in range(size.tasks * size.variants * times):
         task, variant = divmod(number, size.variants)
@@ -123,7 +130,7 @@ def write_problems(path: Path, texts: list[str]) -> None:
 
 
 def environment(size: Size) -> dict[str, str]:
-    """Give the environment of every process."""
+    """Return the environment of every process."""
     added = dict(variable.split("=", 1) for variable in size.engine_environment)
     path = os.pathsep.join([*(str(source) for source in SOURCES), os.environ.get("PYTHONPATH", "")])
     quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
@@ -162,7 +169,7 @@ def offline(model: Path, size: Size) -> None:
 
 
 def offline_rate(model: Path, size: Size) -> tuple[float, int, int]:
-    """Give tokens/s, tokens and prompt tokens of vLLM alone."""
+    """Return tokens/s, tokens and prompt tokens of vLLM alone."""
     command = [sys.executable, __file__, "--offline", str(model), *(["--tiny"] if size is TINY else [])]
     done = subprocess.run(command, env=environment(size), stdout=subprocess.PIPE, check=True)
     # vLLM logs to the same stream, also after our line.
@@ -323,6 +330,7 @@ def measured(ledger: Path, expected: int, busy_at: float | None, log: str) -> Me
             "FROM completions"
         ).fetchone()
         holders = connection.execute("SELECT worker, seconds FROM gpu_seconds").fetchall()
+        engines = connection.execute("SELECT engine FROM replicas").fetchall()
     finally:
         connection.close()
     if count != expected:
@@ -339,6 +347,7 @@ def measured(ledger: Path, expected: int, busy_at: float | None, log: str) -> Me
         ledger_release_seconds=released - last,
         start_seconds=first - min(begun for begun, _ in spans),
         gpu_seconds=sum(seconds for _, seconds in spans),
+        engines=tuple(json.loads(text) for (text,) in engines),
     )
 
 
@@ -350,6 +359,8 @@ def show(name: str, found: Measured) -> None:
         f"ledger; {found.gpu_seconds:.0f} GPU seconds",
         flush=True,
     )
+    for engine in found.engines:
+        print("  reported: " + ", ".join(f"{key} {value}" for key, value in sorted(engine.items())), flush=True)
 
 
 def main() -> None:

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import time
 
-from evalrun_sandbox.api import RunRequest
-from evalrun_sandbox.cpus import usable_cpus
-from evalrun_sandbox.errors import Busy
-from evalrun_sandbox.executor import Executor, ExecutorPlan
-from evalrun_sandbox.interpreter import find_interpreter, unprivileged
+from evalrun_executor.api import RunRequest
+from evalrun_executor.cpus import usable_cpus
+from evalrun_executor.errors import Busy
+from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_executor.interpreter import find_interpreter, unprivileged
 
 PROGRAM = """
 import sys
@@ -75,7 +75,7 @@ print(done)
 
 
 def bare_loop(interpreter: str, processes: int, seconds: float) -> float:
-    """Give tests/s of the bare loop."""
+    """Return tests/s of the bare loop."""
     job = repr((PROGRAM, INPUTS, seconds)).encode()
     running = [
         subprocess.Popen([interpreter, "-s", "-S", "-c", BARE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
@@ -94,7 +94,7 @@ def bare_loop(interpreter: str, processes: int, seconds: float) -> float:
 
 
 async def through_executor(executor: Executor, in_flight: int, seconds: float) -> float:
-    """Give tests/s of the executor with so many requests in flight."""
+    """Return tests/s of the executor with so many requests in flight."""
     request = RunRequest("python", PROGRAM, INPUTS)
     expected = [run.stdout for run in (await executor.run(request)).runs]
     deadline = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""What holds for every level."""
+"""Fixtures and rules of every test level."""
 
 import logging
 import os

@@ -9,14 +9,20 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATORS = ("generate_stubs.py", "generate_crd.py", "generate_monitoring.py", "generate_manifests.py")
+GENERATORS = (
+    "generate_stubs.py",
+    "generate_crd.py",
+    "generate_reference.py",
+    "generate_monitoring.py",
+    "generate_manifests.py",
+)
 NO_HELM = 3
 """Exit code of `generate_manifests.py` where there is no helm."""
 
 
 def snapshot() -> dict[Path, bytes]:
-    """Give every file that a generator may write."""
-    folders = [ROOT / "proto" / "gen", ROOT / "k8s", ROOT / "charts"]
+    """Return every file that a generator may write."""
+    folders = [ROOT / "proto" / "gen", ROOT / "k8s", ROOT / "charts", ROOT / "docs" / "reference"]
     files = (path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
     return {path: path.read_bytes() for path in files}
 

@@ -61,14 +61,14 @@ def lock() -> None:
 
 
 def environment() -> Path:
-    """Give the folder of the environment for the present lock."""
+    """Return the folder of the environment for the present lock."""
     cache = Path(os.environ.get("EVALRUN_CACHE", "~/.cache/evalrun")).expanduser()
     digest = hashlib.sha256(LOCK.read_bytes() + VLLM_METADATA.encode()).hexdigest()[:16]
     return cache / "gen-cpu" / digest
 
 
 def interpreter() -> Path | None:
-    """Give the environment's interpreter; None where it is not installed."""
+    """Return the environment's interpreter; None where it is not installed."""
     python = environment() / "bin" / "python"
     return python if (environment() / ".complete").exists() else None
 
@@ -103,7 +103,7 @@ def install() -> Path:
 
 
 def entry_of(package: str) -> str:
-    """Give a package's lines of the lock, hashes and all."""
+    """Return a package's lines of the lock, hashes and all."""
     lines = LOCK.read_text().splitlines(keepends=True)
     first = next(number for number, line in enumerate(lines) if line.startswith(f"{package}=="))
     last = first

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from evalrun_operator.rbac import Rule, role_rules
+from evalrun_operator.rbac import Rule, lease_rules, role_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "evalrun"
@@ -45,6 +45,9 @@ RULES_TEMPLATE = """\
 {others}
 {{{{- end }}}}
 {{{{- end }}}}
+{{{{- define "evalrun.leaseRules" -}}}}
+{lease}
+{{{{- end }}}}
 """
 FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 """The kinds that others need, in the order in which kubectl shall make them."""
@@ -55,7 +58,7 @@ class NoHelmError(Exception):
 
 
 def find_helm() -> Path:
-    """Give the helm binary: KUBEBUILDER_ASSETS', else the pinned one, built with Go where it is not built yet.
+    """Return the helm binary: KUBEBUILDER_ASSETS', else the pinned one, built with Go where it is not built yet.
 
     Raises:
         NoHelmError: there is neither.
@@ -74,8 +77,12 @@ def find_helm() -> Path:
 
 
 def rules_template() -> str:
-    """Give the text of the chart's template of the operator's rules."""
-    return RULES_TEMPLATE.format(keda=_dumped_rules(role_rules("keda")), others=_dumped_rules(role_rules("cpu")))
+    """Return the text of the chart's template of the operator's rules."""
+    return RULES_TEMPLATE.format(
+        keda=_dumped_rules(role_rules("keda")),
+        others=_dumped_rules(role_rules("cpu")),
+        lease=_dumped_rules(lease_rules()),
+    )
 
 
 def _dumped_rules(rules: Sequence[Rule]) -> str:
@@ -83,7 +90,7 @@ def _dumped_rules(rules: Sequence[Rule]) -> str:
 
 
 def rendered(helm: Path) -> str:
-    """Give the text of `k8s/install.yaml`."""
+    """Return the text of `k8s/install.yaml`."""
     command = [str(helm), "template", "evalrun", str(CHART), "--namespace", NAMESPACE, "--kube-version", KUBERNETES]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     objects = [_namespace(), *(_without_helm(item) for item in yaml.safe_load_all(done.stdout) if item)]
@@ -94,13 +101,13 @@ def rendered(helm: Path) -> str:
 
 
 def _namespace() -> dict[str, Any]:
-    """Give the namespace, with the Pod Security Standard that every pod in it satisfies."""
+    """Return the namespace, with the Pod Security Standard that every pod in it satisfies."""
     labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
 
 
 def _without_helm(item: dict[str, Any]) -> dict[str, Any]:
-    """Give the object without what names Helm: nobody looks after it but who applied it."""
+    """Return the object without what names Helm: nobody looks after it but who applied it."""
     for metadata in (item["metadata"], item.get("spec", {}).get("template", {}).get("metadata", {})):
         for group in ("labels", "annotations"):
             kept = {key: value for key, value in metadata.get(group, {}).items() if key not in HELMS_OWN}

@@ -22,6 +22,8 @@ def main() -> None:
     ]
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{source}", *plugins, *outputs, *protos]
     subprocess.run(command, check=True, cwd=source)
+    for package in sorted({path.parent for path in target.rglob("*.pyi")}):
+        (package / "py.typed").touch()  # PEP 561: in each package of a namespace, since `evalrun` itself is none
 
 
 if __name__ == "__main__":

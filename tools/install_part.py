@@ -20,11 +20,17 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {
     "evalrun": "proto/gen",
     "evalrun_aggregator": "services/aggregator/src",
-    "evalrun_data": "services/data/src",
+    "evalrun_api": "libs/api/src",
+    "evalrun_client": "libs/client/src",
+    "evalrun_cluster": "libs/cluster/src",
+    "evalrun_data": "libs/data/src",
+    "evalrun_executor": "libs/executor/src",
     "evalrun_generator": "services/generator/src",
     "evalrun_judge": "services/judge/src",
     "evalrun_operator": "operator/src",
-    "evalrun_runtime": "services/runtime/src",
+    "evalrun_results": "libs/results/src",
+    "evalrun_reward": "services/reward/src",
+    "evalrun_runtime": "libs/runtime/src",
     "evalrun_sandbox": "services/sandbox/src",
 }
 """Each of our packages and the folder that holds it."""
@@ -33,15 +39,24 @@ PARTS: dict[str, tuple[str, ...]] = {
     "aggregator": (
         "evalrun",
         "evalrun_aggregator",
+        "evalrun_api",
+        "evalrun_client",
         "evalrun_data",
         "evalrun_generator",
-        "evalrun_operator/__init__.py",
-        "evalrun_operator/api",
+        "evalrun_results",
         "evalrun_runtime",
     ),
-    "judge": ("evalrun", "evalrun_judge", "evalrun_runtime", "evalrun_sandbox"),
-    "operator": ("evalrun", "evalrun_operator", "evalrun_runtime"),
-    "sandbox": ("evalrun_runtime", "evalrun_sandbox"),
+    "judge": (
+        "evalrun",
+        "evalrun_client/__init__.py",
+        "evalrun_client/fusion_names.py",
+        "evalrun_executor",
+        "evalrun_judge",
+        "evalrun_runtime",
+    ),
+    "operator": ("evalrun", "evalrun_api", "evalrun_cluster", "evalrun_operator", "evalrun_runtime"),
+    "reward": ("evalrun", "evalrun_api", "evalrun_client", "evalrun_data", "evalrun_reward", "evalrun_runtime"),
+    "sandbox": ("evalrun_executor", "evalrun_runtime", "evalrun_sandbox"),
 }
 """What each image holds of ours: whole packages, or files and folders of one. A test holds it against the imports.
 
@@ -75,7 +90,7 @@ def install(part: str, target: Path, root: Path = ROOT) -> list[Path]:
 
 
 def _files(place: Path) -> list[Path]:
-    """Give the files of a package, or the one file; byte code of whoever ran it here stays behind."""
+    """Return the files of a package, or the one file; byte code of whoever ran it here stays behind."""
     if place.is_file():
         return [place]
     return sorted(path for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts)

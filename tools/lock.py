@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def wanted() -> dict[str, list[str]]:
-    """Give the requirements of each lock file by its name."""
+    """Return the requirements of each lock file by its name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     base = project["project"]["dependencies"]
     groups: dict[str, list[str]] = project["dependency-groups"]

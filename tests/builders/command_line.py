@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,8 +37,35 @@ def evalrun_started(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+VICTIMS = {
+    "generator": "evalrun_generator",
+    "aggregator": "evalrun_aggregator",
+    "judge": "evalrun_judge",
+    "sandbox": "evalrun_sandbox",
+    "command": "",
+}
+"""Parts of a run on one machine that may be killed, with their modules; the command itself has none."""
+
+
+def kill_at(parent: int, victim: str, delay: float) -> bool:
+    """Wait until the victim runs, then `delay` seconds, then kill it; False where the run ended before."""
+    moment = threading.Event()  # never set: the random moment is a time, there is nothing to wait for
+    deadline = time.monotonic() + 30
+    module = VICTIMS[victim] or VICTIMS["aggregator"]
+    while (child := child_running(parent, module)) is None:
+        if time.monotonic() > deadline or not Path(f"/proc/{parent}").exists():
+            return False
+        moment.wait(0.01)
+    moment.wait(delay)
+    try:
+        os.kill(child if VICTIMS[victim] else parent, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def child_running(parent: int, module: str) -> int | None:
-    """Give the id of the child of `parent` that runs `python -m module`; None while there is none."""
+    """Return the id of the child of `parent` that runs `python -m module`; None while there is none."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -51,7 +80,7 @@ def child_running(parent: int, module: str) -> int | None:
 
 
 def processes_with(marker: str) -> list[int]:
-    """Give the ids of all processes, this one excepted, whose environment or arguments hold `marker`."""
+    """Return the ids of all processes, this one excepted, whose environment or arguments hold `marker`."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -65,12 +94,12 @@ def processes_with(marker: str) -> list[int]:
 
 
 def results(directory: Path) -> list[dict[str, Any]]:
-    """Give the rows of a run's results.jsonl."""
+    """Return the rows of a run's results.jsonl."""
     return [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
 
 
 def verdicts(directory: Path) -> dict[tuple[str, str, int], str]:
-    """Give each answer's final status by (dataset, problem, sample); a doubled row is an error."""
+    """Return each answer's final status by (dataset, problem, sample); a doubled row is an error."""
     rows = results(directory)
     found = {(row["dataset"], row["problem_id"], row["sample"]): row["final_status"] for row in rows}
     if len(found) != len(rows):
@@ -79,6 +108,6 @@ def verdicts(directory: Path) -> dict[tuple[str, str, int], str]:
 
 
 def summary(directory: Path) -> dict[str, Any]:
-    """Give a run's summary.json."""
+    """Return a run's summary.json."""
     content: dict[str, Any] = json.loads((directory / "summary.json").read_text())
     return content

@@ -6,8 +6,8 @@ Without it they are skipped with the reason; with CI=true they fail.
 from pathlib import Path
 
 import pytest
-from builders.chart import Chart
-from builders.controlplane import MissingBinariesError, find_binaries
+from builders.cluster.chart import Chart
+from builders.cluster.controlplane import MissingBinariesError, find_binaries
 from builders.tools import missing
 
 HERE = Path(__file__).parent

@@ -9,19 +9,22 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.chart import CHART, ROOT, VALUE_SETS, Chart, Object, environment, named, of_kind, workloads
+from builders.cluster.chart import CHART, ROOT, VALUE_SETS, Chart, Object, environment, named, of_kind, workloads
+from pydantic import SecretStr
 
+from evalrun_api import names
 from evalrun_judge.settings import JudgeSettings
-from evalrun_operator import names
-from evalrun_operator.rbac import role_rules
+from evalrun_operator.rbac import lease_rules, role_rules
 from evalrun_operator.resources.pods import USER
 from evalrun_operator.settings import AutoscalingMode, OperatorSettings
+from evalrun_reward.settings import RewardSettings
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
 
 VALUES = {
     "operator": {
         "watchNamespaces": ["team-a", "team-b"],
+        "operatorClass": "nightly",
         "autoscaling": "keda",
         "kedaPrometheus": "http://prom:9090",
         "rayVersion": "2.61.0",
@@ -87,7 +90,7 @@ def test_the_charts_defaults_are_the_operators_own(chart: Chart, monkeypatch: py
         monkeypatch.setenv(name, value)
     given = load_settings(OperatorSettings, [], program="evalrun-operator")
     differing = {name for name in OperatorSettings.model_fields if getattr(own, name) != getattr(given, name)}
-    deployed = {"host", "port", "metrics_port", "log_format"}
+    deployed = {"host", "port", "metrics_port", "log_format", "lease"}
     images = {name for name in OperatorSettings.model_fields if name.endswith("_image")} - {"sandbox_fusion_image"}
     assert differing == deployed | images
 
@@ -98,7 +101,8 @@ def test_the_operator_may_do_exactly_what_the_code_says(chart: Chart, mode: Auto
     everywhere = chart.render({"operator": {"autoscaling": mode}})
     assert named(everywhere, "ClusterRole", "evalrun-operator")["rules"] == wanted
     some = chart.render({"operator": {"autoscaling": mode, "watchNamespaces": ["team-a", "team-b"]}})
-    assert [role["rules"] for role in of_kind(some, "Role")] == [wanted, wanted]
+    assert [role["rules"] for role in of_kind(some, "Role")] == [wanted, wanted, lease_rules()]
+    assert named(everywhere, "Role", "evalrun-operator-lease")["rules"] == lease_rules()
 
 
 def test_the_operators_ports_are_the_ones_it_listens_on(chart: Chart) -> None:
@@ -125,9 +129,29 @@ def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, m
     assert url.endswith(f":{sandbox.port}")
 
 
+def test_the_reward_service_understands_its_flags(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = chart.render(VALUE_SETS["reward"])
+    container = container_of(objects, "evalrun-reward")
+    secrets = [one["name"] for one in container["env"] if "valueFrom" in one]
+    for name in secrets:
+        monkeypatch.setenv(name, "secret")
+    settings = load_settings(RewardSettings, container["args"], program="reward")
+    assert (settings.host, settings.metrics_port) == ("0.0.0.0", names.METRICS_PORT)
+    assert settings.judge == f"dns:///evalrun-judge.evalrun-system.svc:{names.GRPC_PORT}"
+    assert settings.problems == ["/data/train.parquet"]
+    assert {settings.token, settings.judge_token} == {SecretStr("secret")}
+    assert (settings.in_flight, settings.queue_limit) == (256, 16384)
+    ports = {port["name"]: port["port"] for port in named(objects, "Service", "evalrun-reward")["spec"]["ports"]}
+    assert ports == {"http": settings.port, "metrics": names.METRICS_PORT}
+
+
 def test_pods_end_later_than_their_services_drain(chart: Chart) -> None:
-    drains: dict[str, type[ServiceSettings]] = {"judge": JudgeSettings, "sandbox": SandboxSettings}
-    pods = dict(workloads(chart.render(VALUE_SETS["shared-judge"])))
+    drains: dict[str, type[ServiceSettings]] = {
+        "judge": JudgeSettings,
+        "reward": RewardSettings,
+        "sandbox": SandboxSettings,
+    }
+    pods = dict(workloads(chart.render(VALUE_SETS["reward"])))
     for part, settings in drains.items():
         longest = settings.model_fields["drain_seconds"].default
         assert pods[f"evalrun-{part}"]["spec"]["terminationGracePeriodSeconds"] > longest, part
@@ -171,11 +195,12 @@ def test_monitors_of_runs_select_what_the_operator_makes(chart: Chart) -> None:
 
 def test_users_roles_are_about_the_crd_that_is_installed(chart: Chart) -> None:
     objects = chart.render()
-    (crd,) = of_kind(objects, "CustomResourceDefinition")
+    crds = of_kind(objects, "CustomResourceDefinition")
+    plurals = {crd["spec"]["names"]["plural"] for crd in crds}
     for role in ("evalrun-view", "evalrun-edit"):
         for rule in named(objects, "ClusterRole", role)["rules"]:
-            assert rule["apiGroups"] == [crd["spec"]["group"]]
-            assert {resource.partition("/")[0] for resource in rule["resources"]} == {crd["spec"]["names"]["plural"]}
+            assert rule["apiGroups"] == ["evalrun.dev"]
+            assert {resource.partition("/")[0] for resource in rule["resources"]} == plurals
 
 
 def test_chart_images_and_distribution_have_one_version() -> None:

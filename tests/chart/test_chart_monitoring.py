@@ -3,7 +3,7 @@
 import json
 
 import yaml
-from builders.chart import CHART, VALUE_SETS, Chart, named, of_kind
+from builders.cluster.chart import CHART, VALUE_SETS, Chart, named, of_kind
 
 
 def test_dashboards_are_shipped_as_they_are(chart: Chart) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.chart import CHART, VALUE_SETS, Chart, ChartRefusedError
+from builders.cluster.chart import CHART, VALUE_SETS, Chart, ChartRefusedError
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"operater": {}}, "additional properties 'operater' not allowed"),
-    ({"operator": {"replicas": 2}}, "at '/operator': additional properties 'replicas' not allowed"),
+    ({"operator": {"replica": 2}}, "at '/operator': additional properties 'replica' not allowed"),
+    ({"operator": {"replicas": 0}}, "at '/operator/replicas': minimum"),
+    ({"operator": {"operatorClass": "Team A"}}, "at '/operator/operatorClass'"),
     ({"operator": {"workers": 0}}, "at '/operator/workers': minimum: got 0, want 1"),
     ({"operator": {"workers": "many"}}, "at '/operator/workers': got string, want integer"),
     ({"operator": {"autoscaling": "vpa"}}, "at '/operator/autoscaling': value must be one of 'cpu', 'custom', 'keda'"),
@@ -42,7 +44,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "at '/metrics/serviceMonitor/interval'"),
     ({"fullnameOverride": "Evaluations"}, "at '/fullnameOverride'"),
 ]
-FREE = ("nodeSelector", "affinity", "podLabels", "podAnnotations", "annotations", "labels", "resources")
+FREE = (
+    "gatewayResources",
+    "generatorResources",
+    "aggregatorResources",
+    "nodeSelector",
+    "affinity",
+    "podLabels",
+    "podAnnotations",
+    "annotations",
+    "labels",
+    "resources",
+)
 """Values that are handed on to Kubernetes: their keys are not ours."""
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from builders.chart import VALUE_SETS, Chart, ChartRefusedError, Object, named, of_kind, workloads
+from builders.cluster.chart import VALUE_SETS, Chart, ChartRefusedError, Object, environment, named, of_kind, workloads
 
-MONITORS = ("operator", "judge", "sandbox")
+MONITORS = ("operator", "judge", "reward", "sandbox")
 SELECTOR_OF: dict[str, Callable[[Object], dict[str, str]]] = {
     "Deployment": lambda spec: spec["selector"]["matchLabels"],
     "NetworkPolicy": lambda spec: spec["podSelector"]["matchLabels"],
@@ -51,7 +51,7 @@ def test_selectors_select_the_pods_of_one_workload(objects: list[Object]) -> Non
 
 def test_services_lead_to_ports_that_are_there(objects: list[Object]) -> None:
     ports = {
-        name: {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}
+        name: {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0].get("ports", ())}
         for name, template in workloads(objects)
     }
     for service in of_kind(objects, "Service"):
@@ -59,9 +59,10 @@ def test_services_lead_to_ports_that_are_there(objects: list[Object]) -> None:
             assert ports[service["metadata"]["name"]][port["targetPort"]] == port["port"]
 
 
-def test_the_crd_stays_when_the_release_goes(objects: list[Object]) -> None:
-    (crd,) = of_kind(objects, "CustomResourceDefinition")
-    assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+def test_the_crds_stay_when_the_release_goes(objects: list[Object]) -> None:
+    crds = of_kind(objects, "CustomResourceDefinition")
+    assert {crd["metadata"]["annotations"]["helm.sh/resource-policy"] for crd in crds} == {"keep"}
+    assert len(crds) == 2
 
 
 def test_clients_see_every_gateway_and_gateways_every_sandbox(chart: Chart) -> None:
@@ -155,10 +156,21 @@ def test_pods_are_marked_for_scraping_by_default(chart: Chart) -> None:
 
 def test_roles_follow_the_namespaces_that_are_watched(chart: Chart) -> None:
     whole = chart.render()
-    assert not of_kind(whole, "Role")
+    release = named(whole, "Deployment", "evalrun-operator")["metadata"]["namespace"]
+    assert [role["metadata"]["namespace"] for role in of_kind(whole, "Role")] == [release]  # the Lease's
     some = chart.render(VALUE_SETS["namespaces"])
-    assert [role["metadata"]["namespace"] for role in of_kind(some, "Role")] == ["team-a", "team-b"]
+    assert [role["metadata"]["namespace"] for role in of_kind(some, "Role")] == ["team-a", "team-b", release]
     assert {role["metadata"]["name"] for role in of_kind(some, "ClusterRole")} == {"evalrun-view", "evalrun-edit"}
+
+
+def test_two_operators_share_one_lease_of_the_release(chart: Chart) -> None:
+    objects = chart.render()
+    deployment = named(objects, "Deployment", "evalrun-operator")
+    assert deployment["spec"]["replicas"] == 2
+    variables = environment(deployment["spec"]["template"]["spec"]["containers"][0])
+    assert variables["EVALRUN_OPERATOR_LEASE"] == f"{deployment['metadata']['namespace']}/evalrun-operator"
+    assert "EVALRUN_OPERATOR_OPERATOR_CLASS" not in variables
+    assert "strategy" not in deployment["spec"] or "type" not in deployment["spec"]["strategy"]
 
 
 @pytest.mark.parametrize("values", ["defaults", "namespaces"])
@@ -262,3 +274,67 @@ def test_without_a_scaler_the_least_number_of_pods_runs(chart: Chart) -> None:
 def test_scalers_that_cannot_work_are_refused(chart: Chart, judge: dict[str, Any], advice: str) -> None:
     with pytest.raises(ChartRefusedError, match=advice):
         chart.render({"sharedJudge": {"enabled": True, **judge}})
+
+
+def test_rewards_reach_the_gateways_and_nothing_else(chart: Chart) -> None:
+    objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
+    policy = named(objects, "NetworkPolicy", "evalrun-reward")["spec"]
+    to_judge, names_only = policy["egress"]
+    labels = pods_of(objects, "evalrun-judge")
+    (peer,) = to_judge["to"]
+    assert peer["podSelector"]["matchLabels"].items() <= labels.items()
+    assert [port["port"] for port in names_only["ports"]] == [53, 53]
+    assert "from" not in policy["ingress"][0]  # whoever has the token
+    (calls, _) = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["ingress"]
+    own = pods_of(objects, "evalrun-reward")
+    assert any(
+        "namespaceSelector" not in peer and peer["podSelector"]["matchLabels"].items() <= own.items()
+        for peer in calls["from"]
+    )
+    some = chart.render(
+        {
+            "sharedJudge": {"enabled": True},
+            "reward": {"enabled": True},
+            "networkPolicy": {"rewardClients": [{"podSelector": {"matchLabels": {"team": "rl"}}}]},
+        }
+    )
+    ingress = named(some, "NetworkPolicy", "evalrun-reward")["spec"]["ingress"]
+    assert ingress[0]["from"] == [{"podSelector": {"matchLabels": {"team": "rl"}}}]
+
+
+def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
+    objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
+    assert named(objects, "Secret", "evalrun-reward-token")["data"]["token"]
+    assert named(objects, "PodDisruptionBudget", "evalrun-reward")["spec"]["maxUnavailable"] == 1
+    given = {
+        "enabled": True,
+        "token": {"existingSecret": "mine", "key": "k"},
+        "podDisruptionBudget": {"enabled": False},
+    }
+    objects = chart.render({"sharedJudge": {"enabled": True}, "reward": given})
+    assert not [one for one in objects if one["metadata"]["name"] == "evalrun-reward-token"]
+    assert not [one for one in of_kind(objects, "PodDisruptionBudget") if one["metadata"]["name"].endswith("-reward")]
+    container = named(objects, "Deployment", "evalrun-reward")["spec"]["template"]["spec"]["containers"][0]
+    variables = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container["env"]}
+    assert variables["EVALRUN_REWARD_TOKEN"] == {"name": "mine", "key": "k"}
+    assert variables["EVALRUN_REWARD_JUDGE_TOKEN"]["name"] == "evalrun-judge-token"
+
+
+@pytest.mark.parametrize(
+    ("values", "advice"),
+    [
+        ({"reward": {"enabled": True}}, "write sharedJudge.enabled: true"),
+        (
+            {"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "problems": {"files": ["a"]}}},
+            "reward.problems.claim",
+        ),
+    ],
+)
+def test_rewards_that_cannot_work_are_refused(chart: Chart, values: dict[str, Any], advice: str) -> None:
+    with pytest.raises(ChartRefusedError, match=advice):
+        chart.render(values)
+
+
+def pods_of(objects: list[Object], deployment: str) -> dict[str, str]:
+    labels: dict[str, str] = named(objects, "Deployment", deployment)["spec"]["template"]["metadata"]["labels"]
+    return labels

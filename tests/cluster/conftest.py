@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders.controllers import (
+from builders.cluster.controllers import (
     KUBERAY_PROGRAMS,
     NODE_PROGRAMS,
     apply_crds,
@@ -16,7 +16,7 @@ from builders.controllers import (
     running_kuberay,
     running_nodes,
 )
-from builders.controlplane import ControlPlane, MissingBinariesError, find_binaries, running_control_plane
+from builders.cluster.controlplane import ControlPlane, MissingBinariesError, find_binaries, running_control_plane
 from builders.tools import missing
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ BINARIES = pytest.StashKey[dict[str, dict[str, Path] | str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of this folder more time: the first ones wait for the whole control plane to start."""
+    """Return the tests of this folder more time: the first ones wait for the whole control plane to start."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(180))
@@ -59,7 +59,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def binaries_of(config: pytest.Config, fixture: str) -> dict[str, Path]:
-    """Give the programs of a fixture; skip the test where there are none, or fail it in CI."""
+    """Return the programs of a fixture; skip the test if there are none, or fail it in CI."""
     binaries = config.stash[BINARIES][fixture]
     if isinstance(binaries, str):
         missing(binaries)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.chart import CHART, ROOT, VALUE_SETS, Chart, Object, Values, named, of_kind, workloads
-from builders.controlplane import Answer, ControlPlane, MissingBinariesError, find_binaries, until
+from builders.cluster.chart import CHART, ROOT, VALUE_SETS, Chart, Object, Values, named, of_kind, workloads
+from builders.cluster.controlplane import Answer, ControlPlane, MissingBinariesError, find_binaries, until
 from builders.tools import missing
 
-from evalrun_operator.api.manifest import find_problems
+from evalrun_api.manifest import find_problems
 
 pytestmark = pytest.mark.timeout(600)  # a helm that is not built yet is built here
 
@@ -125,7 +125,8 @@ def test_the_operators_account_may_do_what_it_needs_and_no_more(
             assert all(may(verb, rule["apiGroups"][0], resource) for resource in rule["resources"])
     beyond = [
         ("list", "", "secrets"), ("watch", "", "secrets"), ("delete", "", "secrets"), ("create", "", "pods"),
-        ("delete", "", "namespaces"), ("patch", "evalrun.dev", "evalruns"), ("delete", "evalrun.dev", "evalruns"),
+        ("delete", "", "namespaces"), ("patch", "evalrun.dev", "evalruns"), ("update", "evalrun.dev", "evalruns"),
+        ("create", "evalrun.dev", "evalschedules"), ("delete", "evalrun.dev", "evalschedules"),
         ("create", "rbac.authorization.k8s.io", "roles"), ("list", "", "nodes"), ("get", "", "serviceaccounts"),
     ]  # fmt: skip
     assert not [attempt for attempt in beyond if may(*attempt)]

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.controlplane import ControlPlane, until
-from builders.evalruns import evalrun_manifest
-from builders.running_operator import (
+from builders.cluster.controlplane import ControlPlane, until
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.running_operator import (
     OperatorProcess,
     Run,
     ScriptedLedger,

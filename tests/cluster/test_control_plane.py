@@ -2,7 +2,7 @@
 
 import json
 
-from builders.controlplane import ControlPlane
+from builders.cluster.controlplane import ControlPlane
 
 DEPLOYMENT = {
     "apiVersion": "apps/v1",

@@ -6,19 +6,21 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.controlplane import Answer, ControlPlane, until
-from builders.evalruns import (
+from builders.cluster.controlplane import Answer, ControlPlane, until
+from builders.operator.evalruns import (
+    BAD_METADATA,
     CHANGES_AT_ANY_TIME,
     CHANGES_ONCE_STARTED,
+    GOOD_METADATA,
     REFUSED,
     Refused,
     change,
     evalrun_manifest,
 )
 
-from evalrun_operator.api.checks import with_defaults
-from evalrun_operator.api.manifest import load_manifest, schema_for
-from evalrun_operator.crd import CRD_NAME
+from evalrun_api.checks import with_defaults
+from evalrun_api.crd import CRD_NAME
+from evalrun_api.manifest import load_manifest, schema_for
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "k8s" / "samples").glob("*.yaml"))
@@ -53,7 +55,8 @@ def started(api: ControlPlane) -> Iterator[str]:
     path = f"{RUNS}/started"
     made = api.request("POST", RUNS, evalrun_manifest({"metadata.name": "started"}))
     assert made.status == 201, made.message
-    status = {"status": {"startTime": "2026-01-31T12:00:00Z", "phase": "Generating", "progress": "3/164"}}
+    words = {"phase": "Generating", "reason": "Generating", "progress": "3/164"}
+    status = {"status": {"startTime": "2026-01-31T12:00:00Z", **words}}
     answer = api.request("PATCH", f"{path}/status", status, MERGE)
     assert answer.status == 200, answer.message
     yield path
@@ -90,6 +93,21 @@ def test_each_kind_of_bad_run_is_refused_with_advice(api: ControlPlane, case: Re
     if not case.local_only and case.path != "spec":
         fields = {cause.get("field") for cause in answer.body.get("details", {}).get("causes", ())}
         assert case.path in fields, answer.message
+
+
+@pytest.mark.parametrize("case", BAD_METADATA, ids=lambda case: case.name)
+def test_bad_labels_and_annotations_are_refused_as_offline(api: ControlPlane, case: Refused) -> None:
+    answer = created_dry(api, case.manifest)
+    assert answer.status == 422, answer.body
+    assert str(case.server_says) in answer.message
+
+
+@pytest.mark.parametrize("metadata", GOOD_METADATA)
+def test_good_labels_and_annotations_are_taken_as_offline(
+    api: ControlPlane, metadata: dict[str, dict[str, str]]
+) -> None:
+    answer = created_dry(api, evalrun_manifest({f"metadata.{field}": notes for field, notes in metadata.items()}))
+    assert answer.status == 201, answer.message
 
 
 @pytest.mark.parametrize(("field", "path", "value"), CHANGES_ONCE_STARTED)
@@ -130,8 +148,8 @@ def test_a_started_run_takes_status(api: ControlPlane, started: str) -> None:
 def test_kubectl_get_prints_what_people_look_for(api: ControlPlane, started: str) -> None:
     del started
     header, row = api.kubectl("get", "er").splitlines()
-    assert header.split() == ["NAME", "PHASE", "MODEL", "PROGRESS", "ACCEPTED@1", "NOT-JUDGED", "AGE"]
-    assert row.split()[:4] == ["started", "Generating", "Qwen/Qwen2.5-Coder-7B-Instruct", "3/164"]
+    assert header.split() == ["NAME", "PHASE", "REASON", "MODEL", "PROGRESS", "ACCEPTED@1", "NOT-JUDGED", "AGE"]
+    assert row.split()[:5] == ["started", "Generating", "Generating", "Qwen/Qwen2.5-Coder-7B-Instruct", "3/164"]
     wide = api.kubectl("get", "er", "-o", "wide").splitlines()[0].split()
     assert {"TOKENS/S", "PROBLEMS/S", "GPU-S/SOLVED", "ATTEMPTS"} <= set(wide)
 

@@ -20,11 +20,16 @@ from typing import Any
 import grpc
 import pytest
 import yaml
-from builders.controlplane import ControlPlane, free_ports, until
-from builders.evalruns import evalrun_manifest
-from builders.operator import operator_settings
-from builders.prometheus import Prometheus, as_grafana_asks, needs_the_operator, running_prometheus, static_job
-from builders.running_operator import (
+from builders.aggregator.prometheus import (
+    Prometheus,
+    as_grafana_asks,
+    needs_the_operator,
+    running_prometheus,
+    static_job,
+)
+from builders.cluster.controlplane import ControlPlane, free_ports, until
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.running_operator import (
     OperatorProcess,
     Run,
     ScriptedLedger,
@@ -34,14 +39,15 @@ from builders.running_operator import (
     running_operator,
     serving_ledger,
 )
+from builders.operator.world import operator_settings
 from generate_monitoring import DASHBOARDS
 from monitoring.alerts import ALERTS
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_operator.api.v1alpha1 import EvalRun
+from evalrun_api.v1alpha1 import EvalRun
+from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
-from evalrun_operator.situation import identity_of
 from evalrun_runtime.process import address_of
 
 SCRAPE_JOB = Path(__file__).parents[2] / "k8s" / "prometheus" / "scrape-evalrun.yaml"
@@ -116,12 +122,12 @@ def gateway() -> Iterator[int]:
 
 
 def gateways(run: Run) -> set[str]:
-    """Give the names of the run's gateways' pods."""
+    """Return the names of the run's gateways' pods."""
     return {pod["metadata"]["name"] for pod in run.objects("pods") if "-judge-" in pod["metadata"]["name"]}
 
 
 def scrape_job(run: Run, gateway_port: int) -> dict[str, Any]:
-    """Give the job that we ship, with the run's pods as its discovery, and the gateways' addresses as said above."""
+    """Return the job that we ship, with the run's pods as its discovery, and the gateways' addresses as said above."""
     job: dict[str, Any] = yaml.safe_load(SCRAPE_JOB.read_text(encoding="utf-8"))
     assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
     job["static_configs"] = [target for pod in run.objects("pods") for target in discovered(pod)]
@@ -131,7 +137,7 @@ def scrape_job(run: Run, gateway_port: int) -> dict[str, Any]:
 
 
 def discovered(pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give what Prometheus' discovery with `role: pod` makes of a pod: a target a port, with these meta labels.
+    """Return what Prometheus' discovery with `role: pod` makes of a pod: a target a port, with these meta labels.
 
     Source: Prometheus' documentation, configuration, kubernetes_sd_config.
     """
@@ -152,7 +158,7 @@ def discovered(pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def safe(name: str) -> str:
-    """Give a label's name as Prometheus may call it."""
+    """Return a label's name as Prometheus may call it."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 
@@ -184,8 +190,7 @@ def test_the_operators_panels_and_alerts_have_data(watched: Watched) -> None:
     assert gate["metric"] == {"namespace": NAMESPACE, "run": "run"}  # not the operator's own namespace
     assert float(gate["value"][1]) == 0
     rules = [alert for alert in ALERTS if needs_the_operator(alert.expression)]
-    assert [alert.name for alert in rules] == ["EvalrunGateFailed"]
-    for alert in rules:
-        watched.has_data(alert.expression, alert.name)
-        assert watched.prometheus.query(str(alert.to_rule()["expr"]))  # and it fires: the gate has failed
-    assert watched.prometheus.value(f'evalrun_run_suspended{{namespace="{NAMESPACE}"}}') == 0
+    assert [alert.name for alert in rules] == ["EvalrunRunNotStarting", "EvalrunWritesRefused", "EvalrunGateFailed"]
+    (gate_failed,) = (alert for alert in rules if alert.name == "EvalrunGateFailed")
+    assert watched.prometheus.query(str(gate_failed.to_rule()["expr"]))  # it fires: the gate has failed
+    assert watched.prometheus.value(f'evalrun_run_over{{namespace="{NAMESPACE}"}}') == 1

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.controlplane import ControlPlane, until
-from builders.evalruns import evalrun_manifest
-from builders.running_operator import (
+from builders.cluster.controlplane import ControlPlane, until
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.running_operator import (
     OperatorProcess,
     Run,
     ScriptedLedger,
@@ -47,6 +47,18 @@ def ledger() -> ScriptedLedger:
 
 
 @pytest.fixture
+def measured(kuberay: ControlPlane) -> Iterator[None]:
+    """The API group by which autoscalers measure, as metrics-server registers it; nobody answers for it."""
+    spec = {"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100}
+    services, metadata = "/apis/apiregistration.k8s.io/v1/apiservices", {"name": "v1beta1.metrics.k8s.io"}
+    named = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata}
+    assert kuberay.request("POST", services, {**named, "spec": spec}).status == 201
+    until(lambda: kuberay.request("GET", "/apis/metrics.k8s.io").status == 200, "the API group")
+    yield
+    assert kuberay.request("DELETE", f"{services}/v1beta1.metrics.k8s.io").status == 200
+
+
+@pytest.fixture
 def operator(kuberay: ControlPlane, account: Path, ledger: ScriptedLedger) -> Iterator[OperatorProcess]:
     with serving_ledger(ledger) as address, running_operator(kuberay, account, address) as process:
         yield process
@@ -71,13 +83,14 @@ def on_gpus(plane: ControlPlane, namespace: str, **spec: Any) -> Run:
     return Run(plane, namespace, "run").create(manifest)
 
 
-def applied_by(plane: ControlPlane, namespace: str, what: str) -> set[str]:
-    """Give who has applied an object server-side."""
+def written_by(plane: ControlPlane, namespace: str, what: str) -> set[str]:
+    """Return who has written an object, but for its status."""
     answer = plane.kubectl("get", what, "-n", namespace, "-o", "json", "--show-managed-fields")
     fields = json.loads(answer)["metadata"]["managedFields"]
-    return {field["manager"] for field in fields if field["operation"] == "Apply"}
+    return {field["manager"] for field in fields if not field.get("subresource")}
 
 
+@pytest.mark.usefixtures("measured")
 def test_the_phase_0_sample_goes_from_apply_to_succeeded(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
@@ -94,12 +107,12 @@ def test_the_phase_0_sample_goes_from_apply_to_succeeded(
         f"Deployment/{name}-judge", f"Service/{name}-judge", f"PodDisruptionBudget/{name}-judge",
         f"HorizontalPodAutoscaler/{name}-judge", f"Deployment/{name}-sandbox", f"Service/{name}-sandbox",
         f"NetworkPolicy/{name}-sandbox", f"HorizontalPodAutoscaler/{name}-sandbox",
-        f"RayCluster/{name}-ray-1", f"RayJob/{name}-gen-1",
+        f"RayCluster/{name}-{uid[:5]}-ray-1", f"RayJob/{name}-{uid[:5]}-gen-1",
     }  # fmt: skip
     assert {owner["uid"] for references in owners.values() for owner in references or ()} == {uid}
     assert all(owners.values())
-    assert applied_by(kuberay, namespace, f"statefulset/{name}-aggregator") == {"evalrun-operator"}
-    assert applied_by(kuberay, namespace, f"raycluster/{name}-ray-1") == {"evalrun-operator"}
+    assert written_by(kuberay, namespace, f"statefulset/{name}-aggregator") == {"evalrun-operator"}
+    assert written_by(kuberay, namespace, f"raycluster/{name}-{uid[:5]}-ray-1") == {"evalrun-operator"}
     ray_pods = [pod for pod in run.objects("pods") if "ray.io/node-type" in pod["metadata"]["labels"]]
     assert sorted(pod["metadata"]["labels"]["ray.io/node-type"] for pod in ray_pods) == ["head", "worker"]
     (worker,) = (pod for pod in ray_pods if pod["metadata"]["labels"]["ray.io/node-type"] == "worker")
@@ -161,6 +174,7 @@ def test_suspend_frees_the_gpus_and_resume_goes_on(
     assert [pod for pod in run.objects("pods") if "ray.io/cluster" in pod["metadata"]["labels"]] == []
     assert run.get()["status"]["phase"] == "Suspended"
     assert run.names("statefulsets") == ["run-aggregator"]
+    run.wait_until("the judge's room to be free", "deployments", [])
     run.patch({"suspend": False})
     run.wait_for("Generated", "False", "Generating")
     assert run.get()["status"]["attempts"] == 1
@@ -196,8 +210,9 @@ def test_objects_deleted_behind_its_back_come_back(
         return now.keys() == before.keys() and all(now[key] != before[key] for key in before)
 
     until(is_back, "every object to be back")
-    kuberay.kubectl("delete", "raycluster", "run-ray-1", "-n", namespace, "--wait=false")
-    run.wait_until("a new cluster", "rayclusters", ["run-ray-2"])
+    uid = run.get()["metadata"]["uid"][:5]
+    kuberay.kubectl("delete", "raycluster", f"run-{uid}-ray-1", "-n", namespace, "--wait=false")
+    run.wait_until("a new cluster", "rayclusters", [f"run-{uid}-ray-2"])
     run.wait_for("Generated", "False", "Generating")
     assert run.get()["status"]["attempts"] == 2
     ledger.generated = ledger.judged = 164
@@ -230,7 +245,7 @@ def test_the_worker_that_is_at_work_stays_when_there_is_work_for_one_only(
         (cluster,) = run.objects("rayclusters")
         return dict(cluster["spec"]["workerGroupSpecs"][0])
 
-    until(lambda: not group().get("scaleStrategy"), "the names to be taken back")
+    until(lambda: not group()["scaleStrategy"].get("workersToDelete"), "the names to be taken back")
     assert group()["replicas"] == 1
     assert list(workers()) == [at_work]
     ledger.generated = ledger.judged = 164
@@ -294,12 +309,50 @@ def test_simple_mode_runs_a_job_and_follows_a_failed_one_with_another(
 ) -> None:
     run = Run(kuberay, namespace, "simple").create(evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}}))
     run.wait_for("ClusterReady", "True", "NoClusterNeeded")
-    run.wait_until(
-        "an attempt that ended with answers missing to be followed", "jobs", ["simple-gen-1", "simple-gen-2"]
-    )
+    uid = run.get()["metadata"]["uid"][:5]
+    attempts = [f"simple-{uid}-gen-1", f"simple-{uid}-gen-2"]
+    run.wait_until("an attempt that ended with answers missing to be followed", "jobs", attempts)
+    scaling = run.conditions()["ScalingActive"]  # metrics-server is not installed
+    assert (scaling["status"], scaling["reason"]) == ("False", "NotMeasured")
+    assert "Install metrics-server" in run.plane.kubectl("describe", "er", "simple", "-n", namespace)
+    assert run.names("horizontalpodautoscalers") == []
     ledger.generated = ledger.judged = 164  # kwok ends a Job's pods at once
     run.wait_for("Complete")
     assert run.names("rayclusters") == []
+
+
+def test_at_the_deadline_the_ledger_writes_what_there_is(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    ledger.generated, ledger.judged = 50, 20
+    run = on_gpus(kuberay, namespace, activeDeadlineSeconds=6)
+    run.wait_for("Complete", "True", "DeadlineExceeded")
+    assert ledger.ended_early == "activeDeadlineSeconds (6) have passed"
+    status = run.get()["status"]
+    assert (status["phase"], status["outputURL"]) == ("Failed", ledger.output_url)
+    assert f"What there was by then is at {ledger.output_url}, marked partial" in kuberay.kubectl(
+        "describe", "er", "run", "-n", namespace
+    )
+    run.wait_until("the GPUs to be free", "rayclusters", [])
+
+
+def test_a_run_whose_gate_has_decided_frees_its_gpus_and_succeeds(
+    kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
+) -> None:
+    gate = {"baseline": "s3://evaluations/main", "dataset": "humaneval", "maxRegression": "0.02", "sequential": True}
+    run = on_gpus(kuberay, namespace, gate=gate)
+    run.wait_for("Generated", "False", "Generating")
+    assert run.names("rayclusters") != []
+    ledger.gate = ledger_pb2.GATE_DECISION_FAILED
+    ledger.total = ledger.generated = ledger.judged = 60
+    ledger.cancelled = 104
+    run.wait_for("GatePassed", "False", "Regression")
+    run.wait_for("Complete")
+    run.wait_until("the GPUs to be free", "rayclusters", [])
+    status = run.get()["status"]
+    assert (status["phase"], status["progress"]) == ("Succeeded", "60/60")
+    assert status["stoppedEarly"] == "humaneval: 104 answers were not needed"
+    assert status["datasets"][0]["cancelled"] == 104
 
 
 def test_a_spec_that_cannot_be_run_says_so_and_can_be_mended(

@@ -13,10 +13,9 @@ from pathlib import Path
 import httpx2
 import kopf
 import pytest
-from builders.controlplane import ControlPlane
-from builders.evalruns import evalrun_manifest
-from builders.operator import operator_settings
-from builders.running_operator import (
+from builders.cluster.controlplane import ControlPlane
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.running_operator import (
     Run,
     ScriptedLedger,
     make_namespace,
@@ -24,6 +23,7 @@ from builders.running_operator import (
     remove_namespace,
     serving_ledger,
 )
+from builders.operator.world import operator_settings
 from prometheus_client import CollectorRegistry
 
 from evalrun_operator.app import build_operator
@@ -91,7 +91,7 @@ class BrokenStream(httpx2.AsyncByteStream):
         self._faults = faults
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Give the chunks until it breaks."""
+        """Return the chunks until it breaks."""
         count = 0
         async for chunk in self._response.aiter_raw():
             yield chunk

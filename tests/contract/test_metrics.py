@@ -8,15 +8,16 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import Metric
 
-from evalrun_aggregator.board import Board
-from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.ledger.board import Board
+from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
-from evalrun_generator import reporting
+from evalrun_api.v1alpha1 import Condition, ConditionType, DatasetStatus, EvalRunStatus
+from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_generator import endpoint_reports
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_operator.api.v1alpha1 import Condition, ConditionType, DatasetStatus, EvalRunStatus
 from evalrun_operator.metrics import OperatorMetrics
+from evalrun_reward.metrics import RewardMetrics
 from evalrun_sandbox.app import SandboxService
-from evalrun_sandbox.executor import Executor, ExecutorPlan
 from evalrun_sandbox.settings import SandboxSettings
 from evalrun_sandbox.slot_proxy.proxy import SlotProxy
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
@@ -58,12 +59,25 @@ SANDBOX = {
     "evalrun_sandbox_runs_total": {"end"},
 }
 SLOT_PROXY = {"evalrun_sandbox_slots": {"state"}, "evalrun_sandbox_requests_total": {"answer"}}
+REWARD = {
+    "evalrun_reward_request_seconds": {"reply"},
+    "evalrun_reward_samples_total": {"outcome"},
+    "evalrun_reward_judge_retries_total": {"cause"},
+    "evalrun_reward_waiting": set[str](),
+    "evalrun_reward_inflight": set[str](),
+}
 GENERATOR = {"evalrun_generator_inflight": {"replica"}, "evalrun_generator_replica_up": {"replica"}}
 OPERATOR = {
     "evalrun_runs": {"phase"},
     "evalrun_reconcile_seconds": {"outcome"},
     "evalrun_run_accepted_at_1": {"namespace", "run", "dataset"},
     "evalrun_run_suspended": {"namespace", "run"},
+    "evalrun_run_refused": {"namespace", "run"},
+    "evalrun_operator_skipped_objects_total": {"kind"},
+    "evalrun_operator_lost_namespace": {"namespace"},
+    "evalrun_operator_leads": set[str](),
+    "evalrun_run_over": {"namespace", "run"},
+    "evalrun_run_preparing_since_timestamp_seconds": {"namespace", "run"},
     "evalrun_gate_passed": {"namespace", "run"},
 }
 
@@ -78,12 +92,16 @@ def of_a_judge(registry: CollectorRegistry) -> None:
     JudgeMetrics(registry)
 
 
+def of_a_reward_service(registry: CollectorRegistry) -> None:
+    RewardMetrics(registry)
+
+
 def of_a_slot_proxy(registry: CollectorRegistry) -> None:
     SlotProxy(SlotProxySettings(slots=2), registry)
 
 
 def of_a_generator(registry: CollectorRegistry) -> None:
-    for gauge in (reporting.IN_FLIGHT, reporting.UP):
+    for gauge in (endpoint_reports.IN_FLIGHT, endpoint_reports.UP):
         assert isinstance(gauge, Gauge)
         gauge.labels("0").set(1.0)
         registry.register(gauge)
@@ -95,8 +113,13 @@ def of_an_operator(registry: CollectorRegistry) -> None:
         last_transition_time="2026-01-01T00:00:00Z",
     )  # fmt: skip
     dataset = DatasetStatus(name="d", total=1, accepted_at_1="0.5")
-    status = EvalRunStatus(phase="Succeeded", conditions=[passed], datasets=[dataset])
-    OperatorMetrics(registry).show(("n", "r"), status, results=True)
+    applied = passed.model_copy(update={"type": ConditionType.APPLIED, "reason": "AllApplied"})
+    then = passed.last_transition_time
+    status = EvalRunStatus(phase="Succeeded", conditions=[passed], datasets=[dataset], completion_time=then)
+    metrics = OperatorMetrics(registry)
+    metrics.lost_namespaces = lambda: {"team-b": "forbidden"}
+    metrics.show(("n", "r"), status)
+    metrics.show(("n", "s"), EvalRunStatus(phase="Preparing", conditions=[applied], start_time=then))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +127,7 @@ def of_an_operator(registry: CollectorRegistry) -> None:
     [
         (of_an_aggregator, AGGREGATOR),
         (of_a_judge, JUDGE),
+        (of_a_reward_service, REWARD),
         (of_a_slot_proxy, SLOT_PROXY),
         (of_a_generator, GENERATOR),
         (of_an_operator, OPERATOR),
@@ -152,6 +176,6 @@ def labels_of(metric: Metric) -> set[str]:
 
 def test_every_series_is_described_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
-    for name in {**AGGREGATOR, **JUDGE, **SANDBOX, **GENERATOR, **OPERATOR}:
-        short = re.sub("^evalrun_(judge|sandbox)", "", name)  # of the series after the first in a row
+    for name in {**AGGREGATOR, **JUDGE, **SANDBOX, **REWARD, **GENERATOR, **OPERATOR}:
+        short = re.sub("^evalrun_(judge|reward|sandbox)", "", name)  # of the series after the first in a row
         assert f"`{name}" in page or f"`{short}" in page, name

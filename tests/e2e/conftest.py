@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders.cluster import Cluster, MissingClusterError, find_cluster
-from builders.cluster_install import PROBLEMS, SHARED_JUDGE, VALUES, Installed, installed, load_images
-from builders.cluster_runs import Outcome, Seen, Verdicts, look_at_pods, outcome, small
-from builders.cluster_tasks import MODEL, Tasks, both_families, cheating, paced
+from builders.cluster.cluster import Cluster, MissingClusterError, find_cluster
+from builders.cluster.controlplane import MissingBinariesError
+from builders.cluster.images import MissingToolsError, find_images
+from builders.cluster.install import PROBLEMS, SHARED_JUDGE, VALUES, Installed, installed, load_images
+from builders.cluster.runs import FinishedRun, PodObservations, Verdicts, look_at_pods, outcome, small
+from builders.cluster.tasks import MODEL, Tasks, both_families, cheating, paced
 from builders.command_line import COMMAND, evalrun
-from builders.controlplane import MissingBinariesError
-from builders.images import MissingToolsError, find_images
 from builders.tools import missing
 
 from evalrun_runtime.process import address_of
@@ -29,7 +29,7 @@ PACED_COUNT = 90
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of this folder more time: the first waits for images and the installation."""
+    """Return the tests of this folder more time: the first waits for images and the installation."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(900))
@@ -129,7 +129,7 @@ def on_one_machine(started_here: "subprocess.Popen[str]", folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def plain(install: Installed, tasks: Tasks, folder: Path) -> tuple[Outcome, Seen]:
+def plain(install: Installed, tasks: Tasks, folder: Path) -> tuple[FinishedRun, PodObservations]:
     """A run that nobody disturbs, and what was seen of its pods."""
     manifest = tasks.manifest("plain", f"pvc://{PROBLEMS}", install.endpoint("answers"), **small())
     name = install.start(manifest, folder)
@@ -138,7 +138,7 @@ def plain(install: Installed, tasks: Tasks, folder: Path) -> tuple[Outcome, Seen
 
 
 @pytest.fixture(scope="session")
-def cheating_run(install: Installed, plain: tuple[Outcome, Seen], cheats: Tasks, folder: Path) -> str:
+def cheating_run(install: Installed, plain: tuple[FinishedRun, PodObservations], cheats: Tasks, folder: Path) -> str:
     """The name of a run of the cheating programs, begun by our own command: it goes on beside the disturbed one."""
     del plain  # is alone, so that its time can be told
     manifest = cheats.manifest("cheating", f"pvc://{PROBLEMS}", install.endpoint("cheating-answers"), **small())

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders.cluster import CommandFailedError
-from builders.cluster_install import Installed
-from builders.cluster_pools import noting_ends
-from builders.cluster_runs import Outcome, Seen, kill, outcome, progress, read_outcome
-from builders.cluster_tasks import CHEATS, Tasks, verdicts_of
-from builders.cluster_tasks import cheats as cheats_by_name
+from builders.cluster.cluster import CommandFailedError
+from builders.cluster.controlplane import until
+from builders.cluster.install import Installed
+from builders.cluster.pools import noting_ends
+from builders.cluster.runs import FinishedRun, PodObservations, kill, outcome, progress, read_outcome
+from builders.cluster.tasks import CHEATS, Tasks, verdicts_of
+from builders.cluster.tasks import cheats as cheats_by_name
 from builders.command_line import evalrun, summary, verdicts
-from builders.controlplane import until
 
 ANSWERS = {"results.jsonl", "results.parquet", "summary.json", "metrics.json", "run_info.json", "report.html"}
 
@@ -28,7 +28,10 @@ def test_pods_that_are_not_restricted_are_refused_where_the_runs_are(install: In
 
 
 def test_a_run_gives_the_verdicts_of_one_machine(
-    plain: tuple[Outcome, Seen], on_one_machine: Path, tasks: Tasks, record_property: Callable[[str, object], None]
+    plain: tuple[FinishedRun, PodObservations],
+    on_one_machine: Path,
+    tasks: Tasks,
+    record_property: Callable[[str, object], None],
 ) -> None:
     run, seen = plain
     here = verdicts_of((on_one_machine / "results.jsonl").read_text())
@@ -43,14 +46,16 @@ def test_a_run_gives_the_verdicts_of_one_machine(
     record_property("memory", figures)
 
 
-def test_programs_are_fully_contained_and_every_part_says_so(plain: tuple[Outcome, Seen]) -> None:
+def test_programs_are_fully_contained_and_every_part_says_so(plain: tuple[FinishedRun, PodObservations]) -> None:
     run, seen = plain
     assert (seen.sandbox["level"], seen.sandbox["missing"]) == ("full", [])
     assert run.info["containment_levels"] == ["full"]
     assert run.info["images"].keys() == {"aggregator", "generator", "judge", "sandbox"}
 
 
-def test_the_outputs_are_on_the_users_volume(install: Installed, plain: tuple[Outcome, Seen], tasks: Tasks) -> None:
+def test_the_outputs_are_on_the_users_volume(
+    install: Installed, plain: tuple[FinishedRun, PodObservations], tasks: Tasks
+) -> None:
     run, _ = plain
     listed = install.cluster.python(
         install.runs, "files", f"import json, os; print(json.dumps(os.listdir({run.outputs!r})))"
@@ -60,16 +65,18 @@ def test_the_outputs_are_on_the_users_volume(install: Installed, plain: tuple[Ou
     assert summed["counts"]["problems"] == summed["counts"]["judged"] == tasks.total
 
 
-def test_a_run_is_shown_with_its_figures(install: Installed, plain: tuple[Outcome, Seen], tasks: Tasks) -> None:
+def test_a_run_is_shown_with_its_figures(
+    install: Installed, plain: tuple[FinishedRun, PodObservations], tasks: Tasks
+) -> None:
     run, _ = plain
     shown = install.cluster.kubectl("get", "er", run.name, "--namespace", install.runs, "--output", "wide")
     header, line = shown.splitlines()
-    assert header.split()[:5] == ["NAME", "PHASE", "MODEL", "PROGRESS", "ACCEPTED@1"]
-    assert line.split()[:4] == [run.name, "Succeeded", "recorded", f"{tasks.total}/{tasks.total}"]
+    assert header.split()[:6] == ["NAME", "PHASE", "REASON", "MODEL", "PROGRESS", "ACCEPTED@1"]
+    assert line.split()[:5] == [run.name, "Succeeded", "Finished", "recorded", f"{tasks.total}/{tasks.total}"]
 
 
 def test_our_command_shows_a_run_and_brings_what_its_aggregator_has(
-    install: Installed, plain: tuple[Outcome, Seen], tmp_path: Path
+    install: Installed, plain: tuple[FinishedRun, PodObservations], tmp_path: Path
 ) -> None:
     run, where = plain[0], ("--namespace", install.runs)
     brought = evalrun("results", run.name, *where, "--output", tmp_path / "out")
@@ -84,7 +91,7 @@ def test_our_command_shows_a_run_and_brings_what_its_aggregator_has(
 
 
 def test_pods_killed_during_a_run_change_nothing(
-    install: Installed, disturbed_run: str, plain: tuple[Outcome, Seen]
+    install: Installed, disturbed_run: str, plain: tuple[FinishedRun, PodObservations]
 ) -> None:
     victims = ["sandbox", "judge", "operator", "aggregator"]
     for judged, total in progress(install, disturbed_run):
@@ -93,11 +100,7 @@ def test_pods_killed_during_a_run_change_nothing(
         assert judged < total, f"the run was over before the {victims[0]} was killed"
         victim = victims.pop(0)
         if victim == "operator":
-            pod = install.cluster.kubectl(
-                "get", "pods", "--namespace", install.system, "--selector", "app.kubernetes.io/component=operator",
-                "--output", "jsonpath={.items[0].metadata.name}",
-            )  # fmt: skip
-            kill(install, install.system, pod)
+            kill(install, install.system, install.leading_operator())
         else:
             (pod,) = install.cluster.pods(install.runs, disturbed_run, victim)
             kill(install, install.runs, pod)
@@ -122,7 +125,7 @@ def test_no_cheat_gets_a_verdict_that_it_does_not_deserve(install: Installed, ch
 
 
 def test_deletion_leaves_nothing_but_the_outputs(
-    install: Installed, plain: tuple[Outcome, Seen], disturbed_run: str
+    install: Installed, plain: tuple[FinishedRun, PodObservations], disturbed_run: str
 ) -> None:
     cluster, names = install.cluster, (plain[0].name, disturbed_run)
     install.wait(disturbed_run, 200)

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from builders.cluster_install import PROBLEMS, Installed
-from builders.cluster_pools import Course, Pool, kill_and_add, roll_and_drain
-from builders.cluster_runs import Outcome, Verdicts, outcome, small
-from builders.cluster_tasks import Tasks
+from builders.cluster.install import PROBLEMS, Installed
+from builders.cluster.pools import Course, Pool, kill_and_add, roll_and_drain
+from builders.cluster.runs import FinishedRun, Verdicts, outcome, small
+from builders.cluster.tasks import Tasks
 
 BY_NAME, BY_SLICES = "several", "shared"
 """Runs: one with a judge of its own, whose gateways ask for the sandboxes' name, one with the chart's shared judge."""
@@ -20,7 +20,7 @@ ADDED_SECONDS = 20.0
 @pytest.fixture(scope="module")
 def courses(
     install: Installed, paced_tasks: tuple[Tasks, Verdicts], folder: Path
-) -> Mapping[str, tuple[Course, Outcome]]:
+) -> Mapping[str, tuple[Course, FinishedRun]]:
     """What was seen of the pods of both, and what became of the runs; they go on side by side."""
     own = {"gateway": {"minReplicas": 2, "maxReplicas": 2}, "sandbox": {"minReplicas": 2, "maxReplicas": 3, "slots": 1}}
     shared = {key: value for key, value in small(judgeRef=install.shared_judge()).items() if key != "judge"}
@@ -31,7 +31,7 @@ def courses(
     }
     happens = {BY_NAME: kill_and_add, BY_SLICES: roll_and_drain}
 
-    def follow(name: str) -> tuple[Course, Outcome]:
+    def follow(name: str) -> tuple[Course, FinishedRun]:
         place, endpoint = f"pvc://{PROBLEMS}", install.endpoint("paced-answers")
         install.start(paced_tasks[0].manifest(name, place, endpoint, **specs[name]), folder)
         course = happens[name](pools[name], name, time.monotonic)
@@ -43,7 +43,7 @@ def courses(
 
 @pytest.mark.parametrize("how", [BY_NAME, BY_SLICES])
 def test_every_pod_works_and_pods_that_come_and_go_change_no_verdict(
-    courses: Mapping[str, tuple[Course, Outcome]], paced_tasks: tuple[Tasks, Verdicts], how: str
+    courses: Mapping[str, tuple[Course, FinishedRun]], paced_tasks: tuple[Tasks, Verdicts], how: str
 ) -> None:
     course, run = courses[how]
     assert 0 < course.judged < paced_tasks[0].total, "the pods came and went before or after the run"

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import pytest
-from builders.images import Image, Images, MissingToolsError, find_images
+from builders.cluster.images import Image, Images, MissingToolsError, find_images
 from builders.tools import missing
 
 HERE = Path(__file__).parent
-STAGES = ("aggregator", "judge", "operator", "sandbox")
+STAGES = ("aggregator", "judge", "operator", "reward", "sandbox")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that build more time: the first one waits for debootstrap, each stage for its requirements."""
+    """Return the tests that build more time: the first one waits for debootstrap, each stage for its requirements."""
     for item in items:
         if HERE in item.path.parents and {"image", "images"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(1800))

@@ -14,16 +14,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "install_part.py"
 LOCKS = {
-    "aggregator": ("aggregator", "generator"),
+    "aggregator": ("aggregator", "data", "generator"),
     "judge": ("judge",),
     "operator": ("operator",),
+    "reward": ("reward",),
     "sandbox": ("sandbox",),
 }
 """The lock files of each image."""
 PROGRAMS = {
-    "aggregator": ("evalrun_aggregator", "evalrun_generator"),
+    "aggregator": ("evalrun_aggregator", "evalrun_data.governance", "evalrun_generator"),
     "judge": ("evalrun_judge",),
     "operator": ("evalrun_operator",),
+    "reward": ("evalrun_reward",),
     "sandbox": ("evalrun_sandbox",),
 }
 """The packages of each image whose `__main__` is started."""
@@ -31,8 +33,6 @@ OPTIONAL = {"numpy"}
 """Imported only where it is there: numpy scalars among a candidate's values."""
 UNTRACED = {"opentelemetry"}
 """The sandbox's image leaves it out: it holds nothing but the executor, and may not reach a collector."""
-LOADED_AS = {"evalrun_values"}
-"""Names under which the zygote loads modules that an image holds under another."""
 RAY_SIDE = "evalrun_generator.rollout"
 """Starts replicas on Ray: of Dockerfile.gen, where torch, verl and Ray come from the base."""
 
@@ -44,9 +44,8 @@ def install(part: str, target: Path) -> set[Path]:
 
 @lru_cache(maxsize=1)
 def import_graph() -> grimp.ImportGraph:
-    ours = [
-        path.name for pattern in ("operator/src/evalrun*", "services/*/src/evalrun*") for path in ROOT.glob(pattern)
-    ]
+    patterns = ("libs/*/src/evalrun*", "operator/src/evalrun*", "services/*/src/evalrun*")
+    ours = [path.name for pattern in patterns for path in ROOT.glob(pattern)]
     return grimp.build_graph("evalrun", *ours, include_external_packages=True, cache_dir=None)
 
 
@@ -74,9 +73,7 @@ def imported_by(programs: tuple[str, ...]) -> set[str]:
 @pytest.mark.parametrize("part", LOCKS)
 def test_an_image_holds_every_module_that_its_program_imports(part: str, tmp_path: Path) -> None:
     files = install(part, tmp_path)
-    wanted = {
-        module for module in imported_by(PROGRAMS[part]) if module.startswith("evalrun") and module != "evalrun_values"
-    }
+    wanted = {module for module in imported_by(PROGRAMS[part]) if module.startswith("evalrun")}
     missing = {
         module
         for module in wanted
@@ -110,13 +107,19 @@ def test_an_images_locks_hold_every_distribution_that_its_program_imports(part: 
 
 def test_the_sandbox_holds_nothing_but_the_executor_and_its_front(tmp_path: Path) -> None:
     packages = {file.parts[0] for file in install("sandbox", tmp_path) if file.suffix == ".py"}
-    assert packages == {"evalrun_sandbox", "evalrun_runtime"}
+    assert packages == {"evalrun_executor", "evalrun_runtime", "evalrun_sandbox"}
 
 
-def test_the_aggregator_gets_the_api_of_the_operator_and_not_the_operator(tmp_path: Path) -> None:
-    files = install("aggregator", tmp_path)
-    folders = {file.parts[1] for file in files if file.parts[0] == "evalrun_operator"}
-    assert folders == {"__init__.py", "__pycache__", "api"}
+def test_the_aggregator_gets_the_api_and_neither_operator_nor_kubernetes_client(tmp_path: Path) -> None:
+    packages = {file.parts[0] for file in install("aggregator", tmp_path)}
+    assert "evalrun_api" in packages
+    assert not packages & {"evalrun_cluster", "evalrun_operator"}
+
+
+def test_the_judge_gets_nothing_of_its_client_but_the_names_of_rows(tmp_path: Path) -> None:
+    files = install("judge", tmp_path)
+    modules = {file.name for file in files if file.parts[0] == "evalrun_client" and file.suffix == ".py"}
+    assert modules == {"__init__.py", "fusion_names.py"}
 
 
 def test_two_installs_are_the_same_bytes(tmp_path: Path) -> None:
@@ -138,4 +141,4 @@ def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
         [sys.executable, str(TOOL), "gateway", str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "write one of aggregator, judge, operator, sandbox" in done.stderr
+    assert "write one of aggregator, judge, operator, reward, sandbox" in done.stderr

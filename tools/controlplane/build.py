@@ -68,7 +68,7 @@ class BuildError(Exception):
 
 
 def go_version() -> str:
-    """Give Go's version, e.g. `go1.26.8`.
+    """Return Go's version, e.g. `go1.26.8`.
 
     Raises:
         BuildError: there is no Go.
@@ -81,7 +81,7 @@ def go_version() -> str:
 
 
 def folder_of(tool: Tool, version: str) -> Path:
-    """Give the folder in which the tool's binaries are kept for this version of Go."""
+    """Return the folder in which the tool's binaries are kept for this version of Go."""
     digest = hashlib.sha256()
     for part in ("go.mod", "go.sum"):
         digest.update((HERE / tool.name / part).read_bytes())
@@ -132,7 +132,7 @@ def build(tool: Tool, version: str) -> Path:
 
 
 def source_of(tool: Tool) -> Path:
-    """Give where Go keeps the source of the tool's own module, fetching it if need be.
+    """Return where Go keeps the source of the tool's own module, fetching it if need be.
 
     Raises:
         BuildError: the module cannot be found or fetched.

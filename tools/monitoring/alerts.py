@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from monitoring.promql import RUN, WITHOUT_VERDICT
 
-SUSPENDED = f"unless on ({RUN}) (evalrun_run_suspended == 1)"
-"""Nothing is to be expected of a suspended run. Without an operator there is no such series, and none is left out."""
+SUSPENDED = f"unless on ({RUN}) (evalrun_run_suspended == 1 or evalrun_run_over == 1)"
+"""Nothing is to be expected of a run that is suspended or over, though its aggregator still answers. Without an
+operator there are no such series, and none is left out."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Alert:
     description: str
 
     def to_rule(self) -> dict[str, Any]:
-        """Give the rule as Prometheus loads it."""
+        """Return the rule as Prometheus loads it."""
         return {
             "alert": self.name,
             "expr": f"({self.expression}) {self.comparison} {self.threshold}",  # `unless` binds less than `>`
@@ -41,7 +42,7 @@ def _requests(matcher: str = "") -> str:
 
 
 def _unfinished(states: str) -> str:
-    """Give 1 for a run with samples in one of these states, else 0."""
+    """Return 1 for a run with samples in one of these states, else 0."""
     return f'(sum by ({RUN}) (evalrun_problems{{state=~"{states}"}}) > bool 0)'
 
 
@@ -83,6 +84,17 @@ ALERTS: Sequence[Alert] = (
         "the run waits for.",
     ),
     Alert(
+        name="EvalrunRunNotStarting",
+        expression=f"time() - max by ({RUN}) (evalrun_run_preparing_since_timestamp_seconds)",
+        comparison=">",
+        threshold="600",
+        hold="1m",
+        severity="warning",
+        summary=f"Run {WHICH} has been preparing for {{{{ $value | humanizeDuration }}}}",
+        description="Its aggregator, judge or RayCluster does not come up. `kubectl describe er` has the cause: the "
+        "condition Stalled where somebody must mend something, else it waits for room or for quota.",
+    ),
+    Alert(
         name="EvalrunReplicaDown",
         expression=f"(1 - max by ({RUN}, replica) (evalrun_replica_up))"
         f" * on ({RUN}) group_left () {_unfinished('pending')} {SUSPENDED}",
@@ -93,6 +105,16 @@ ALERTS: Sequence[Alert] = (
         summary=f"Replica {{{{ $labels.replica }}}} of {WHICH} does not answer",
         description="Samples are still to be generated, and this server of the model is left out. The generator's log "
         "says why.",
+    ),
+    Alert(
+        name="EvalrunWritesRefused",
+        expression=f"max by ({RUN}) (evalrun_run_refused)",
+        comparison=">",
+        threshold="0",
+        hold="5m",
+        severity="warning",
+        summary=f"The API server refuses an object of {WHICH}",
+        description="Condition Applied in `kubectl describe er` quotes it and says what to do.",
     ),
     Alert(
         name="EvalrunGateFailed",
@@ -108,5 +130,5 @@ ALERTS: Sequence[Alert] = (
 
 
 def rule_groups() -> dict[str, Any]:
-    """Give the rules as a file of Prometheus, and as the spec of a PrometheusRule."""
+    """Return the rules as a file of Prometheus, and as the spec of a PrometheusRule."""
     return {"groups": [{"name": "evalrun", "rules": [alert.to_rule() for alert in ALERTS]}]}

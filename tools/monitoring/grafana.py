@@ -1,6 +1,6 @@
 """The part of Grafana's dashboard JSON that we use, typed, and laid out by itself. Pure.
 
-Our own rather than grafana-foundation-sdk: that is 4.8 MB of generated builders for every plugin, released anew for
+Our own rather than grafana-foundation-sdk: that is 4.8 MB of generated builders for every plugin, released again for
 each Grafana. The JSON below is of schema 39, which newer Grafanas migrate when they load it.
 """
 
@@ -42,7 +42,7 @@ class Panel:
     """Top of the axis; None: by the data."""
 
     def to_json(self, number: int, place: Json) -> Json:
-        """Give the panel as Grafana loads it."""
+        """Return the panel as Grafana loads it."""
         return {
             "id": number,
             "type": self.kind,
@@ -88,7 +88,7 @@ class Variable:
     """A Grafana query, e.g. `label_values(metric, label)`."""
 
     def to_json(self) -> Json:
-        """Give the variable as Grafana loads it."""
+        """Return the variable as Grafana loads it."""
         return {
             "type": "query",
             "name": self.name,
@@ -123,7 +123,7 @@ class Dashboard:
         return [panel for row in self.rows for panel in row.panels]
 
     def to_json(self) -> Json:
-        """Give the dashboard as Grafana loads it."""
+        """Return the dashboard as Grafana loads it."""
         links: Json = {
             "tooltip": "",
             "type": "dashboards",

@@ -117,9 +117,39 @@ ERRORS = Row(
         ),
         Panel(
             "Verdict cache",
-            "Requests/s by what the cache said; nothing where there is none.",
+            "Requests/s by cache result; empty without a cache.",
             [Query(by("result", rate("evalrun_judge_cache_total")), "{{result}}")],
             unit="ops", width=24, stacked=True,
+        ),
+    ],
+)  # fmt: skip
+REWARDS = Row(
+    "Rewards for trainers",
+    [
+        Panel(
+            "Samples/s by outcome",
+            "Of the reward service: not_judged and invalid have no reward.",
+            [Query(by("outcome", rate("evalrun_reward_samples_total")), "{{outcome}}")],
+            unit="ops", width=6, stacked=True,
+        ),
+        Panel(
+            "Request", "From a trainer's request to its answer.", quantiles("evalrun_reward_request_seconds"),
+            unit="s", width=6,
+        ),
+        Panel(
+            "Samples at the judge, and waiting for it",
+            "The service's places are shared between runs.",
+            [
+                Query(by("namespace", of("evalrun_reward_inflight")), "at the judge {{namespace}}"),
+                Query(by("namespace", of("evalrun_reward_waiting")), "waiting {{namespace}}"),
+            ],
+            width=6,
+        ),
+        Panel(
+            "Samples/s asked about again, by cause",
+            "busy: the judge's queue is full; the others are faults of the judge.",
+            [Query(by("cause", rate("evalrun_reward_judge_retries_total")), "{{cause}}")],
+            unit="ops", width=6, stacked=True,
         ),
     ],
 )  # fmt: skip
@@ -132,5 +162,5 @@ JUDGE_LATENCY = Dashboard(
         Variable("namespace", "Namespace", "label_values(evalrun_judge_queue_depth, namespace)"),
         Variable("run", "Run", 'label_values(evalrun_judge_queue_depth{namespace=~"$namespace"}, run)'),
     ],
-    rows=[LATENCY, SATURATION, ERRORS],
+    rows=[LATENCY, SATURATION, ERRORS, REWARDS],
 )

@@ -12,12 +12,12 @@ WITHOUT_VERDICT = 'outcome=~"not_judged|unavailable|expired"'
 
 
 def of(metric: str, *matchers: str) -> str:
-    """Give a metric's series in the chosen scope, e.g. `of("evalrun_problems", 'state="accepted"')`."""
+    """Return a metric's series in the chosen scope, e.g. `of("evalrun_problems", 'state="accepted"')`."""
     return f"{metric}{{{','.join((SCOPE, *matchers))}}}"
 
 
 def rate(metric: str, *matchers: str) -> str:
-    """Give a counter's growth a second."""
+    """Return a counter's growth a second."""
     return f"rate({of(metric, *matchers)}[{INTERVAL}])"
 
 
@@ -27,7 +27,7 @@ def by(labels: str, expression: str, function: str = "sum") -> str:
 
 
 def quantiles(histogram: str) -> list[Query]:
-    """Give p50, p95 and p99 of a histogram over all that was chosen."""
+    """Return p50, p95 and p99 of a histogram over all that was chosen."""
     buckets = by("le", rate(f"{histogram}_bucket"))
     return [Query(f"histogram_quantile({share}, {buckets})", name) for share, name in SHARES]
 

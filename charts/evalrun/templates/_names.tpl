@@ -1,4 +1,4 @@
-{{/* Names, labels and images: each fact once. Ports and label keys are those of evalrun_operator.names (a test compares). */}}
+{{/* Names, labels and images: each fact once. Ports and label keys are those of evalrun_api.names (a test compares). */}}
 
 {{- define "evalrun.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
@@ -46,6 +46,10 @@ app.kubernetes.io/component: {{ .component }}
 
 {{- define "evalrun.serviceAccount" -}}
 {{- default (printf "%s-operator" (include "evalrun.fullname" .)) .Values.operator.serviceAccount.name }}
+{{- end }}
+
+{{- define "evalrun.rewardSecret" -}}
+{{- default (printf "%s-reward-token" (include "evalrun.fullname" .)) .Values.reward.token.existingSecret }}
 {{- end }}
 
 {{- define "evalrun.judgeSecret" -}}

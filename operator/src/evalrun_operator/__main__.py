@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import kopf
 from prometheus_client import start_http_server
 
+from evalrun_operator.aggregator_client import Aggregators
 from evalrun_operator.app import build_operator
 from evalrun_operator.handlers import build_registry
 from evalrun_operator.settings import OperatorSettings
@@ -19,8 +20,13 @@ TALKATIVE = ("aiohttp.access", "httpx2", "kopf.activities", "kopf.objects")
 """Loggers that tell at level info of each request, probe and watched event: several lines a second, none of any run."""
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the operator until SIGTERM; gives the exit code."""
+def main(argv: Sequence[str], aggregators: Callable[[], Aggregators] | None = None) -> int:
+    """Run the operator until SIGTERM; returns the exit code.
+
+    Args:
+        argv: flags.
+        aggregators: makes what asks the runs' ledgers; None: over gRPC.
+    """
     try:
         settings = load_settings(OperatorSettings, argv, program="evalrun-operator")
     except BadInputError as error:
@@ -32,20 +38,30 @@ def main(argv: Sequence[str]) -> int:
             logging.getLogger(name).setLevel(logging.WARNING)
     if settings.metrics_port is not None:
         start_http_server(settings.metrics_port, addr=settings.host)
-    asyncio.run(serve(settings))
-    return ExitCode.SUCCEEDED
+    return ExitCode.SUCCEEDED if asyncio.run(serve(settings, aggregators)) else ExitCode.FAILED
 
 
-async def serve(settings: OperatorSettings) -> None:
-    """Run kopf with our handlers until it is told to end."""
+async def serve(settings: OperatorSettings, aggregators: Callable[[], Aggregators] | None = None) -> bool:
+    """Run kopf with our handlers until it is told to end. Returns False if the operator could not go on."""
     liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
-    await kopf.operator(
-        registry=build_registry(build_operator(settings)),
-        standalone=True,
-        clusterwide=not settings.namespace,
-        namespaces=settings.namespace,
-        liveness_endpoint=liveness,
+    ledgers = None if aggregators is None else aggregators()
+    operator, stop = build_operator(settings, aggregators=ledgers), asyncio.Event()
+    running = asyncio.create_task(
+        kopf.operator(
+            registry=build_registry(operator),
+            standalone=True,
+            clusterwide=True,  # kopf itself watches nothing
+            liveness_endpoint=liveness,
+            stop_flag=stop,
+        )
     )
+    broken = asyncio.create_task(operator.broken())
+    await asyncio.wait({running, broken}, return_when=asyncio.FIRST_COMPLETED)
+    whole = not broken.done()
+    broken.cancel()
+    stop.set()
+    await running
+    return whole
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Asks a run's aggregator how it stands: the one thing that the operator knows of results."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
 import grpc
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
-from evalrun_operator.errors import AggregatorError
 from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
 
@@ -23,7 +23,12 @@ GATES = {
     ledger_pb2.GATE_DECISION_FAILED: GateDecision.FAILED,
     ledger_pb2.GATE_DECISION_INCONCLUSIVE: GateDecision.INCONCLUSIVE,
     ledger_pb2.GATE_DECISION_NO_BASELINE: GateDecision.NO_BASELINE,
+    ledger_pb2.GATE_DECISION_IMPLAUSIBLE: GateDecision.IMPLAUSIBLE,
 }
+
+
+class AggregatorError(Exception):
+    """The run's aggregator does not answer: go on without its figures."""
 
 
 class Aggregators(Protocol):
@@ -33,8 +38,12 @@ class Aggregators(Protocol):
         """Ask the aggregator at `address`. Raises AggregatorError where it does not answer."""
         ...
 
-    async def forget(self, address: str) -> None:
-        """Close what is held open for an address that will not be asked again soon."""
+    async def end_run(self, address: str, token: str, reason: str) -> None:
+        """Have the run end with what there is. Raises AggregatorError where that cannot be."""
+        ...
+
+    def forget(self, address: str) -> None:
+        """Let go of what is held open for an address that will not be asked again soon. Called inside the loop."""
         ...
 
     async def close(self) -> None:
@@ -52,31 +61,45 @@ class GrpcAggregators:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def status(self, address: str, token: str) -> LedgerStatus:
         """Ask the aggregator at `address`. Raises AggregatorError where it does not answer."""
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = open_channel(address)
-        stub = ledger_pb2_grpc.LedgerServiceStub(channel)
+        request, metadata = ledger_pb2.GetStatusRequest(), token_metadata(token)
         try:
-            answer = await stub.GetStatus(
-                ledger_pb2.GetStatusRequest(), timeout=self._timeout, metadata=token_metadata(token)
-            )
+            answer = await self._stub(address).GetStatus(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise AggregatorError(f"{address}: {error.code().name}: {error.details()}") from error
         return from_wire(answer)
 
-    async def forget(self, address: str) -> None:
-        """Close the channel to an address."""
+    async def end_run(self, address: str, token: str, reason: str) -> None:
+        """Have the run end with what there is. Raises AggregatorError where that cannot be."""
+        request, metadata = ledger_pb2.EndRunRequest(reason=reason), token_metadata(token)
+        try:
+            await self._stub(address).EndRun(request, timeout=self._timeout, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            raise AggregatorError(f"{address}: {error.code().name}: {error.details()}") from error
+
+    def forget(self, address: str) -> None:
+        """Close the channel to an address, soon."""
         channel = self._channels.pop(address, None)
         if channel is not None:
-            await channel.close()
+            closing = asyncio.ensure_future(channel.close(None))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    def _stub(self, address: str) -> "ledger_pb2_grpc.LedgerServiceAsyncStub":
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = open_channel(address)
+        stub: ledger_pb2_grpc.LedgerServiceAsyncStub = ledger_pb2_grpc.LedgerServiceStub(channel)
+        return stub
 
     async def close(self) -> None:
         """Close every channel."""
         for address in list(self._channels):
-            await self.forget(address)
+            self.forget(address)
+        await asyncio.gather(*self._closing)
 
 
 def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
@@ -85,20 +108,23 @@ def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
         state=STATES.get(answer.state, RunState.PREPARING),
         datasets=tuple(_dataset(dataset) for dataset in answer.datasets),
         output_tokens=answer.output_tokens,
-        elapsed_seconds=answer.elapsed_seconds,
         output_url=answer.output_url,
         wandb_url=answer.wandb_url,
         message=answer.message,
         gpu_seconds=answer.gpu_seconds,
         gate=GATES.get(answer.gate, GateDecision.PENDING),
         gate_message=answer.gate_message,
+        stopped_early=answer.stopped_early,
         warnings=tuple(answer.warnings),
         replica_hosts=_hosts(answer.replicas) if answer.replicas else None,
+        ended_early=answer.ended_early,
+        generating_seconds=answer.generating_seconds,
+        working_seconds=answer.working_seconds,
     )
 
 
 def _hosts(replicas: Iterable[ledger_pb2.Replica]) -> tuple[str, ...]:
-    """Give where the replicas are that hold GPUs, from `host:port` or `[host]:port`."""
+    """Return where the replicas are that hold GPUs, from `host:port` or `[host]:port`."""
     holding = (replica for replica in replicas if replica.gpus and not replica.released_at)
     return tuple(replica.address.rpartition(":")[0].strip("[]") for replica in holding)
 
@@ -112,5 +138,6 @@ def _dataset(dataset: ledger_pb2.DatasetStatus) -> DatasetCounts:
         judged=dataset.judged,
         accepted=dataset.accepted,
         not_judged=dataset.not_judged,
+        cancelled=dataset.cancelled,
         accepted_at_1=Figure(figure.value, figure.low, figure.high) if dataset.HasField("accepted_at_1") else None,
     )

@@ -1,9 +1,11 @@
 """Wires the operator: settings and clients in, its parts out; decides nothing."""
 
 import asyncio
+import secrets
+import socket
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,17 +15,24 @@ from lightkube.config.client_adapter import verify_cluster
 from lightkube.config.models import User
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from evalrun_operator import names
+from evalrun_api import names
+from evalrun_cluster.aiohttp_transport import AiohttpTransport, proxy_for
+from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_cluster.errors import RefusedError
+from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, KINDS, Kind
 from evalrun_operator.aggregator_client import Aggregators, GrpcAggregators
-from evalrun_operator.aiohttp_transport import AiohttpTransport, proxy_for
-from evalrun_operator.cluster import Cluster
-from evalrun_operator.controller import Controller
-from evalrun_operator.kinds import KINDS, Kind
+from evalrun_operator.leader_election import LeaderElection
+from evalrun_operator.lifecycle.scaling_words import MEASURED_BY
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.settings import AutoscalingMode, OperatorSettings
-from evalrun_operator.simulated_aggregators import SimulatedAggregators
-from evalrun_operator.watching import Children, Key, Watches
-from evalrun_operator.work_queue import WorkQueue
+from evalrun_operator.observing.children import Children, Key, Runs
+from evalrun_operator.observing.discovery import Discovery
+from evalrun_operator.observing.watches import Sink, Watches
+from evalrun_operator.passes.controller import Controller
+from evalrun_operator.passes.work_queue import WorkQueue
+from evalrun_operator.schedules.controller import ScheduleController
+from evalrun_operator.schedules.metrics import ScheduleMetrics
+from evalrun_operator.schedules.sink import Schedules
+from evalrun_operator.settings import OperatorSettings
 
 START_SECONDS = 30.0
 """How long the first listing of everything may take before it is tried again."""
@@ -35,47 +44,76 @@ class Operator:
 
     controller: Controller
     queue: WorkQueue[Key]
+    schedules: ScheduleController
+    schedule_queue: WorkQueue[Key]
     watches: Watches
     client: AsyncClient
     cluster: Cluster
     aggregators: Aggregators
-    namespace: str | None
-    """One of those that are served; None: all are."""
+    namespaces: Sequence[str]
+    """Those that are served; none: all are."""
+    discovery: Discovery
+    election: LeaderElection | None = None
+    """None: this is the only operator."""
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def start(self) -> bool:
-        """List everything, then work; False where the CRD is missing.
+        """List everything, then work. Returns False if the CRD is missing.
 
         Raises:
-            OperatorError: the API server refuses, or does not answer.
+            ClusterError: the API server refuses, or does not answer.
             TimeoutError: it takes too long.
         """
-        if not await self.cluster.serves_runs(self.namespace):
+        if not await self._serves_runs():
             return False
         await self.watches.start(START_SECONDS)
-        self.queue.start()
+        await self.discovery.look()
+        self._follow(self.discovery.run(), "discovery")
+        if self.election is None:
+            self.queue.start()
+            self.schedule_queue.start()
+            self.controller.wake_all()
+            self.schedules.wake_all()
+        else:
+            self._follow(self.election.run(), "election")
         return True
+
+    def _follow(self, work: Coroutine[None, None, None], name: str) -> None:
+        """Run a part that may never end."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(lambda ended: None if ended.cancelled() else self.watches.broken.set())
+        self.tasks.add(task)
 
     async def stop(self) -> None:
         """End the work, and close every connection."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self.election is not None:
+            await self.election.release()
         await self.queue.stop()
+        await self.schedule_queue.stop()
         await self.watches.stop()
         await self.aggregators.close()
         await self.client.close()
 
-    def saw_run(self, manifest: dict[str, Any], *, gone: bool) -> None:
-        """Take over an EvalRun as it was seen."""
-        self.controller.saw_run(manifest, gone=gone)
+    async def broken(self) -> None:
+        """Return once the operator cannot go on: what it knows would get old, or nobody would work."""
+        await self.watches.broken.wait()
 
-    @property
-    def listed(self) -> bool:
-        """Whether everything has been listed."""
-        return self.watches.listed
+    def stale(self) -> list[str]:
+        """Return what has not been heard of for too long."""
+        return self.watches.stale()
 
-
-def watched_kinds(autoscaling: AutoscalingMode) -> list[Kind]:
-    """Give the kinds to follow: of autoscalers only the one that is made."""
-    unused = "HorizontalPodAutoscaler" if autoscaling == "keda" else "ScaledObject"
-    return [kind for kind in KINDS.values() if kind.kind != unused]
+    async def _serves_runs(self) -> bool:
+        """Return whether EvalRuns are served, by the word of the first namespace that answers."""
+        for namespace in self.namespaces or (None,):
+            try:
+                return await self.cluster.serves_runs(namespace)
+            except RefusedError:
+                if namespace is None:
+                    raise
+        return True  # no namespace can be read for now: the watches say so, and pick them up later
 
 
 def build_operator(
@@ -91,7 +129,7 @@ def build_operator(
     Args:
         settings: the operator's.
         transport: what requests go through; None: the network.
-        aggregators: the runs' ledgers; None: as the settings say.
+        aggregators: the runs' ledgers; None: asked over gRPC.
         registry: where the metrics go.
         now: the time.
     """
@@ -100,25 +138,61 @@ def build_operator(
         transport = AiohttpTransport(
             verify_cluster(config.cluster, config.user or User(), config.abs_file), proxy_for(config.cluster.server)
         )
-    client = AsyncClient(
+    client = ExactClient(
         config,
         field_manager=names.FIELD_MANAGER,
         timeout=httpx2.Timeout(settings.request_seconds),
         transport=transport,
     )
     if aggregators is None:
-        aggregators = (
-            GrpcAggregators(settings.aggregator_seconds)
-            if settings.aggregators == "grpc"
-            else SimulatedAggregators(settings.simulated_seconds, time.monotonic)
-        )
+        aggregators = GrpcAggregators(settings.aggregator_seconds)
     loop = asyncio.get_running_loop()
     queue: WorkQueue[Key] = WorkQueue(
         lambda key: controller.work(key), settings.workers, loop.time, first_workers=max(1, settings.workers // 4)
     )
-    children = Children(queue.wake)
+    metrics = OperatorMetrics(registry)
+    children = Children(queue.wake, metrics.skip)
     cluster = Cluster(client)
-    controller = Controller(settings, cluster, children, aggregators, OperatorMetrics(registry), queue.wake, now)
-    watches = Watches(client, watched_kinds(settings.autoscaling), settings.namespace, children)
-    namespace = settings.namespace[0] if settings.namespace else None
-    return Operator(controller, queue, watches, client, cluster, aggregators, namespace)
+    controller = Controller(settings, cluster, children, aggregators, metrics, queue.wake, now)
+    schedule_queue: WorkQueue[Key] = WorkQueue(lambda key: schedules.work(key), settings.workers, loop.time)
+    schedule_metrics = ScheduleMetrics(registry)
+    schedules = ScheduleController(settings, cluster, schedule_metrics, schedule_queue.wake, now)
+
+    def saw_run(manifest: dict[str, Any], gone: bool) -> None:
+        controller.saw_run(manifest, gone=gone)
+        schedules.saw_run(manifest, gone=gone)
+
+    runs = Runs(saw_run, settings.operator_class)
+    known_schedules = Schedules(
+        lambda manifest, gone: schedules.saw_schedule(manifest, gone=gone), settings.operator_class
+    )
+    sinks: list[tuple[Kind, Sink]] = [(EVAL_RUN, runs), (EVAL_SCHEDULE, known_schedules)]
+    sinks += [(kind, children) for kind in KINDS.values()]
+    watches = Watches(client, sinks, settings.namespace, children.missing_kinds)
+    metrics.lost_namespaces = watches.lost_namespaces
+    election = None
+    if settings.lease:
+        namespace, _, name = settings.lease.partition("/")
+
+        def lead() -> None:
+            metrics.leads = True
+            queue.start()
+            schedule_queue.start()
+            controller.wake_all()
+            schedules.wake_all()
+
+        async def follow() -> None:
+            await queue.stop()
+            await schedule_queue.stop()
+            metrics.follow()
+            schedule_metrics.follow()
+
+        me = f"{socket.gethostname()}_{secrets.token_hex(4)}"
+        election = LeaderElection(cluster, (namespace, name), me, lead, follow, now, time.monotonic)
+    else:
+        metrics.leads = True
+    discovery = Discovery(cluster, MEASURED_BY.values(), children.missing_groups)
+    return Operator(
+        controller, queue, schedules, schedule_queue, watches, client, cluster, aggregators, settings.namespace,
+        discovery, election,
+    )  # fmt: skip

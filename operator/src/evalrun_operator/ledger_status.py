@@ -24,6 +24,7 @@ class GateDecision(StrEnum):
     FAILED = "failed"
     INCONCLUSIVE = "inconclusive"
     NO_BASELINE = "no_baseline"
+    IMPLAUSIBLE = "implausible"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class DatasetCounts:
     not_judged: int = 0
     accepted_at_1: Figure | None = None
     """Set once the run has ended."""
+    cancelled: int = 0
+    """Answers that the gates made needless; in no other count."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,24 @@ class LedgerStatus:
     state: RunState
     datasets: tuple[DatasetCounts, ...] = ()
     output_tokens: int = 0
-    elapsed_seconds: float = 0.0
     output_url: str = ""
     wandb_url: str = ""
     message: str = ""
     gpu_seconds: float = 0.0
     gate: GateDecision = GateDecision.PENDING
     gate_message: str = ""
+    stopped_early: str = ""
+    """How far the run came before its gates had decided; empty where they did not stop it."""
     warnings: tuple[str, ...] = ()
     """What of the spec leaves GPUs idle, and what to write instead."""
     replica_hosts: tuple[str, ...] | None = None
     """Hosts of the replicas that hold GPUs, an empty one where a replica has none yet; None: none was ever reported."""
+    ended_early: str = ""
+    """Why the run was told to end before everything was decided; empty where it was not."""
+    generating_seconds: float = 0.0
+    """In which at least one answer was being drawn."""
+    working_seconds: float = 0.0
+    """In which anything was drawn or judged."""
 
     @property
     def total(self) -> int:
@@ -102,6 +112,8 @@ class LedgerStatus:
     @property
     def all_generated(self) -> bool:
         """Whether every completion is on disk."""
+        if self.ended_early:
+            return self.total > 0 and self.pending == 0
         return self.ended or self.state is RunState.JUDGING or (self.total > 0 and self.pending == 0)
 
     @property

@@ -1,20 +1,53 @@
 """What the operator shows Prometheus. It outlives the runs: its series of a run stay until the run's TTL."""
 
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Counter as CounterMetric
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from evalrun_operator.api.v1alpha1 import ConditionType, EvalRunStatus, Phase, Reason
-from evalrun_operator.status_report import condition_of
+from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Phase, Reason, condition_of
+from evalrun_cluster.kinds import KINDS
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a run's status is shown; small, since thousands of ended runs may be kept."""
+
+    phase: str
+    suspended: float | None
+    """None once it has ended."""
+    refused: float | None
+    preparing_since: float | None
+    """Unix seconds."""
+    accepted_at_1: tuple[tuple[str, float], ...]
+    """By dataset."""
+    gate: float | None
+
+
+def shown_of(status: EvalRunStatus) -> Shown:
+    """Return what is shown of a status."""
+    applied, gate = condition_of(status, ConditionType.APPLIED), condition_of(status, ConditionType.GATE_PASSED)
+    over = status.completion_time is not None
+    preparing = status.phase == "Preparing" and status.start_time is not None
+    return Shown(
+        phase=status.phase or "Pending",
+        suspended=None if over else float(is_suspended(status)),
+        refused=None if over or applied is None else float(applied.status == "False"),
+        preparing_since=status.start_time.timestamp() if preparing and status.start_time is not None else None,
+        accepted_at_1=tuple((one.name, float(one.accepted_at_1)) for one in status.datasets if one.accepted_at_1),
+        gate=None if gate is None or gate.status == "Unknown" else float(gate.status == "True"),
+    )
 
 
 class OperatorMetrics(Collector):
@@ -25,27 +58,54 @@ class OperatorMetrics(Collector):
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._statuses: dict[Key, tuple[EvalRunStatus, bool]] = {}
+        self._runs: dict[Key, Shown] = {}
+        self._lock = threading.Lock()
+        """Scrapes come in a thread of their own, while runs come and go."""
+        self.lost_namespaces: Callable[[], Mapping[str, str]] = dict
+        """Gives the namespaces that cannot be followed."""
+        self.leads = False
+        """Whether this operator works; another does otherwise, and shows the runs."""
+        self._skipped = CounterMetric(
+            "evalrun_operator_skipped_objects", "Objects with a run's label that cannot be read.", ["kind"],
+            registry=registry,
+        )  # fmt: skip
         self.passes = Histogram(
             "evalrun_reconcile_seconds", "Seconds of one pass over a run.", ["outcome"], buckets=BUCKETS,
             registry=registry,
         )  # fmt: skip
+        for kind in KINDS:
+            self._skipped.labels(kind)
         for outcome in ("done", "retry", "refused", "mistake"):
             self.passes.labels(outcome)
         registry.register(self)
 
-    def show(self, key: Key, status: EvalRunStatus, *, results: bool) -> None:
-        """Take a run's status over; `results` until its TTL."""
-        self._statuses[key] = (status, results)
+    def show(self, key: Key, status: EvalRunStatus) -> None:
+        """Take a run's status over."""
+        shown = shown_of(status)
+        with self._lock:
+            self._runs[key] = shown
 
     def forget(self, key: Key) -> None:
         """Forget a run that is gone."""
-        self._statuses.pop(key, None)
+        with self._lock:
+            self._runs.pop(key, None)
+
+    def follow(self) -> None:
+        """Forget every run: another operator works, and shows them."""
+        self.leads = False
+        with self._lock:
+            self._runs.clear()
+
+    def skip(self, kind: str) -> None:
+        """Count an object that cannot be read."""
+        self._skipped.labels(kind).inc()
 
     def collect(self) -> Iterator[Metric]:
-        """Give the series of all runs."""
+        """Return the series of all runs."""
+        with self._lock:
+            shown = dict(self._runs)
         runs = GaugeMetricFamily("evalrun_runs", "EvalRuns by phase.", labels=["phase"])
-        phases = Counter(status.phase or "Pending" for status, _ in self._statuses.values())
+        phases = Counter(run.phase for run in shown.values())
         for phase in PHASES:
             runs.add_metric([phase], phases[phase])
         yield runs
@@ -58,22 +118,49 @@ class OperatorMetrics(Collector):
         suspended = GaugeMetricFamily(
             "evalrun_run_suspended", "1 while the run is suspended, or being suspended.", labels=["namespace", "run"]
         )
-        for (namespace, run), (status, results) in self._statuses.items():
-            suspended.add_metric([namespace, run], float(is_suspended(status)))
-            if not results:
-                continue
-            for dataset in status.datasets:
-                if dataset.accepted_at_1 is not None:
-                    accepted.add_metric([namespace, run, dataset.name], float(dataset.accepted_at_1))
-            gate = condition_of(status, ConditionType.GATE_PASSED)
-            if gate is not None and gate.status != "Unknown":
-                gates.add_metric([namespace, run], float(gate.status == "True"))
+        refused = GaugeMetricFamily(
+            "evalrun_run_refused",
+            "1 while the API server refuses one of the run's objects.",
+            labels=["namespace", "run"],
+        )
+        over = GaugeMetricFamily("evalrun_run_over", "1 once the run has ended.", labels=["namespace", "run"])
+        preparing = GaugeMetricFamily(
+            "evalrun_run_preparing_since_timestamp_seconds",
+            "When a run started whose aggregator, judge or RayCluster is not up; absent for any other.",
+            labels=["namespace", "run"],
+        )
+        for (namespace, name), run in shown.items():
+            labels = [namespace, name]
+            if run.refused is not None:
+                refused.add_metric(labels, run.refused)
+            if run.suspended is None:
+                over.add_metric(labels, 1.0)
+            else:
+                suspended.add_metric(labels, run.suspended)
+            if run.preparing_since is not None:
+                preparing.add_metric(labels, run.preparing_since)
+            for dataset, value in run.accepted_at_1:
+                accepted.add_metric([*labels, dataset], value)
+            if run.gate is not None:
+                gates.add_metric(labels, run.gate)
+        lost = GaugeMetricFamily(
+            "evalrun_operator_lost_namespace", "1 while a namespace that is to be served refuses.", labels=["namespace"]
+        )
+        yield GaugeMetricFamily(
+            "evalrun_operator_leads", "1 while this operator works, 0 while another does.", value=float(self.leads)
+        )
+        for namespace in self.lost_namespaces():
+            lost.add_metric([namespace], 1.0)
+        yield lost
+        yield refused
         yield accepted
         yield gates
         yield suspended
+        yield over
+        yield preparing
 
 
 def is_suspended(status: EvalRunStatus) -> bool:
-    """Say whether nothing is to be expected of a run for now."""
+    """Return whether nothing is to be expected of a run for now."""
     condition = condition_of(status, ConditionType.SUSPENDED)
     return condition is not None and (condition.status == "True" or condition.reason == Reason.SUSPENDING)

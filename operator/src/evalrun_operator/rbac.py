@@ -6,8 +6,7 @@ listed: the operator reads nothing but its runs' tokens. Nothing of the cluster'
 
 from typing import TypedDict
 
-from evalrun_operator.app import watched_kinds
-from evalrun_operator.kinds import EVAL_RUN, EVENT, SECRET
+from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET
 from evalrun_operator.settings import AutoscalingMode
 
 
@@ -21,30 +20,42 @@ class Rule(TypedDict):
 
 MADE_VERBS = ("create", "list", "patch", "watch")
 """Server-side apply is `patch`, and `create` where the object is new."""
+UNUSED_SCALER: dict[AutoscalingMode, str] = {"keda": "HorizontalPodAutoscaler"}
+"""By mode, the kind of autoscaler that is not made; ScaledObject in the others."""
 NEVER_DELETED = frozenset({"PersistentVolumeClaim"})
 """Results may lie there: only the garbage collector, or a person, takes it away."""
 
 
 def role_rules(autoscaling: AutoscalingMode) -> list[Rule]:
-    """Give the rules for one mode of autoscaling."""
-    kinds = watched_kinds(autoscaling)
+    """Return the rules for one mode of autoscaling."""
+    kinds = KINDS.values()
     made: dict[tuple[str, bool], list[str]] = {}
+    unused = UNUSED_SCALER.get(autoscaling, "ScaledObject")
     for kind in kinds:
-        if kind.made:
+        if kind.made and kind.kind != unused:
             made.setdefault((kind.group, kind.kind not in NEVER_DELETED), []).append(kind.plural)
     return [
-        _rule(EVAL_RUN.group, [EVAL_RUN.plural], ["list", "watch"]),
-        _rule(EVAL_RUN.group, [f"{EVAL_RUN.plural}/status"], ["update"]),
+        # Schedules create runs, and delete those beyond their history.
+        _rule(EVAL_RUN.group, [EVAL_RUN.plural], ["create", "delete", "list", "watch"]),
+        _rule(EVAL_SCHEDULE.group, [EVAL_SCHEDULE.plural], ["list", "watch"]),
+        _rule(EVAL_RUN.group, [f"{kind.plural}/status" for kind in (EVAL_RUN, EVAL_SCHEDULE)], ["update"]),
         # Where OwnerReferencesPermissionEnforcement is on, blockOwnerDeletion asks for this.
         _rule(EVAL_RUN.group, [f"{EVAL_RUN.plural}/finalizers"], ["update"]),
         _rule(SECRET.group, [SECRET.plural], ["create", "get"]),
-        _rule(EVENT.group, [EVENT.plural], ["create"]),
+        _rule(EVENT.group, [EVENT.plural], ["create", "list"]),
         *(_rule(kind.group, [kind.plural], ["list", "watch"]) for kind in kinds if not kind.made),
+        # Those that were made before the mode was changed are taken away.
+        _rule(KINDS[unused].group, [KINDS[unused].plural], ["delete", "list", "watch"]),
         *(
             _rule(group, sorted(plurals), sorted([*MADE_VERBS, *(["delete"] if deleted else [])]))
             for (group, deleted), plurals in sorted(made.items())
         ),
     ]
+
+
+def lease_rules() -> list[Rule]:
+    """Return the rules in the operator's own namespace: the Lease that says which of its replicas works."""
+    return [_rule(LEASE.group, [LEASE.plural], ["create", "get", "update"])]
 
 
 def _rule(group: str, plurals: list[str], verbs: list[str]) -> Rule:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import gen_cpu
 import pytest
-from builders.cluster import Cluster
-from builders.cluster_install import Installed, installed, load_images
-from builders.cluster_rollout import (
+from builders.cluster.cluster import Cluster
+from builders.cluster.images import Images, find_images
+from builders.cluster.install import Installed, installed, load_images
+from builders.cluster.rollout import (
     RAY_VALUES,
     bring_model,
     commenting_model,
@@ -20,7 +21,6 @@ from builders.cluster_rollout import (
     kuberay_image,
     slow_problems,
 )
-from builders.images import Images, find_images
 
 STAGES = ("aggregator", "judge", "operator", "sandbox")
 ASKED = "EVALRUN_TEST_E2E_ROLLOUT"

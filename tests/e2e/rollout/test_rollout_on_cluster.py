@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 import pytest
-from builders.cluster_install import Installed
-from builders.cluster_rollout import CLUSTER_GONE, GENERATED, PODS_GONE, REPLICAS, follow, rollout_manifest
-from builders.cluster_runs import outcome
+from builders.cluster.install import Installed
+from builders.cluster.rollout import CLUSTER_GONE, GENERATED, PODS_GONE, REPLICAS, follow, rollout_manifest
+from builders.cluster.runs import outcome
 
 
 @pytest.mark.timeout(2400)  # loading an image of 7 GB, and replicas that start on two CPUs

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import grpc
 import pytest
-from builders.aggregator import AggregatorProcess, Worker, eventually, read_results, running, write_work_order
+from builders.aggregator.process import AggregatorProcess, Worker, eventually, read_results, running, write_work_order
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
+from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
 
 DONE = (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_DEGRADED, ledger_pb2.RUN_STATE_FAILED)
 
@@ -194,7 +194,7 @@ async def test_the_judge_may_come_late_go_and_come_back(tmp_path: Path) -> None:
         await worker.close()
     assert status.state == ledger_pb2.RUN_STATE_SUCCEEDED
     assert (status.datasets[0].judged, status.datasets[0].not_judged, status.datasets[0].accepted) == (60, 0, 40)
-    assert fake.most_in_flight <= 4
+    assert fake.max_in_flight <= 4
 
 
 async def test_a_full_disk_answers_resource_exhausted_and_the_run_resumes(
@@ -289,7 +289,7 @@ async def test_judging_anew_needs_no_generation_and_survives_a_kill(
         await worker.close()
     assert status.state == ledger_pb2.RUN_STATE_SUCCEEDED
     assert (status.datasets[0].judged, status.datasets[0].accepted) == (40, 26)
-    assert 40 <= judge[0].requests - asked < 60  # what was judged anew before the kill is not judged again
+    assert 40 <= judge[0].requests - asked < 60  # what was rejudged before the kill is not judged again
     assert len(read_results(tmp_path / "again")) == 40
     info, metrics = (
         [json.loads((tmp_path / folder / name).read_text()) for folder in ("out", "again")]

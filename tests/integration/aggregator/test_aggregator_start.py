@@ -9,15 +9,15 @@ from typing import Any
 
 import grpc
 import pytest
-from builders.aggregator import MemoryJudge, Worker, write_work_order
+from builders.aggregator.process import MemoryJudge, Worker, write_work_order
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.app import Aggregator
-from evalrun_aggregator.judge_client import JudgeRefusedError
-from evalrun_aggregator.run_info import git_revision
+from evalrun_aggregator.finish.run_info import git_revision
 from evalrun_aggregator.settings import AggregatorSettings
+from evalrun_client.judge_client import JudgeRefusedError
 from evalrun_runtime.exits import BadInputError
 
 
@@ -71,7 +71,7 @@ async def test_what_cannot_be_used_is_refused_in_one_line_and_the_ledger_let_go(
 
 async def test_nothing_can_be_judged_anew_in_an_empty_ledger(tmp_path: Path) -> None:
     write_work_order(tmp_path, rejudge="again")
-    with pytest.raises(BadInputError, match="nothing to judge anew"):
+    with pytest.raises(BadInputError, match="nothing to judge again"):
         async with started(tmp_path):
             pass
 

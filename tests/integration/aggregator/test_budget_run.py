@@ -4,10 +4,10 @@ import json
 import signal
 from pathlib import Path
 
-from builders.aggregator import Worker, read_results, running, write_work_order
+from builders.aggregator.process import Worker, read_results, running, write_work_order
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 
 PROBLEMS = 6
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.exports import wandb_records
-from builders.wandb_server import wandb_server
+from builders.results.exports import wandb_records
+from builders.results.wandb_server import wandb_server
 
-from evalrun_aggregator.exports.content import ExportContent
-from evalrun_aggregator.exports.exporter import ExportError, MlflowTarget, WandbTarget
-from evalrun_aggregator.exports.process import export_apart
+from evalrun_results.exports.content import ExportContent
+from evalrun_results.exports.exporter import ExportError, MlflowTarget, WandbTarget
+from evalrun_results.exports.process import export_apart
 
 CONTENT = ExportContent(
     id="abc123",
@@ -100,7 +100,7 @@ def test_an_export_without_its_server_ends_at_its_limit_and_tells_no_key(
 def test_mlflow_gets_one_run_however_often_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # as the export's process has it
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    mlflow_run = pytest.importorskip("evalrun_aggregator.exports.mlflow_run")
+    mlflow_run = pytest.importorskip("evalrun_results.exports.mlflow_run")
     exporter = mlflow_run.MlflowExporter(MlflowTarget(tracking_uri=f"file://{tmp_path}/store"), "evalrun")
     for accepted in (0.5, 0.872):
         content = CONTENT.model_copy(update={"metrics": {**CONTENT.metrics, "eval/humaneval/accepted_at_1": accepted}})

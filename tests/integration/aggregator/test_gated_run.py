@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from builders.aggregator import Worker, running, write_work_order
-from builders.results import sample_result
-from builders.stored_runs import write_run
+from builders.aggregator.process import Worker, running, write_work_order
+from builders.results.samples import sample_result
+from builders.results.stored_runs import write_run
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 
 PROBLEMS = 60
 """The scripted worker has every third of them rejected: 40 are accepted."""
@@ -20,7 +20,7 @@ PROBLEMS = 60
     [
         (range(PROBLEMS), ledger_pb2.GATE_DECISION_FAILED, "FAIL", "first accepted_at_1: -0.3333 ["),
         (range(0), ledger_pb2.GATE_DECISION_PASSED, "PASS", "first accepted_at_1: +0.6667 ["),
-        (range(42), ledger_pb2.GATE_DECISION_INCONCLUSIVE, "INCONCLUSIVE", "more problems or samples"),
+        (range(42), ledger_pb2.GATE_DECISION_INCONCLUSIVE, "INCONCLUSIVE", "to decide it needs about"),
         (None, ledger_pb2.GATE_DECISION_NO_BASELINE, "INCONCLUSIVE", "the baseline cannot be read: "),
     ],
     ids=["failed", "passed", "inconclusive", "no baseline"],

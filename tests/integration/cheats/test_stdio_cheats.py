@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, REFUSED, all_called, tried
-from builders.sandbox import living_children, request, run_one, started, state_of, until
+from builders.judge.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, REFUSED, all_called, tried
+from builders.judge.sandbox import living_children, request, run_one, started, state_of, until
 
-from evalrun_sandbox.api import Limits, ProgramRun, RunRequest
-from evalrun_sandbox.executor import Executor, ExecutorPlan
+from evalrun_executor.api import Limits, ProgramRun, RunRequest
+from evalrun_executor.executor import Executor, ExecutorPlan
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -281,9 +281,9 @@ async def test_a_killed_front_takes_everything_with_it() -> None:
     script = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
-from builders.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, RAW_CALLS, REFUSED, called, tried
-from builders.sandbox import request
-from evalrun_sandbox.executor import Executor, ExecutorPlan
+from builders.judge.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, RAW_CALLS, REFUSED, called, tried
+from builders.judge.sandbox import request
+from evalrun_executor.executor import Executor, ExecutorPlan
 async def main():
     executor = Executor(ExecutorPlan(slots=2, allow_uncontained=True))
     await executor.start()

@@ -94,6 +94,17 @@ def test_answers_made_elsewhere_are_judged(tmp_path: Path) -> None:
     assert {"dataset", "problem_id", "sample", "accepted", "pass_ratio", "final_status", "tests"} <= rows[0].keys()
 
 
+def test_a_time_limit_may_be_a_fraction_of_a_second(tmp_path: Path) -> None:
+    """2.5 s, a published limit, was refused, naming a field that the user never wrote."""
+    problems, output = write_lines(tmp_path / "problems.jsonl", ADD), tmp_path / "out"
+    answer = {"problem_id": "add", "response": RIGHT, "mode": "standalone"}
+    responses = write_lines(tmp_path / "responses.jsonl", answer)
+    done = evalrun("judge", "--problems", problems, "--responses", responses, "--output", output, "--time-limit", "2.5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    info = json.loads((output / "run_info.json").read_text())
+    assert info["spec"]["datasets"][0]["limits"] == {"timeMilliseconds": 2500}
+
+
 def test_a_gzipped_published_file_is_read_as_it_is(tmp_path: Path) -> None:
     task = {
         "task_id": "HumanEval/0",
@@ -237,7 +248,7 @@ def test_an_unknown_dataset_is_named(tmp_path: Path) -> None:
     done = evalrun("run", spec, "--local", "--endpoint", "builtin:demo", "--output", tmp_path / "out")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "nowhere.jsonl" in done.stderr
-    assert not (tmp_path / "out").exists()  # so that the mended command can be typed as it was
+    assert not (tmp_path / "out").exists()  # so that the corrected command can be run unchanged
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:8000/v1", "builtin:nothing"])

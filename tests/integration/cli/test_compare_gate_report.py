@@ -1,13 +1,15 @@
 """The commands as a user types them: what they print, write and end with."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
-from builders.stored_runs import GPT_4, QWEN, recorded_verdicts, verdicts_of, write_run
-from builders.web_page import Page
+from builders.results.stored_runs import GPT_4, QWEN, recorded_verdicts, verdicts_of, write_run
+from builders.results.web_page import Page
 
 from evalrun_cli.__main__ import main
 
@@ -30,15 +32,29 @@ def evalrun(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """A folder with the runs `old`, `new` (worse by 30 of 100), `same`, and one of another dataset."""
-    write_run(tmp_path / "old", verdicts_of([True] * 80 + [False] * 20), run="old", containment_levels=["full"])
-    write_run(tmp_path / "new", verdicts_of([True] * 50 + [False] * 50), run="new", containment_levels=["seccomp"])
-    write_run(tmp_path / "same", verdicts_of([True] * 80 + [False] * 20), run="same")
+    """A folder with the runs `old`, `new` (worse by 30 of 100), `same`, one of another dataset, and one of test data.
+
+    The first three say that their humaneval is dev data, which a gate may use.
+    """
+    dev = {"humaneval": {"role": "dev"}}
+    accepted = verdicts_of([True] * 80 + [False] * 20)
+    write_run(tmp_path / "test-data", accepted, run="test-data")
+    write_run(
+        tmp_path / "old", verdicts_of([True] * 80 + [False] * 20), run="old", containment_levels=["full"], datasets=dev
+    )
+    write_run(
+        tmp_path / "new",
+        verdicts_of([True] * 50 + [False] * 50),
+        run="new",
+        containment_levels=["seccomp"],
+        datasets=dev,
+    )
+    write_run(tmp_path / "same", accepted, run="same", datasets=dev)
     write_run(tmp_path / "other", verdicts_of([True], dataset="mbpp_reg"))
     return tmp_path
 
 
-def a_policy(folder: Path, *gates: dict[str, str]) -> Path:
+def a_policy(folder: Path, *gates: dict[str, Any]) -> Path:
     path = folder / "policy.yaml"
     path.write_text(json.dumps([{"baseline": "old", "dataset": "humaneval"} | gate for gate in gates]))
     return path
@@ -47,7 +63,8 @@ def a_policy(folder: Path, *gates: dict[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("run", "gates", "code", "words"),
     [
-        ("same", [{}], 0, ["PASS"]),
+        ("same", [{"maxRegression": "0.05"}], 0, ["PASS"]),
+        ("same", [{}], 5, ["INCONCLUSIVE"]),  # equal on 100 problems is not equal for certain
         ("new", [{"maxRegression": "0.02"}], 4, ["FAIL"]),
         ("new", [{"maxRegression": "0.3"}], 5, ["INCONCLUSIVE"]),
         ("new", [{"maxRegression": "0.5"}], 0, ["PASS"]),
@@ -61,6 +78,30 @@ def test_a_gate_ends_with_the_worst_of_its_decisions(
     done = evalrun("gate", runs / run, "--policy", a_policy(runs, *gates), "--format", "json")
     assert (done.returncode, done.stderr) == (code, "")
     assert [decision["decision"] for decision in json.loads(done.stdout)] == words
+
+
+@pytest.mark.parametrize("arguments", [[], ["--sample-size"]])
+def test_a_gate_on_test_data_is_refused_unless_it_names_it(evalrun: Command, runs: Path, arguments: list[str]) -> None:
+    """The run recorded no role: humaneval is known to be test data."""
+    policy = a_policy(runs, {"maxRegression": "0.5"})
+    done = evalrun("gate", runs / "test-data", "--policy", policy, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        f"{policy}: [0]: 'humaneval' is test data, for the end of a phase and not for tuning: gate a dev" in done.stderr
+    )
+    a_policy(runs, {"maxRegression": "0.5", "allowTestRole": ["humaneval"]})
+    assert evalrun("gate", runs / "test-data", "--policy", policy, *arguments).returncode == 0
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])
+@pytest.mark.parametrize("more", [[], ["new"]])
+def test_a_comparison_shows_each_datasets_role(evalrun: Command, runs: Path, form: str, more: list[str]) -> None:
+    places = [runs / name for name in ("old", "same", *more)]
+    shown = evalrun("compare", *places, "--format", form).stdout
+    if form == "json":
+        assert json.loads(shown)["datasets"]["humaneval"]["role"] == "dev"
+    else:
+        assert "humaneval (role: dev)" in (Page.of(shown).text if form == "html" else shown)
 
 
 def test_gates_are_shown_in_every_format(evalrun: Command, runs: Path) -> None:
@@ -82,15 +123,15 @@ def test_gates_are_shown_in_every_format(evalrun: Command, runs: Path) -> None:
     [
         ("[]", "is not a list of gates: write one a line, e.g. - {baseline:"),
         ("dataset: humaneval", "is not a list of gates"),
-        ("- {dataset: humaneval}", "[0].baseline: is missing"),
+        ("- {dataset: humaneval}", "[0].baseline: write either baseline (an earlier run) or anchor"),
         ("- {baseline: old, dataset: humaneval}\n- {baseline: old, dataset: humaneval, maxRegression: 0.02}",
          '[1].maxRegression: 0.02 is not text: write it in quotes, "0.02"'),
         ('- {baseline: old, dataset: humaneval, maxRegression: "2"}', '[0].maxRegression: write a fraction from "0.0"'),
-        ("- {baseline: old, dataset: humaneval, metric: timeout_rate}", "[0].metric: write a metric whose rise is"),
+        ("- {baseline: old, dataset: humaneval, metric: nonsense}", "[0].metric: write "),
         ("- {baseline: old, dataset: humaneval, metrik: x}", "[0].metrik: is no field; did you mean metric?"),
         ("- {baseline: nightly, dataset: humaneval}", "[0]: baseline nightly: no such folder"),
         ("- {baseline: other, dataset: humaneval}", "[0]: the baseline has no results of dataset humaneval"),
-        ("- {baseline: old, dataset: mbpp_reg}", "[0]: the baseline has no results of dataset mbpp_reg: it has"),
+        ("- {baseline: old, dataset: mbpp_reg}", "[0]: the candidate has no results of dataset mbpp_reg: it has"),
         ("- {a: [}", "policy.yaml:1: "),
     ],
 )  # fmt: skip
@@ -174,3 +215,88 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_several_runs_are_compared_in_every_format(evalrun: Command, runs: Path) -> None:
+    for form in ("text", "markdown", "json", "html"):
+        done = evalrun("compare", runs / "old", runs / "new", runs / "same", "--all-pairs", "--format", form)
+        assert (done.returncode, done.stderr) == (0, "")
+        shown = Page.of(done.stdout).text if form == "html" else done.stdout
+        assert "Holm" in shown
+        assert "\\n" not in shown or form == "json"
+        assert "Succeeded" in shown
+        if form == "json":
+            found = json.loads(done.stdout)
+            assert found["correction"] == {"method": "Holm", "metric": "accepted_at_1", "tests": 3}
+            assert [each["lost"] for each in found["datasets"]["humaneval"]["contrasts"]] == [30, 0, 0]
+            assert len(found["datasets"]["humaneval"]["flips"]) == 30
+            continue
+        for part in ("B - A", "C - A", "C - B", "-30.0 pt", "+30.0 pt", "80.0 %", "containment: "):
+            assert part in shown, (form, part)
+        if form == "html":
+            assert Page.of(done.stdout).unbalanced == []
+
+
+def test_a_name_in_several_runs_cannot_steer_a_terminal_or_a_page(evalrun: Command, tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07|<b>`\n# x"
+    for name, accepted in (("a", [True]), ("b", [False]), ("c", [False])):
+        write_run(tmp_path / name, verdicts_of(accepted, dataset=evil), run=evil)
+    places = [tmp_path / name for name in "abc"]
+    text = evalrun("compare", *places).stdout
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    for form in ("markdown", "html"):
+        shown = evalrun("compare", *places, "--format", form).stdout
+        assert "|<b>`" not in shown
+        if form == "markdown":
+            assert "\n# x" not in shown
+
+
+@pytest.mark.parametrize(
+    ("places", "flags", "says"),
+    [
+        (["old"], [], "is one run: name at least two, the baseline first"),
+        (["old", "new", "old"], [], "named twice"),
+        (["old", "new", "other"], [], "the runs share no dataset: "),
+        (["old", "nothing", "new"], [], "nothing"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_bad_input(
+    evalrun: Command, runs: Path, places: list[str], flags: list[str], says: str
+) -> None:
+    done = evalrun("compare", *(runs / place for place in places), *flags)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pilot_tells_how_many_problems_a_gate_needs(evalrun: Command, runs: Path) -> None:
+    verdicts = verdicts_of([True] * 75 + [False] * 20 + [True] * 5)  # 5 of 100 lost, 5 gained
+    write_run(runs / "pilot", verdicts, datasets={"humaneval": {"role": "dev"}})
+    policy = a_policy(runs, {"maxRegression": "0.05"}, {"maxRegression": "0"})
+    done = evalrun("gate", runs / "pilot", "--policy", policy, "--sample-size")
+    assert (done.returncode, done.stderr) == (0, "")
+    some, none = done.stdout.splitlines()
+    variance = 12 / 101  # ten flips, and one more each way, over 102 problems
+    needed = math.ceil((2.241403 + 0.841621) ** 2 * variance / 0.05**2)  # two gates share the chance of an error
+    assert f"with maxRegression 0.05, about {needed} problems are needed; 100 problems allow" in some
+    assert "with maxRegression 0, no number of problems is enough" in none
+    refused = evalrun("gate", runs / "pilot", "--policy", policy, "--sample-size", "--format", "json")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--sample-size: is text only" in refused.stderr
+
+
+def test_seeds_of_one_configuration_are_one_column(evalrun: Command, tmp_path: Path) -> None:
+    for model, accepted in (("base", [30, 50]), ("sft", [60, 60])):
+        for seed, right in enumerate(accepted, 1):
+            verdicts = verdicts_of([place < right for place in range(100)])
+            spec = {"model": {"path": model}, "protocol": {"seed": seed}}
+            write_run(tmp_path / f"{model}-{seed}", verdicts, run=f"{model}-{seed}", spec=spec, responses=None)
+    places = [tmp_path / name for name in ("base-1", "base-2", "sft-1", "sft-2")]
+    text = evalrun("compare", *places, "--pool-seeds").stdout
+    assert "(base-1 · base · seeds 1, 2)" in text
+    assert "40.0 % ± 14.1" in text
+    assert "+20.0 pt" in text
+    alone = evalrun("compare", *places[:2], "--pool-seeds")
+    assert alone.returncode == 2
+    assert "--pool-seeds: all runs are of one configuration" in alone.stderr

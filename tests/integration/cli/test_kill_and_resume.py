@@ -2,61 +2,34 @@
 
 import os
 import random
-import signal
-import threading
-import time
 from pathlib import Path
 
 import pytest
-from builders.command_line import DEMO, child_running, evalrun, evalrun_started, summary, verdicts
+from builders.command_line import DEMO, VICTIMS, evalrun, evalrun_started, kill_at, summary, verdicts
 
 SEED = int(os.environ.get("EVALRUN_KILL_SEED", "20260101"))
 MOMENTS = int(os.environ.get("EVALRUN_KILL_MOMENTS", "10"))
 """Each takes some 15 s; another seed, and more of them, once in a while."""
-VICTIMS = {
-    "generator": "evalrun_generator",
-    "aggregator": "evalrun_aggregator",
-    "judge": "evalrun_judge",
-    "sandbox": "evalrun_sandbox",
-    "command": "",
-}
 SLOW_ANSWERS = {"EVALRUN_RECORDED_LATENCY_SECONDS": "0.1", "EVALRUN_RECORDED_MAX_CONCURRENCY": "4"}
 GENERATION_SECONDS = 0.8
 """Of 32 answers, four at a time. Else the generator would mostly have ended before its moment comes."""
 HITS: list[bool] = []
 RUN = ("run", DEMO, "--local", "--endpoint", "builtin:demo")
 
-Outcome = dict[tuple[str, str, int], str]
+RunOutcome = dict[tuple[str, str, int], str]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     output = tmp_path_factory.mktemp("undisturbed") / "out"
     done = evalrun(*RUN, "--output", output)
     assert done.returncode == 0, done.stdout + done.stderr
     return verdicts(output)
 
 
-def kill_at(parent: int, victim: str, delay: float) -> bool:
-    """Wait until the victim runs, then `delay` seconds, then kill it; False where the run ended before."""
-    moment = threading.Event()  # never set: the random moment is a time, there is nothing to wait for
-    deadline = time.monotonic() + 30
-    module = VICTIMS[victim] or VICTIMS["aggregator"]
-    while (child := child_running(parent, module)) is None:
-        if time.monotonic() > deadline or not Path(f"/proc/{parent}").exists():
-            return False
-        moment.wait(0.01)
-    moment.wait(delay)
-    try:
-        os.kill(child if VICTIMS[victim] else parent, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_a_kill_changes_nothing(
-    moment: int, undisturbed: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moment: int, undisturbed: RunOutcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SLOW_ANSWERS.items():
         monkeypatch.setenv(name, value)
@@ -72,7 +45,9 @@ def test_a_kill_changes_nothing(
         printed, _ = process.communicate(timeout=50)
     if process.returncode != 0:
         assert victim == "command" or process.returncode in (1, 130), printed
-        done = evalrun(*RUN, "--resume", output)
+        began = "stopped before the run began: nothing was written" not in printed
+        assert began == output.exists()
+        done = evalrun(*RUN, "--resume" if began else "--output", output)
         assert done.returncode == 0, printed + done.stdout + done.stderr
     assert verdicts(output) == undisturbed
     assert summary(output)["state"] == "Succeeded"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders.command_line import evalrun, evalrun_started, results, summary
-from builders.fusion import STDIO_ROW, sandbox
+from builders.fusion.clients import STDIO_ROW, sandbox
 
 from evalrun_runtime.process import address_of
 
@@ -113,4 +113,4 @@ def test_what_does_not_go_with_the_servers_tests_is_said(
 def test_a_server_is_no_flag_of_a_run_in_a_cluster(tmp_path: Path) -> None:
     done = evalrun("run", write_manifest(tmp_path), "--sandbox-fusion", "http://h:1")
     assert done.returncode == 2
-    assert "--sandbox-fusion: of runs on this machine only" in done.stderr
+    assert "--sandbox-fusion: only for runs on this machine" in done.stderr

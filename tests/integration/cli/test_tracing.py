@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from builders.aggregator.otlp import otlp_receiver
 from builders.command_line import DEMO, evalrun
-from builders.otlp import otlp_receiver
 
 PROBLEMS = 8
 EVERY = {

@@ -12,13 +12,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
-from builders.fusion import sandbox as own_front
-from builders.fusion import stock_address
-from builders.sandbox import busy_descendant, living_children, until
-from builders.stock_fusion import StockDouble, stock_double
+from builders.fusion.clients import sandbox as own_front
+from builders.fusion.clients import stock_address
+from builders.fusion.server import StockDouble, stock_double
+from builders.judge.sandbox import busy_descendant, living_children, until
 
+from evalrun_executor.api import LEVELS, Limits, RunRequest
+from evalrun_executor.contained.supervision import KEPT_STDERR
 from evalrun_judge.sandboxes.fusion import FusionSandbox
-from evalrun_sandbox.api import LEVELS, Limits, RunRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -125,7 +126,7 @@ async def test_output_that_a_stock_server_cuts_or_hangs_on_comes_whole(batched: 
     for size in (262_144, 500_000, 3_000_000):
         request = asked(f"import os, sys\nsys.stdout.write('x' * {size})\nsys.stderr.write('y' * {size})", output=4096)
         (run,) = (await batched.run(request)).runs
-        assert (run.end, len(run.stdout), len(run.stderr)) == ("exited", size, size)
+        assert (run.end, len(run.stdout), len(run.stderr)) == ("exited", size, KEPT_STDERR)
 
 
 async def test_bytes_that_are_no_text_cross_both_ways(batched: FusionSandbox) -> None:

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from builders.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, REFUSED, all_called
-from builders.fusion import stock_address
-from builders.stock_fusion import StockDouble, stock_double
+from builders.fusion.clients import stock_address
+from builders.fusion.server import StockDouble, stock_double
+from builders.judge.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, REFUSED, all_called
 
+from evalrun_executor.api import Limits, ProgramRun, RunRequest
 from evalrun_judge.sandboxes.fusion import FusionSandbox
-from evalrun_sandbox.api import Limits, ProgramRun, RunRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -5,25 +5,31 @@ import asyncio
 import pytest
 import requests
 import sandbox_fusion as client
-from builders.aggregator import eventually
-from builders.fusion import ScriptedExecutor, VerlClient, exited, reply, serving
+from builders.aggregator.process import eventually
+from builders.fusion.clients import ScriptedExecutor, VerlClient, exited, reply, serving
 
-from evalrun_sandbox.api import ProgramRun
-from evalrun_sandbox.errors import ExecutorLost
+from evalrun_executor.api import ProgramRun
+from evalrun_executor.errors import ExecutorLost
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.turns import Turns
 
 LOST = ExecutorLost("a runner ended with -9")
-UNCONFIRMED = reply(ProgramRun("timeout", confirmed=False))
+STARVED = reply(ProgramRun("timeout", confirmed=False))
 
 
-@pytest.mark.parametrize("fault", [LOST, UNCONFIRMED])
-async def test_verl_tries_again_after_what_is_not_known(fault: Exception) -> None:
+async def test_verl_tries_again_after_what_is_not_known() -> None:
     waits: list[float] = []
-    async with serving(Dispatcher(ScriptedExecutor(fault, fault, reply(exited(b"7\n"))))) as address:
+    async with serving(Dispatcher(ScriptedExecutor(LOST, LOST, reply(exited(b"7\n"))))) as address:
         verl = VerlClient(f"{address}/run_code", waits.append)
         assert await asyncio.to_thread(verl.grade, "print(7)", "", "7") is True
     assert (verl.attempts, waits) == (3, [1, 2])
+
+
+async def test_a_starved_time_out_is_a_time_out_as_the_stock_server_tells_it() -> None:
+    async with serving(Dispatcher(ScriptedExecutor(STARVED))) as address:
+        verl = VerlClient(f"{address}/run_code", lambda _: None)
+        assert await asyncio.to_thread(verl.grade, "print(7)", "", "7") == -3
+    assert verl.attempts == 1
 
 
 async def test_and_reports_an_api_error_not_a_wrong_program_where_it_stays() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import sandbox_fusion as client
-from builders.fusion import ADD, BOTH_SERVERS, STDIO_ROW, fenced, server_named
+from builders.fusion.clients import ADD, BOTH_SERVERS, STDIO_ROW, fenced, server_named
 from sandbox_fusion import config
 
 RunCode = client.RunCodeRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import requests
-from builders.fusion import ADD, BOTH_SERVERS, STDIO_ROW, STOCK, fenced, server_named
+from builders.fusion.clients import ADD, BOTH_SERVERS, STDIO_ROW, STOCK, fenced, server_named
 
 HEAD = 'def f(x):\n    """Add one."""\n'
 HUMANEVAL = {

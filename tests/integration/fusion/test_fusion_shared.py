@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from builders.fusion import stock_address
-from builders.stock_fusion import StockDouble, stock_double
+from builders.fusion.clients import stock_address
+from builders.fusion.server import StockDouble, stock_double
 
+from evalrun_executor.api import Limits, RunReply, RunRequest
 from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.sandboxes.fusion_answer import NotTheHarnessError, result
-from evalrun_judge.sandboxes.fusion_batch import LOOK, Part, Seen, body
+from evalrun_judge.sandboxes.fusion_batch import LOOK, MachineFacts, Part, body
 from evalrun_judge.sandboxes.fusion_http import FusionServer
-from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS
+from evalrun_judge.sandboxes.fusion_shared import MAX_PROGRAMS
 from evalrun_judge.sandboxes.stock_harness import TASK
-from evalrun_sandbox.api import Limits, RunReply, RunRequest
 
 NEEDLE = "5ca1ab1e0ddba11f0000c0ffee000000beef"
 KNOWN = NEEDLE[:18]
@@ -75,7 +75,7 @@ async def sharing(double: StockDouble, **settings: Any) -> AsyncIterator[FusionS
 
 async def together(client: FusionSandbox, *requests: RunRequest) -> list[RunReply]:
     """Run them in one call, in order, behind others that take every turn."""
-    turns = (await client.describe()).info.slots // MOST_PROGRAMS - 1
+    turns = (await client.describe()).info.slots // MAX_PROGRAMS - 1
     first = [asyncio.create_task(client.run(asked("print('first')"))) for _ in range(turns)]
     await asyncio.sleep(0)
     replies = await asyncio.gather(*map(client.run, requests))
@@ -147,7 +147,7 @@ async def test_the_harness_refuses_several_programs_where_no_filter_keeps_them_a
         server = FusionServer(url)
         seen = (await server.run_code({"language": "python", "code": LOOK}, 60)).run_result
         assert seen is not None
-        machine = msgspec.json.decode(seen.stdout or "", type=Seen).machine()
+        machine = msgspec.json.decode(seen.stdout or "", type=MachineFacts).machine()
         parts = [Part(asked(f"print({n})"), [0], secrets.token_bytes(32)) for n in range(2)]
         unknown = replace(machine, architecture="none that we have a filter for")
         one, two = [await server.run_code(body(parts[:count], unknown), 60) for count in (1, 2)]

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from builders.stock_fusion import StockDouble, stock_double
+from builders.fusion.server import StockDouble, stock_double
 
+from evalrun_executor.api import RunRequest
+from evalrun_executor.contained import frames
 from evalrun_judge.sandboxes import RunRefusedError, SandboxBusyError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.sandboxes.fusion_answer import NotTheHarnessError, read
@@ -15,8 +17,6 @@ from evalrun_judge.sandboxes.fusion_batch import Part
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
 from evalrun_judge.sandboxes.fusion_plain import WHOLE_BYTES, compiled, run
 from evalrun_judge.sandboxes.stock_harness import BUNDLE, ENDED, HELLO, RESULT
-from evalrun_sandbox.api import RunRequest
-from evalrun_sandbox.contained import frames
 
 NONCE = b"n" * 32
 REQUEST = RunRequest("python", "print(1)", [b""])

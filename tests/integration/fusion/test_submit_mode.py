@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from builders.fusion import STDIO_ROW, sandbox, stock_address
+from builders.fusion.clients import STDIO_ROW, sandbox, stock_address
 
+from evalrun_executor.slots import Slots
+from evalrun_judge.families.submit import records_of_submission
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, SubmitCall, SubmitReply
 from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.sandboxes.fusion_datasets import FusionDatasets
 from evalrun_judge.sandboxes.fusion_http import FusionServer
-from evalrun_judge.submitted import records_of_submission
-from evalrun_sandbox.slots import Slots
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from builders.generator import Processes, ledger_server, processes, work_item, work_items
+from builders.generator.work import Processes, ledger_server, processes, work_item, work_items
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ async def test_the_ledger_is_away_for_a_while(started: Processes) -> None:
         await server.until_stored(50)
         await server.stop()
         server.fake.leases.clear()  # an aggregator that was started again knows of no lease
-        await generator.until_logged("is away")
+        await generator.until_logged("is unreachable")
         await server.start()
         assert await generator.wait() == 0, generator.errors
         assert set(server.fake.completions) == set(server.fake.items)
@@ -187,7 +187,7 @@ async def test_a_disk_that_stays_full_is_a_resumable_stop(started: Processes) ->
         server.service.storing_fails = grpc.StatusCode.RESOURCE_EXHAUSTED
         generator = await started.generator(server, [endpoint], "--ledger-seconds", "0.5")
         assert await generator.wait() == 1
-        assert "has been away for" in generator.errors.splitlines()[-1]
+        assert "has been unreachable for" in generator.errors.splitlines()[-1]
 
 
 async def test_the_ledger_is_not_there(started: Processes) -> None:

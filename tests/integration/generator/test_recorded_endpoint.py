@@ -9,11 +9,11 @@ from pathlib import Path
 import aiohttp
 import openai
 import pytest
-from builders.generator import Child, Processes, processes, work_item
+from builders.generator.work import Child, Processes, processes, work_item
 
-from evalrun_generator.endpoints import HttpEndpoint, Timed, open_session
-from evalrun_generator.openai_api import request_for
-from evalrun_generator.retry import Action, Blame, Failure
+from evalrun_generator.endpoints.endpoint import HttpEndpoint, Timed, open_session
+from evalrun_generator.endpoints.openai_api import request_for
+from evalrun_generator.endpoints.retry import Action, Blame, Failure
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ async def test_health_and_a_ready_line(started: Processes) -> None:
 @pytest.mark.parametrize(
     ("kind", "blame", "reason"),
     [
-        ("500", Blame.SUSPECT, "HTTP 500: a fault, as ordered by --fault-rate"),
+        ("500", Blame.SUSPECT, "HTTP 500: injected fault (--fault-rate)"),
         ("drop", Blame.SUSPECT, "ServerDisconnectedError"),
-        ("429", Blame.BUSY, "HTTP 429: too many requests"),
+        ("429", Blame.BUSY, "HTTP 429: injected fault: too many requests"),
         ("hang", Blame.SUSPECT, "no answer within 0.2 s"),
     ],
 )
@@ -161,8 +161,8 @@ async def test_drain_lets_requests_end_and_cuts_off_the_others(started: Processe
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --problems and --responses, or --echo-tokens"),
-        (["--echo-tokens", "3", "--problems", "x"], "leave --problems and --responses out"),
+        ([], "pass --problems and --responses, or --echo-tokens"),
+        (["--echo-tokens", "3", "--problems", "x"], "--echo-tokens excludes --problems and --responses"),
         (["--echo-tokens", "3", "--fault-rate", "2"], "--fault-rate"),
         (["--problems", "nowhere.jsonl", "--responses", "nowhere.jsonl"], "nowhere.jsonl"),
     ],

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from builders.generator import Processes, ledger_server, processes, work_item
+from builders.generator.work import Processes, ledger_server, processes, work_item
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_data.prompts import render

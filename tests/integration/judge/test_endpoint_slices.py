@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from evalrun_judge.discovery import DiscoveryError
-from evalrun_judge.endpoint_slices import ApiServer, EndpointSliceDiscovery
+from evalrun_judge.pool.discovery import DiscoveryError
+from evalrun_judge.pool.endpoint_slices import ApiServer, EndpointSliceDiscovery
 
 PATH = "/apis/discovery.k8s.io/v1/namespaces/judging/endpointslices"
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from evalrun_executor.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo, digest_of
 from evalrun_judge.sandboxes import (
     RunRefusedError,
     SandboxBusyError,
@@ -17,11 +18,10 @@ from evalrun_judge.sandboxes import (
     SandboxUnreachableError,
     evalrun_http,
 )
-from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox, longest_seconds
+from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox, timeout_seconds
 from evalrun_judge.sandboxes.fake import echo, ended
 from evalrun_judge.sandboxes.kept_there import WORTH_BYTES
 from evalrun_runtime.deadlines import HEADER, until
-from evalrun_sandbox.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo, digest_of
 from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"\xff\x00 1", b""])
@@ -180,7 +180,7 @@ async def test_a_hung_sandbox_is_a_timeout_of_the_sandbox() -> None:
         await asyncio.Event().wait()
         return web.Response()
 
-    async with serving(hang) as url, EvalrunSandbox(url, spare_seconds=0.2 - longest_seconds(REQUEST)) as sandbox:
+    async with serving(hang) as url, EvalrunSandbox(url, spare_seconds=0.2 - timeout_seconds(REQUEST)) as sandbox:
         with pytest.raises(SandboxTimeoutError):
             await sandbox.run(REQUEST)
 
@@ -188,8 +188,8 @@ async def test_a_hung_sandbox_is_a_timeout_of_the_sandbox() -> None:
 def test_the_longest_time_grows_with_the_work() -> None:
     one = RunRequest(language="python", code="", inputs=[b""], limits=Limits(time_seconds=10))
     many = RunRequest(language="python", code="", inputs=[b""] * 100, limits=Limits(time_seconds=10))
-    assert longest_seconds(one) >= evalrun_http.COMPILE_SECONDS + 2 * (2 * 10 + 5)
-    assert longest_seconds(many) - longest_seconds(one) >= 99 * 25
+    assert timeout_seconds(one) >= evalrun_http.COMPILE_SECONDS + 2 * (2 * 10 + 5)
+    assert timeout_seconds(many) - timeout_seconds(one) >= 99 * 25
 
 
 async def test_a_large_program_arrives_whole_and_without_a_warning() -> None:

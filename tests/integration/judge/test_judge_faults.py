@@ -10,12 +10,12 @@ from pathlib import Path
 import grpc
 import pytest
 from builders.data import stdio_problem
-from builders.faulty_proxy import FAULTS, faulty_proxy
-from builders.judge_load import finals, load
-from builders.judging import judge_all, request_of, send, services
+from builders.judge.faulty_proxy import FAULTS, faulty_proxy
+from builders.judge.judging import judge_all, request_of, send, services
+from builders.judge.load import finals, load
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_cli.processes import ServiceProcess
+from evalrun_cli.local.processes import ServiceProcess
 from evalrun_runtime.grpc_channel import open_channel
 
 

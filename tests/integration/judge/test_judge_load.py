@@ -8,11 +8,11 @@ from __future__ import annotations  # grpcio's stubs are generic, its classes ar
 from pathlib import Path
 
 import pytest
-from builders.judge_load import busy_request, finals, free_port, load, watched
-from builders.judging import judge_all, services
+from builders.judge.judging import judge_all, services
+from builders.judge.load import busy_request, finals, free_port, load, watched
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_cli.processes import ServiceProcess
+from evalrun_cli.local.processes import ServiceProcess
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -28,7 +28,7 @@ async def test_the_same_verdicts_however_many_are_in_flight_and_a_bounded_queue(
             for in_flight in (16, len(requests)):  # the second is more than the queue takes: some are told to come back
                 assert finals(await judge_all(judge.address, requests, in_flight=in_flight)) == right
         assert watch.samples > 0
-        assert 0 < watch.most_inside <= QUEUE + 2 + 2  # the slots, and two gauges read one after the other
+        assert 0 < watch.max_inside <= QUEUE + 2 + 2  # the slots, and two gauges read one after the other
 
 
 async def test_right_programs_are_in_time_however_many_run_at_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 from builders.data import contests_with_submissions, data_file, humaneval_with_solutions, json_rows, mbpp_with_solutions
-from builders.judging import judge_all, request_of, services, told
+from builders.judge.judging import judge_all, request_of, services, told
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_data.records import Problem, StdioTests
@@ -97,7 +97,7 @@ KNOWN_DIFFERENCES = {
 
 
 def as_filed(verdict: judge_pb2.Verdict, expected: str) -> bool:
-    """Say whether a verdict is the filed one; `partially_accepted` must fail some test, whichever way."""
+    """Return whether a verdict is the filed one; `partially_accepted` must fail some test, whichever way."""
     if expected == "accepted":
         return verdict.judged and verdict.accepted
     first = next((test.status for test in verdict.tests if test.status != judge_pb2.TEST_STATUS_SUCCESS), None)

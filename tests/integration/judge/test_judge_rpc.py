@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from builders.judge import NoFunctionTests
+from builders.judge.gateway import NoAssertions
 from prometheus_client import CollectorRegistry
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.app import JudgeGateway, build_pool
 from evalrun_judge.messages import request_from
 from evalrun_judge.metrics import JudgeMetrics
@@ -20,7 +21,6 @@ from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 from evalrun_judge.settings import JudgeSettings
 from evalrun_runtime.grpc_channel import open_channel
-from evalrun_sandbox.api import RunReply, RunRequest
 
 if TYPE_CHECKING:
     from evalrun.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub as Stub
@@ -36,7 +36,7 @@ async def gateway(
 ) -> AsyncIterator[tuple[Stub, JudgeGateway]]:
     configured = configured or settings()
     metrics = JudgeMetrics(CollectorRegistry())
-    service = JudgeGateway(configured, build_pool(configured, sandboxes, metrics), NoFunctionTests(), metrics)
+    service = JudgeGateway(configured, build_pool(configured, sandboxes, metrics), NoAssertions(), metrics)
     address = await service.start()
     try:
         async with open_channel(address) as channel:
@@ -71,7 +71,7 @@ async def test_a_verdict() -> None:
 async def test_large_tests_are_sent_once_and_then_named() -> None:
     async with gateway(FakeSandbox()) as (stub, _):
         whole = message(data="1\n" * 100, expected="1\n" * 100)
-        digest = request_from(whole).tests.digest  # type: ignore[union-attr]  # stdio tests
+        digest = request_from(whole).tests.digest  # type: ignore[attr-defined]  # stdio tests
         named = judge_pb2.JudgeRequest(submission=whole.submission, suite_digest=digest)
         assert (await failure(stub.Judge(named))).code() is grpc.StatusCode.NOT_FOUND
         (lacking,) = await ask(stub, [named])

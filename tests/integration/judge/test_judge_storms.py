@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from builders.judge_load import ALL_FAULTS, KINDS, finals, load, several_sandboxes, storm
+from builders.judge.load import ALL_FAULTS, KINDS, finals, load, several_sandboxes, storm
 
-from evalrun_cli.processes import ServiceProcess
+from evalrun_cli.local.processes import ServiceProcess
 
 FULL = os.environ.get("EVALRUN_TEST_FULL_LOAD") == "1"
 VERDICTS = 1000 if FULL else 70

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import aiohttp
 import grpc
-from builders.judging import services
+from builders.judge.judging import services
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_cli.processes import ServiceProcess
+from evalrun_cli.local.processes import ServiceProcess
 from evalrun_judge.submission import StdioTest, StdioTests
 from evalrun_runtime.grpc_channel import open_channel
 

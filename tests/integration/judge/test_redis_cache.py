@@ -12,11 +12,11 @@ import pytest
 from builders.tools import missing
 from redis.asyncio import Redis
 
+from evalrun_judge.cache.redis_store import PREFIX, RedisStore
+from evalrun_judge.cache.verdict_cache import Judged, MemoryStore, StoreError, StoreRestsError, VerdictCache
 from evalrun_judge.metrics import CacheResult
-from evalrun_judge.redis_store import PREFIX, RedisStore
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import TestRecord
-from evalrun_judge.verdict_cache import Judged, MemoryStore, StoreError, StoreRestsError, VerdictCache
 
 KEY = bytes(range(32))
 GOOD = Judged((TestRecord(0, TestStatus.SUCCESS, ran=True, cpu_time=1.5),), "full")

@@ -4,34 +4,39 @@ What only the operator shows is asked for in tests/cluster. The services take th
 as any other setting; the label that a Service's or pod's labels give the judge's series stands in the scrape job here.
 """
 
+import json
 import math
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
+import requests
 import yaml
-from builders.command_line import COMMAND, DEMO
-from builders.controlplane import free_ports
-from builders.operator import evalrun, operator_settings
-from builders.prometheus import (
+from builders.aggregator.prometheus import (
     Prometheus,
     as_grafana_asks,
     needs_the_operator,
     running_prometheus,
     static_job,
 )
+from builders.cluster.controlplane import free_ports
+from builders.command_line import COMMAND, DEMO
+from builders.operator.world import evalrun, operator_settings
+from builders.reward.service import ECHO, batch
 from generate_monitoring import DASHBOARDS
 from monitoring.alerts import ALERTS
 
+from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
-from evalrun_operator.situation import identity_of
+from evalrun_runtime.process import address_of
 
 pytestmark = pytest.mark.timeout(150)  # the first test waits for the whole run
 
-PARTS = ("aggregator", "judge", "sandbox", "generator")
+PARTS = ("aggregator", "judge", "sandbox", "generator", "reward")
 OWN = {"namespace": "default", "run": "demo"}
 PANELS = [
     pytest.param(query.expression, id=f"{panel.title}: {query.legend}")
@@ -56,6 +61,18 @@ class ScrapedRun:
         return [float(series["value"][1]) for series in found]
 
 
+@contextmanager
+def rewarding(metrics_port: int) -> Iterator[str]:
+    """Serve rewards before a judge that nobody reaches: each request is retried for a second, and is not judged."""
+    environment = {"EVALRUN_REWARD_METRICS_PORT": str(metrics_port), "EVALRUN_REWARD_DEADLINE_SECONDS": "1"}
+    command = [*COMMAND, "serve", "reward", "--judge", "grpc://127.0.0.1:1"]
+    with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield next(filter(None, map(address_of, process.stdout or ())))
+        finally:
+            process.terminate()
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
     folder = tmp_path_factory.mktemp("observability")
@@ -67,9 +84,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
     environment = {f"EVALRUN_{part.upper()}_METRICS_PORT": str(port) for part, port in ports.items()}
     environment["EVALRUN_RECORDED_LATENCY_SECONDS"] = "1"  # every count is scraped at 0 first
     command = [*COMMAND, "run", str(file), "--local", "--endpoint", "builtin:demo", "--output", str(folder / "out")]
-    with running_prometheus(folder, [static_job(part, port, **OWN) for part, port in ports.items()]) as prometheus:
-        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
-        assert done.returncode == 0, done.stdout + done.stderr
+    jobs = [static_job(part, port, **OWN) for part, port in ports.items()]
+    with rewarding(ports["reward"]) as address, running_prometheus(folder, jobs) as prometheus:
+        run = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        answer = requests.post(f"{address}/v1/rewards", data=json.dumps(batch(ECHO)), timeout=60)
+        assert answer.json()["not_judged"] == 1
+        said, _ = run.communicate(timeout=100)
+        assert run.returncode == 0, said
         times = "max_over_time(timestamp(evalrun_last_progress_timestamp_seconds)[5m:100ms])"
         yield ScrapedRun(prometheus, prometheus.value(times))
 

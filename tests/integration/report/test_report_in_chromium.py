@@ -11,8 +11,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from builders.results import sample_result, verdict, with_changes
-from builders.stored_runs import samples_of, verdicts_of, write_run
+from builders.results.samples import sample_result, verdict, with_changes
+from builders.results.stored_runs import samples_of, verdicts_of, write_run
+
+from evalrun_cli.comparing.page import comparison_page
+from evalrun_cli.comparing.views import run_facts
+from evalrun_results.comparing.comparison import compare_runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")
@@ -76,3 +80,58 @@ def test_nothing_sticks_out_and_nothing_runs(tmp_path: Path, width: int, scheme:
     wide, scroll = (int(re.findall(rf'"{name}":(\d+)', told)[0]) for name in ("wide", "scroll"))
     assert scroll <= wide == width
     assert ('"ink":"rgb(255, 255, 255)"' in told) is (scheme == 1)
+
+
+WORDS = """
+<script>
+  document.querySelectorAll("details").forEach(each => each.open = true);
+  const broken = [];
+  for (const cell of document.querySelectorAll("th, td:first-child, td.right")) {
+    if (cell.querySelector(".mono")) continue;
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      for (const word of node.data.matchAll(/[A-Za-z0-9@.]+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].map(each => Math.round(each.top)));
+        if (lines.size > 1) broken.push(word[0]);
+      }
+    }
+  }
+  document.title = "words " + JSON.stringify(broken);
+</script>
+"""
+
+
+def two_runs(folder: Path) -> Path:
+    """Write two runs; gives their folder."""
+    for name, solved in (("a", 20), ("b", 30)):
+        rows = verdicts_of([True] * solved + [False] * (40 - solved), dataset="codecontests_valid")
+        model = {"model": {"path": "Qwen/Qwen2.5-Coder-7B-Instruct"}}
+        sources = {"codecontests_valid": {"source": "/data/" + "x" * 80, "records_sha256": "a" * 64}}
+        write_run(folder / name, rows, run=f"phase0-{name}", spec=model, datasets=sources, versions={"v" * 60: "1.0"})
+    return folder
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("page", ["report", "comparison"])
+def test_no_word_of_a_heading_a_name_or_a_figure_is_broken(page: str, width: int, tmp_path: Path) -> None:
+    runs = two_runs(tmp_path)
+    if page == "report":
+        content = (runs / "a" / "report.html").read_text(encoding="utf-8")
+    else:
+        content = comparison_page(compare_runs(run_facts(str(runs / "a")), run_facts(str(runs / "b"))))
+    narrow = f"<style>html {{ max-width: {width}px }}</style>"  # a window of Chromium's is 500 px wide at least
+    probe = tmp_path / "probe.html"
+    probe.write_text(
+        re.sub(r"<meta http-equiv[^>]*>", "", content).replace("</body>", f"{narrow}{WORDS}</body>"), encoding="utf-8"
+    )
+    command = [
+        str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={max(500, width)},900",
+        "--virtual-time-budget=2000", "--dump-dom", probe.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+    title = re.search(r"<title>words (.*?)</title>", done.stdout, re.DOTALL)
+    assert title is not None, done.stdout[:500]
+    assert html.unescape(title[1]) == "[]"

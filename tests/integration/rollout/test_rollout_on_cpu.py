@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from builders.generator import LedgerServer, ledger_server, work_items
-from builders.rollout import (
+from builders.generator.rollout import (
     RayHead,
     engine_of,
     kill,
@@ -18,9 +17,10 @@ from builders.rollout import (
     title,
     work_order,
 )
+from builders.generator.work import LedgerServer, ledger_server, work_items
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.keys import Key
+from evalrun_generator.ledger.keys import Key
 
 pytestmark = pytest.mark.timeout(1500)
 """Loading verl and vLLM takes five processes 20 s of CPU each, for every replica."""
@@ -36,12 +36,12 @@ def hold_back(server: LedgerServer) -> Key:
 
 
 def latest(server: LedgerServer) -> dict[str, ledger.Replica]:
-    """Give the last report of each replica."""
+    """Return the last report of each replica."""
     return {replica.name: replica for report in server.fake.reports[-1:] for replica in report}
 
 
 def starts(server: LedgerServer) -> dict[tuple[str, float], ledger.Replica]:
-    """Give the last report of each start."""
+    """Return the last report of each start."""
     return {(replica.name, replica.started_at): replica for report in server.fake.reports for replica in report}
 
 
@@ -61,7 +61,7 @@ async def until(server: LedgerServer, condition: str, seconds: float = 600) -> N
 
 
 def a_serving_engine(head: RayHead) -> int:
-    """Give the server of a replica whose engine is loaded."""
+    """Return the server of a replica whose engine is loaded."""
     return next(server for server in head.servers() if engine_of(server))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import grpc
@@ -9,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
-from evalrun_runtime.grpc_server import GrpcServer
+from evalrun_runtime.grpc_server import GrpcServer, TokenCheck
 from evalrun_runtime.settings import ServiceSettings
 
 NAME = "evalrun.example.Echo"
@@ -33,7 +34,7 @@ async def test_a_call_with_the_token_passes_and_one_without_does_not(address: st
     async with open_channel(address) as channel:
         say: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{NAME}/Say")
         assert await say(b"hello", metadata=token_metadata("s3cret")) == b"hello"
-        for metadata in ((), token_metadata("other")):
+        for metadata in ((), token_metadata("other"), token_metadata(""), (("authorization", "Bearer"),)):
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await say(b"hello", metadata=metadata)
             assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -50,7 +51,43 @@ async def test_health_needs_no_token(address: str) -> None:
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
+async def test_reflection_needs_the_token(address: str) -> None:
+    """What a service is made of is nobody's business who may not call it."""
+    async with open_channel(address) as channel:
+        ask: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        )
+        list_services = b"\x3a\x01*"
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            [answer async for answer in ask(iter([list_services]))]
+        assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        told = [answer async for answer in ask(iter([list_services]), metadata=token_metadata("s3cret"))]
+        assert b"grpc.health.v1.Health" in told[0]
+
+
+def test_no_server_has_an_empty_token() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        TokenCheck("")
+
+
 async def test_a_taken_port_is_an_error_that_names_it(address: str) -> None:
     port = int(address.rpartition(":")[2])
     with pytest.raises(OSError, match=str(port)):
         await GrpcServer(ServiceSettings(port=port), []).start()
+
+
+@pytest.mark.parametrize("sent", [b"", b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0"])
+async def test_a_handshake_that_is_never_finished_is_closed(sent: bytes) -> None:
+    server = GrpcServer(ServiceSettings(token="s3cret"), [], handshake_seconds=0.2)
+    host, _, port = (await server.start()).removeprefix("grpc://").rpartition(":")
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(sent)
+        try:
+            while await reader.read(4096):  # its own settings may come first
+                pass
+        except ConnectionResetError:
+            pass
+        writer.close()
+    finally:
+        await server.stop(0)

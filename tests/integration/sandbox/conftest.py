@@ -1,9 +1,9 @@
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from builders.sandbox import started
+from builders.judge.sandbox import started
 
-from evalrun_sandbox.executor import Executor, ExecutorPlan
+from evalrun_executor.executor import Executor, ExecutorPlan
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

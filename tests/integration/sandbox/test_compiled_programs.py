@@ -4,10 +4,10 @@ import asyncio
 import shutil
 
 import pytest
-from builders.sandbox import request, run_one
+from builders.judge.sandbox import request, run_one
 
-from evalrun_sandbox.errors import RequestRefused
-from evalrun_sandbox.executor import Executor
+from evalrun_executor.errors import RequestRefused
+from evalrun_executor.executor import Executor
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -136,3 +136,31 @@ async def test_compile_bombs_end_and_hurt_nobody(executor: Executor, code: str) 
 async def test_a_language_without_a_compiler_is_refused(executor: Executor) -> None:
     with pytest.raises(RequestRefused):
         await executor.run(request("x", language="fortran"))
+
+
+SECOND_LIFE = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static char text[1 << 20];
+int main(int count, char **names) {
+    if (count > 1) { puts("second life"); return 0; }
+    int own = open("/proc/self/exe", O_RDONLY);
+    long size = read(own, text, sizeof text);
+    if (own < 0 || size <= 0 || ftruncate(0, 0) != 0 || pwrite(0, text, size, 0) != size) { puts("no copy"); return 0; }
+    dup2(0, 3);
+    char *again[] = {names[0], "again", NULL}, *none[] = {NULL};
+    syscall(SYS_execveat, 3, "", again, none, AT_EMPTY_PATH);
+    printf("refused %d\n", errno);
+    return 0;
+}
+"""
+
+
+async def test_a_program_cannot_start_what_it_wrote_into_its_stdin(executor: Executor) -> None:
+    run = await run_one(executor, SECOND_LIFE, b"x", language="c")
+    assert run.stdout in (b"refused 13\n", b"no copy\n"), run

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from builders.sandbox import busy_descendant, living_children, request, run_one, started, until
+from builders.judge.sandbox import busy_descendant, living_children, request, run_one, started, until
 
-from evalrun_sandbox.api import Limits, RunRequest
-from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused, Unusable
-from evalrun_sandbox.executor import Executor, ExecutorPlan
+from evalrun_executor.api import Limits, RunRequest
+from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
+from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_executor.harness import Harness
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -51,7 +52,7 @@ async def test_constant_folding_does_not_eat_the_machine(executor: Executor) -> 
     ("x = bytearray(10 << 30)", "memory_limit"),
     ("x = []\nwhile True: x.append(bytearray(1 << 20))", "memory_limit"),
     ("while True: print('x' * 10000)", "output_limit"),
-    ("import sys\nwhile True: sys.stderr.write('x' * 10000)", "output_limit"),
+    ("import sys\nwhile True: sys.stderr.write('x' * 10000)", "timeout"),
     ("import os, time\nos.write(1, b'x' * 100000)\ntime.sleep(1000)", "output_limit"),
     ("try:\n  while True: print('x' * 10000)\nexcept BaseException:\n  pass\nwhile True: pass", "output_limit"),
 ])  # fmt: skip
@@ -193,11 +194,13 @@ async def test_a_dead_runner_is_an_infra_error_for_its_request_only() -> None:
 async def test_a_harness_reads_the_input_and_answers_on_stdout(tmp_path: Path) -> None:
     harness = tmp_path / "harness.py"
     harness.write_text("import sys\ndef main(code):\n    print(code[::-1], sys.stdin.read(), __name__)\n")
-    async with started(ExecutorPlan(slots=1, preload={"mine": harness}, allow_uncontained=True)) as executor:
+    async with started(
+        ExecutorPlan(slots=1, preload={"mine": Harness((("mine", harness),))}, allow_uncontained=True)
+    ) as executor:
         reply = await executor.run(request("not python", b"1", b"2", mode="mine"))
     assert [run.stdout for run in reply.runs] == [
-        b"nohtyp ton 1 evalrun_harness_mine\n",
-        b"nohtyp ton 2 evalrun_harness_mine\n",
+        b"nohtyp ton 1 mine\n",
+        b"nohtyp ton 2 mine\n",
     ]
 
 
@@ -205,7 +208,9 @@ async def test_a_harness_that_does_not_load_is_named(tmp_path: Path, capfd: pyte
     harness = tmp_path / "harness.py"
     harness.write_text("import nothing_of_that_name\n")
     with pytest.raises(Unusable):
-        await Executor(ExecutorPlan(slots=1, preload={"mine": harness}, allow_uncontained=True)).start()
+        await Executor(
+            ExecutorPlan(slots=1, preload={"mine": Harness((("mine", harness),))}, allow_uncontained=True)
+        ).start()
     assert "nothing_of_that_name" in capfd.readouterr().err
 
 
@@ -236,7 +241,7 @@ async def test_the_private_folders_go_with_the_executor(tmp_path: Path) -> None:
 
 
 async def test_the_cut_off_ends_a_batch_that_has_inputs_left(executor: Executor) -> None:
-    """A runner that found nothing to begin used to be followed by another, for ever."""
+    """A runner that found nothing to start used to be followed by another, forever."""
     program = "import sys\nif input() == 'hang':\n    while True: pass\nprint('ok')"
     inputs = [b"fine\n", b"hang\n", *[b"fine\n"] * 40]
     request = RunRequest("python", program, inputs, Limits(time_seconds=0.2), stop_after_timeouts=1)
@@ -244,3 +249,39 @@ async def test_the_cut_off_ends_a_batch_that_has_inputs_left(executor: Executor)
     ends = [run.end for run in reply.runs]
     assert ends[:2] == ["exited", "timeout"]
     assert set(ends[2:]) == {"not_run"}
+
+
+async def test_sixty_megabytes_of_output_are_an_answer_and_a_requests_runs_share_a_bound(executor: Executor) -> None:
+    """Real contest answers are larger than 1 MiB; six of 60 are more than a sandbox holds for one request."""
+    code = "import sys\nn = int(input())\nfor _ in range(n): sys.stdout.write('x' * 1_000_000)"
+    reply = await executor.run(request(code, *[b"60\n"] * 6, output=65536, seconds=10.0))
+    ends = [run.end for run in reply.runs]
+    assert (ends.count("exited"), ends.count("output_limit")) == (4, 2)
+    assert {len(run.stdout) for run in reply.runs if run.end == "exited"} == {60_000_000}
+
+
+async def test_of_stderr_the_end_is_kept(executor: Executor) -> None:
+    run = await run_one(executor, "import sys\nprint('x' * 3_000_000, file=sys.stderr)\nprint(1)\n1 / 0")
+    assert (run.stdout, run.exit_code, len(run.stderr) <= 1 << 16) == (b"1\n", 1, True)
+    assert run.stderr.endswith(b"ZeroDivisionError: division by zero\n")
+
+
+LOCKS = """\
+import fcntl, os, struct
+file = open(os.__file__)
+query = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
+def attempt(call):
+    try: call()
+    except OSError as error: return error.errno
+    return "done"
+print(attempt(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)),
+      attempt(lambda: fcntl.fcntl(file, fcntl.F_GETLK, query)),
+      attempt(lambda: fcntl.fcntl(file, 36, query)))
+own = open("own", "w")
+print(attempt(lambda: fcntl.lockf(own, fcntl.LOCK_EX)))
+"""
+
+
+async def test_locks_on_files_of_the_system_are_no_signal_to_another_slot(executor: Executor) -> None:
+    run = await run_one(executor, LOCKS)
+    assert run.stdout.splitlines() == [b"1 1 1", b"done"], run.stderr

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import msgspec
-from builders.sandbox import living_children, request, state_of, until
+from builders.judge.sandbox import living_children, request, state_of, until
 
+from evalrun_executor.api import Busy, Refused, RunReply, RunRequest, SandboxInfo
 from evalrun_runtime.process import address_of
-from evalrun_sandbox.api import Busy, Refused, RunReply, RunRequest, SandboxInfo
 
 
 @asynccontextmanager

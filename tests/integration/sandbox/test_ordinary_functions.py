@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from builders.sandbox import started
+from builders.judge.sandbox import started
 
-from evalrun_judge.assertions import HARNESS, MODE
-from evalrun_judge.function_tests import OUTPUT_KIB, AssertTests, Finished, FunctionTestSession, RunAssertions
-from evalrun_sandbox.api import Limits, RunRequest
-from evalrun_sandbox.executor import Executor, ExecutorPlan
+from evalrun_executor.api import Limits, RunRequest
+from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_judge.function_tests.assertions import ASSERTION_HARNESS, MODE
+from evalrun_judge.function_tests.session import OUTPUT_KIB, AssertTests, Finished, FunctionTestSession, RunAssertions
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -50,7 +50,9 @@ PROGRAMS = {
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def both() -> AsyncIterator[Executor]:
     """One that makes calls and replays assertions."""
-    async with started(ExecutorPlan(slots=2, queue=64, preload={MODE: HARNESS}, allow_uncontained=True)) as running:
+    async with started(
+        ExecutorPlan(slots=2, queue=64, preload={MODE: ASSERTION_HARNESS}, allow_uncontained=True)
+    ) as running:
         yield running
 
 

@@ -3,9 +3,9 @@
 import sys
 
 import pytest
-from builders.sandbox import request, run_one
+from builders.judge.sandbox import request, run_one
 
-from evalrun_sandbox.executor import Executor
+from evalrun_executor.executor import Executor
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -45,6 +45,23 @@ PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
     "a destructor": ("class A:\n  def __del__(self): print('gone')\na = A()", b"", b"gone\n"),
     "a generator that is never ended": (
         "def g():\n  try: yield 1\n  finally: print('closed')\nit = g()\nnext(it)", b"", b"closed\n"),
+    "a generator's clean-up finds every name": (
+        "def g():\n  try: yield 1\n  finally: print(n * 2)\nn = 3\nx = g()\nnext(x)", b"", b"6\n"),
+    "a destructor in a cycle finds every name": (
+        "n = 3\nclass A:\n  def __del__(self): print(n * 2)\na = A()\na.a = a\ndel a", b"", b"6\n"),
+    "a destructor finds the names after it": (
+        "class A:\n  def __del__(self): print(late())\na = A()\ndef late(): return [k for k in table]\ntable = 'xy'", b"",
+        b"['x', 'y']\n"),
+    "its own text by sys.argv": ("import sys\nprint(len(open(sys.argv[0]).read()) > 9)", b"", b"True\n"),
+    "two megabytes on stderr": (
+        "import sys\nfor n in range(40000): print('debug', n, 'x' * 50, file=sys.stderr)\nprint(1)", b"", b"1\n"),
+    "integers of a hundred thousand digits": ("print(len(str(10 ** 100000)), int('7' * 100000) % 7)", b"", b"100001 0\n"),
+    "two hundred threads": (
+        "import threading, time\nts = [threading.Thread(target=time.sleep, args=(0.2,)) for _ in range(200)]\n"
+        "[t.start() for t in ts]; [t.join() for t in ts]\nprint(1)", b"", b"1\n"),
+    "recursion of three hundred thousand": (
+        "import sys\nsys.setrecursionlimit(10**7)\ndef f(n): return 0 if n == 0 else 1 + f(n - 1)\nprint(f(300000))", b"",
+        b"300000\n"),
     "recursion in the main thread": (
         "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(100000))", b"",
         b"100000\n"),
@@ -76,7 +93,8 @@ PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
     "a file of its own": ("open('a', 'w').write('x')\nimport os\nprint(open('a').read(), os.listdir())", b"",
                           b"x ['a']\n"),
     "its own text": ("print(open(__file__).readline().strip())", b"", b"print(open(__file__).readline().strip())\n"),
-    "arguments": ("import sys\nprint(sys.argv, __name__)", b"", b"['main.py'] __main__\n"),
+    "arguments": ("import os, sys\nprint([os.path.basename(a) for a in sys.argv], __name__)", b"",
+                  b"['main.py'] __main__\n"),
     "clean globals": ("print(sorted(name for name in globals() if not name.startswith('__')))", b"", b"[]\n"),
     "unpickles its own classes": ("import pickle\nclass A: x = 1\nprint(pickle.loads(pickle.dumps(A())).x)", b"", b"1\n"),
     "dataclasses": ("from dataclasses import dataclass\n@dataclass\nclass P:\n  x: int\nprint(P(1))", b"", b"P(x=1)\n"),

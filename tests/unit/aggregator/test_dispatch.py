@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.dispatch import (
+from evalrun_aggregator.judging.retry_policy import (
     Again,
     Decision,
     History,
@@ -77,6 +77,13 @@ def test_a_verdict_is_stored_and_one_that_cannot_tell_is_asked_again_before() ->
     assert decide_verdict(told, History(9, 9, 9), LONG_OUTAGE, POLICY) == Store()
     assert decide_verdict(untold, History(), ALIVE, POLICY) == Again(1, History(failures=1))
     assert decide_verdict(untold, History(2), ALIVE, POLICY) == Store()
+
+
+def test_what_no_other_attempt_would_tell_is_stored_at_once() -> None:
+    """Asked again as in an outage, one problem that cannot be judged held a run for ten minutes."""
+    permanent = judge_pb2.Verdict(judged=False, permanent=True)
+    for outage in (ALIVE, OUTAGE, LONG_OUTAGE):
+        assert decide_verdict(permanent, History(), outage, POLICY) == Store()
 
 
 def test_the_reason_is_the_first_test_that_could_not_be_judged() -> None:

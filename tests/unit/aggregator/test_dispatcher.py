@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from builders.aggregator import MemoryJudge
+from builders.aggregator.process import MemoryJudge
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.board import Board, ItemState
-from evalrun_aggregator.dispatch import RetryPolicy
-from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
-from evalrun_aggregator.fake_judge import scripted_verdict, unavailable
-from evalrun_aggregator.items import DatasetItems, RunItems
-from evalrun_aggregator.judge_client import Judge, JudgeLostError, JudgeRefusedError
-from evalrun_aggregator.ledger import Ledger
-from evalrun_aggregator.rows import StoredCompletion
+from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
+from evalrun_aggregator.judging.retry_policy import RetryPolicy
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.items import DatasetItems, RunItems
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger.rows import StoredCompletion
+from evalrun_client.fake_judge import scripted_verdict, unavailable
+from evalrun_client.judge_client import Judge, JudgeLostError, JudgeRefusedError
 
 QUICK = RetryPolicy(attempts=3, first_delay=0.001, longest_delay=0.002, least_busy_delay=0.001)
 

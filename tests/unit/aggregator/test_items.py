@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from evalrun_aggregator.board import Board, ItemState
-from evalrun_aggregator.items import MAX_SAMPLES, DatasetItems, ItemKey, RunItems, pack_row, unpack_row
-from evalrun_aggregator.leases import Leases
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.items import MAX_SAMPLES, DatasetItems, ItemKey, RunItems, pack_row, unpack_row
+from evalrun_aggregator.ledger.leases import Leases
 
 ITEMS = RunItems([DatasetItems("a", ["a1", "a2", "a3"]), DatasetItems("b", ["b1"])], samples=2, repeats=1)
 
@@ -153,7 +153,7 @@ class TestLeases:
         assert leases.take("w2", 16, now=9.9) == []
         assert (board.remaining, leases.retry_after(9.0)) == (16, 1.0)
         assert leases.take("w2", 2, now=10) == [0, 1]
-        assert leases.held_by("w1") == 0
+        assert leases.void("w1") == 0
 
     def test_a_fresh_worker_holds_nothing(self) -> None:
         leases = Leases(Board(ITEMS), seconds=10)
@@ -161,7 +161,7 @@ class TestLeases:
         leases.take("w2", 2, now=0)
         assert leases.void("w1") == 2
         assert leases.take("w3", 3, now=1) == [0, 1, 4]
-        assert leases.held_by("w2") == 2
+        assert leases.void("w2") == 2
 
     def test_a_completed_item_is_not_handed_out_again_whoever_sent_it(self) -> None:
         board = Board(ITEMS)
@@ -193,5 +193,7 @@ class TestLeases:
                         leases.settle(index)
                         board.move(index, ItemState.GENERATED)
                         done.add(index)
-            assert board.count(ItemState.LEASED) == sum(leases.held_by(w) for w in "xyz")
             assert board.remaining == 40 - len(done)
+        leased = board.count(ItemState.LEASED)
+        assert leased == sum(leases.void(worker) for worker in "xyz")
+        assert board.count(ItemState.LEASED) == 0

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_aggregator.items import pack_row
-from evalrun_aggregator.ledger import Ledger
-from evalrun_aggregator.ledger_errors import LedgerBrokenError, LedgerFullError
-from evalrun_aggregator.rows import StoredCompletion, StoredReplica, StoredVerdict
+from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
+from evalrun_aggregator.ledger.items import pack_row
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger.rows import StoredCompletion, StoredReplica, StoredVerdict
 from evalrun_runtime.exits import BadInputError
 
 
@@ -125,10 +125,37 @@ async def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> No
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT version FROM schema_version").fetchall() == [(99,)]
         assert connection.execute("SELECT count(*) FROM completions").fetchone() == (1,)
-        connection.execute("UPDATE schema_version SET version = 1")
+        connection.execute("UPDATE schema_version SET version = 3")
     connection.close()
     async with Ledger(path):  # the refusal let the lock go
         pass
+
+
+async def test_what_a_replica_computes_with_is_kept(tmp_path: Path) -> None:
+    facts = {"engine": "vllm", "weights_sha256": "ab" * 32}
+    async with Ledger(tmp_path / "l.db") as ledger:
+        await ledger.set_replicas("w", [StoredReplica("r0", "http://x", ["m"], "", "auto", facts)], {})
+        assert [dict(replica.engine) for replica in ledger.reader.replicas()] == [facts]
+
+
+async def test_a_ledger_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    async with Ledger(path) as ledger:
+        await ledger.add_completions([completion(0)])
+    with sqlite3.connect(path) as connection:  # as version 1 wrote it
+        connection.execute("ALTER TABLE replicas DROP COLUMN load_format")
+        connection.execute("ALTER TABLE replicas DROP COLUMN engine")
+        said = '{"ids": ["m"], "load_format": "safetensors"}'
+        connection.executemany(
+            "INSERT INTO replicas VALUES ('w', ?, 'http://x', ?, '')", [("told", said), ("silent", '["m"]')]
+        )
+        connection.execute("UPDATE schema_version SET version = 1")
+    connection.close()
+    for _ in range(2):  # and once more, now that it is
+        async with Ledger(path) as ledger:
+            found = {replica.name: (replica.models, replica.load_format) for replica in ledger.reader.replicas()}
+            assert found == {"told": (["m"], "safetensors"), "silent": (["m"], "")}
+            assert [sample.completion.row for sample in ledger.samples()] == [0]
 
 
 async def test_another_file_is_refused(tmp_path: Path) -> None:

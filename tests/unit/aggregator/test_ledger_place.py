@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_aggregator.ledger_place import check_file_system, file_system_type, is_network_file_system
+from evalrun_aggregator.ledger.place import check_file_system, file_system_type, is_network_file_system
 from evalrun_runtime.exits import BadInputError
 
 MOUNTS = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

@@ -8,9 +8,9 @@ from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
 
 def progress(
     *, started: bool = True, remaining: int = 0, unjudged: int = 0, not_judged: int = 0, written: bool = False,
-    failure: str | None = None,
+    failure: str | None = None, early: bool = False,
 ) -> Progress:  # fmt: skip
-    return Progress(started, remaining, unjudged, not_judged, written, failure)
+    return Progress(started, remaining, unjudged, not_judged, written, failure, early)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,9 @@ def progress(
         (progress(not_judged=1), ledger_pb2.RUN_STATE_JUDGING, True),
         (progress(written=True), ledger_pb2.RUN_STATE_SUCCEEDED, False),
         (progress(not_judged=1, written=True), ledger_pb2.RUN_STATE_DEGRADED, False),
+        (progress(remaining=5, unjudged=2, early=True), ledger_pb2.RUN_STATE_JUDGING, True),
+        (progress(remaining=5, early=True, written=True), ledger_pb2.RUN_STATE_DEGRADED, False),
+        (progress(remaining=5, early=True, failure="disk"), ledger_pb2.RUN_STATE_FAILED, False),
         (progress(failure="disk"), ledger_pb2.RUN_STATE_FAILED, False),
         (progress(remaining=3, unjudged=3, failure="disk"), ledger_pb2.RUN_STATE_FAILED, False),
     ],

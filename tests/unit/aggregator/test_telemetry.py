@@ -3,10 +3,10 @@
 from prometheus_client import CollectorRegistry
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.board import Board, ItemState
-from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.items import DatasetItems, RunItems
+from evalrun_aggregator.ledger.rows import CompletionTally, StoredCompletion
 from evalrun_aggregator.replicas import ReplicaBook
-from evalrun_aggregator.rows import CompletionTally, StoredCompletion
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 
 OWN = {"run": "r", "namespace": "n"}
@@ -55,6 +55,20 @@ def test_figures_follow_the_board_and_go_on_from_the_ledger() -> None:
 
 
 class TestReplicaBook:
+    def test_why_nobody_answers_is_told_while_nobody_does(self) -> None:
+        book = ReplicaBook()
+        assert book.trouble(0.0) is None  # nobody has said anything
+        a, b = (ledger_pb2.Replica(name=name, address=f"http://{name}") for name in "ab")
+        book.report("w", [a, b], {}, 0.0)
+        assert book.trouble(0.0) is None  # they are starting
+        a.error = b.error = "HTTP 500: CUDA out of memory; next try within 8 s"
+        book.report("w", [a, b], {}, 5.0)
+        assert book.trouble(5.0) == "http://a: HTTP 500: CUDA out of memory; next try within 8 s (and 1 more)"
+        assert book.trouble(500.0) is None  # old news
+        b.up = True
+        book.report("w", [a, b], {}, 6.0)
+        assert book.trouble(6.0) is None
+
     def test_a_replica_that_is_no_longer_named_or_whose_worker_is_silent_is_down(self) -> None:
         book = ReplicaBook()
         a, b = (ledger_pb2.Replica(name=name, up=True, in_flight=2) for name in "ab")

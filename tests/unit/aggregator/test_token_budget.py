@@ -3,8 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from evalrun_aggregator.board import Board, ItemState
-from evalrun_aggregator.items import DatasetItems, RunItems
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.token_budget import BudgetBook, TokenBudget
 from evalrun_runtime.exits import BadInputError
 
@@ -25,7 +25,7 @@ def one_by_one(budget: TokenBudget, tokens_of: Callable[[int, int], int | None])
 
 
 def opened_board(budget: TokenBudget, problems: int = 1) -> tuple[BudgetBook, Board]:
-    items = RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])], budget.most_samples(problems))
+    items = RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])], budget.max_samples(problems))
     book, board = BudgetBook(budget, items), Board(items)
     book.restore(board, [])
     return book, board
@@ -93,4 +93,4 @@ def test_problems_spend_each_their_own() -> None:
 
 def test_a_budget_beyond_what_can_be_numbered_is_refused_with_what_to_write() -> None:
     with pytest.raises(BadInputError, match=r"outputTokensPerProblem.*write at most 67108$"):
-        TokenBudget(100_000, 10).most_samples(1000)
+        TokenBudget(100_000, 10).max_samples(1000)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.aggregator import write_work_order
+from builders.aggregator.process import write_work_order
 
-from evalrun_aggregator.facts import ended_facts, ended_of
-from evalrun_aggregator.run import DecidedGate, Ended, Interval
-from evalrun_aggregator.work_order import read_work_order
+from evalrun_aggregator.facts import end_facts, ended_of
+from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
+from evalrun_api.work_order import read_work_order
 from evalrun_runtime.exits import BadInputError
 
 
@@ -55,6 +55,6 @@ def test_what_is_no_work_order_is_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("gate", [None, DecidedGate("Regression", "humaneval accepted_at_1: -0.1")])
 def test_a_runs_end_is_kept_as_a_fact(gate: DecidedGate | None) -> None:
     figures = {"d": Interval(0.5, 0.25, 0.75)}
-    ended = Ended(12.5, "s3://x", figures, gate, wandb_url="https://w/r", warnings=("export to mlflow failed: x",))
-    assert ended_of(ended_facts(ended)) == ended
+    ended = RunEnd(12.5, "s3://x", figures, gate, wandb_url="https://w/r", warnings=("export to mlflow failed: x",))
+    assert ended_of(end_facts(ended)) == ended
     assert ended_of({}) is None

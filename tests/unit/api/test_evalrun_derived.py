@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_operator.api.v1alpha1 import EvalRunSpec, Judge, JudgeReference, Protocol, Rollout
+from evalrun_api.v1alpha1 import EvalRunSpec, Judge, JudgeReference, Protocol, Rollout
 
 SPEC = {"model": {"path": "a/b"}, "datasets": [{"name": "d", "source": "builtin:demo"}]}
 

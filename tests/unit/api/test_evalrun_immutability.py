@@ -1,13 +1,13 @@
 """Once the run has started its spec stands, but for three fields."""
 
 import pytest
-from builders.evalruns import CHANGES_AT_ANY_TIME, CHANGES_ONCE_STARTED, change, evalrun_manifest
+from builders.operator.evalruns import CHANGES_AT_ANY_TIME, CHANGES_ONCE_STARTED, change, evalrun_manifest
 
-from evalrun_operator.api.cel_rules import holds
-from evalrun_operator.api.checks import Value, with_defaults
-from evalrun_operator.api.modelling import VALIDATIONS
-from evalrun_operator.api.v1alpha1 import MUTABLE_FIELDS, EvalRunSpec
-from evalrun_operator.crd import evalrun_crd
+from evalrun_api.cel_rules import holds
+from evalrun_api.checks import Value, with_defaults
+from evalrun_api.crd import evalrun_crd
+from evalrun_api.modelling import VALIDATIONS
+from evalrun_api.v1alpha1 import MUTABLE_FIELDS, EvalRunSpec
 
 SCHEMA = evalrun_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 TRANSITIONS = [rule for rule in SCHEMA[VALIDATIONS] if "oldSelf" in rule["rule"]]

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from builders.evalruns import REFUSED, Refused, evalrun_manifest
+from builders.operator.evalruns import REFUSED, Refused, evalrun_manifest
 
-from evalrun_operator.api.manifest import find_problems, schema_for
-from evalrun_operator.api.modelling import VALIDATIONS
-from evalrun_operator.api.structural import Schema
+from evalrun_api.manifest import find_problems, schema_for
+from evalrun_api.modelling import VALIDATIONS
+from evalrun_api.structural import Schema
 
 TOLD_TWICE = {"dataset twice", "no samples"}
 """A bound, or the list's own uniqueness, says it as well as a rule."""

@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from builders.evalruns import evalrun_manifest
+from builders.operator.evalruns import BAD_METADATA, GOOD_METADATA, Refused, change, evalrun_manifest
 
-from evalrun_operator.api.manifest import load_manifest
-from evalrun_operator.api.manifest_yaml import read_documents
+from evalrun_api.manifest import find_problems, load_manifest, load_manifests
+from evalrun_api.manifest_yaml import read_documents
 from evalrun_runtime.exits import BadInputError
 
 SAMPLES = sorted((Path(__file__).parents[3] / "k8s" / "samples").glob("*.yaml"))
@@ -112,6 +113,33 @@ def test_several_runs_in_a_file_are_named(tmp_path: Path) -> None:
     assert refusal(file) == f"{file}: holds several EvalRuns (EvalRun run, EvalRun other): keep one a file"
 
 
+def test_each_run_of_a_file_is_checked_as_kubectl_would_apply_each(tmp_path: Path) -> None:
+    second = evalrun_manifest({"metadata.name": "other"})
+    file = written(tmp_path, yaml.safe_dump_all([evalrun_manifest(), second]))
+    assert [run.metadata.name for run in load_manifests(file, place="cluster")] == ["run", "other"]
+    change(second, "spec.output", {})
+    file = written(tmp_path, yaml.safe_dump_all([evalrun_manifest(), second]))
+    with pytest.raises(BadInputError) as refused:
+        load_manifests(file, place="cluster")
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith(f"{file}: EvalRun other: spec.output: the results would be lost")
+
+
+@pytest.mark.parametrize("case", BAD_METADATA, ids=lambda case: case.name)
+def test_labels_and_annotations_that_kubernetes_refuses(tmp_path: Path, case: Refused) -> None:
+    file = written(tmp_path, yaml.safe_dump(case.manifest))
+    told = refusal(file)
+    assert told.startswith(f"{file}: {case.path}: "), told
+    assert case.says in told
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize("metadata", GOOD_METADATA)
+def test_labels_and_annotations_that_kubernetes_takes(metadata: dict[str, dict[str, str]]) -> None:
+    manifest = evalrun_manifest({f"metadata.{field}": notes for field, notes in metadata.items()})
+    assert find_problems(manifest, place="cluster") == []
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert refusal(tmp_path / "absent.yaml") == f"{tmp_path / 'absent.yaml'}: No such file or directory"
     assert refusal(tmp_path).startswith(f"{tmp_path}: Is a directory")
@@ -155,9 +183,35 @@ def test_scalars_are_read_as_kubectl_reads_them(text: str, value: object) -> Non
 def test_reading_a_manifest_starts_fast() -> None:
     """Half a second of imports that nobody needs is what a person would wait for at each `evalrun validate`."""
     program = (
-        "import sys; from evalrun_operator.api.manifest import load_manifest\n"
+        "import sys; from evalrun_api.manifest import load_manifest\n"
         "load_manifest(sys.argv[1], place='machine'); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program, SAMPLES[0]], check=True, capture_output=True, text=True)
     slow = {"typer", "prompt_toolkit", "rich", "jsonschema", "kopf", "grpc", "numpy", "pyarrow", "aiohttp"}
     assert not slow & set(done.stdout.split())
+
+
+def with_numbers() -> dict[str, Any]:
+    manifest = evalrun_manifest()
+    manifest["spec"]["protocol"] = {"name": "EVAL@k", "temperature": 0.8, "topP": 1, "samples": 2, "k": [1, 2]}
+    return manifest
+
+
+def test_numbers_are_taken_on_this_machine_where_yaml_writes_numbers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest = with_numbers()
+    manifest["spec"]["datasets"][0]["comparator"] = {"name": "tokens", "abs": 1e-6}
+    file = written(tmp_path, yaml.safe_dump(manifest))
+    spec = load_manifest(file, place="machine").spec
+    assert (spec.protocol.temperature, spec.protocol.top_p, spec.protocol.samples) == ("0.8", "1", 2)
+    assert spec.datasets[0].comparator is not None
+    assert spec.datasets[0].comparator.abs == "0.000001"
+    said = [record.getMessage() for record in caplog.records]
+    assert f'{file}: spec.protocol.temperature: 0.8 is taken as "0.8": kubectl takes it in quotes only' in said
+    assert len(said) == 3
+
+
+def test_a_cluster_takes_them_in_quotes_only(tmp_path: Path) -> None:
+    said = refusal(written(tmp_path, yaml.safe_dump(with_numbers())))
+    assert 'spec.protocol.temperature: 0.8 is not text: write it in quotes, "0.8"' in said

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 import jsonschema
 import pytest
-from builders.evalruns import REFUSED, evalrun_manifest
+from builders.operator.evalruns import REFUSED, evalrun_manifest
 from pydantic import BaseModel, Field, create_model
 
-from evalrun_operator.api.checks import structural_problems, with_defaults
-from evalrun_operator.api.modelling import PLACE, VALIDATIONS, ApiModel, Rule
-from evalrun_operator.api.structural import Schema, UnsupportedSchemaError, structural_schema
-from evalrun_operator.api.v1alpha1 import REASONS, ConditionType, EvalRun, EvalRunSpec, EvalRunStatus, Reason
-from evalrun_operator.crd import COLUMNS, evalrun_crd
+from evalrun_api.checks import structural_problems, with_defaults
+from evalrun_api.crd import COLUMNS, evalrun_crd
+from evalrun_api.modelling import PLACE, VALIDATIONS, ApiModel, Rule
+from evalrun_api.structural import Schema, UnsupportedSchemaError, structural_schema
+from evalrun_api.v1alpha1 import REASONS, ConditionType, EvalRun, EvalRunSpec, EvalRunStatus, Reason
 
 CRD = evalrun_crd()
 VERSION = CRD["spec"]["versions"][0]
@@ -28,7 +28,7 @@ class Undescribed(ApiModel):
 
 
 def object_with(annotation: Any) -> type[BaseModel]:
-    """Give an object whose spec has one field of that type."""
+    """Return an object whose spec has one field of that type."""
     spec = create_model("Spec", __base__=ApiModel, field=(annotation, Field(description="The field.")))
     return create_model(
         "Thing",
@@ -163,7 +163,10 @@ def test_the_walker_refuses_exactly_what_jsonschema_refuses() -> None:
     """Our reading of the schema against an independent one, over every manifest of the table."""
     validator = jsonschema.Draft202012Validator(SCHEMA)
     for case in REFUSED:
-        if case.name == "newline at a name's end":  # there jsonschema is wrong: Python's `$` lets a last newline be
+        if case.name in {
+            "newline at a name's end",
+            "image with a line break",
+        }:  # there jsonschema is wrong: Python's `$` lets a last newline be
             continue
         value = with_defaults(SCHEMA, case.manifest)
         ours = [

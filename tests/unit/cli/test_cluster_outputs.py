@@ -3,15 +3,16 @@
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from builders.operator import generating
+from builders.operator.world import generating
 
-from evalrun_cli.cluster_outputs import SendFrom, bring_outputs
-from evalrun_operator.api.v1alpha1 import EvalRun
+from evalrun_api.v1alpha1 import EvalRun
+from evalrun_cli.cluster.outputs import SendFrom, bring_outputs
 from evalrun_runtime.exits import BadInputError
 
 FILES = {
@@ -64,39 +65,66 @@ def refusing(message: str) -> SendFrom:
     return send
 
 
+@asynccontextmanager
+async def no_pod(claim: str) -> AsyncIterator[SendFrom]:
+    """Refuse, as a cluster does in which one may not create pods."""
+    raise BadInputError(f"creating a pod that reads claim {claim}: pods is forbidden")
+    yield run_here
+
+
 async def test_the_aggregator_sends_everything(stored: Path, folder: Path) -> None:
-    assert await bring_outputs(ended(str(stored)), folder, [], run_here) == "its aggregator"
+    assert await bring_outputs(ended(str(stored)), folder, [], run_here, no_pod) == "its aggregator"
     assert contents(folder) == FILES
 
 
 async def test_the_aggregator_sends_what_is_asked_for(stored: Path, folder: Path) -> None:
-    await bring_outputs(ended(str(stored)), folder, ["summary.json"], run_here)
+    await bring_outputs(ended(str(stored)), folder, ["summary.json"], run_here, no_pod)
     assert contents(folder) == {"summary.json": FILES["summary.json"]}
 
 
 async def test_what_the_aggregator_refuses_is_told(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInputError, match=r"no finished run lies there: summary\.json is missing"):
-        await bring_outputs(ended(str(tmp_path / "empty")), folder, [], run_here)
+        await bring_outputs(ended(str(tmp_path / "empty")), folder, [], run_here, no_pod)
 
 
 async def test_after_the_ttl_they_are_read_from_the_url(stored: Path, folder: Path) -> None:
     url = stored.as_uri()
-    assert await bring_outputs(ended(url), folder, [], None) == url
+    assert await bring_outputs(ended(url), folder, [], None, no_pod) == url
     assert contents(folder) == FILES
 
 
 async def test_where_the_pod_may_not_be_asked_the_url_is_read(
     stored: Path, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await bring_outputs(ended(stored.as_uri()), folder, [], refusing("pods/exec is forbidden"))
+    await bring_outputs(ended(stored.as_uri()), folder, [], refusing("pods/exec is forbidden"), no_pod)
     assert json.loads((folder / "summary.json").read_text()) == {"schema": 1}
     assert "pods/exec is forbidden" in caplog.text
 
 
-async def test_a_volume_without_its_aggregator_is_named(folder: Path) -> None:
-    with pytest.raises(BadInputError, match="team/run_1 on the volume of PersistentVolumeClaim results"):
-        await bring_outputs(ended("pvc://results/team/run_1"), folder, [], None)
+async def test_a_volume_without_its_aggregator_is_read_through_a_pod(stored: Path, folder: Path) -> None:
+    mounted: list[str] = []
+
+    @asynccontextmanager
+    async def reader(claim: str) -> AsyncIterator[SendFrom]:
+        async def send(command: Sequence[str], output: BinaryIO) -> None:
+            assert command[3] == "/mnt/claims/results/team/run_1"
+            await run_here([*command[:3], str(stored), *command[4:]], output)
+
+        mounted.append(claim)
+        yield send
+        mounted.append("gone")
+
+    url = "pvc://results/team/run_1"
+    assert await bring_outputs(ended(url), folder, [], None, reader) == f"{url}, through a pod"
+    assert contents(folder) == FILES
+    assert mounted == ["results", "gone"]
+
+
+async def test_a_volume_that_no_pod_may_mount_is_named_with_what_to_do(folder: Path) -> None:
+    says = r"team/run_1 on the volume of PersistentVolumeClaim results: mount it in a pod .* pods is forbidden"
+    with pytest.raises(BadInputError, match=says):
+        await bring_outputs(ended("pvc://results/team/run_1"), folder, [], None, no_pod)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +142,7 @@ async def test_the_aggregator_is_asked_for_the_path_that_it_knows(folder: Path, 
         output.write(b"half of a tar")
 
     with pytest.raises(BadInputError):
-        await bring_outputs(ended(url), folder, [], send)
+        await bring_outputs(ended(url), folder, [], send, no_pod)
     assert asked[3:] == [path]
 
 
@@ -129,5 +157,5 @@ async def test_a_tar_that_leads_outside_is_refused(stored: Path, folder: Path, t
             tar.addfile(entry, file)
 
     with pytest.raises(BadInputError, match="what the aggregator sent"):
-        await bring_outputs(ended("pvc://results/run_1"), folder, [], send)
+        await bring_outputs(ended("pvc://results/run_1"), folder, [], send, no_pod)
     assert not (tmp_path / "outside").exists()

@@ -2,8 +2,8 @@
 
 from typing import get_args
 
+from evalrun_api.v1alpha1.task import Comparator
 from evalrun_cli.commands import COMPARATORS
-from evalrun_operator.api.v1alpha1.task import Comparator
 
 
 def test_the_comparators_are_the_apis() -> None:

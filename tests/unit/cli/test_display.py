@@ -3,7 +3,8 @@
 from rich.console import Console
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_cli.display import LiveDisplay, PlainDisplay, display_for, progress_line
+from evalrun_cli.clock import stopwatch
+from evalrun_cli.local.display import LiveDisplay, PlainDisplay, display_for, progress_line
 
 FULL = "disk full: /data/ledger.sqlite3: completions and verdicts wait until there is room"
 
@@ -16,9 +17,11 @@ def status(seconds: float, message: str = "", judged: int = 3) -> ledger_pb2.Get
 
 def printed(*statuses: ledger_pb2.GetStatusResponse) -> list[str]:
     console = Console(width=60)
+    now = [0.0]
     with console.capture() as capture:
-        display = PlainDisplay(console)
+        display = PlainDisplay(console, lambda: now[0])
         for each in statuses:
+            now[0] = each.elapsed_seconds
             display.update(each)
         display.close()
     return capture.get().splitlines()
@@ -26,8 +29,8 @@ def printed(*statuses: ledger_pb2.GetStatusResponse) -> list[str]:
 
 def test_a_line_says_state_counts_and_what_the_run_waits_for() -> None:
     counts = "[    7.5 s] judging | demo: 32/32 generated, 3 judged, 2 accepted, 1 NOT JUDGED"
-    assert progress_line(status(7.5)) == counts
-    assert progress_line(status(7.5, FULL)) == f"{counts} | {FULL}"
+    assert progress_line(status(99.0), 7.5) == counts
+    assert progress_line(status(99.0, FULL), 7.5) == f"{counts} | {FULL}"
 
 
 def test_what_went_wrong_in_a_run_that_has_ended_is_the_commands_to_say() -> None:
@@ -50,7 +53,7 @@ def test_what_another_wait_is_for_is_said_too() -> None:
 def test_the_rate_is_that_of_the_generation_alone() -> None:
     console = Console(width=100, force_terminal=True, legacy_windows=False)
     with console.capture() as capture:
-        display = display_for(console)
+        display = display_for(console, stopwatch())
         for seconds, generated in ((1.0, 0), (5.0, 31), (10.0, 32), (1000.0, 32)):
             update = status(seconds)
             update.output_tokens = 100 * generated
@@ -63,7 +66,7 @@ def test_the_rate_is_that_of_the_generation_alone() -> None:
 def test_a_terminal_has_bars_and_above_them_what_the_run_waits_for_once() -> None:
     console = Console(width=100, force_terminal=True, legacy_windows=False)
     with console.capture() as capture:
-        display = display_for(console)
+        display = display_for(console, stopwatch())
         assert isinstance(display, LiveDisplay)
         for each in (status(0.0), status(0.2, FULL), status(0.4, FULL, judged=5)):
             display.update(each)
@@ -72,3 +75,26 @@ def test_a_terminal_has_bars_and_above_them_what_the_run_waits_for_once() -> Non
     assert text.count(FULL) == 1
     assert "demo judged" in text
     assert "6/32" in text  # those that were not judged are over too
+
+
+def test_warnings_are_printed_once_each_also_at_the_end() -> None:
+    first, second, ended = status(0.0), status(1.0), status(2.0)
+    ended.state = ledger_pb2.RUN_STATE_SUCCEEDED
+    for each in (first, second, ended):
+        each.warnings.append("endpoint a does not list its models")
+    ended.warnings.append("sums: 2 of 2 answers hold no program")
+    lines = [line for line in printed(first, second, ended) if line.startswith("warning: ")]
+    assert lines == ["warning: endpoint a does not list its models", "warning: sums: 2 of 2 answers hold no program"]
+
+
+def test_the_clock_is_the_commands_and_never_runs_backwards() -> None:
+    console = Console(width=60)
+    seconds = iter([100.0, 112.0, 112.2, 113.0])
+    clock = stopwatch(lambda: next(seconds))
+    resumed, rejudged, ended = status(86_400.0), status(0.2, FULL), status(0.1)
+    ended.state = ledger_pb2.RUN_STATE_SUCCEEDED
+    with console.capture() as capture:
+        display = PlainDisplay(console, clock)
+        for each in (resumed, rejudged, ended):
+            display.update(each)
+    assert [line[:11] for line in capture.get().splitlines()] == ["[   12.0 s]", "[   12.2 s]", "[   13.0 s]"]

@@ -1,10 +1,11 @@
 """What a run on one machine may say about where it is judged."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalrun_cli.local_run import LocalOptions
+from evalrun_cli.local.options import LocalOptions, closed_to_others
 from evalrun_runtime.exits import BadInputError
 
 RUN_CODE: dict[str, Any] = {"datasets": [{"name": "a", "source": "a.jsonl", "judgeMode": "RunCode"}, {"name": "b"}]}
@@ -34,10 +35,36 @@ def test_our_own_sandbox_judges_our_own_tests() -> None:
         (LocalOptions(sandbox_fusion="http://u:secret@h:1"),
          "--sandbox-fusion: give its token by EVALRUN_JUDGE_SANDBOX_TOKEN, not in the address"),
         (LocalOptions(2, sandbox_fusion=SERVER),
-         "--slots: of a sandbox that is started here: leave it away with --sandbox-fusion"),
+         "--slots: only for a sandbox that is started here: remove it, or --sandbox-fusion"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(options: LocalOptions, message: str) -> None:
     with pytest.raises(BadInputError) as error:
         options.check(SUBMIT)
     assert str(error.value).startswith(message)
+
+
+def test_a_folder_that_the_sandboxs_user_may_not_enter_is_named(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    for folder in (tmp_path, inner):
+        folder.chmod(0o755)
+    assert closed_to_others(inner) in {*tmp_path.parents, None}  # whatever the machine's own folders allow
+    inner.chmod(0o711)  # may be passed, not listed
+    assert closed_to_others(inner) in {*tmp_path.parents, inner}
+    tmp_path.chmod(0o750)
+    assert closed_to_others(inner) in {*tmp_path.parents, tmp_path}
+    assert closed_to_others(Path("/usr/lib")) is None
+
+
+def test_packages_go_to_sandbox_and_judge_and_into_the_command_that_goes_on(tmp_path: Path) -> None:
+    options = LocalOptions(packages=[tmp_path / "a b", Path("c")])
+    assert options.package_flags == [
+        "--package-dirs",
+        str(tmp_path / "a b"),
+        "--package-dirs",
+        str(Path("c").resolve()),
+    ]
+    assert options.resumed_with == f" --packages '{tmp_path / 'a b'}' --packages c"
+    with pytest.raises(BadInputError, match=r"--packages .*a b: no such folder"):
+        options.check({"datasets": []})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_cli.processes import Restarts
+from evalrun_cli.local.processes import Restarts
 
 
 @pytest.mark.parametrize(

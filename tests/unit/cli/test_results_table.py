@@ -53,6 +53,19 @@ def test_what_else_the_protocol_asked_for_is_shown_in_the_order_of_k() -> None:
     ]
 
 
+def test_names_are_whole_at_80_columns_and_stand_in_the_specs_order() -> None:
+    content = summary()
+    dataset = content["datasets"].pop("contest")
+    dataset["metrics"] |= {"pass_at_2": {"value": 0.5, "low": 0.0, "high": 1.0, "n": 4}}
+    names = ["humaneval", "codecontests_valid", "codecontests_test", "a_set_with_a_name_of_40_characters_in_all"]
+    content["datasets"] = dict.fromkeys(names, dataset)
+    lines = shown(content)
+    for table in (lines[:14], lines[14:]):
+        first = [line.split()[0] for line in table if line.split()[:1] and line.split()[0] in names]
+        assert [name for name in names[:3] if name in first] == names[:3]
+        assert first[:3] == names[:3]
+
+
 def test_where_nothing_else_was_asked_for_no_table_is_empty() -> None:
     assert sum(line.startswith("contest") for line in shown(summary())) == 2
 
@@ -70,3 +83,26 @@ def test_comparators_are_shown_only_where_they_would_decide_otherwise() -> None:
     assert "contest exact 1 3 0" in lines
     for agreed in (summary(), summary(comparators={"changed_answers": 0, "otherwise": {}, "examples": []})):
         assert not any("Comparators" in line for line in shown(agreed))
+
+
+def test_no_figure_is_broken_and_no_column_falls_off_at_80_columns() -> None:
+    made = summary()
+    figure = {"value": 1.0, "low": 1.0, "high": 1.0}
+    counts = {"problems": 13328, "final_status": {"success": 99999, "api_error": 12345}}
+    dataset = {"coverage": 1.0, "counts": counts, "metrics": {"accepted_at_1": figure, "pass_ratio_mean": figure}}
+    made["datasets"] = dict.fromkeys(("codecontests_valid", "humaneval"), dataset)
+    lines = shown(made)
+    for name in made["datasets"]:
+        assert f"{name} 13328 100.0 % 100.0 % to 100.0 % 100.0 % 100.0 %" in lines
+        assert f"{name} 99999 0 0 0 0 0 12345" in lines
+    assert not any(line.startswith("%") for line in lines)
+
+
+def test_why_answers_were_not_judged_is_listed_by_cause() -> None:
+    causes = {"api_error: the test uses [red]patch": 2, "no verdict came": 1}
+    counts = {"problems": 4, "not_judged": 3, "not_judged_causes": causes, "final_status": {"api_error": 3}}
+    lines = shown(summary(accepted_bounds=[0.0, 0.75], counts=counts))
+    assert [line for line in lines[lines.index("Why answers were not judged") :] if line.startswith("contest")] == [
+        "contest 2 api_error: the test uses [red]patch",
+        "contest 1 no verdict came",
+    ]

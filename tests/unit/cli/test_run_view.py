@@ -5,13 +5,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from builders.evalruns import evalrun_manifest
-from builders.operator import START, World, evalrun, generating
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.world import START, World, evalrun, generating
 from rich.console import Console
 
-from evalrun_cli.run_display import PlainRunDisplay
-from evalrun_cli.run_view import exit_code, is_complete, progress_line, status_tables
-from evalrun_operator.api.v1alpha1 import EvalRun
+from evalrun_api.v1alpha1 import EvalRun
+from evalrun_cli.cluster.run_display import PlainRunDisplay
+from evalrun_cli.cluster.run_view import exit_code, is_complete, progress_line, status_tables
 from evalrun_operator.ledger_status import GateDecision
 from evalrun_runtime.exits import ExitCode
 
@@ -86,6 +86,15 @@ def test_the_tables_hold_conditions_datasets_and_places() -> None:
     assert "1h5s" in text
     assert "0.4200 to 0.5800" in text
     assert "outputs: s3://outputs/run" in text
+
+
+def test_a_run_that_its_gates_ended_says_how_far_it_came() -> None:
+    run = ended(GateDecision.PASSED)
+    said = "humaneval: 9 of 20 answers were not needed"
+    assert run.status is not None
+    stopped = run.model_copy(update={"status": run.status.model_copy(update={"stopped_early": said})})
+    assert f"stopped early by its gates: {said}" in shown(stopped)
+    assert "stopped early" not in shown(run)
 
 
 def test_plain_lines_come_where_the_phase_changes_and_seldom_else() -> None:

@@ -1,14 +1,26 @@
 """The folder of a run: made once, never overwritten, found again."""
 
+import copy
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from evalrun_cli.workspace import create, default_directory, read_work_order, reopen
+from evalrun_api.work_order import WorkOrder, parse_work_order
+from evalrun_cli.local.workspace import create, default_directory, order_in, reopen
 from evalrun_runtime.exits import BadInputError
 
-ORDER = {"run": "demo", "created": "2026-01-01T00:00:00Z", "spec": {"a": 1}}
+SPEC = {
+    "model": {"path": "org/model"},
+    "datasets": [{"name": "sums", "source": "sums.jsonl"}],
+    "protocol": {"temperature": "0.0", "maxNewTokens": 512},
+    "endpoints": [{"url": "http://a/v1"}],
+}
+DOCUMENT = {"run": "demo", "created": "2026-01-01T00:00:00Z", "spec": SPEC, "output_dir": "out"}
+ORDER = parse_work_order(DOCUMENT, "test")
 
 
 def test_the_default_name_holds_the_run_and_the_time() -> None:
@@ -29,7 +41,7 @@ def test_a_folder_with_a_run_in_it_is_refused_with_the_way_on(tmp_path: Path) ->
 
 
 def test_the_way_on_is_the_commands_own_flag(tmp_path: Path) -> None:
-    order = {**ORDER, "responses": ["answers.jsonl"]}
+    order = changed("responses", ["answers.jsonl"])
     create(tmp_path / "out", order)
     with pytest.raises(BadInputError, match=r"not empty: add --resume$"):
         create(tmp_path / "out", order)
@@ -57,17 +69,75 @@ def test_what_a_run_or_a_user_left_is_not_taken_away(name: str, tmp_path: Path) 
     assert workspace.work_order.exists() == (name == "ledger.sqlite3")
 
 
-def test_a_run_is_found_again(tmp_path: Path) -> None:
-    create(tmp_path / "out", ORDER)
-    workspace = reopen(tmp_path / "out", {**ORDER, "created": "later"})
-    assert read_work_order(workspace.directory) == ORDER
+def with_answers(folder: Path) -> Path:
+    """Found a run, and store an answer in it."""
+    workspace = create(folder, ORDER)
+    with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
+        ledger.execute("CREATE TABLE completions (row INTEGER PRIMARY KEY)")
+        ledger.execute("INSERT INTO completions VALUES (1)")
+    return folder
 
 
-@pytest.mark.parametrize("name", ["spec", "sources", "responses"])
-def test_another_spec_or_other_files_are_another_run(tmp_path: Path, name: str) -> None:
-    create(tmp_path / "out", ORDER)
-    with pytest.raises(BadInputError, match=f"has another {name}"):
-        reopen(tmp_path / "out", {**ORDER, name: {"a": ["2"]}})
+def changed(path: str, value: object) -> WorkOrder:
+    """Return the order with one field changed."""
+    order = copy.deepcopy(DOCUMENT)
+    *parents, name = path.split(".")
+    inside: Any = order
+    for parent in parents:
+        inside = inside[int(parent)] if parent.isdigit() else inside.setdefault(parent, {})
+    inside[name] = value
+    return parse_work_order(order, "test")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("created", "2026-02-02T00:00:00Z"),
+        ("spec.endpoints", [{"url": "http://b/v1"}, {"url": "http://c/v1"}]),
+        ("spec.judge.sandbox.slots", 4),
+        ("spec.gate", {"baseline": "outputs/main", "dataset": "sums"}),
+        ("spec.cost.gpuHour", "2.5"),
+        ("output_dir", "moved"),
+    ],
+)
+def test_what_changes_no_answer_may_change_on_resume_and_is_taken_over(
+    path: str, value: object, tmp_path: Path
+) -> None:
+    wanted = changed(path, value)
+    workspace = reopen(with_answers(tmp_path / "out"), wanted)
+    assert order_in(workspace.directory) == wanted.model_copy(update={"created": ORDER.created})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("spec.protocol.maxNewTokens", 1024, "spec.protocol.maxNewTokens is 512 there and 1024 here"),
+        ("spec.model.revision", "abc", 'spec.model.revision is not set there and "abc" here'),
+        ("spec.datasets.0.source", "more.jsonl", 'spec.datasets[0].source is "sums.jsonl" there and "more.jsonl" here'),
+        ("spec.endpoints.0.model", "other", 'spec.endpoints[].model is [] there and ["other"] here'),
+        ("sources", {"sums": ["b"]}, "sources is not set there"),
+        ("responses", ["b.jsonl"], 'responses is not set there and ["b.jsonl"] here'),
+        ("run", "other", 'run is "demo" there and "other" here'),
+    ],
+)
+def test_what_the_answers_depend_on_may_not_change_and_is_named(
+    path: str, value: object, said: str, tmp_path: Path
+) -> None:
+    folder = with_answers(tmp_path / "out")
+    with pytest.raises(BadInputError) as caught:
+        reopen(folder, changed(path, value))
+    assert said in str(caught.value)
+    assert order_in(folder) == ORDER
+
+
+def test_a_run_without_an_answer_begins_anew_with_whatever_is_asked(tmp_path: Path) -> None:
+    workspace = create(tmp_path / "out", ORDER)
+    with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
+        ledger.execute("CREATE TABLE completions (row INTEGER PRIMARY KEY)")
+    wanted = changed("spec.protocol.maxNewTokens", 1024)
+    reopen(workspace.directory, wanted)
+    assert order_in(workspace.directory) == wanted
+    assert not workspace.ledger.exists()
 
 
 @pytest.mark.parametrize("content", [None, "{"], ids=["absent", "cut off"])
@@ -75,4 +145,4 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path, content: str | None) ->
     if content is not None:
         (tmp_path / "work_order.json").write_text(content)
     with pytest.raises(BadInputError, match=r"work_order\.json"):
-        read_work_order(tmp_path)
+        order_in(tmp_path)

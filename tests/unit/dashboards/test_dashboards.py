@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from generate_monitoring import CHART, DASHBOARDS, ROOT, rendered
+from generate_monitoring import CHART, DASHBOARDS, rendered
+from generated_files import ROOT
 from monitoring.alerts import ALERTS
 from monitoring.grafana import COLUMNS, SCHEMA_VERSION, Dashboard, Panel, Query, Row
 

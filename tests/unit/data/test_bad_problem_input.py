@@ -39,6 +39,7 @@ def truth(**fields: object) -> dict[str, object]:
         ('{"prompt": "a", "prompt": "b"}', "field 'prompt' is there twice"),
         ({**GOOD, "problem_id": "é\ud800"}, "field 'problem_id' is not valid Unicode at character 1"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"prompt": ' + "9" * 5000 + "}", "has a number of more than 4300 digits: write it as a text"),
         ({}, "field 'dataset' is missing (expected text)"),
         ({**GOOD, "prompt": None}, "field 'prompt' is missing (expected text)"),
         ({**GOOD, "prompt": 5}, "field 'prompt' should be text, not a whole number"),
@@ -95,7 +96,10 @@ def test_a_bad_second_line(tmp_path: Path, second_line: str | bytes | dict[str, 
         ("p.jsonl", b"\x1f\x8bxxxx", "p.jsonl: broken gzip: "),
         ("p.parquet", b"PAR1 and no more", "p.parquet: broken Parquet after row 0: "),
         ("p.parquet", b"{}", "p.parquet: not Parquet, although its name ends in .parquet"),
-        ("p.json", b'[{"a": 1}]', "p.json:1: expected one JSON object a line, not a list"),
+        ("p.json", b'[{"a": 1}]', "p.json item 1: not a known problem format (fields: a)"),
+        ("p.json", b"[[]]", "p.json item 1: expected an object, not a list"),
+        ("p.json", b"[\n{},\n{]", "p.json: not JSON: Expecting property name enclosed in double quotes at line 3, col"),
+        ("p.json", b"[]", "p.json: the file is empty"),
         (
             "p.json",
             b'{\n  "a": 1\n}',
@@ -138,6 +142,66 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
 )
 def test_a_remote_file_says_whether_it_or_its_server_is_missing(source: str, message: str, tmp_path: Path) -> None:
     assert re.match(message, refusal(source, tmp_path))
+
+
+MBPP = {
+    "task_id": 2,
+    "prompt": "Double.",
+    "code": "def double(x):\n  return 2 * x",
+    "test_list": ["assert double(2) == 4"],
+}
+HUMANEVAL = {
+    "task_id": "HumanEval/0",
+    "prompt": "def double(x):\n",
+    "entry_point": "double",
+    "canonical_solution": "    return 2 * x\n",
+    "test": "def check(candidate):\n    assert candidate(2) == 4\n",
+}
+CONTEST = {"name": "sum", "description": "Add.", "public_tests": {"input": ["1 2"], "output": ["3"]}}
+PLUS = {"base_input": [[2]], "plus_input": [[3]]}
+
+
+@pytest.mark.parametrize(
+    ("row", "unused"),
+    [
+        (
+            {**MBPP, "test_imports": [], "test": "for i in inputs: assertion(double(i))"},
+            "MBPP rows does not use the tests in 'test'",
+        ),
+        (
+            {**MBPP, "task_id": "Mbpp/2", **PLUS, "assertion": "assert double(2) == 4"},
+            "'base_input', 'plus_input', 'assertion'",
+        ),
+        (
+            {**HUMANEVAL, **PLUS, "canonical_solution": None},
+            "HumanEval rows does not use the tests in 'base_input', 'plus_input'",
+        ),
+        ({**CONTEST, "hidden_tests": {"input": ["1 1"], "output": ["2"]}}, "'hidden_tests'"),
+        (
+            {"name": "sum", "statement": "Add.", "tests": [{"input": "", "output": ""}], "plus_tests": [1]},
+            "'plus_tests'",
+        ),
+    ],
+)
+def test_tests_that_would_not_be_used_are_refused_by_name(row: dict[str, object], unused: str, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "p.jsonl", [row])
+    message = refusal("p.jsonl", tmp_path)
+    assert message.startswith("p.jsonl:1: ")
+    assert unused in message
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**MBPP, "test_imports": ["import math"], "challenge_test_list": ["assert double(0) == 0"]},
+        {**HUMANEVAL, "example_test": "def check(candidate):\n    assert candidate(1) == 2\n"},
+        {**HUMANEVAL, "plus_input": None, "base_input": []},
+        {**CONTEST, "private_tests": {"input": [], "output": []}, "input_file": "in.txt", "output_file": ""},
+    ],
+)
+def test_columns_that_add_no_test_are_left_alone(row: dict[str, object], tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "p.jsonl", [row])
+    assert len(load_problems("p.jsonl", base_dir=tmp_path)) == 1
 
 
 def test_a_parquet_row_is_named_by_its_number(tmp_path: Path) -> None:

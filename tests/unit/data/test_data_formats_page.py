@@ -18,8 +18,13 @@ EXAMPLES = re.findall(r"<!-- (problems|responses): (\S+) -->\n```json\n(.*?)^```
 PROBLEMS = {
     "contest.jsonl": [("contest", "sum", 2), ("contest", "mean", 2), ("contest", "any", 1)],
     "functions.jsonl": [("ours", "double", 1), ("ours", "half", 2)],
+    "phase0_humaneval.parquet": [("phase0_humaneval", "HumanEval/0", 1)],
     "HumanEval.jsonl": [("humaneval", "HumanEval/0", 1)],
     "mbpp.jsonl": [("mbpp", "MBPP/11", 1)],
+    "HumanEvalPlus.jsonl": [("humaneval_plus", "HumanEval/1", 1), ("humaneval_plus_base", "HumanEval/1", 1)],
+    "MbppPlus.jsonl": [("mbpp_plus", "MBPP/12", 1), ("mbpp_plus_base", "MBPP/12", 1)],
+    "apps.jsonl": [("apps", "0", 1), ("apps", "1", 2)],
+    "livecodebench.jsonl": [("livecodebench", "1873_A", 1), ("livecodebench", "2917", 2)],
     "verl.parquet": [("codecontests", "0", 1), ("codecontests", "1", 1)],
     "codecontests.parquet": [("codecontests", "1_A. Sum", 3)],
     "statements.jsonl": [("codecontests", "sum", 1)],
@@ -28,6 +33,10 @@ RESPONSES = {
     "answers.jsonl": [("contest", "sum", 0), ("contest", "sum", 1), ("ours", "double", 0), ("ours", "half", 0)],
     "samples.jsonl": [("mbpp", "MBPP/11", 0), ("mbpp", "MBPP/11", 1)],
     "generated.parquet": [("codecontests", "0", 0), ("codecontests", "0", 1)],
+    "evalplus_samples.jsonl": [("humaneval", "HumanEval/0", 0)],
+    "samples_humaneval.jsonl": [("humaneval", "HumanEval/0", 0)],
+    "batch_output.jsonl": [("mbpp", "MBPP/11", 0)],
+    "livecodebench_output.json": [("contest", "sum", 0)],
 }
 
 
@@ -46,6 +55,18 @@ def written(folder: Path, wanted: str) -> list[str]:
     return paths
 
 
+def test_every_benchmark_of_the_table_has_an_example_under_its_dataset() -> None:
+    table = PAGE.partition("| Benchmark | As published in |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert len(rows) == 9
+    for benchmark, _, dataset, _, example in rows:
+        if example:
+            loaded = {name for name, _, _ in PROBLEMS[example.strip("`")]}
+            assert loaded & set(re.findall(r"`(\w+)`", dataset)) or "data_source" in dataset, benchmark
+        else:
+            assert dataset.startswith("refused: [why]"), benchmark
+
+
 def test_every_example_of_the_page_is_loaded_here() -> None:
     assert [name for kind, name, _ in EXAMPLES if kind == "problems"] == list(PROBLEMS)
     assert [name for kind, name, _ in EXAMPLES if kind == "responses"] == list(RESPONSES)
@@ -61,7 +82,8 @@ def test_problem_examples(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", RESPONSES)
 def test_response_examples(tmp_path: Path, name: str) -> None:
-    chosen = [path for path in written(tmp_path, "problems") if not path.endswith("statements.jsonl")]
+    alike = ("statements.jsonl", "phase0_humaneval.parquet")  # their ids stand in other examples too
+    chosen = [path for path in written(tmp_path, "problems") if not path.endswith(alike)]
     written(tmp_path, "responses")
     responses = load_responses([name], load_problem_files(chosen), tmp_path)
     assert [response.key for response in responses] == RESPONSES[name]

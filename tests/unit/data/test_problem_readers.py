@@ -14,9 +14,11 @@ import pytest
 from builders.data import assert_problem, check_problem, data_file, json_rows, stdio_problem, write_jsonl
 
 from evalrun_data.entry_points import entry_point
+from evalrun_data.formats.codecontests import parse_statement_and_tests
 from evalrun_data.formats.record import record_of
 from evalrun_data.readers import iter_problems, load_problem_files, load_problems, merged
 from evalrun_data.records import AssertTests, CheckTest, Message, ProblemLimits, StdioTests
+from evalrun_data.rows import Row
 from evalrun_runtime.exits import BadInputError
 
 HUMANEVAL = {
@@ -181,6 +183,67 @@ def test_entry_points(code: str, asserts: list[str], name: str | None) -> None:
     assert entry_point(code, asserts) == name
 
 
+# --- EvalPlus, and what is not read ---
+
+EVALPLUS: dict[str, object] = {
+    "task_id": "HumanEval/0",
+    "prompt": "def f(x):\n",
+    "entry_point": "f",
+    "contract": "    assert x\n",
+    "canonical_solution": "    return x\n",
+    "base_input": [[1]],
+    "plus_input": [[2], [3]],
+    "atol": 0,
+}
+
+
+def test_evalplus_files_are_the_plus_datasets_whatever_they_are_called(tmp_path: Path) -> None:
+    path = str(write_jsonl(tmp_path / "HumanEval.jsonl", [EVALPLUS]))
+    problem, twin = load_problems(path)
+    assert twin.key == ("humaneval_plus_base", "HumanEval/0")
+    assert (problem.key, problem.prompt, problem.family) == (("humaneval_plus", "HumanEval/0"), "def f(x):\n", "check")
+    assert "[[1], [2], [3]]" in str(problem.ground_truth)
+    (base,) = load_problems(path, "humaneval_plus_base")
+    assert base.dataset == "humaneval_plus_base"
+    assert "[[1]]" in str(base.ground_truth)
+    assert "[2]" not in str(base.ground_truth)
+    with pytest.raises(BadInputError, match=r"no dataset 'humaneval' there \(it holds: humaneval_plus\)"):
+        load_problems(path, "humaneval")
+    mbpp = str(write_jsonl(tmp_path / "MbppPlus.jsonl.gz", [{**EVALPLUS, "task_id": "Mbpp/2"}]))
+    assert load_problems(mbpp)[0].key == ("mbpp_plus", "MBPP/2")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({**EVALPLUS, "base_input": [1]}, "field 'base_input' should be a list of lists of arguments"),
+        ({**EVALPLUS, "canonical_solution": ["x"]}, "field 'canonical_solution' should be text, not a list"),
+        ({**EVALPLUS, "extra_test": "x"}, "the reader of EvalPlus rows does not use the tests in 'extra_test'"),
+        (
+            {"task_id": "BigCodeBench/0", "complete_prompt": "", "instruct_prompt": "", "test": "class T: pass"},
+            "BigCodeBench is not supported: its tests are unittest classes that patch and watch the process in which",
+        ),
+        (
+            {"id": "1_A", "title": "Sum", "description": "d", "checker": "c", "validator": "v", "test_cases": "t"},
+            "CodeContests+ is not supported as published: its checkers include testlib.h, which no sandbox here has",
+        ),
+        (
+            {"name": "HumanEval_0", "language": "rs", "prompt": "fn f", "tests": "fn main", "stop_tokens": "}"},
+            "MultiPL-E (rs) is not supported: its tests are the end of the program itself, in whose process a program",
+        ),
+        (
+            {"instance_id": "a__b-1", "repo": "a/b", "base_commit": "0", "patch": "", "FAIL_TO_PASS": "[]"},
+            "SWE-bench is not supported: its answers are patches of a repository, tested in an image of their own for",
+        ),
+    ],
+)
+def test_what_of_published_benchmarks_is_refused(tmp_path: Path, row: dict[str, object], message: str) -> None:
+    path = str(write_jsonl(tmp_path / "p.jsonl", [{name: value or "-" for name, value in row.items()}]))
+    with pytest.raises(BadInputError) as caught:
+        load_problems(path)
+    assert str(caught.value).startswith(f"{path}:1: {message}")
+
+
 # --- verl ---
 
 
@@ -208,10 +271,33 @@ def test_verl_ground_truths(tmp_path: Path, truth: object, expected: object) -> 
     assert (problem.ground_truth, problem.problem_id, problem.messages) == (expected, "1", ())
 
 
+CHECK_TRUTH = {"test": "def check(f):\n    assert f() == 1\n", "entry_point": "f"}
+
+
+def test_a_verl_row_of_humaneval_needs_no_prompt_beside_its_test(tmp_path: Path) -> None:
+    row = verl_row(json.dumps(CHECK_TRUTH), "def f():\n", difficulty=3, index=4)
+    (problem,) = load_problems(parquet(tmp_path / "v.parquet", [row]))
+    assert problem.ground_truth == CheckTest("def f():\n", CHECK_TRUTH["test"], "f")
+    assert (problem.difficulty, problem.problem_id) == ("3", "4")
+
+
+def test_a_verl_row_whose_prompt_is_a_chat_says_which_prompt_is_missing(tmp_path: Path) -> None:
+    row = verl_row(json.dumps(CHECK_TRUTH), [{"role": "user", "content": "Write f."}], index=1)
+    with pytest.raises(BadInputError, match=r"ground_truth.prompt' is missing, and the row's prompt is a chat: write"):
+        load_problems(parquet(tmp_path / "v.parquet", [row]))
+
+
+def test_a_difficulty_beside_a_verl_row_may_be_a_number(tmp_path: Path) -> None:
+    row = {**verl_row(json.dumps(STDIO_TRUTH), index=1), "difficulty": 7}
+    assert load_problems(parquet(tmp_path / "v.parquet", [row]))[0].difficulty == "7"
+
+
 @pytest.mark.parametrize(
     ("truth", "message"),
     [
-        ({**STDIO_TRUTH, "fn_name": "f"}, "reward_model.ground_truth.fn_name' is not supported"),
+        ({**STDIO_TRUTH, "fn_name": "f g"}, "the function to call is 'f g': write a name of Python"),
+        ({"inputs": ["x"], "outputs": ["1"], "fn_name": "f"}, r"inputs\[0\]' is no call: expected a JSON value a line"),
+        ({"inputs": ["1"], "outputs": [], "fn_name": "f"}, "has 1 inputs and 0 outputs: a problem needs at least one"),
         ("42", "reward_model.ground_truth' is a whole number: an answer for a reward function, not tests"),
         ("x = 7", "reward_model.ground_truth' is no JSON: an answer for a reward function"),
         ({"assert_case": ["assert f(g(1)) == 1"]}, "name it in 'entry_point'"),
@@ -307,3 +393,11 @@ def test_a_large_parquet_file_is_streamed(tmp_path: Path) -> None:
     assert next(stream).problem_id == "p0"
     with pytest.raises(BadInputError, match=r"big.parquet: broken Parquet after row [1-9]\d*: "):
         list(stream)
+
+
+@pytest.mark.parametrize(("source", "case_sensitive"), [(2, False), (5, None), ("", False)])
+def test_letters_count_as_the_authors_of_a_data_set_count_them(source: object, case_sensitive: bool | None) -> None:
+    """CodeContests compares without case; AtCoder's own judge does not, number 5 in the published schema."""
+    row = {"name": "a", "statement": "Solve.", "tests": [{"input": "1", "output": "Yes"}], "source": source}
+    problem = parse_statement_and_tests(Row(row, "rows.jsonl", 1), None)
+    assert (problem.comparator and problem.comparator.case_sensitive) is case_sensitive

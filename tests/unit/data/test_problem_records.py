@@ -63,6 +63,14 @@ TOLERANT = ProblemComparator("tokens", case_sensitive=True, abs=0.0, rel=1e-9)
         assert_problem(),
         full_problem(),
         Problem("d", "p", "", stdio_problem().ground_truth, data_source="d", comparator=TOLERANT),
+        Problem(
+            "d",
+            "q",
+            "",
+            stdio_problem().ground_truth,
+            data_source="d",
+            comparator=ProblemComparator("tokens", by_format=True),
+        ),
     ],
     ids=lambda problem: f"{problem.family} {problem.problem_id}",
 )

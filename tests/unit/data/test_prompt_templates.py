@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -14,8 +15,9 @@ from builders.data import (
     stdio_problem,
 )
 
-from evalrun_data.prompts import TEMPLATES_VERSION, PromptFormat, render
+from evalrun_data.prompts import TEMPLATES_VERSION, PromptFormat, read_template, render
 from evalrun_data.records import AssertTests, CheckTest, Language, Message, Problem, StdioTests
+from evalrun_runtime.exits import BadInputError
 
 FORMATS: tuple[PromptFormat, ...] = get_args(PromptFormat)
 
@@ -111,3 +113,49 @@ def test_a_changed_text_has_a_new_version() -> None:
     texts = [render(problem, form)[0].content for problem in problems for form in FORMATS]
     digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
     assert (TEMPLATES_VERSION, digest) == ("1", "34e45928762bde30")
+
+
+def test_a_system_prompt_comes_before_a_chat_that_has_none() -> None:
+    plain = Problem("d", "p", "Print one.", StdioTests(("",), ("1\n",)))
+    own = replace(plain, messages=(Message("system", "own"), Message("user", "u")))
+    first, second = render(plain, "Chat", "Be brief.")
+    assert (first, second.role) == (Message("system", "Be brief."), "user")
+    assert [second] == render(plain)
+    assert render(own, "Chat", "Be brief.") == list(own.messages)
+    assert render(plain, "Completion", "Be brief.") == render(plain, "Completion")
+
+
+def test_a_template_of_the_users_own_replaces_the_prompt(tmp_path: Path) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_text('{"task": "{prompt}", "in": "{language}"}\n{entry_point}\n{asserts}{other}')
+    template = read_template("mine.txt", tmp_path)
+    problem = replace(assert_problem(), prompt="Add {asserts}.")
+    (message,) = render(problem, "Chat", template=template)
+    assert message.content.startswith('{"task": "Add {asserts}.", "in": "Python 3"}\n')
+    assert message.content.endswith("{other}")
+    assert isinstance(problem.ground_truth, AssertTests)
+    assert all(line in message.content for line in problem.ground_truth.test_list[:3])
+    assert render(problem, "Completion", "Be brief.", template) == [message]
+    assert render(problem, "Chat", "Be brief.", template) == [Message("system", "Be brief."), message]
+    (stdio,) = render(stdio_problem(), "Chat", template=template)
+    assert stdio.content.endswith("\n\n{other}")  # no test of such a problem is ever shown
+
+
+def test_a_template_wins_over_a_problems_own_chat_but_for_its_system_message() -> None:
+    own = Problem("d", "p", "Print one.", StdioTests(("",), ("1\n",)))
+    own = replace(own, messages=(Message("system", "own"), Message("user", "u")))
+    assert render(own, "Chat", "Be brief.", "Do: {prompt}") == [
+        Message("system", "own"),
+        Message("user", "Do: Print one."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"Solve it.", "write {prompt} where"), (b"{prompt} \xff", "not UTF-8"), (None, "mine.txt")],
+)
+def test_a_template_that_cannot_be_used_is_one_line(tmp_path: Path, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "mine.txt").write_bytes(content)
+    with pytest.raises(BadInputError, match=message):
+        read_template("mine.txt", tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -181,3 +182,151 @@ def test_the_real_recorded_completions() -> None:
         found = load_responses([str(data_file(f"completions/humaneval_{name}.jsonl.gz"))], problems)
         assert Counter(response.mode for response in found).total() == 164
         assert {response.problem_id for response in found} == {problem.problem_id for problem in problems}
+
+
+def test_a_lone_surrogate_in_an_answer_is_one_odd_character_and_ends_nothing(tmp_path: Path) -> None:
+    r"""A model may write `"\ud800"`, in JSON; no file and no wire holds it."""
+    rows: list[dict[str, object]] = [{"task_id": "a", "completion": "print('\ud800é😀')"}]
+    rows.append({"task_id": "b", "completion": "y"})
+    assert [response.text for response in load(tmp_path, rows)] == ["print('\ufffdé😀')", "y"]
+
+
+# --- answers as other tools publish them ---
+
+
+def test_an_answer_to_evalplus_counts_for_both_figures(tmp_path: Path) -> None:
+    problems = [replace(PROBLEMS[2], dataset=name) for name in ("humaneval_plus", "humaneval_plus_base")]
+    rows: list[dict[str, object]] = [{"task_id": "HumanEval/0", "solution": name} for name in ("first", "second")]
+    found = [(r.dataset, r.sample, r.text) for r in load(tmp_path, rows, problems)]
+    assert sorted(found) == [
+        ("humaneval_plus", 0, "first"),
+        ("humaneval_plus", 1, "second"),
+        ("humaneval_plus_base", 0, "first"),
+        ("humaneval_plus_base", 1, "second"),
+    ]
+    one: dict[str, object] = {"task_id": "HumanEval/0", "response": "x", "dataset": "humaneval_plus_base", "sample": 0}
+    assert [r.dataset for r in load(tmp_path, [one], problems)] == ["humaneval_plus_base"]
+
+
+def test_evalplus_samples_are_whole_programs(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"task_id": "HumanEval/0", "solution": "def f(x): return x", "_identifier": "HumanEval/0 (line 1 in s.jsonl)"},
+        {"task_id": "Mbpp/11", "solution": ""},
+    ]
+    found = load(tmp_path, rows)
+    assert [(r.problem_id, r.text, r.mode) for r in found] == [
+        ("HumanEval/0", "def f(x): return x", "standalone"),
+        ("MBPP/11", "", "standalone"),
+    ]
+
+
+def test_a_solution_beside_an_answer_is_another_column(tmp_path: Path) -> None:
+    (found,) = load(tmp_path, [{"problem_id": "a", "response": "mine", "solution": "the reference"}])
+    assert (found.text, found.mode) == ("mine", "auto")
+
+
+def lm_eval(filtered: object, name: str = "create_test", **doc: object) -> dict[str, object]:
+    return {
+        "doc_id": 0,
+        "doc": doc or {"task_id": "HumanEval/0", "prompt": "def f(x):\n"},
+        "target": "check(f)",
+        "resps": [["    return x", "    return 1"]],
+        "filtered_resps": filtered,
+        "filter": name,
+        "pass@1": 1.0,
+    }
+
+
+def test_lm_evaluation_harness_samples_are_the_programs_that_it_judged(tmp_path: Path) -> None:
+    found = load(tmp_path, [lm_eval([["def f(x):\n    return x", "def f(x):\n    return 1"]])])
+    assert [(r.sample, r.text, r.mode) for r in found] == [
+        (0, "def f(x):\n    return x", "standalone"),
+        (1, "def f(x):\n    return 1", "standalone"),
+    ]
+
+
+def test_lm_evaluation_harness_without_a_filter_gives_the_models_text(tmp_path: Path) -> None:
+    (found,) = load(tmp_path, [lm_eval(["[BEGIN]..."], "none", task_id=11)])
+    assert (found.problem_id, found.text, found.mode) == ("MBPP/11", "[BEGIN]...", "auto")
+
+
+def test_lm_evaluation_harness_rows_of_two_filters_would_count_twice(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"^r.jsonl:2: field 'filter' is 'extract_code' after 'none': every answer"):
+        load(tmp_path, [lm_eval(["x"], "none"), lm_eval(["y"], "extract_code")])
+
+
+def batch_line(custom_id: str, *texts: str | None, **body: object) -> dict[str, object]:
+    choices = [
+        {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        for index, text in enumerate(texts)
+    ]
+    usage = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
+    answer = {"object": "chat.completion", "choices": choices, "usage": usage, **body}
+    return {
+        "id": "batch_req_1",
+        "custom_id": custom_id,
+        "response": {"status_code": 200, "body": answer},
+        "error": None,
+    }
+
+
+def test_openai_batch_outputs(tmp_path: Path) -> None:
+    found = load(tmp_path, [batch_line("a#3", "x"), batch_line("b", "y", None), batch_line("HumanEval/0", "z")])
+    assert found == [
+        Response("contest", "a", 3, "x", finish_reason="stop", output_tokens=7, prompt_tokens=9),
+        Response("contest", "b", 0, "y", finish_reason="stop"),
+        Response("contest", "b", 1, "", finish_reason="stop"),
+        Response("humaneval", "HumanEval/0", 0, "z", finish_reason="stop", output_tokens=7, prompt_tokens=9),
+    ]
+
+
+def test_openai_batch_outputs_of_the_completions_endpoint(tmp_path: Path) -> None:
+    (found,) = load(tmp_path, [batch_line("a", choices=[{"text": "t", "finish_reason": "length"}])])
+    assert (found.text, found.truncated) == ("t", True)
+
+
+def test_livecodebench_outputs_are_the_programs_that_it_judged(tmp_path: Path) -> None:
+    rows = [
+        {"question_id": "a", "question_title": "A", "output_list": ["```\nx\n```", "no"], "code_list": ["x", ""]},
+        {"question_id": "b", "output_list": ["```\ny\n```"]},
+    ]
+    (tmp_path / "codegeneration_output.json").write_text(json.dumps(rows, indent=4))
+    found = load_responses(["codegeneration_output.json"], PROBLEMS, tmp_path)
+    assert [(r.problem_id, r.sample, r.text, r.mode) for r in found] == [
+        ("a", 0, "x", "standalone"),
+        ("a", 1, "", "standalone"),
+        ("b", 0, "```\ny\n```", "auto"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"task_id": "HumanEval/0", "solution": ["x"]}, "field 'solution' should be text, not a list"),
+        ({"task_id": "HumanEval/9", "solution": "x"}, "unknown problem 'HumanEval/9'"),
+        (lm_eval(["x"], question="?"), "field 'doc' has none of problem_id, task_id, question_id, name, id, so the"),
+        (
+            lm_eval([[0.5, False]]),
+            "field 'filtered_resps' should hold texts, not a number: is this a",
+        ),
+        ({"question_id": "a", "code_list": []}, "field 'code_list' is an empty list"),
+        (
+            {"custom_id": "a", "response": None, "error": {"code": "batch_expired", "message": "Not run in\n24h."}},
+            "the request 'a' has no answer (Not run in 24h.): send it again, or remove the line",
+        ),
+        (
+            {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "Too many"}}}},
+            "the request 'a' has no answer (Too many): send it again",
+        ),
+        ({"custom_id": "a", "response": {"status_code": 500}}, "the request 'a' has no answer (status 500)"),
+        (
+            {"custom_id": "a", "response": {"status_code": 200, "body": {"output": []}}},
+            "field 'response.body.choices' is missing (expected a list of answers (of /v1/chat/completions or",
+        ),
+        (batch_line("a#0", "x", "y"), "custom_id names one sample, but there are 2 choices: leave the '#0' away"),
+    ],
+)
+def test_a_bad_row_of_another_tool(tmp_path: Path, row: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        load(tmp_path, [row])
+    assert str(caught.value).startswith(f"r.jsonl:1: {message}")

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from evalrun_judge.call_answers import LARGEST_TEXT, read_answers
-from evalrun_sandbox.api import ProgramRun
+from evalrun_executor.api import ProgramRun
+from evalrun_judge.function_tests.call_answers import LARGEST_TEXT, read_answers
 
 MUCH = 4 << 20
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from builders.function_tests import WarmForks, adding, judge, standalone
+from builders.judge.function_tests import WarmForks, adding, judge, standalone
 
-from evalrun_judge.function_tests import AssertTests, CheckTest
+from evalrun_judge.function_tests.session import AssertTests, CheckTest
 
 ASSERTS = adding("assert f(3) == 9", "assert f(4) == 16", "assert f('no') is None", entry="f")
 CHECK = CheckTest(
@@ -60,7 +60,8 @@ CHEATS = {
     "patched equality": "builtins.AssertionError = ValueError\nbuiltins.__debug__ if 0 else 0\ndef f(x): return 1",
     "patched json": "json.dumps = json.JSONEncoder.encode = lambda *a, **k: '9'\n"
     "json.encoder.encode_basestring_ascii = lambda s: '9'\ndef f(x): return 1",
-    "patched codec": "import evalrun_values as v\nv.encode = lambda *a: 9\nv.dumps = lambda *a: '[9,null]'\n"
+    "patched codec": "from evalrun_executor.calls import encoding, values as v\n"
+    "v.encode = encoding.encode = lambda *a: 9\nv.dumps = lambda *a: '[9,null]'\n"
     "v.Encoder.encode = lambda *a, **k: 9\ndef f(x): return 1 if x != 9 else 1",
     "patched stdout": "sys.stdout = sys.stderr = None\ndef f(x): return 1",
     "closed descriptors": "def f(x):\n  for fd in range(64):\n    try: os.close(fd)\n"
@@ -127,7 +128,8 @@ CHEATS = {
     "sys.setprofile(p)\ndef f(x): return 1",
     "collector while answering": "gc.set_threshold(1)\ngc.callbacks.append(lambda *_: os._exit(0))\n"
     "def f(x): return [[n] for n in range(999)]",
-    "the judge's exception": "import evalrun_values as v\ndef f(x): raise v.ValueRefusedError('value')",
+    "the judge's exception": "from evalrun_executor.calls import values as v\n"
+    "def f(x): raise v.ValueRefusedError('value')",
     "an exception that equals everything": "class E(Exception):\n  def __eq__(s, o): return True\n"
     "  __hash__ = Exception.__hash__\n  def __str__(s): os._exit(0)\ndef f(x): raise E(9)",
     "an exception without an end": "class E(Exception): pass\nE.__cause__ = property(lambda s: E())\ndef f(x): raise E",
@@ -246,6 +248,9 @@ def test_nothing_that_is_expected_is_sent_to_the_sandbox(forks: WarmForks) -> No
     judged = judge(tests, "def f(x):\n    return x\n", execute=forks.run)
     assert judged.statuses == ["wrong_answer"]
     assert all(TOKEN.encode() not in batch for batch in judged.batches)
+    naming = judge(tests, "def f(x):\n    return want\n", execute=forks.run)  # what an assertion uses stays here
+    assert naming.statuses == ["api_error"]
+    assert all(TOKEN.encode() not in batch for batch in naming.batches)
 
 
 def test_a_program_that_ends_its_process_spoils_no_other_test(forks: WarmForks) -> None:
@@ -257,3 +262,46 @@ def test_cheats_fail_as_stand_alone_programs_too() -> None:
     for name in ("leave in the function", "always equal", "no asserts", "patched codec", "garbage"):
         statuses = judge(CHECK, HEAD + CHEATS[name], execute=standalone).statuses
         assert statuses in (["runtime_error"], ["wrong_answer"]), name
+
+
+AGREES = """\
+    __init__ = lambda *given: None
+    __eq__ = __contains__ = __gt__ = lambda *given: True
+    __hash__ = lambda self: 1
+"""
+
+
+@pytest.mark.parametrize(
+    "code", [f"class Diff:\n{AGREES}", f"class Agrees:\n{AGREES}\ndef Diff(*given): return Agrees()"]
+)
+@pytest.mark.parametrize(
+    "tests",
+    [
+        AssertTests(["assert Diff([1, 2], [2]) == [1]"], "", "Diff"),
+        AssertTests(["assert 1 in Diff([1, 2], [2])"], "", "Diff"),
+        AssertTests(["assert Diff([1, 2], [2]) > [0]"], "", "Diff"),
+        AssertTests(["assert (Diff([1, 2], [2]), 3) == ([1], 3)"], "", "Diff"),
+        AssertTests(["found = Diff([1, 2], [2])\nassert found == [1]"], "", "Diff"),
+        CheckTest("", "def check(candidate):\n    assert candidate([1, 2], [2]) == [1]\n", "Diff"),
+    ],
+    ids=["eq", "in", "gt", "inside a tuple", "by a name", "check"],
+)
+def test_a_class_that_agrees_with_everything_is_no_function_with_a_capital(
+    forks: WarmForks, tests: AssertTests | CheckTest, code: str
+) -> None:
+    assert judge(tests, code, execute=forks.run).statuses == ["wrong_answer"]
+
+
+VEC = """\
+class Vec:
+    def __init__(self, *xs): self.xs = xs
+    def __eq__(self, other): return self.xs == other.xs
+    def __add__(self, other): return Vec(*map(sum, zip(self.xs, other.xs)))
+    def __mul__(self, by): return Vec(*(x * by for x in self.xs))
+"""
+
+
+def test_a_class_under_test_still_answers_for_its_own_objects(forks: WarmForks) -> None:
+    asserts = ["assert Vec(1, 2) + Vec(3, 4) == Vec(4, 6)", "assert Vec(1, 2) * 2 == Vec(2, 4)"]
+    tests = AssertTests([*asserts, "assert Vec(1).xs == (1,)"], "", "Vec")
+    assert judge(tests, VEC, execute=forks.run).statuses == ["success"] * 3

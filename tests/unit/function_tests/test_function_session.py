@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
-from builders.function_tests import COMPILED, request_of
+from builders.judge.function_tests import COMPILED, request_of
 
-from evalrun_judge.function_tests import (
-    MAX_ROUNDS,
+from evalrun_executor.api import CompileResult, End, ProgramRun
+from evalrun_judge.function_tests.session import (
+    MAX_UNSETTLED,
+    ROUND_SECONDS,
     AssertTests,
     CheckTest,
     Finished,
@@ -19,7 +21,6 @@ from evalrun_judge.function_tests import (
 )
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import UNCONFIRMED
-from evalrun_sandbox.api import CompileResult, End, ProgramRun
 
 CALL = ["f", [1], {"d": []}]
 TIMEOUT = ProgramRun("timeout", cpu_seconds=12.0, wall_seconds=13.0)
@@ -50,10 +51,11 @@ def answers(*tests: int, end: End = "exited", code: int | None = 0) -> ProgramRu
     return ProgramRun(end, code if end == "exited" else None, text.encode(), b"said", 1.5, 2.0)
 
 
-def batch(session: FunctionTestSession) -> list[int]:
+def batch(session: FunctionTestSession, *, short: bool = False) -> list[int]:
     """The tests of the next batch."""
     step = session.next_step()
     assert isinstance(step, RunCalls), step
+    assert step.short == short
     tests = request_of(step.stdin)["tests"]
     assert isinstance(tests, list)
     return [test for test, _ in tests]
@@ -75,9 +77,11 @@ def last_end(step: object) -> object:
     return json.loads(step.stdin.splitlines()[0])["tests"][-1][3]
 
 
-def report(session: FunctionTestSession, **statuses: str) -> None:
+def report(session: FunctionTestSession, reason: str = "", **statuses: str) -> None:
     """Answer a replay: `t0="success"`."""
-    lines = [json.dumps({"test": int(name[1:]), "status": status, "reason": ""}) for name, status in statuses.items()]
+    lines = [
+        json.dumps({"test": int(name[1:]), "status": status, "reason": reason}) for name, status in statuses.items()
+    ]
     session.assertions_done(ProgramRun("exited", 0, "\n".join(lines).encode() + b"\n"))
 
 
@@ -92,7 +96,7 @@ def late_call(session: FunctionTestSession, run: ProgramRun) -> None:
     session.next_step()
     session.calls_done(run, COMPILED)
     session.next_step()
-    report(session, t0="timeout")
+    report(session, t0="timeout" if run.confirmed else "api_error", reason="" if run.confirmed else UNCONFIRMED)
 
 
 def late_load(session: FunctionTestSession, run: ProgramRun) -> None:
@@ -117,7 +121,7 @@ def late_comparison(session: FunctionTestSession, run: ProgramRun) -> None:
 
 @pytest.mark.parametrize("confirmed", [True, False])
 @pytest.mark.parametrize("script", [late_call, late_load, late_end, late_comparison])
-def test_a_time_out_says_whether_the_run_that_decided_it_was_confirmed(
+def test_a_run_past_its_limit_is_a_time_out_only_where_it_is_confirmed(
     script: Callable[[FunctionTestSession, ProgramRun], None], confirmed: bool
 ) -> None:
     session = session_of(1)
@@ -125,8 +129,9 @@ def test_a_time_out_says_whether_the_run_that_decided_it_was_confirmed(
     step = session.next_step()
     assert isinstance(step, Finished)
     (test,) = step.tests
-    assert (test.status, test.confirmed) == (TestStatus.TIMEOUT, confirmed)
-    assert (UNCONFIRMED in test.reason) is not confirmed
+    assert test.status is (TestStatus.TIMEOUT if confirmed else TestStatus.API_ERROR)
+    assert (test.reason == UNCONFIRMED) is not confirmed
+    assert not test.permanent
 
 
 def test_an_unconfirmed_end_past_which_an_assertion_failed_takes_nothing_away() -> None:
@@ -137,7 +142,7 @@ def test_an_unconfirmed_end_past_which_an_assertion_failed_takes_nothing_away() 
     report(session, t0="wrong_answer")
     step = session.next_step()
     assert isinstance(step, Finished)
-    assert (step.tests[0].status, step.tests[0].confirmed) == (TestStatus.WRONG_ANSWER, True)
+    assert step.tests[0].status is TestStatus.WRONG_ANSWER
 
 
 def test_one_batch_and_one_replay_for_a_program_that_answers() -> None:
@@ -219,7 +224,7 @@ def test_calls_that_all_ended_but_past_the_limit_are_a_time_out() -> None:
     assert finish(session) == ["timeout"]
 
 
-def test_after_enough_time_outs_the_other_tests_do_not_run() -> None:
+def test_after_enough_time_outs_the_other_tests_run_with_the_short_limit() -> None:
     session = session_of(6, stop_after_timeouts=3)
     assert batch(session) == [0, 1, 2, 3, 4, 5]
     session.calls_done(answers(end="timeout"), COMPILED)
@@ -228,7 +233,13 @@ def test_after_enough_time_outs_the_other_tests_do_not_run() -> None:
         session.calls_done(answers(end="timeout"), COMPILED)
     assert replayed(session) == {0: "D", 1: "D", 2: "D"}
     report(session, t0="timeout", t1="timeout", t2="timeout")
-    assert finish(session) == ["timeout"] * 3 + ["timeout (not run)"] * 3
+    for test, end in ((3, "timeout"), (4, "exited"), (5, "timeout")):
+        assert batch(session, short=True) == [test]
+        session.calls_done(answers(end="timeout") if end == "timeout" else answers(test), COMPILED)
+        if end == "exited":
+            replayed(session)
+            report(session, t4="success")
+    assert finish(session) == ["timeout"] * 3 + ["assumed_timeout", "success", "assumed_timeout"]
 
 
 def test_time_outs_that_the_replay_never_reaches_do_not_stop_the_others() -> None:
@@ -325,23 +336,48 @@ def test_a_test_that_needs_more_calls_gets_them_all_again_in_a_fresh_process() -
     assert request_of(step.stdin)["tests"] == [[0, more["calls"]]]
 
 
-@pytest.mark.parametrize(("stable", "status"), [(True, "api_error"), (False, "runtime_error")])
-def test_calls_that_never_settle_end(stable: bool, status: str) -> None:
-    """Where the same call gives something else each time, the program is to blame, else nobody."""
+def another_round(session: FunctionTestSession, number: int, *, stable: bool, longer: bool) -> None:
+    """A batch, and a replay that needs other calls; `longer`: one more than before."""
+    assert batch(session) == [0]
+    known = number + 1 if longer else 1
+    lines = "".join(f"0 {call} V [{0 if stable else number},null]\n" for call in range(known))
+    run = ProgramRun("exited", 0, f"load V null\n{lines}end\n".encode(), wall_seconds=0.5)
+    session.calls_done(run, COMPILED)
+    replayed(session)
+    calls = [CALL] + ([["f", [call], {"d": []}] for call in range(1, number + 2)] if longer else [])
+    session.assertions_done(
+        ProgramRun("exited", 0, json.dumps({"test": 0, "calls": calls}).encode() + b"\n", wall_seconds=0.5)
+    )
+
+
+def test_calls_that_hang_on_each_other_go_on_until_their_seconds_are_spent() -> None:
     session = session_of(1)
-    for number in range(MAX_ROUNDS):
-        assert batch(session) == [0]
-        lines = "".join(f"0 {call} V [{0 if stable else number},null]\n" for call in range(number + 1))
-        session.calls_done(ProgramRun("exited", 0, f"load V null\n{lines}end\n".encode()), COMPILED)
-        replayed(session)
-        calls = [["f", [call], {"d": []}] for call in range(number + 2)]
-        calls[0] = CALL
-        session.assertions_done(ProgramRun("exited", 0, json.dumps({"test": 0, "calls": calls}).encode() + b"\n"))
-    assert finish(session) == [status]
+    for number in range(int(ROUND_SECONDS)):
+        another_round(session, number, stable=True, longer=True)
+    assert finish(session) == ["timeout"]
+
+
+def test_a_program_that_gives_something_else_each_time_is_to_blame_where_its_calls_never_settle() -> None:
+    session = session_of(1)
+    for number in range(MAX_UNSETTLED + 1):
+        another_round(session, number, stable=False, longer=False)
+    assert finish(session) == ["runtime_error"]
+
+
+def test_one_test_that_cannot_be_judged_takes_the_whole_problem_out_for_every_answer() -> None:
+    """Else wrong answers to the others would be judged, and right ones not."""
+    recorded = recording([[CALL], []]).decode().splitlines()
+    recorded[2] = json.dumps({"test": 1, "status": "api_error", "reason": "the test uses patch"})
+    session = FunctionTestSession(asserts(2), "code", 0, "\n".join(recorded).encode() + b"\n")
+    step = session.next_step()
+    assert isinstance(step, Finished)
+    assert [(str(test.status), test.ran, test.reason, test.permanent) for test in step.tests] == [
+        ("api_error", False, "the test uses patch", True)
+    ] * 2
 
 
 @pytest.mark.parametrize(
-    ("end", "status"), [("timeout", "timeout"), ("memory_limit", "memory_limit"), ("exited", "api_error")]
+    ("end", "status"), [("timeout", "timeout"), ("memory_limit", "memory_limit"), ("exited", "runtime_error")]
 )
 def test_a_replay_that_ends_early_costs_the_test_it_was_at(end: End, status: str) -> None:
     """The values made it exceed its limits: a program must not be able to make itself not judged."""

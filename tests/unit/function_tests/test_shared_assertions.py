@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 from builders.data import data_file, json_rows
-from builders.function_tests import COMPILED, WarmForks, check_of
+from builders.judge.function_tests import COMPILED, WarmForks, check_of
 
-from evalrun_judge.function_tests import AssertTests, CheckTest, FunctionTestSession, RunAssertions, RunCalls
-from evalrun_judge.shared_assertions import apart, together
-from evalrun_sandbox.api import ProgramRun
+from evalrun_executor.api import ProgramRun
+from evalrun_judge.function_tests.session import AssertTests, CheckTest, FunctionTestSession, RunAssertions, RunCalls
+from evalrun_judge.function_tests.shared_assertions import apart, together
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_who_runs_out_of_memory_in_company_is_asked_again_alone(forks: WarmForks
 
 
 def judged_alone(forks: WarmForks, tests: CheckTest | AssertTests, code: str) -> tuple[bytes, bytes, bytes]:
-    """Give the requests of recording and replay, and what the latter said; a program without code returns "x"."""
+    """Return the requests of recording and replay, and what the latter said; a program without code returns "x"."""
     session = FunctionTestSession(tests, code)
     record = session.next_step()
     assert isinstance(record, RunAssertions)

@@ -1,7 +1,7 @@
 import pytest
-from builders.fusion import OK, exited
+from builders.fusion.clients import OK, exited
 
-from evalrun_sandbox.api import CompileResult, ProgramRun
+from evalrun_executor.api import CompileResult, ProgramRun
 from evalrun_sandbox.fusion.answers import no_time, response, text
 from evalrun_sandbox.fusion.refusals import TryAgain
 
@@ -59,10 +59,19 @@ def test_an_output_past_the_cap_is_named_not_cut_silently() -> None:
     assert answer.run_result.stderr == "mine\nstopped by the sandbox: more output than it keeps\n"
 
 
-@pytest.mark.parametrize("run", [ProgramRun("timeout", confirmed=False), ProgramRun("not_run")])
-def test_what_is_not_known_is_no_verdict(run: ProgramRun) -> None:
+def test_what_did_not_run_is_no_verdict() -> None:
     with pytest.raises(TryAgain):
-        response("python", OK, run)
+        response("python", OK, ProgramRun("not_run"))
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_time_out_has_the_stock_servers_shape_on_a_busy_machine_too(confirmed: bool) -> None:
+    """An endless loop would be 504 for as long as the machine is busy: no client would ever have an answer."""
+    answer = response("python", OK, ProgramRun("timeout", None, b"1\n", wall_seconds=25.0, confirmed=confirmed))
+    assert answer.status == "Failed"
+    assert answer.run_result is not None
+    assert (answer.run_result.status, answer.run_result.return_code) == ("TimeLimitExceeded", None)
+    assert (answer.run_result.stdout, answer.run_result.execution_time) == ("1\n", 25.0)
 
 
 def test_no_time_is_too_late_at_once() -> None:

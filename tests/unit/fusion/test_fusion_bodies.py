@@ -9,7 +9,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from evalrun_sandbox.fusion.bodies import InvalidBody, as_fastapi, read
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.wire import RunCodeRequest
+from evalrun_sandbox.fusion.schemas import RunCodeRequest
 
 JSON = "application/json"
 GOOD = b'{"code": "print(1)", "language": "python"}'

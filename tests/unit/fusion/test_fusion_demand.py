@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from evalrun_sandbox.api import Limits
+from evalrun_executor.api import Limits
 from evalrun_sandbox.fusion import demand
-from evalrun_sandbox.fusion.wire import RunCodeRequest
+from evalrun_sandbox.fusion.schemas import RunCodeRequest
 
 
 def wanted(**fields: object) -> RunCodeRequest:
@@ -19,7 +19,7 @@ def test_defaults_are_the_stock_servers() -> None:
 
 def test_numbers_may_be_texts_and_unknown_fields_are_ignored() -> None:
     request = wanted(run_timeout="2.5", memory_limit_MB="64", who="cares")
-    assert demand.to_executor(request).limits == Limits(2.5, 64, 1024)
+    assert demand.to_executor(request).limits == Limits(2.5, 64, 64 * 1024)
 
 
 def test_stdin_and_code_cross_as_they_are() -> None:

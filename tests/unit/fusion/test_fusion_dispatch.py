@@ -1,11 +1,11 @@
 import asyncio
 
 import pytest
-from builders.fusion import ScriptedExecutor, exited, reply, settle
-from builders.judge import Time
+from builders.fusion.clients import ScriptedExecutor, exited, reply, settle
+from builders.judge.gateway import Time
 
-from evalrun_sandbox.api import RunReply, RunRequest
-from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.refusals import BadRequest, TryAgain
 

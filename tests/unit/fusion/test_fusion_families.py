@@ -2,13 +2,13 @@ import json
 from typing import Any
 
 import pytest
-from builders.fusion import ADD, STDIO_ROW, fenced
+from builders.fusion.clients import ADD, STDIO_ROW, fenced
 
 from evalrun_sandbox.fusion.families.common_oj import shortened
-from evalrun_sandbox.fusion.families.plan import Plan
+from evalrun_sandbox.fusion.families.program_plan import ProgramPlan
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.registry import FAMILIES, family_of
-from evalrun_sandbox.fusion.wire import Row, SubmitRequest, TestConfig
+from evalrun_sandbox.fusion.schemas import Row, SubmitRequest, TestConfig
 
 HUMANEVAL_ROW: Row = {
     "task_id": "HumanEval/0",
@@ -30,7 +30,7 @@ def submission(dataset: str, completion: str, row: Row, **config: Any) -> tuple[
     return SubmitRequest.model_validate(fields), row
 
 
-def plan(dataset: str, completion: str, row: Row, **config: Any) -> Plan:
+def plan(dataset: str, completion: str, row: Row, **config: Any) -> ProgramPlan:
     request, row = submission(dataset, completion, row, **config)
     return family_of(request).plan(row, request)
 

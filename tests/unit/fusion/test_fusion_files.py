@@ -4,17 +4,17 @@ import base64
 import json
 
 import pytest
-from builders.fusion import OK, exited
+from builders.fusion.clients import OK, exited
 
-from evalrun_sandbox.api import CompileResult, RunRequest
-from evalrun_sandbox.contained.folder import DEPTH
+from evalrun_executor.api import CompileResult, RunRequest
+from evalrun_executor.contained.folder import DEPTH
+from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles
 from evalrun_sandbox.fusion import demand
 from evalrun_sandbox.fusion.answer_body import pieces
 from evalrun_sandbox.fusion.answers import no_time, response, with_files
-from evalrun_sandbox.fusion.files import MOST_FILES, Files, Unplaceable, files_of
+from evalrun_sandbox.fusion.files import MAX_FILES, Files, Unplaceable, files_of
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.wire import RunCodeRequest, RunCodeResponse
-from evalrun_sandbox.private_files import ReplyWithFiles, RequestWithFiles
+from evalrun_sandbox.fusion.schemas import RunCodeRequest, RunCodeResponse
 
 MEBIBYTE = base64.b64encode(bytes(1 << 20)).decode()
 YES = base64.b64encode(b"yes").decode()
@@ -61,8 +61,8 @@ def test_what_the_stock_server_fails_to_place_is_its_sandbox_error(files: dict[s
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
-        ({f"{n}/x": "" for n in range(MOST_FILES // 2 + 1)}, "at most 900 files and folders"),
-        ({str(n): "" for n in range(MOST_FILES + 1)}, "at most 900 each"),
+        ({f"{n}/x": "" for n in range(MAX_FILES // 2 + 1)}, "at most 900 files and folders"),
+        ({str(n): "" for n in range(MAX_FILES + 1)}, "at most 900 each"),
         ({"d/" * (DEPTH + 1) + "x": ""}, "at most 16 folders deep"),
         ({f"{n}": MEBIBYTE for n in range(97)}, "at most 96 MiB"),
     ],
@@ -73,7 +73,7 @@ def test_what_would_stop_the_program_at_once_is_refused(files: dict[str, str], c
 
 
 def test_just_enough_is_placed() -> None:
-    assert len(files_of(asked(files={str(n): "" for n in range(MOST_FILES)})).placed) == MOST_FILES
+    assert len(files_of(asked(files={str(n): "" for n in range(MAX_FILES)})).placed) == MAX_FILES
     assert files_of(asked(files={"d/" * DEPTH + "x": ""})).placed
 
 

@@ -4,15 +4,16 @@ import pytest
 import sandbox_fusion.models as published
 from pydantic import BaseModel
 
-from evalrun_sandbox.fusion import wire
+from evalrun_sandbox.fusion import schemas
 
 BEYOND_THE_CLIENT = {"RunCodeRequest": {"memory_limit_MB"}}
 """In the server's OpenAPI document, not in the client, which drops it silently."""
 BEYOND_THE_SERVER = {"CommandRunResult": {"cpu_time"}}
 """Of the hosted server; absent from the public one's answers."""
 MODELS = [
-    wire.RunCodeRequest, wire.RunCodeResponse, wire.CommandRunResult, wire.Prompt, wire.TestConfig, wire.EvalResult,
-    wire.EvalTestCase, wire.GetPromptsRequest, wire.GetPromptByIdRequest, wire.SubmitRequest, wire.GetMetricsRequest,
+    schemas.RunCodeRequest, schemas.RunCodeResponse, schemas.CommandRunResult, schemas.Prompt, schemas.TestConfig,
+    schemas.EvalResult, schemas.EvalTestCase, schemas.GetPromptsRequest, schemas.GetPromptByIdRequest,
+    schemas.SubmitRequest, schemas.GetMetricsRequest,
 ]  # fmt: skip
 
 
@@ -32,14 +33,16 @@ def test_fields_and_defaults_are_the_clients(model: type[BaseModel]) -> None:
 
 @pytest.mark.parametrize("name", ["RunStatus", "CommandRunStatus"])
 def test_enums_are_spelt_as_the_clients(name: str) -> None:
-    assert {item.value for item in getattr(wire, name)} == {item.value for item in getattr(published, name)}
+    assert {item.value for item in getattr(schemas, name)} == {item.value for item in getattr(published, name)}
 
 
 def test_the_client_reads_a_verdict_back_as_it_was() -> None:
-    ran = wire.CommandRunResult(status=wire.CommandRunStatus.FINISHED, execution_time=0.1, return_code=-11, stdout="é")
-    answer = wire.RunCodeResponse(status=wire.RunStatus.FAILED, run_result=ran)
-    result = wire.EvalResult(
-        id="p", accepted=False, extracted_code="x", tests=[wire.EvalTestCase(passed=False, exec_info=answer)]
+    ran = schemas.CommandRunResult(
+        status=schemas.CommandRunStatus.FINISHED, execution_time=0.1, return_code=-11, stdout="é"
+    )
+    answer = schemas.RunCodeResponse(status=schemas.RunStatus.FAILED, run_result=ran)
+    result = schemas.EvalResult(
+        id="p", accepted=False, extracted_code="x", tests=[schemas.EvalTestCase(passed=False, exec_info=answer)]
     )
     read = published.EvalResult.parse_raw(result.model_dump_json())
     assert read.dict(exclude_unset=True) == result.model_dump()

@@ -2,7 +2,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from builders.fusion import settle
+from builders.fusion.clients import settle
 
 from evalrun_sandbox.fusion.refusals import TryAgain
 from evalrun_sandbox.fusion.turns import Turns

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from evalrun_generator import balancer
-from evalrun_generator.balancer import EndpointState, Limits, new_endpoint
-from evalrun_generator.retry import Action, Blame, Failure
+from evalrun_generator.endpoints import balancer
+from evalrun_generator.endpoints.balancer import EndpointState, Limits, new_endpoint
+from evalrun_generator.endpoints.retry import Action, Blame, Failure
 
-LIMITS = Limits(suspect_failures=3, first_ejection_seconds=1.0, longest_ejection_seconds=8.0)
+LIMITS = Limits(suspect_failures=3, initial_ejection_seconds=1.0, max_ejection_seconds=8.0)
 
 
 def state(name: str, in_flight: int = 0, slots: int = 4, **changes: object) -> EndpointState:

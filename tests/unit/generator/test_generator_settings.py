@@ -1,6 +1,6 @@
 import pytest
 
-from evalrun_generator.endpoints import base_url
+from evalrun_generator.endpoints.endpoint import base_url
 from evalrun_generator.settings import GeneratorSettings
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.settings import load_settings
@@ -19,13 +19,17 @@ def load(*arguments: str) -> GeneratorSettings:
         ("http://h:1/", "http://h:1"),
         ("http://h:1/v1", "http://h:1"),
         (" https://h/some/path/v1/ ", "https://h/some/path"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000"),
     ],
 )
 def test_base_urls(given: str, url: str) -> None:
     assert base_url(given) == url
 
 
-@pytest.mark.parametrize("given", ["h:1", "ftp://h", "http://", "http:///v1", "http://h?key=1", ""])
+@pytest.mark.parametrize(
+    "given",
+    ["h:1", "ftp://h", "http://", "http:///v1", "http://h?key=1", "", "http://h:", "http://h:x/v1", "http://h:99999"],
+)
 def test_what_is_no_url(given: str) -> None:
     with pytest.raises(BadInputError, match="write http://HOST:PORT"):
         base_url(given)
@@ -49,6 +53,7 @@ def test_endpoints_by_flag_and_by_environment() -> None:
         (["--endpoint", "a:1"], "--endpoint: .*write http://HOST:PORT"),
         (["--endpoint", "http://a", "--endpoint", "http://a/v1"], "given twice"),
         (["--endpoint", "http://a", "--concurrency", "0"], "--concurrency"),
+        (["--endpoint", "http://a,http://b,http://c", "--concurrency", "2,3"], "2 numbers for 3 endpoints"),
         (["--endpoint", "http://a", "--backoff-seconds", "11"], "longest_backoff_seconds"),
     ],
 )
@@ -61,3 +66,11 @@ def test_deadlines_follow_max_tokens_above_a_floor() -> None:
     settings = load("--endpoint", "http://a", "--request-seconds", "100", "--request-seconds-per-token", "0.1")
     assert settings.deadline_for(64) == 100.0
     assert settings.deadline_for(2048) == pytest.approx(204.8)
+
+
+@pytest.mark.parametrize(
+    ("given", "slots"), [([], [256, 256]), (["7"], [7, 7]), (["7,9"], [7, 9]), (["7", "9"], [7, 9])]
+)
+def test_requests_in_flight_for_all_endpoints_or_for_each(given: list[str], slots: list[int]) -> None:
+    flags = [part for number in given for part in ("--concurrency", number)]
+    assert load("--endpoint", "http://a,http://b", *flags).slots == slots

@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from builders.generator import completion_body, work_item
+from builders.generator.work import completion_body, work_item
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.openai_api import MalformedAnswerError, model_ids, read_answer, request_for
+from evalrun_generator.endpoints.openai_api import MalformedAnswerError, model_ids, read_answer, request_for
 
 
 def test_a_chat_request() -> None:
@@ -29,6 +29,16 @@ def test_a_completion_request_without_a_seed() -> None:
     assert body["prompt"] == "def f():"
     assert "messages" not in body
     assert "seed" not in body
+
+
+def test_sampling_as_the_engines_know_it() -> None:
+    item = work_item()
+    sampling = {"top_k": 20, "min_p": 0.05, "repetition_penalty": 1.05, "stop": ["```\n"], "ignore_eos": True}
+    more = ledger.Sampling(top_k=20, min_p=0.05, repetition_penalty=1.05, stop=["```\n"], ignore_eos=True)
+    item.sampling.MergeFrom(more)
+    body = json.loads(request_for(item, "m").body)
+    assert {name: body[name] for name in sampling} == sampling
+    assert not sampling.keys() & json.loads(request_for(work_item(), "m").body).keys()  # any server takes it
 
 
 def test_seed_zero_is_a_seed() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evalrun_generator.retry import (
+from evalrun_generator.endpoints.retry import (
     Action,
     Backoff,
     Blame,

@@ -1,19 +1,20 @@
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from builders.generator.rollout_order import rollout_order
 
+from evalrun_api.v1alpha1 import EvalRunSpec
 from evalrun_generator.rollout.engine import engine_plan, idle_gpu_warnings, slots
-from evalrun_generator.rollout.order import ModelOrder, ProtocolOrder, RolloutOrder, RunOrder, read_run_order
+from evalrun_generator.rollout.order import RolloutOrder, read_rollout_order
 from evalrun_generator.rollout.settings import RolloutSettings
-from evalrun_operator.api.v1alpha1 import EvalRunSpec, Protocol, Rollout
-from evalrun_operator.api.v1alpha1.task import Model
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.settings import load_settings
 
 
-def order(**rollout: object) -> RunOrder:
-    return RunOrder.model_validate({"run": "r", "spec": {"model": {"path": "m"}, "rollout": rollout}})
+def order(**rollout: object) -> RolloutOrder:
+    return rollout_order(rollout)
 
 
 def written(folder: Path, spec: dict[str, object]) -> Path:
@@ -32,44 +33,42 @@ def test_what_the_operator_writes_is_read_as_it_means_it(tmp_path: Path) -> None
             "output": {"url": "s3://b/x"},
         }
     )
-    found = read_run_order(written(tmp_path, spec.to_wire()))
-    rollout = found.spec.rollout
-    assert (rollout.tensor_parallel, rollout.gpu_memory_utilization, rollout.enforce_eager) == (4, 0.85, True)
+    found = read_rollout_order(written(tmp_path, spec.to_wire()))
+    rollout = found.rollout
+    assert (rollout.tensor_parallel, rollout.gpu_memory_utilization_value, rollout.enforce_eager) == (4, 0.85, True)
     assert (rollout.max_num_seqs, rollout.replicas, found.spec.model.revision) == (128, None, None)
-    assert found.created == "2026-11-21T12:00:00+00:00"
+    assert found.order.created == datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(RolloutOrder, Rollout), (ModelOrder, Model), (ProtocolOrder, Protocol)])
-def test_defaults_are_the_evalruns(ours: type, theirs: type) -> None:
-    for name, field in ours.model_fields.items():  # type: ignore[attr-defined]
-        other = theirs.model_fields[name]  # type: ignore[attr-defined]
-        if not field.is_required():
-            expected = float(other.default) if name == "gpu_memory_utilization" else other.default
-            assert field.default == expected, name
+def test_the_specs_environment_reaches_the_engine() -> None:
+    own = [{"name": "NCCL_DEBUG", "value": "INFO"}]
+    plan = engine_plan(order(env=own), {"NCCL_DEBUG": "WARN", "A": "1"})
+    assert (plan.environment["NCCL_DEBUG"], plan.environment["A"]) == ("INFO", "1")
 
 
 def test_runs_have_identities_of_their_own() -> None:
     first = order()
     assert first.identity == order().identity
-    assert first.identity != first.model_copy(update={"created": "later"}).identity
+    later = first.order.model_copy(update={"created": first.order.created + timedelta(seconds=1)})
+    assert first.identity != RolloutOrder.of(later).identity
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"model": {"path": "m"}}, "spec.rollout is missing"),
-        ({"model": {"path": "m"}, "rollout": {"replicas": 0}}, "spec.rollout.replicas"),
-        ({"rollout": {}}, "spec.model"),
+        ({"model": {"path": "m"}, "datasets": []}, "spec.rollout is missing"),
+        ({"model": {"path": "m"}, "datasets": [], "rollout": {"replicas": 0}}, "spec.rollout.replicas"),
+        ({"datasets": [], "rollout": {}}, "spec.model"),
     ],
 )
 def test_an_order_that_cannot_be_used_is_named(tmp_path: Path, spec: dict[str, object], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
-        read_run_order(written(tmp_path, spec))
+        read_rollout_order(written(tmp_path, spec))
 
 
 def test_an_order_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"work order .*none\.json"):
-        read_run_order(tmp_path / "none.json")
+        read_rollout_order(tmp_path / "none.json")
 
 
 class TestPlan:
@@ -92,9 +91,7 @@ class TestPlan:
             engine_plan(order(engine="sglang", pipelineParallel=2), {})
 
     def test_a_revision_reaches_weights_and_tokenizer(self) -> None:
-        found = order().model_copy(
-            update={"spec": order().spec.model_copy(update={"model": ModelOrder(path="m", revision="abc")})}
-        )
+        found = rollout_order({}, model={"path": "m", "revision": "abc"})
         kwargs = engine_plan(found, {}).rollout_config["engine_kwargs"]
         assert kwargs == {"vllm": {"served_model_name": "m", "revision": "abc", "tokenizer_revision": "abc"}}
 
@@ -142,7 +139,7 @@ class TestSettings:
     ("field", "value", "verls"),
     [
         ("tensorParallel", 4, "tensor_model_parallel_size"), ("dataParallel", 2, "data_parallel_size"),
-        ("dtype", "float16", "dtype"), ("gpuMemoryUtilization", 0.7, "gpu_memory_utilization"),
+        ("dtype", "float16", "dtype"), ("gpuMemoryUtilization", "0.7", "gpu_memory_utilization"),
         ("enforceEager", True, "enforce_eager"), ("enablePrefixCaching", False, "enable_prefix_caching"),
         ("enableChunkedPrefill", False, "enable_chunked_prefill"), ("maxNumSeqs", 32, "max_num_seqs"),
         ("maxNumBatchedTokens", 1024, "max_num_batched_tokens"), ("promptLength", 100, "prompt_length"),
@@ -152,14 +149,14 @@ class TestSettings:
 def test_each_field_reaches_the_engine_under_verls_name(field: str, value: object, verls: str) -> None:
     before = engine_plan(order(), {})
     plan = engine_plan(order(**{field: value}), {})
-    assert plan.rollout_config[verls] == value
-    assert before.rollout_config[verls] != value
+    reached = float(str(value)) if field == "gpuMemoryUtilization" else value
+    assert plan.rollout_config[verls] == reached
+    assert before.rollout_config[verls] != reached
     assert plan.digest != before.digest  # replicas of other settings are not taken over
 
 
 def test_seed_and_determinism_reach_the_engine() -> None:
-    spec = {"model": {"path": "m"}, "rollout": {}, "protocol": {"seed": 2**31 + 7, "deterministic": True}}
-    plan = engine_plan(RunOrder.model_validate({"run": "r", "spec": spec}), {})
+    plan = engine_plan(rollout_order({}, protocol={"seed": 7, "deterministic": True}), {})
     assert (plan.rollout_config["seed"], plan.rollout_config["full_determinism"]) == (7, True)
     assert engine_plan(order(), {}).rollout_config["full_determinism"] is False
 

@@ -2,36 +2,36 @@ from dataclasses import replace
 
 import pytest
 
-from evalrun_generator.rollout.order import RolloutOrder
+from evalrun_api.work_order import Rollout
 from evalrun_generator.rollout.policy import (
     Action,
+    ActionKind,
     History,
     Limits,
-    Seen,
-    What,
+    ObservedReplica,
     decide,
     give_up_reason,
     places,
-    wanted_replicas,
+    useful_replicas,
 )
 from evalrun_generator.rollout.starts import NodeRoom, Phase, Start
 
 LIMITS = Limits(start_seconds=600, place_seconds=100, idle_seconds=30)
-TWO = RolloutOrder(tensor_parallel=1, replicas=2)
-ELASTIC = RolloutOrder(tensor_parallel=1, min_replicas=1, max_replicas=4, max_num_seqs=10)
+TWO = Rollout(tensor_parallel=1, replicas=2)
+ELASTIC = Rollout(tensor_parallel=1, min_replicas=1, max_replicas=4, max_num_seqs=10)
 
 
 def start(slot: int = 0, phase: Phase = Phase.SERVING, **fields: object) -> Start:
     return replace(Start(slot, f"s{slot}", gpus=1, started_at=0.0, phase=phase, placed=True), **fields)  # type: ignore[arg-type]
 
 
-def seen(slot: int = 0, phase: Phase = Phase.SERVING, *, admitted: bool = True, **fields: object) -> Seen:
-    return replace(Seen(start(slot, phase), admitted=admitted), **fields)  # type: ignore[arg-type]
+def seen(slot: int = 0, phase: Phase = Phase.SERVING, *, admitted: bool = True, **fields: object) -> ObservedReplica:
+    return replace(ObservedReplica(start(slot, phase), admitted=admitted), **fields)  # type: ignore[arg-type]
 
 
 def decided(
-    rollout: RolloutOrder,
-    *living: Seen,
+    rollout: Rollout,
+    *living: ObservedReplica,
     free: int = 8,
     remaining: int | None = 100,
     history: History | None = None,
@@ -61,15 +61,15 @@ def kinds(actions: list[Action]) -> list[tuple[str, int]]:
         (TWO, 0, 0),
         (TWO, 1, 1),
         (TWO, 100, 2),
-        (RolloutOrder(tensor_parallel=2, gpus_per_node=8), 100, 4),  # what fits one node
-        (RolloutOrder(tensor_parallel=16, gpus_per_node=8), 100, 1),
+        (Rollout(tensor_parallel=2, gpus_per_node=8), 100, 4),  # what fits one node
+        (Rollout(tensor_parallel=16, gpus_per_node=8), 100, 1),
         (ELASTIC, 5, 1),
         (ELASTIC, 21, 3),
         (ELASTIC, 1000, 4),
     ],
 )
-def test_wanted_replicas(rollout: RolloutOrder, remaining: int | None, wanted: int) -> None:
-    assert wanted_replicas(rollout, remaining) == wanted
+def test_useful_replicas(rollout: Rollout, remaining: int | None, wanted: int) -> None:
+    assert useful_replicas(rollout, remaining) == wanted
 
 
 class TestPlaces:
@@ -77,14 +77,14 @@ class TestPlaces:
         ("rollout", "rooms", "expected"),
         [
             (TWO, [(8, 18)], 8),  # what the operator gives a worker: two CPUs a GPU and two more
-            (TWO, [(8, 16)], 7),  # the last HTTP server would find no CPU, and verl would wait for it for ever
+            (TWO, [(8, 16)], 7),  # the last HTTP server would find no CPU, and verl would wait for it forever
             (TWO, [(1, 2)], 0),
             (TWO, [(1, 3), (0, 16)], 1),
-            (RolloutOrder(tensor_parallel=4), [(3, 99), (4, 99)], 1),  # never split over nodes
-            (RolloutOrder(tensor_parallel=16, gpus_per_node=8), [(8, 17), (8, 17), (8, 17)], 1),
+            (Rollout(tensor_parallel=4), [(3, 99), (4, 99)], 1),  # never split over nodes
+            (Rollout(tensor_parallel=16, gpus_per_node=8), [(8, 17), (8, 17), (8, 17)], 1),
         ],
     )
-    def test_by_gpus_and_cpus(self, rollout: RolloutOrder, rooms: list[tuple[int, int]], expected: int) -> None:
+    def test_by_gpus_and_cpus(self, rollout: Rollout, rooms: list[tuple[int, int]], expected: int) -> None:
         assert places(rollout, [NodeRoom("n", gpus, cpus) for gpus, cpus in rooms], []) == expected
 
     def test_starts_that_have_not_taken_their_gpus_yet_are_taken_off(self) -> None:
@@ -110,18 +110,18 @@ class TestDecide:
 
     def test_living_replicas_of_an_earlier_attempt_are_let_in_not_started_again(self) -> None:
         found = decided(TWO, seen(0, admitted=False), seen(1, Phase.STARTING, admitted=False))
-        assert found == [Action(What.ADMIT, 0, "s0")]
+        assert found == [Action(ActionKind.ADMIT, 0, "s0")]
 
     @pytest.mark.parametrize(
         ("one", "why", "failed"),
         [
             (seen(trouble="dead: /health: 503"), "dead: /health: 503", False),
-            (Seen(start(0, Phase.FAILED, error="out of memory")), "out of memory", True),
-            (Seen(start(0, Phase.STARTING, started_at=-601.0)), "it did not serve within 600 s", True),
+            (ObservedReplica(start(0, Phase.FAILED, error="out of memory")), "out of memory", True),
+            (ObservedReplica(start(0, Phase.STARTING, started_at=-601.0)), "it did not serve within 600 s", True),
         ],
     )
-    def test_what_is_ill_is_ended(self, one: Seen, why: str, failed: bool) -> None:
-        assert decided(TWO, one, free=0, now=0.0) == [Action(What.END, 0, "s0", why, failed)]
+    def test_what_is_ill_is_ended(self, one: ObservedReplica, why: str, failed: bool) -> None:
+        assert decided(TWO, one, free=0, now=0.0) == [Action(ActionKind.END, 0, "s0", why, failed)]
 
     def test_a_failed_start_is_tried_again_after_a_wait_that_doubles(self) -> None:
         history = History().after_failed_start("x", now=10.0).after_failed_start("x", now=10.0)
@@ -145,7 +145,7 @@ class TestGivingUp:
             assert give_up_reason(TWO, [], history, LIMITS, 0) is None
             history = history.after_failed_start(f"error {number}", 0)
         reason = give_up_reason(TWO, [], history, LIMITS, 0)
-        assert reason == "3 starts of a replica failed in a row, the last: error 2"
+        assert reason == "3 replica starts failed in a row, the last with: error 2"
         assert give_up_reason(TWO, [], history.after_success(), LIMITS, 0) is None
 
     def test_when_no_place_appears_and_says_what_there_is(self) -> None:
@@ -153,6 +153,6 @@ class TestGivingUp:
         assert give_up_reason(TWO, [], history, LIMITS, 104.9) is None
         reason = give_up_reason(TWO, [NodeRoom("n", 8, 2)], history, LIMITS, 105.0)
         assert reason is not None
-        assert "takes 1 GPUs and 3 CPUs" in reason
-        assert "there is 8 GPUs and 2 CPUs" in reason
+        assert "needs 1 GPUs and 3 CPUs" in reason
+        assert "free now: 8 GPUs and 2 CPUs" in reason
         assert give_up_reason(TWO, [], history.after_look(lacking=False, now=60.0), LIMITS, 999.0) is None

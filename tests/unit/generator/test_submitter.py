@@ -1,11 +1,11 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from builders.generator import work_items
+from builders.generator.work import work_items
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.fake_ledger import FakeLedger
-from evalrun_generator.submitter import Submitter
+from evalrun_generator.ledger.fake_ledger import FakeLedger
+from evalrun_generator.ledger.submitter import Submitter
 
 
 def completions(count: int) -> list[ledger.Completion]:

@@ -44,5 +44,5 @@ async def test_nothing_is_counted_without_a_tokenizer(caplog: pytest.LogCaptureF
     counter = TokenCounter("some/model", load)
     assert set(await asyncio.gather(counter.count("a"), counter.count("b"))) == {None}
     assert asked == ["some/model"]
-    assert caplog.text.count("answers stay without a token count: the hub is away") == 1
+    assert caplog.text.count("answers have no token count: the hub is away") == 1
     assert await TokenCounter(None, load).count("a") is None

@@ -3,18 +3,18 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from builders.generator import work_item, work_items
+from builders.generator.work import work_item, work_items
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.asker import Plan
-from evalrun_generator.balancer import Limits
-from evalrun_generator.endpoints import Timed
-from evalrun_generator.fake_endpoint import FakeEndpoint, answer
-from evalrun_generator.fake_ledger import FakeLedger
-from evalrun_generator.fleet import Fleet
-from evalrun_generator.openai_api import Answer
+from evalrun_generator.endpoints.balancer import Limits
+from evalrun_generator.endpoints.completion_client import RequestPolicy
+from evalrun_generator.endpoints.endpoint import Timed
+from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
+from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint, answer
+from evalrun_generator.endpoints.openai_api import Answer
+from evalrun_generator.endpoints.retry import Action, Backoff, Blame, Failure, broken_off, unreachable
+from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.outcomes import GenerationStoppedError
-from evalrun_generator.retry import Action, Backoff, Blame, Failure, broken_off, unreachable
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import BadInputError
@@ -28,12 +28,13 @@ def loop_over(
     attempts: int = 3,
     outage_seconds: float = 30.0,
     tokens: TokenCounter | None = None,
+    ask_seconds: float = 5.0,
 ) -> WorkLoop:
     rng = random.Random(0)
-    fleet = Fleet(Limits(first_ejection_seconds=0.001, longest_ejection_seconds=0.01), rng)
+    fleet = EndpointFleet(Limits(initial_ejection_seconds=0.001, max_ejection_seconds=0.01), rng)
     for endpoint in endpoints:
         fleet.join(endpoint, slots)
-    plan = Plan(
+    plan = RequestPolicy(
         model="model",
         attempts=attempts,
         backoff=Backoff(0.0001, 0.001),
@@ -43,7 +44,7 @@ def loop_over(
         batch_delay_seconds=0.001,
         tokens=tokens or TokenCounter(None),
     )
-    return WorkLoop(fake, fleet, plan, rng)
+    return WorkLoop(fake, fleet, plan, rng, ask_seconds=ask_seconds)
 
 
 def prompt_of(body: dict[str, object]) -> str:
@@ -61,13 +62,31 @@ async def test_everything_is_answered_and_endpoints_are_full_but_not_over_full()
     fake = FakeLedger(work_items(60))
     await loop_over(fake, endpoints, slots=5).run()
     assert set(fake.completions) == set(fake.items)
-    assert [endpoint.most_in_flight for endpoint in endpoints] == [5, 5]
+    assert [endpoint.max_in_flight for endpoint in endpoints] == [5, 5]
     assert max(fake.work_calls) <= 11  # ten in flight, one ahead
     assert fake.duplicates == 0
 
 
 async def test_an_empty_ledger_ends_at_once() -> None:
     await loop_over(FakeLedger([]), [FakeEndpoint("a")]).run()
+
+
+async def test_a_run_whose_gates_have_decided_ends_with_requests_in_flight() -> None:
+    """Every slot is busy with a long answer: the ledger is asked now and then whether it is still needed."""
+
+    async def never(_count: int) -> Timed | Failure:
+        await asyncio.Event().wait()
+        return answer()
+
+    fake, endpoint = FakeLedger(work_items(20)), FakeEndpoint("a", lambda count, _body: never(count))
+    loop = loop_over(fake, [endpoint], ask_seconds=0.01)
+    running = asyncio.create_task(loop.run())
+    while endpoint.in_flight < 4:
+        await fake.changed.wait()
+        await asyncio.sleep(0)
+    fake.cancelled = True
+    await asyncio.wait_for(running, 5)
+    assert (endpoint.in_flight, len(fake.completions)) == (0, 0)
 
 
 async def test_an_endpoint_that_joins_late_is_filled_at_once() -> None:
@@ -80,9 +99,9 @@ async def test_an_endpoint_that_joins_late_is_filled_at_once() -> None:
         return answer()
 
     rng = random.Random(0)
-    fleet = Fleet(Limits(), rng)
+    fleet = EndpointFleet(Limits(), rng)
     fake = FakeLedger(work_items(12))
-    plan = Plan("model", 3, Backoff(0.0001, 0.001), float, 30.0, 8, 0.001)
+    plan = RequestPolicy("model", 3, Backoff(0.0001, 0.001), float, 30.0, 8, 0.001)
     running = asyncio.create_task(WorkLoop(fake, fleet, plan, rng).run())
     await fake.changed.wait()
     fleet.join(FakeEndpoint("late", lambda count, _body: script(count)), 4)
@@ -139,9 +158,35 @@ async def test_an_item_that_the_server_refuses_stops_nothing_else() -> None:
     fake = FakeLedger(work_items(20))
     with pytest.raises(GenerationStoppedError, match=r"ds p/7 sample 0: a: HTTP 400: the prompt is too long") as raised:
         await loop_over(fake, [endpoint]).run()
-    assert "run again to resume" in str(raised.value)
+    assert "resume once the server accepts it" in str(raised.value)
     assert fake.remaining == 1
     assert sum(prompt_of(request) == "solve p/7" for request in endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("items", [3, 40])
+async def test_a_server_that_refuses_every_request_ends_the_run_at_once_as_bad_input(items: int) -> None:
+    refusal = Failure(Action.REJECT, Blame.NONE, counted=True, reason="HTTP 400: max_tokens is too large")
+    endpoint = FakeEndpoint("a", lambda _count, _body: slowly(refusal))
+    with pytest.raises(BadInputError, match=r"endpoint a: HTTP 400: max_tokens is too large\. The first \d+ requests"):
+        await loop_over(FakeLedger(work_items(items)), [endpoint], slots=4).run()
+    assert len(endpoint.requests) <= 9
+
+
+async def test_refusals_that_come_before_the_first_answer_do_not_end_the_run() -> None:
+    refusal = Failure(Action.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
+    refused = asyncio.Event()
+
+    async def script(count: int) -> Timed | Failure:
+        if count < 3:
+            return refusal
+        refused.set()
+        await refused.wait()
+        return answer()
+
+    fake = FakeLedger(work_items(20))
+    with pytest.raises(GenerationStoppedError, match="resume once the server accepts it"):
+        await loop_over(fake, [FakeEndpoint("a", lambda count, _body: script(count))], slots=4).run()
+    assert fake.remaining == 3
 
 
 async def test_an_item_that_always_fails_is_given_up_while_others_are_answered() -> None:
@@ -215,7 +260,7 @@ async def test_leases_lost_on_the_way_are_taken_again() -> None:
                 del response.items[:]  # leased, and never heard of
             return response
 
-    fake = Forgetful(work_items(30), most_items=8)
+    fake = Forgetful(work_items(30), max_items_per_call=8)
     await loop_over(fake, [FakeEndpoint("a")]).run()
     assert fake.remaining == 0
 

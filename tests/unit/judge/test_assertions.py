@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from evalrun_judge.assertions import ATTEMPTS, LARGEST_BATCH, ContainedAssertions
-from evalrun_judge.pool import NoSandboxError
+from evalrun_executor.api import Limits, RunReply, RunRequest
+from evalrun_executor.containment import ContainmentReport
+from evalrun_executor.errors import ExecutorLost, RequestRefused, Unusable
+from evalrun_judge.function_tests.assertions import ATTEMPTS, LARGEST_BATCH, ContainedAssertions
+from evalrun_judge.function_tests.shared_assertions import LARGEST_BYTES
+from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.sandboxes.fake import echo
-from evalrun_judge.shared_assertions import LARGEST_BYTES
 from evalrun_runtime.exits import BadInputError
-from evalrun_sandbox.api import Limits, RunReply, RunRequest
-from evalrun_sandbox.containment import ContainmentReport
-from evalrun_sandbox.errors import ExecutorLost, RequestRefused, Unusable
 
 
 class ScriptedExecutor:
@@ -24,7 +24,7 @@ class ScriptedExecutor:
     def __init__(self) -> None:
         self.gate = asyncio.Event()
         self.requests: list[RunRequest] = []
-        self.most_at_once = 0
+        self.max_at_once = 0
         self.unusable = ""
         self._at_once = 0
 
@@ -39,7 +39,7 @@ class ScriptedExecutor:
     async def run(self, request: RunRequest) -> RunReply:
         self.requests.append(request)
         self._at_once += 1
-        self.most_at_once = max(self.most_at_once, self._at_once)
+        self.max_at_once = max(self.max_at_once, self._at_once)
         await self.gate.wait()
         self._at_once -= 1
         if request.limits.memory_mib < 16:
@@ -95,7 +95,7 @@ async def test_what_waits_shares_a_request_and_each_gets_its_own_answer() -> Non
     await settle()
     executor.gate.set()
     assert await asyncio.gather(*tasks) == names
-    assert executor.most_at_once == 2
+    assert executor.max_at_once == 2
     assert max(len(request.inputs) for request in executor.requests) <= LARGEST_BATCH
     assert len(executor.requests) < 50 / 4
     assert all(request.mode == "assertions" for request in executor.requests)

@@ -1,20 +1,22 @@
 """Checkers: what their ends mean, and that the lines put before them do what they say (run by this very machine)."""
 
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from builders.judge import Time, make_judge, make_pool, stdio_request
+from builders.data import PROJECT_ROOT
+from builders.judge.gateway import Time, make_judge, make_pool, stdio_request
 
-from evalrun_judge.checker import checker_run
+from evalrun_executor.api import CompileResult, Limits, ProgramRun, RunReply, RunRequest
 from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_judge.families.checker import checker_run
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import CheckerProgram, InvalidRequestError, JudgeRequest
 from evalrun_judge.verdict import Verdict
-from evalrun_sandbox.api import CompileResult, Limits, ProgramRun, RunReply, RunRequest
 
 CHECKED = Comparator(ComparatorName.CHECKER)
 KATTIS, TESTLIB = CheckerProgram("kattis", "python", "..."), CheckerProgram("testlib", "cpp", "...")
@@ -25,8 +27,11 @@ def ask(checker: CheckerProgram, *cases: tuple[str, str]) -> JudgeRequest:
     return JudgeRequest(request.submission, request.tests, comparator=CHECKED, checker=checker)
 
 
-async def judge(request: JudgeRequest, program: RunReply, checker: RunReply) -> tuple[Verdict, list[RunRequest]]:
-    replies = iter([program, checker])
+async def judge(
+    request: JudgeRequest, program: RunReply, checker: RunReply, on_expected: RunReply | None = None
+) -> tuple[Verdict, list[RunRequest]]:
+    """Judge; `on_expected`: what the checker says of expected outputs, where it is asked."""
+    replies = iter([program, checker, on_expected or checker])
     sandbox = FakeSandbox(lambda _: next(replies))
     time = Time()
     pool = make_pool([sandbox], time)
@@ -60,6 +65,22 @@ async def test_what_a_checkers_end_means(checker: CheckerProgram, end: ProgramRu
     (test,) = verdict.tests
     assert test.status is status
     assert verdict.judged is (status is not TestStatus.API_ERROR)
+
+
+@pytest.mark.parametrize("end", [ended(exit_code=1), ended(exit_code=-11), ProgramRun("timeout")])
+async def test_an_output_that_crashes_a_checker_which_handles_the_expected_one_is_wrong(end: ProgramRun) -> None:
+    """Else an answer could take itself out of what is counted."""
+    two = ask(KATTIS, ("1", "1"), ("2", "2"))
+    verdict, requests = await judge(two, reply(ended(b"1"), ended(b"x")), reply(ended(exit_code=42), end),
+                                    reply(ended(exit_code=42)))  # fmt: skip
+    assert [test.status for test in verdict.tests] == [TestStatus.SUCCESS, TestStatus.WRONG_ANSWER]
+    assert "does answer on the expected output" in verdict.tests[1].reason
+    assert requests[2].inputs == checker_run(KATTIS, [(b"2", b"2", b"2")], requests[2].limits).inputs
+
+
+async def test_a_checker_that_fails_on_the_expected_output_too_is_to_blame_for_good() -> None:
+    verdict, _ = await judge(ask(KATTIS, ("1", "1")), reply(ended(b"x")), reply(ended(exit_code=1)))
+    assert (verdict.judged, verdict.permanent) == (False, True)
 
 
 async def test_only_runs_that_did_not_fail_are_checked() -> None:
@@ -160,6 +181,30 @@ def test_a_checker_finds_its_files_its_arguments_and_its_stdin(
         folder.mkdir()
         codes.append(subprocess.run(command, input=data, cwd=folder, check=False).returncode)
     assert codes == [yes, no, yes]
+
+
+DOCUMENTED = json.loads(
+    next(line for line in (PROJECT_ROOT / "docs" / "data-formats.md").read_text().splitlines() if '"checker"' in line)
+)
+"""The problem with a checker of docs/data-formats.md."""
+
+
+@pytest.mark.parametrize(
+    ("stdout", "code"),
+    [
+        *((text.encode(), 42) for text in DOCUMENTED["ground_truth"]["outputs"]),
+        (b"7\n", 43),
+        (b"hello\n", 43),
+        (b"", 43),
+    ],
+)
+def test_the_documented_checker_answers_whatever_a_program_prints(stdout: bytes, code: int, tmp_path: Path) -> None:
+    given = DOCUMENTED["comparator"]
+    checker = CheckerProgram(given["protocol"], given["language"], given["source"])
+    (expected,) = (text.encode() for text in DOCUMENTED["ground_truth"]["outputs"])
+    run = checker_run(checker, [(b"", expected, stdout)], Limits())
+    ended = subprocess.run(command_for(run, tmp_path), input=run.inputs[0], cwd=tmp_path, check=False)
+    assert ended.returncode == code
 
 
 def command_for(run: RunRequest, folder: Path) -> list[str]:

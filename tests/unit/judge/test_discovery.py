@@ -4,18 +4,18 @@ import asyncio
 import socket
 
 import pytest
-from builders.judge import Time, make_pool
+from builders.judge.gateway import Time, make_pool
 from builders.virtual_time import run_virtually
 
-from evalrun_judge.discovery import DiscoveryError, DnsDiscovery, host_and_port, system_lookup
-from evalrun_judge.endpoint_slices import ApiServer, service_of
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_judge.pool.discovery import DiscoveryError, DnsDiscovery, host_and_port, system_lookup
+from evalrun_judge.pool.endpoint_slices import ApiServer, service_of
 from evalrun_judge.sandboxes import SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
-from evalrun_sandbox.api import RunReply, RunRequest
 
 
 class Answers:
-    """A resolver by script; the last answer is given for ever."""
+    """A scripted resolver that repeats its last answer."""
 
     def __init__(self, *answers: list[str] | OSError) -> None:
         self.answers = list(answers)

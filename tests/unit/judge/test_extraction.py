@@ -1,4 +1,4 @@
-"""From answers to programs: evaluation.md section 5, case by case."""
+"""From answers to programs: docs/verdicts.md, section 1, case by case."""
 
 import time
 
@@ -51,6 +51,11 @@ ANSWERS: list[tuple[str, str, str, ExtractionMethod]] = [
         'def f():\n    """\n    ```\n    f()\n    ```\n    """\n',
         WHOLE,
     ),
+    ("the end of a thought in code", "```python\ns = '</think>'\n```", "s = '</think>'\n", TAGGED),
+    ("the same without a block", "print(s.split('</think>')[1])", "print(s.split('</think>')[1])", WHOLE),
+    ("a line of a block", "```python\n# a\n</think>\n# b\n```", "# a\n</think>\n# b\n", TAGGED),
+    ("after a thought", "<think>a</think>\n```python\ns = '</think>'\n```", "s = '</think>'\n", TAGGED),
+    ("a thought without its start, in a line", "so it is b.</think>\nprint(1)", "\nprint(1)", WHOLE),
     ("an inline code span is no fence", "Use ```print```:\nprint(1)", "Use ```print```:\nprint(1)", WHOLE),
     ("bytes that Unicode calls line ends", "```python\ns = 'a\x0b\u2028b'\n```", "s = 'a\x0b\u2028b'\n", TAGGED),
 ]
@@ -133,3 +138,36 @@ def test_hostile_texts_take_linear_time(text: str) -> None:
     started = time.process_time()
     auto(text)
     assert time.process_time() - started < 3.0
+
+
+SOLUTION = "```python\ndef double(x):\n    return 2 * x\n```\n"
+USES = [
+    "```python\nassert double(2) == 4\n```",
+    "```python\nprint(double(2))\n```",
+    "```python\ndef test_double():\n    assert double(2) == 4\n```",
+    "```python\ndouble(2) == 4\n```",
+    "```python\ndouble_all = [double(x) for x in (1, 2)]\n```",
+    "```\n>>> double(2)\n4\n```",
+    "```bash\npython a.py\n```",
+    "```python\nfrom solution import double\n```",
+    "```python\nclass TestDouble:\n    def double(self): ...\n```",
+    "```python\nif __name__ == '__main__':\n    double(3)\n```",
+]
+"""What models write after their solution."""
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("definition", [SOLUTION, "```py\ndouble = lambda x: 2 * x\n```\n",
+                                        "```\nasync def double(x):\n    return 2 * x\n```\n",
+                                        "```python\nclass double:\n    pass\n```\n"])  # fmt: skip
+def test_the_block_that_defines_the_entry_point_goes_before_examples_of_its_use(definition: str, use: str) -> None:
+    answer = f"Here:\n{definition}\nFor example:\n{use}\n"
+    found = extract(answer, language="python", mode=SubmissionMode.AUTO, entry_point="double")
+    assert found.code == definition.partition("\n")[2].removesuffix("```\n")
+
+
+def test_of_several_blocks_that_define_it_the_last_counts_and_where_none_does_the_last_of_all() -> None:
+    better = SOLUTION.replace("2 * x", "x + x")
+    for answer, code in ((SOLUTION + better + USES[0], "x + x"), ("```python\na\n```\n```python\nb\n```", "b")):
+        found = extract(answer, language="python", mode=SubmissionMode.AUTO, entry_point="double")
+        assert code in found.code

@@ -4,20 +4,19 @@ import json
 from collections.abc import Callable
 
 import pytest
-from builders.judge import Time, make_judge, make_pool
+from builders.judge.gateway import Time, make_judge, make_pool
 
+from evalrun_executor.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest
+from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
 from evalrun_judge.extraction import SubmissionMode
-from evalrun_judge.function_judging import FunctionJudge
-from evalrun_judge.function_tests import OUTPUT_KIB
-from evalrun_judge.pool import NoSandboxError
-from evalrun_judge.retries import RetryPolicy
+from evalrun_judge.function_tests.session import OUTPUT_KIB
+from evalrun_judge.pool.pool import NoSandboxError
+from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest, JudgeRequest, Submission, TestLimits
 from evalrun_judge.verdict import UNCONFIRMED, FinalStatus, Verdict
-from evalrun_judge.verdict_cache import MemoryStore, VerdictCache
-from evalrun_sandbox.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest
 
 CHECK = CheckTest("def f(x):\n", "def check(candidate):\n    assert candidate(1) == 2\n", "f")
 ASSERTS = AssertTests(["assert f(1) == 2", "assert f(2) == 3"], "", "f")
@@ -84,7 +83,7 @@ async def judge_twice(
     pool = make_pool([sandbox], time, retries=retries)
     pool.start()
     await pool.changed.wait()
-    judging, admission, _ = make_judge(pool, time, function_tests=FunctionJudge(pool, assertions), cache=cache)
+    judging, admission, _ = make_judge(pool, time, assertions=assertions, cache=cache)
     try:
         return [await judging.judge(request) for _ in range(2)]
     finally:
@@ -157,19 +156,22 @@ async def test_an_infra_failure_of_the_calls_is_no_verdict() -> None:
 
 
 @pytest.mark.parametrize(("confirmed", "reason"), [(True, ""), (False, UNCONFIRMED)])
-async def test_a_time_out_is_remembered_once_it_is_confirmed(confirmed: bool, reason: str) -> None:
+async def test_a_run_past_its_limit_is_a_time_out_once_it_is_confirmed(confirmed: bool, reason: str) -> None:
     def late(request: RunRequest) -> RunReply:
         del request
         return reply(ProgramRun("timeout", None, b"load V null\n", cpu_seconds=12.0, confirmed=confirmed))
 
     def replayed(header: dict[str, object]) -> ProgramRun:
-        return ended(json.dumps({"test": 0, "status": "timeout", "reason": reason}).encode() + b"\n")
+        status = "timeout" if confirmed else "api_error"
+        return ended(json.dumps({"test": 0, "status": status, "reason": reason}).encode() + b"\n")
 
     sandbox = FakeSandbox(late)
     request = JudgeRequest(Submission("def f(x):\n    while True: pass"), CHECK)
     cache = VerdictCache([MemoryStore(1_000_000)])
     first, second = await judge_twice(request, sandbox, ScriptedAssertions(replayed), cache=cache)
-    assert [verdict.final_status for verdict in (first, second)] == [FinalStatus.TIMEOUT] * 2
+    expected = FinalStatus.TIMEOUT if confirmed else FinalStatus.API_ERROR
+    assert [verdict.final_status for verdict in (first, second)] == [expected] * 2
+    assert (first.judged, first.permanent) == (confirmed, False)
     assert (second.cached, len(sandbox.requests)) == ((True, 1) if confirmed else (False, 2))
     assert first.tests[0].reason == reason
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import sandbox_fusion as sdk
 
+from evalrun_judge.families.submit import outcome_of, records_of_submission
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, SubmitCall, fusion_submit
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submitted import outcome_of, records_of_submission
-from evalrun_judge.verdict import UNCONFIRMED
+from evalrun_judge.verdict import BY_WALL
 
 CALL = SubmitCall("code_contests", 7, "```python\nprint(3)\n```\n", "python", 30.0)
 CASE = {"input": {"stdin": "1 2\n"}, "output": {"stdout": "3\n"}}
@@ -87,7 +87,7 @@ STATUSES: dict[str, tuple[sdk.models.EvalTestCase, TestStatus, str]] = {
     "signal": (bad(ran(command(-11)), CASE), TestStatus.RUNTIME_ERROR, "ended by SIGSEGV"),
     "out of memory": (bad(ran(command(1, err="x\nMemoryError\n")), CASE), TestStatus.MEMORY_LIMIT, ""),
     "wall time": (
-        bad(ran(command(None, status="TimeLimitExceeded")), CASE), TestStatus.TIMEOUT, UNCONFIRMED,
+        bad(ran(command(None, status="TimeLimitExceeded")), CASE), TestStatus.TIMEOUT, BY_WALL,
     ),
     "Python refused the text": (bad(ran(command(1, err=SYNTAX)), CASE), TestStatus.COMPILE_ERROR, ""),
     "compiler": (bad(ran(None, command(1, err="bad")), CASE), TestStatus.COMPILE_ERROR, ""),

@@ -57,9 +57,9 @@ async def serving(serve: Serve) -> AsyncIterator[HttpCalls]:
 
 
 async def post(
-    calls: HttpCalls, body: bytes = b"body", longest: float = 10, most_bytes: int = 100
+    calls: HttpCalls, body: bytes = b"body", max_seconds: float = 10, max_bytes: int = 100
 ) -> tuple[int, bytes]:
-    return await calls.call("POST", "/v1/run", body, longest=longest, most_bytes=100, headers={"X": "y"})
+    return await calls.call("POST", "/v1/run", body, max_seconds=max_seconds, max_bytes=100, headers={"X": "y"})
 
 
 async def test_calls_in_turn_share_a_connection_and_calls_at_once_do_not() -> None:
@@ -114,7 +114,7 @@ async def test_a_call_whose_time_is_up_closes_its_connection() -> None:
     server = Server(b"HTTP/1.1 200 OK\r\n")
     async with serving(server) as calls:
         with pytest.raises(TimeoutError):
-            await post(calls, longest=0.05)
+            await post(calls, max_seconds=0.05)
         await asyncio.wait_for(server.ended.wait(), 5)
 
 

@@ -1,10 +1,13 @@
 """The command's own errors: one line that says what to write instead, and exit code 2."""
 
+from pathlib import Path
+
 import pytest
 
 from evalrun_judge.__main__ import main
 from evalrun_judge.settings import JudgeSettings
 from evalrun_runtime.exits import ExitCode
+from evalrun_runtime.settings import load_settings
 
 
 @pytest.mark.parametrize(
@@ -15,6 +18,10 @@ from evalrun_runtime.exits import ExitCode
         (["--sandbox", "http://127.0.0.1:1", "--queue-limit", "0"], "queue-limit"),
         (["--sandbox", "http://127.0.0.1:1", "--host", "0.0.0.0"], "token"),
         (["--sandbox", "http://127.0.0.1:1", "--required-level", "some"], "required-level"),
+        (
+            ["--sandbox", "http://127.0.0.1:1", "--package-dirs", "/no/such"],
+            "--package-dirs-0: Path does not point to a dir",
+        ),
     ],
 )
 def test_what_a_user_can_mend(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,6 +30,11 @@ def test_what_a_user_can_mend(arguments: list[str], said: str, capsys: pytest.Ca
     assert shown.out == ""
     assert said in shown.err
     assert shown.err.count("\n") == 1
+
+
+def test_a_folder_of_packages_is_a_plain_path_and_may_be_one_of_several(tmp_path: Path) -> None:
+    arguments = ["--sandbox", "http://127.0.0.1:1", f"--package-dirs={tmp_path}", "--package-dirs", "/usr"]
+    assert load_settings(JudgeSettings, arguments, program="evalrun-judge").package_dirs == [tmp_path, Path("/usr")]
 
 
 def test_only_allow_uncontained_lowers_the_level() -> None:

@@ -3,16 +3,17 @@
 import asyncio
 
 import pytest
-from builders.judge import Time, make_judge, make_pool, stdio_request
+from builders.judge.gateway import Time, make_judge, make_pool, stdio_request
 from prometheus_client import CollectorRegistry
 
-from evalrun_judge.admission import QueueFullError
+from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
-from evalrun_judge.pool import NoSandboxError
-from evalrun_judge.retries import RetryPolicy
+from evalrun_judge.pool.pool import NoSandboxError
+from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended, reply
+from evalrun_judge.short_runs import short_seconds
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import (
     AssertTests,
@@ -24,8 +25,8 @@ from evalrun_judge.submission import (
     TestLimits,
 )
 from evalrun_judge.verdict import FinalStatus, Verdict
+from evalrun_runtime.admission import QueueFullError
 from evalrun_runtime.deadlines import DeadlineError
-from evalrun_sandbox.api import CompileResult, ProgramRun, RunReply, RunRequest
 
 
 async def judge(request: JudgeRequest, sandbox: FakeSandbox) -> Verdict:
@@ -93,13 +94,60 @@ async def test_nothing_to_run_asks_no_sandbox() -> None:
     assert sandbox.requests == []
 
 
-async def test_tests_left_after_time_outs_are_time_outs_that_did_not_run() -> None:
-    runs = [ended(b"1"), ProgramRun("timeout", cpu_seconds=12.0), ProgramRun("not_run")]
-    verdict = await judge(stdio_request(("", "1"), ("", "1"), ("", "1")), FakeSandbox(lambda request: reply(*runs)))
-    assert [(test.status, test.ran) for test in verdict.tests] == [
-        (TestStatus.SUCCESS, True), (TestStatus.TIMEOUT, True), (TestStatus.TIMEOUT, False),
-    ]  # fmt: skip
-    assert (verdict.final_status, verdict.pass_ratio) == (FinalStatus.TIMEOUT, 1 / 3)
+def slow_on(late: set[bytes], seconds: float) -> FakeSandbox:
+    """A program that takes `seconds` for these inputs and no time for others; it prints its input."""
+
+    def run(request: RunRequest) -> RunReply:
+        runs: list[ProgramRun] = []
+        for data in request.inputs:
+            stop = request.stop_after_timeouts
+            if stop and sum(run.end == "timeout" for run in runs) >= stop:
+                runs.append(ProgramRun("not_run"))
+            elif data in late and seconds > request.limits.time_seconds:
+                runs.append(ProgramRun("timeout", cpu_seconds=1.2 * request.limits.time_seconds, wall_seconds=2.0))
+            else:
+                runs.append(ended(data))
+        return reply(*runs)
+
+    return FakeSandbox(run)
+
+
+def eight_tests(stop_after_timeouts: int) -> JudgeRequest:
+    tests = stdio_request(*((f"{number}", f"{number}") for number in range(8))).tests
+    submission = Submission("print(input())", SubmissionMode.STANDALONE)
+    return JudgeRequest(submission, tests, TestLimits(30.0), stop_after_timeouts=stop_after_timeouts)
+
+
+@pytest.mark.parametrize("stop", [0, 3])
+async def test_a_program_that_is_slow_on_3_of_8_tests_passes_the_other_5(stop: int) -> None:
+    """verl's formula: 0.625. Tests that never ran were counted as failed: 0.0."""
+    sandbox = slow_on({b"0", b"1", b"2"}, 60.0)
+    verdict = await judge(eight_tests(stop), sandbox)
+    assert (verdict.pass_ratio, verdict.pass_ratio_high, verdict.assumed_timeouts) == (0.625, 0.625, 0)
+    assert (verdict.final_status, verdict.accepted) == (FinalStatus.TIMEOUT, False)
+    assert [test.status for test in verdict.tests] == [TestStatus.TIMEOUT] * 3 + [TestStatus.SUCCESS] * 5
+    assert [(len(sent.inputs), sent.limits.time_seconds) for sent in sandbox.requests] == (
+        [(8, 30.0)] if stop == 0 else [(8, 30.0), (5, 1.0)]
+    )
+
+
+async def test_what_does_not_end_within_the_short_limit_is_assumed_to_time_out() -> None:
+    """Of the five that are left, two take 5 s: they would pass within 30 s, and nobody knows."""
+    sandbox = slow_on({b"0", b"1", b"2"}, 60.0)
+    slow_too = slow_on({b"0", b"1", b"2", b"4", b"6"}, 5.0)
+    sandbox.behaviour = lambda request: (slow_too if request.limits.time_seconds == 1.0 else first).behaviour(request)
+    first = slow_on({b"0", b"1", b"2"}, 60.0)
+    verdict = await judge(eight_tests(3), sandbox)
+    assert (verdict.pass_ratio, verdict.pass_ratio_high, verdict.assumed_timeouts) == (0.375, 0.625, 2)
+    assumed = [test for test in verdict.tests if test.status is TestStatus.ASSUMED_TIMEOUT]
+    assert [(test.case_index, test.ran, test.cpu_time) for test in assumed] == [(4, True, 1.2), (6, True, 1.2)]
+    assert "did not end within the short limit" in assumed[0].reason
+    assert verdict.final_status is FinalStatus.TIMEOUT
+
+
+@pytest.mark.parametrize(("limit", "short"), [(30.0, 1.0), (10.0, 1.0), (2.5, 0.25), (0.5, 0.05)])
+def test_the_short_limit_is_a_second_or_a_tenth(limit: float, short: float) -> None:
+    assert short_seconds(limit) == pytest.approx(short)
 
 
 async def test_stdout_that_is_no_utf8_is_judged_as_bytes_and_shown_readably() -> None:

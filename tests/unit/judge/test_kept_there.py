@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from evalrun_judge.plan import StdioPlan, plan_of
-from evalrun_judge.sandboxes.kept_there import MOST_KNOWN, WORTH_BYTES, KeptThere
-from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission
-from evalrun_sandbox.api import RunRequest, SandboxInfo, digest_of
+from evalrun_executor.api import RunRequest, SandboxInfo, digest_of
+from evalrun_judge.families.stdio import plan_stdio
+from evalrun_judge.sandboxes.kept_there import MAX_KNOWN, WORTH_BYTES, KeptThere
+from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission, extraction_of
 
 LARGE = [b"x" * (WORTH_BYTES // 2)] * 2
 REQUEST = RunRequest("python", "pass", LARGE, inputs_digest=digest_of(LARGE))
@@ -83,7 +83,7 @@ def test_what_it_lacks_is_not_named_again_before_it_was_sent() -> None:
 def test_no_more_digests_are_remembered_than_may_be() -> None:
     kept = knowing()
     kept.after(REQUEST, REQUEST, 200)
-    for number in range(MOST_KNOWN):
+    for number in range(MAX_KNOWN):
         other = msgspec.structs.replace(REQUEST, inputs_digest=number.to_bytes(32))
         kept.after(other, other, 200)
     assert kept.form(REQUEST) == REQUEST
@@ -92,7 +92,7 @@ def test_no_more_digests_are_remembered_than_may_be() -> None:
 @pytest.mark.parametrize("named", [False, True])
 def test_only_suites_that_callers_name_get_a_digest(named: bool) -> None:
     tests = StdioTests([StdioTest("1\ud800", "é"), StdioTest("", "2")], named=named)
-    plan = plan_of(JudgeRequest(Submission("```python\npass\n```"), tests))
-    assert isinstance(plan, StdioPlan)
+    request = JudgeRequest(Submission("```python\npass\n```"), tests)
+    plan = plan_stdio(request, tests, extraction_of(request.submission))
     assert (plan.run.inputs, plan.expected) == ([b"1\xed\xa0\x80", b""], (b"\xc3\xa9", b"2"))
     assert plan.run.inputs_digest == (digest_of(plan.run.inputs) if named else b"")

@@ -1,7 +1,7 @@
 """Verdicts as messages: nothing is lost, and what is not there is absent and not merely empty."""
 
 import pytest
-from builders.judge import message_of
+from builders.judge.gateway import message_of
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.comparison import ComparatorName
@@ -69,8 +69,9 @@ def test_a_verdict_keeps_every_field(records: tuple[TestRecord, ...], ratio: flo
     assert response.WhichOneof("result") == "verdict"
     assert message.guardrails == [judge_pb2.GUARDRAIL_ANSWER_CUT]
     wanted = judge_pb2.Verdict(
-        final_status=judge_pb2.FINAL_STATUS_WRONG_ANSWER, judged=True, pass_ratio=ratio, tests=message.tests,
-        code="'?'", extraction=judge_pb2.EXTRACTION_METHOD_TAGGED_BLOCK, guardrails=message.guardrails,
+        final_status=judge_pb2.FINAL_STATUS_WRONG_ANSWER, judged=True, pass_ratio=ratio, pass_ratio_high=ratio,
+        tests=message.tests, code="'?'",
+        extraction=judge_pb2.EXTRACTION_METHOD_TAGGED_BLOCK, guardrails=message.guardrails,
         containment_level="seccomp", forgeable=True, cached=True, queue_seconds=2.5,
         disagreeing_comparators=verdict.disagreeing,
     )  # fmt: skip

@@ -2,9 +2,18 @@
 
 import pytest
 
-from evalrun_judge.extraction import SubmissionMode
-from evalrun_judge.plan import FunctionPlan, NothingToRun, StdioPlan, plan_of, program_after
-from evalrun_judge.submission import AssertTests, CheckTest, JudgeRequest, StdioTest, StdioTests, Submission
+from evalrun_judge.extraction import Extraction, SubmissionMode
+from evalrun_judge.families.function import plan_function, program_after
+from evalrun_judge.families.stdio import plan_stdio
+from evalrun_judge.submission import (
+    AssertTests,
+    CheckTest,
+    JudgeRequest,
+    StdioTest,
+    StdioTests,
+    Submission,
+    extraction_of,
+)
 
 PROMPT = 'from typing import List\n\ndef f(x: int) -> int:\n    """Add one."""\n'
 BODY = "    return x + 1\n"
@@ -13,10 +22,10 @@ WHOLE = "def f(x):\n    return x + 1\n"
 AUTO, APPEND, STANDALONE = SubmissionMode.AUTO, SubmissionMode.APPEND, SubmissionMode.STANDALONE
 
 
-def function_plan(text: str, mode: SubmissionMode, prompt: str = PROMPT) -> FunctionPlan:
-    plan = plan_of(JudgeRequest(Submission(text, mode), CheckTest(prompt, "def check(c): ...", "f")))
-    assert isinstance(plan, FunctionPlan)
-    return plan
+def function_plan(text: str, mode: SubmissionMode) -> tuple[str, Extraction]:
+    request = JudgeRequest(Submission(text, mode), CheckTest(PROMPT, "def check(c): ...", "f"))
+    extraction = extraction_of(request.submission)
+    return plan_function(request, extraction).program, extraction
 
 
 @pytest.mark.parametrize(
@@ -31,13 +40,14 @@ def function_plan(text: str, mode: SubmissionMode, prompt: str = PROMPT) -> Func
     ],
 )
 def test_how_a_check_tests_program_is_put_together(text: str, mode: SubmissionMode, program: str) -> None:
-    plan = function_plan(text, mode)
-    assert plan.program == program
-    assert plan.extraction.code in program
+    planned, extraction = function_plan(text, mode)
+    assert planned == program
+    assert extraction.code in program
 
 
 def test_a_bare_body_counts_as_code_only_if_it_compiles_after_the_prompt() -> None:
-    assert function_plan(BODY, AUTO).extraction.must_compile
+    _, extraction = function_plan(BODY, AUTO)
+    assert extraction.must_compile
 
 
 def test_future_imports_move_to_the_top() -> None:
@@ -54,15 +64,21 @@ def test_a_prompt_without_a_last_newline() -> None:
 
 
 def test_mbpp_has_no_prompt_to_run() -> None:
-    plan = plan_of(JudgeRequest(Submission(f"```python\n{WHOLE}```"), AssertTests(["assert f(1) == 2"], "", "f")))
-    assert isinstance(plan, FunctionPlan)
-    assert plan.program == WHOLE
+    request = JudgeRequest(Submission(f"```python\n{WHOLE}```"), AssertTests(["assert f(1) == 2"], "", "f"))
+    assert plan_function(request, extraction_of(request.submission)).program == WHOLE
+
+
+@pytest.mark.parametrize("mode", [AUTO, STANDALONE])
+def test_a_prelude_comes_before_a_program_in_every_mode(mode: SubmissionMode) -> None:
+    tests = AssertTests(["assert f(1) == 2"], "", "f", "from typing import *\n")
+    request = JudgeRequest(Submission(WHOLE, mode), tests)
+    assert plan_function(request, extraction_of(request.submission)).program == f"from typing import *\n{WHOLE}"
 
 
 def test_a_stdio_program_runs_once_a_test_on_the_very_bytes() -> None:
     tests = StdioTests([StdioTest("1\r\n", "å"), StdioTest("", "")])
-    plan = plan_of(JudgeRequest(Submission("int main(){}", STANDALONE, "cpp"), tests))
-    assert isinstance(plan, StdioPlan)
+    request = JudgeRequest(Submission("int main(){}", STANDALONE, "cpp"), tests)
+    plan = plan_stdio(request, tests, extraction_of(request.submission))
     assert plan.run.inputs == [b"1\r\n", b""]
     assert plan.expected == ("å".encode(), b"")
     assert plan.run.code == "int main(){}"
@@ -70,5 +86,4 @@ def test_a_stdio_program_runs_once_a_test_on_the_very_bytes() -> None:
 
 @pytest.mark.parametrize("mode", [AUTO, APPEND, STANDALONE])
 def test_nothing_to_run(mode: SubmissionMode) -> None:
-    plan = plan_of(JudgeRequest(Submission("\n", mode), CheckTest(PROMPT, "def check(c): ...", "f")))
-    assert isinstance(plan, NothingToRun)
+    assert not extraction_of(Submission("\n", mode)).code.strip()

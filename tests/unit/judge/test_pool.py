@@ -5,11 +5,12 @@ import random
 from collections import Counter
 
 import pytest
-from builders.judge import Time, make_pool
+from builders.judge.gateway import Time, make_pool
 
-from evalrun_judge.endpoint import Endpoint, pick
-from evalrun_judge.pool import NoSandboxError
-from evalrun_judge.retries import RetryPolicy
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_judge.pool.pool import NoSandboxError
+from evalrun_judge.pool.retries import RetryPolicy
+from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint, pick
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
@@ -19,7 +20,6 @@ from evalrun_judge.sandboxes import (
     SandboxUnreachableError,
 )
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended
-from evalrun_sandbox.api import RunReply, RunRequest
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
 
@@ -56,7 +56,7 @@ async def test_no_more_is_in_flight_than_a_sandbox_has_slots() -> None:
     pool = make_pool(sandboxes, Time())
     pool.start()
     await asyncio.gather(*(pool.run(REQUEST) for _ in range(50)))
-    assert [sandbox.most_in_flight for sandbox in sandboxes] == [3, 1]
+    assert [sandbox.max_in_flight for sandbox in sandboxes] == [3, 1]
     assert pool.in_flight == 0
     await pool.close()
 
@@ -79,10 +79,10 @@ async def test_a_sandbox_that_keeps_failing_is_left_out_and_comes_back_slowly() 
     pool = make_pool([flaky], time, retries=RetryPolicy(attempts=5))
     pool.start()
     await pool.run(REQUEST)
-    flaky.most_in_flight = 0
+    flaky.max_in_flight = 0
     await asyncio.gather(*(pool.run(REQUEST) for _ in range(20)))
     assert len(flaky.requests) == 24
-    assert flaky.most_in_flight <= 4
+    assert flaky.max_in_flight <= 4
     await pool.close()
 
 
@@ -264,7 +264,8 @@ CHOICES: list[tuple[list[tuple[int, int]], int | None, int | None]] = [
 @pytest.mark.parametrize(("loads", "avoid", "chosen"), CHOICES)
 def test_the_less_loaded_is_picked(loads: list[tuple[int, int]], avoid: int | None, chosen: int | None) -> None:
     endpoints = [
-        Endpoint(FakeSandbox(), usable=True, in_flight=in_flight, allowed=allowed) for in_flight, allowed in loads
+        SandboxEndpoint(FakeSandbox(), usable=True, in_flight=in_flight, allowed=allowed)
+        for in_flight, allowed in loads
     ]
     for seed in range(5):
         found = pick(endpoints, None if avoid is None else endpoints[avoid], random.Random(seed))
@@ -279,15 +280,15 @@ AVOIDED = [(0, True, 0), (1, True, None), (1, False, 0)]
 def test_what_fails_all_it_is_given_gets_nothing_back_while_there_is_another(
     relapses: int, other_usable: bool, chosen: int | None
 ) -> None:
-    failed = Endpoint(FakeSandbox(), usable=True, allowed=1, relapses=relapses)
-    full = Endpoint(FakeSandbox(), usable=other_usable, allowed=1, in_flight=1)
+    failed = SandboxEndpoint(FakeSandbox(), usable=True, allowed=1, relapses=relapses)
+    full = SandboxEndpoint(FakeSandbox(), usable=other_usable, allowed=1, in_flight=1)
     found = pick([failed, full], failed, random.Random(1))
     assert found is (None if chosen is None else failed)
     assert pick([failed, full], None, random.Random(1)) is failed  # who has not been there tries it
 
 
 def test_of_many_the_less_loaded_of_two_is_picked() -> None:
-    endpoints = [Endpoint(FakeSandbox(), usable=True, in_flight=load, allowed=9) for load in (0, 1, 2, 8)]
+    endpoints = [SandboxEndpoint(FakeSandbox(), usable=True, in_flight=load, allowed=9) for load in (0, 1, 2, 8)]
     randomness = random.Random(1)
     picked = Counter(endpoints.index(pick(endpoints, None, randomness) or endpoints[3]) for _ in range(600))
     assert picked[3] == 0  # never the most loaded
@@ -297,7 +298,7 @@ def test_of_many_the_less_loaded_of_two_is_picked() -> None:
 
 async def test_gradual_return() -> None:
     sandbox = FakeSandbox(slots=8)
-    endpoint = Endpoint(sandbox)
+    endpoint = SandboxEndpoint(sandbox)
     endpoint.admit(await sandbox.describe())
     assert endpoint.free == 8  # all of them at the start
     endpoint.failed(SandboxUnreachableError("reset"))
@@ -312,7 +313,7 @@ async def test_gradual_return() -> None:
 
 async def test_the_first_program_after_its_return_is_a_trial() -> None:
     sandbox = FakeSandbox(slots=8)
-    endpoint = Endpoint(sandbox)
+    endpoint = SandboxEndpoint(sandbox)
     endpoint.admit(await sandbox.describe())
     usable = []
     for _ in range(3):  # three in a row at the start
@@ -330,7 +331,7 @@ async def test_the_first_program_after_its_return_is_a_trial() -> None:
 
 async def test_one_that_describes_itself_but_does_no_work_rests_longer_each_time() -> None:
     sandbox = FakeSandbox()
-    endpoint = Endpoint(sandbox)
+    endpoint = SandboxEndpoint(sandbox)
     endpoint.admit(await sandbox.describe())
     rests = []
     for _ in range(4):

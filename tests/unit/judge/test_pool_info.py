@@ -2,9 +2,9 @@
 
 import pytest
 
-from evalrun_judge.pool_info import PoolInfo, info_of
+from evalrun_executor.api import SandboxInfo
+from evalrun_judge.pool.info import PoolInfo, info_of
 from evalrun_judge.sandboxes import Backend
-from evalrun_sandbox.api import SandboxInfo
 
 STRONG = Backend("evalrun", SandboxInfo("0.2", "full", 4, ["python", "c", "cpp"], "3.11.2"), submits=True)
 WEAK = Backend("evalrun", SandboxInfo("0.1", "seccomp", 2, ["cpp", "python"], "3.12.0"))

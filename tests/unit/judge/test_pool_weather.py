@@ -6,13 +6,14 @@ import random
 from collections import Counter
 
 import pytest
-from builders.judge import Time, make_pool
+from builders.judge.gateway import Time, make_pool
 from builders.virtual_time import run_virtually
 
-from evalrun_judge.fleet import HealthPolicy
-from evalrun_judge.hedging import HedgePolicy
-from evalrun_judge.pool import NoSandboxError, SandboxPool
-from evalrun_judge.retries import RetryPolicy
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_judge.pool.hedge_policy import HedgePolicy
+from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.retries import RetryPolicy
+from evalrun_judge.pool.sandbox_fleet import HealthPolicy
 from evalrun_judge.sandboxes import (
     Backend,
     SandboxBusyError,
@@ -22,7 +23,6 @@ from evalrun_judge.sandboxes import (
 )
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 from evalrun_runtime.deadlines import DeadlineError, until
-from evalrun_sandbox.api import RunReply, RunRequest
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
 PROGRAMS = 200
@@ -72,7 +72,7 @@ async def asked(pool: SandboxPool, chance: random.Random) -> RunReply:
 
 
 async def scene(seed: int) -> Counter[str]:
-    """Give how the programs ended."""
+    """Return how the programs ended."""
     chance = random.Random(seed)
     loop = asyncio.get_running_loop()
     sandboxes = [Exposed(chance) for _ in range(chance.choice((1, 2, 3, 5)))]

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from builders.judge import Time, make_pool
+from builders.judge.gateway import Time, make_pool
 from builders.virtual_time import run_virtually
 
-from evalrun_judge.hedging import HedgePolicy
-from evalrun_judge.pool import NoSandboxError, SandboxPool
-from evalrun_judge.retries import RetryBudget, RetryPolicy
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_judge.pool.hedge_policy import HedgePolicy
+from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.retries import RetryBudget, RetryPolicy
 from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
-from evalrun_sandbox.api import RunReply, RunRequest
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
 POLICY = RetryPolicy(ratio=0.2, least=10, window_seconds=10)

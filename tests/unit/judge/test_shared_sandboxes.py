@@ -2,13 +2,13 @@
 
 import asyncio
 
-from builders.judge import Time, make_pool
+from builders.judge.gateway import Time, make_pool
 from builders.virtual_time import run_virtually
 
-from evalrun_judge.pool import SandboxPool
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.sandboxes import SandboxBusyError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
-from evalrun_sandbox.api import RunReply, RunRequest
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
 GATEWAYS, SANDBOXES, SLOTS, PROGRAMS, SECONDS = 3, 2, 6, 200, 1.0

@@ -5,16 +5,16 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from builders.judge import Time, make_pool
+from builders.judge.gateway import Time, make_pool
 from builders.virtual_time import run_virtually
 
-from evalrun_judge.fleet import HealthPolicy
-from evalrun_judge.hedging import CallTimes, HedgePolicy
-from evalrun_judge.pool import NoSandboxError, SandboxPool
-from evalrun_judge.retries import RetryPolicy
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_judge.pool.hedge_policy import CallTimes, HedgePolicy
+from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.retries import RetryPolicy
+from evalrun_judge.pool.sandbox_fleet import HealthPolicy
 from evalrun_judge.sandboxes import Backend, SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
-from evalrun_sandbox.api import RunReply, RunRequest
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
 

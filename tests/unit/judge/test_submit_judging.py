@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 
 import pytest
-from builders.judge import Time, make_judge, make_pool, message_of, stdio_request
+from builders.judge.gateway import Time, make_judge, make_pool, message_of, stdio_request
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_executor.api import CompileResult
+from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, SubmissionMode
 from evalrun_judge.messages import describe_message, request_from
-from evalrun_judge.pool import NoSandboxError
+from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, ServerTest, SubmitCall
 from evalrun_judge.sandboxes.fake import FakeDatasetServer, FakeSandbox, ended
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Submission, SubmitTests, TestLimits
 from evalrun_judge.verdict import FinalStatus, Verdict
-from evalrun_judge.verdict_cache import MemoryStore, VerdictCache
-from evalrun_sandbox.api import CompileResult
 
 OK = CompileResult("ok")
 PASSED = ServerTest(passed=True, compile=OK, run=ended(b"3\n"), case=(b"1 2\n", b"3\n"))

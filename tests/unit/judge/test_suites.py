@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_aggregator.submission import suite_digest
+from evalrun_client.judge_request import suite_digest
 from evalrun_judge.submission import StdioTest, StdioTests
 from evalrun_judge.suites import Suites, UnknownSuiteError
 

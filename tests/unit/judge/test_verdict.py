@@ -4,11 +4,11 @@ import signal
 
 import pytest
 
-from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_executor.api import ProgramRun
+from evalrun_judge.comparison import Comparator, ComparatorName, Leniency
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import FinalStatus, TestRecord, cut_text, make_verdict, stdio_outcome
-from evalrun_sandbox.api import ProgramRun
 
 OK, WRONG, CRASH, TIME, MEMORY, SYNTAX, UNKNOWN = (
     TestStatus.SUCCESS, TestStatus.WRONG_ANSWER, TestStatus.RUNTIME_ERROR, TestStatus.TIMEOUT, TestStatus.MEMORY_LIMIT,
@@ -25,8 +25,9 @@ RUNS: list[tuple[ProgramRun, TestStatus]] = [
     (ProgramRun("exited", -signal.SIGSEGV, b"1\n"), CRASH),
     (ProgramRun("exited", -100, b"1\n"), CRASH),
     (ProgramRun("timeout", None, b"1\n"), TIME),
-    (ProgramRun("timeout", None, b"1\n", confirmed=False), TIME),
-    (ProgramRun("not_run"), TIME),
+    (ProgramRun("timeout", None, b"1\n", confirmed=False), UNKNOWN),
+    (ProgramRun("timeout", None, b"1\n", confirmed=False, measured=False), TIME),
+    (ProgramRun("not_run"), TestStatus.ASSUMED_TIMEOUT),
     (ProgramRun("memory_limit", None, b"1\n"), MEMORY),
     (ProgramRun("exited", 1, b"", b"Traceback ...\nMemoryError\n"), MEMORY),
     (ProgramRun("exited", 1, b"", b"Traceback ...\nMemoryError: cannot allocate\n"), MEMORY),
@@ -122,3 +123,22 @@ def test_who_would_have_decided_the_problem_otherwise(
 def test_texts_are_cut_between_characters(data: bytes, kept: int, text: str) -> None:
     cut = cut_text(data, kept)
     assert (cut.text, cut.full_length) == (text, len(data))
+
+
+@pytest.mark.parametrize(
+    ("printed", "rests_on"),
+    [
+        ([b"Yes", b"0.5"], ()),
+        ([b"YES", b"0.5"], (Leniency.CASE,)),
+        ([b"YES", b"0.50000001"], (Leniency.CASE, Leniency.TOLERANCE)),
+        ([b"YES", b"0.6"], ()),
+    ],
+)
+def test_what_an_accepted_problem_rests_on(printed: list[bytes], rests_on: tuple[Leniency, ...]) -> None:
+    """Of a rejected one nothing is said: it is not accepted by anything."""
+    rule = Comparator(case_sensitive=False)
+    tests = []
+    for number, (expected, stdout) in enumerate(zip([b"Yes", b"0.5"], printed, strict=True)):
+        outcome = stdio_outcome(ProgramRun("exited", 0, stdout), expected, rule)
+        tests.append(TestRecord(number, outcome.status, ran=True, rests_on=outcome.rests_on))
+    assert make_verdict(tests, CODE, "full", 0.0).rests_on == rests_on

@@ -7,16 +7,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders.judge import Time, make_judge, make_pool, stdio_request
+from builders.judge.gateway import NoAssertions, Time, make_judge, make_pool, stdio_request
 from msgspec import structs
 
+from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
+from evalrun_judge.cache.verdict_cache import ENTRY_BYTES, Judged, MemoryStore, StoreError, VerdictCache, is_stable
+from evalrun_judge.cache.verdict_key import JudgeIdentity, verdict_key
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
+from evalrun_judge.families.family import Runners
+from evalrun_judge.families.registry import build_families
 from evalrun_judge.metrics import CacheResult
-from evalrun_judge.plan import FunctionPlan, StdioPlan, plan_of
-from evalrun_judge.pool import NoSandboxError
-from evalrun_judge.pool_info import PoolInfo
-from evalrun_judge.retries import RetryPolicy
+from evalrun_judge.pool.info import PoolInfo
+from evalrun_judge.pool.pool import NoSandboxError
+from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended, reply
 from evalrun_judge.status import TestStatus
@@ -29,11 +33,9 @@ from evalrun_judge.submission import (
     StdioTests,
     Submission,
     TestLimits,
+    extraction_of,
 )
 from evalrun_judge.verdict import TestRecord
-from evalrun_judge.verdict_cache import ENTRY_BYTES, Judged, MemoryStore, StoreError, VerdictCache, is_stable
-from evalrun_judge.verdict_key import JudgeIdentity, verdict_key
-from evalrun_sandbox.api import CompileResult, ProgramRun, RunReply, RunRequest
 
 IDENTITY = JudgeIdentity("1.0", "sandbox@sha256:1")
 INFO = PoolInfo("evalrun", "full", 4, ("python", "c", "cpp"), "3.11.0", "0.1.0")
@@ -43,9 +45,10 @@ ASSERTS = JudgeRequest(Submission("def f(): return 1"), AssertTests(["assert f()
 
 
 def key_of(request: JudgeRequest, identity: JudgeIdentity = IDENTITY, info: PoolInfo = INFO) -> bytes:
-    plan = plan_of(request)
-    assert isinstance(plan, StdioPlan | FunctionPlan)
-    return verdict_key(plan, request, identity, info)
+    extraction = extraction_of(request.submission)
+    family = build_families(Runners(make_pool([], Time()), NoAssertions())).of(request.tests)
+    depends = family.key(family.plan(request, extraction), request)
+    return verdict_key(depends, request, identity, info, must_compile=extraction.must_compile)
 
 
 def cases_of(*cases: tuple[str, str]) -> StdioTests:
@@ -128,8 +131,9 @@ async def test_memory_is_bounded_and_the_least_used_goes_first() -> None:
     assert [await store.get(name) is not None for name in (b"a", b"b", b"c", b"d")] == [True, False, True, True]
     store.put(b"a", bytes(100))
     assert store.size == 3 * (100 + ENTRY_BYTES)
-    store.put(b"huge", bytes(10_000))
-    assert store.size == 0
+    store.put(b"huge", bytes(10_000))  # larger than all: it is not kept, and evicts nothing
+    assert await store.get(b"huge") is None
+    assert store.size == 3 * (100 + ENTRY_BYTES)
 
 
 GOOD = Judged((TestRecord(0, TestStatus.SUCCESS, ran=True, cpu_time=1.5),), "full")
@@ -285,4 +289,4 @@ async def test_infra_errors_and_unconfirmed_time_outs_are_judged_again() -> None
     answers = [reply(ProgramRun("timeout", confirmed=False)), echo(RunRequest("python", "", [b"1\n"]))]
     hurried = FakeSandbox(lambda request: answers.pop(0))
     late, verdict = await judged_twice(STDIO, STDIO, hurried)
-    assert (late.final_status, verdict.final_status) == ("timeout", "success")
+    assert (late.final_status, verdict.final_status) == ("api_error", "success")

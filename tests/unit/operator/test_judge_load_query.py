@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders.operator import evalrun, operator_settings
+from builders.operator.world import evalrun, operator_settings
 from builders.tools import missing
 
+from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
-from evalrun_operator.situation import identity_of
 
 PROMTOOL = shutil.which("promtool")
 RUN = 'namespace="evals",run="run"'

@@ -1,23 +1,30 @@
 """The decision, condition by condition and phase by phase."""
 
+import copy
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from builders.operator import START, World, evalrun, generating, operator_settings
+from builders.operator.world import START, World, evalrun, generating, operator_settings
 
-from evalrun_operator import names
-from evalrun_operator.api.v1alpha1 import ConditionType as Kind
+from evalrun_api import names
+from evalrun_api.v1alpha1 import ConditionType as Kind
+from evalrun_api.v1alpha1 import condition_of
+from evalrun_data.governance.run_audit import AUDIT_FAILED
 from evalrun_operator.ledger_status import GateDecision, RunState
-from evalrun_operator.observed import Baseline, Ref
-from evalrun_operator.reconcile import decide, unsupported
+from evalrun_operator.lifecycle.accepting import unsupported
+from evalrun_operator.lifecycle.reconcile import decide
+from evalrun_operator.observing.records import Baseline, Ref
+from evalrun_operator.resources.changes import patch_of
 
 SERVICES = ["run-aggregator", "run-judge", "run-sandbox"]
 
 
 def phases(world: World) -> list[str]:
-    """Give the phases that were gone through."""
+    """Return the phases that were gone through."""
     seen: list[str] = []
     for status in world.history:
         if status.phase is not None and (not seen or seen[-1] != status.phase):
@@ -37,9 +44,9 @@ def test_the_first_pass_only_accepts_so_that_the_spec_is_closed_before_anything_
 def test_a_run_on_gpus_goes_through_its_phases_to_the_end() -> None:
     world = generating()
     assert phases(world)[-1] == "Generating"
-    assert world.of_kind("RayCluster") == ["run-ray-1"]
-    assert world.of_kind("RayJob") == ["run-gen-1"]
-    assert world.status.ray_cluster_name == "run-ray-1"
+    assert world.of_kind("RayCluster") == ["run-0f3b2-ray-1"]
+    assert world.of_kind("RayJob") == ["run-0f3b2-gen-1"]
+    assert world.status.ray_cluster_name == "run-0f3b2-ray-1"
     world.generate_all().settle()
     assert world.of_kind("RayCluster") == []
     assert world.reason(Kind.CLUSTER_READY) == "ClusterReleased"
@@ -57,7 +64,7 @@ def test_a_run_on_gpus_goes_through_its_phases_to_the_end() -> None:
 def test_simple_mode_needs_no_ray() -> None:
     world = generating(rollout=False)
     assert world.of_kind("RayCluster", "RayJob") == []
-    assert world.of_kind("Job") == ["run-gen-1"]
+    assert world.of_kind("Job") == ["run-0f3b2-gen-1"]
     assert world.condition(Kind.CLUSTER_READY).status == "True"
     assert world.reason(Kind.CLUSTER_READY) == "NoClusterNeeded"
     world.generate_all().end_attempt(failed=False).settle().judge_all().settle()
@@ -77,42 +84,121 @@ def test_no_gpu_is_asked_for_before_aggregator_and_judge_are_up() -> None:
     world.reachable = False
     assert world.settle().of_kind("RayCluster") == []
     world.reachable = True
-    assert world.settle().of_kind("RayCluster") == ["run-ray-1"]
+    assert world.settle().of_kind("RayCluster") == ["run-0f3b2-ray-1"]
 
 
 def test_a_judge_that_blips_does_not_cost_the_cluster() -> None:
     world = generating().services_up(ready=False).settle()
-    assert world.of_kind("RayCluster") == ["run-ray-1"]
-    assert world.of_kind("RayJob") == ["run-gen-1"]
+    assert world.of_kind("RayCluster") == ["run-0f3b2-ray-1"]
+    assert world.of_kind("RayJob") == ["run-0f3b2-gen-1"]
     assert world.reason(Kind.JUDGED) == "WaitingForServices"
 
 
-def test_judge_and_generator_go_at_the_end_and_the_aggregator_stays_until_the_ttl() -> None:
+def test_judge_and_generator_go_at_the_end_and_the_aggregator_a_minute_later() -> None:
     world = generating().generate_all().judge_all().settle().finalize().services_up().settle().finalize().settle()
     assert world.of_kind("HorizontalPodAutoscaler") == []
-    replicas = {
-        name: world.objects[Ref("Deployment", name)]["spec"]["replicas"] for name in ("run-judge", "run-sandbox")
-    }
-    assert replicas == {"run-judge": 0, "run-sandbox": 0}
+    assert world.of_kind("Deployment", "PodDisruptionBudget", "NetworkPolicy") == []
+    assert world.of_kind("Service") == ["run-aggregator"]
     assert world.of_kind("StatefulSet") == ["run-aggregator"]
-    world.tick(86_400).settle().finalize().settle()
+    world.tick(61).settle().finalize().settle()
     assert {ref.kind for ref in world.objects} == {"PersistentVolumeClaim"}
     assert world.step().requeue_after is None
 
 
-def test_a_longer_ttl_brings_the_aggregator_back() -> None:
-    world = generating().generate_all().judge_all().settle().tick(86_400).settle().finalize().settle()
-    world.change_spec(ttl_seconds_after_finished=100_000).settle()
+def test_the_aggregator_stays_as_long_as_the_spec_says() -> None:
+    changes = {"spec.aggregator.keepSecondsAfterFinished": 3600}
+    world = generating(changes=changes).generate_all().judge_all().settle().tick(3590).settle()
     assert world.of_kind("StatefulSet") == ["run-aggregator"]
+    assert world.tick(20).settle().of_kind("StatefulSet") == []
+
+
+def test_a_ttl_deletes_the_run_and_only_once_its_end_is_written() -> None:
+    changes = {"spec.ttlSecondsAfterFinished": 0}
+    world = generating(changes=changes).generate_all().judge_all()
+    decision = world.step()
+    assert (decision.expired, decision.status.phase) == (False, "Succeeded")  # whoever waits for its end is told first
+    assert decision.requeue_after is not None
+    assert world.step().expired
+    world = generating(changes={"spec.ttlSecondsAfterFinished": 600}).generate_all().judge_all().settle()
+    world.tick(61).settle().finalize().settle()
+    assert world.step().requeue_after == 539.0
+    assert not world.step().expired
+    assert world.tick(540).step().expired
+
+
+def test_without_a_ttl_a_run_is_kept() -> None:
+    world = generating().generate_all().judge_all().settle().tick(10_000_000).settle().finalize().settle()
+    assert not world.step().expired
+    assert world.step().requeue_after is None
+
+
+def images_of(world: World) -> set[str]:
+    return set(re.findall(r'"image": "([^"]+)"', json.dumps(list(world.objects.values()))))
+
+
+@pytest.mark.parametrize("rollout", [True, False])
+def test_an_upgrade_in_mid_run_changes_no_image_and_no_object(rollout: bool) -> None:
+    world = generating(rollout=rollout)
+    before, images = copy.deepcopy(world.objects), images_of(world)
+    assert images
+    world.settings = operator_settings(
+        aggregator_image="new:2", judge_image="new:2", sandbox_image="new:2", generator_image="new:2",
+        ray_image="new:2", sandbox_slots=2, gateway_cpu="7", ray_version="2.99.0", otlp_endpoint="http://collector:4317",
+    )  # fmt: skip
+    assert not world.step().apply
+    everything = replace(world.observed(), resync=True)
+    kept = decide(world.run, everything, world.settings, world.now, "t").apply
+    for item in kept:
+        known = before[Ref(item["kind"], item["metadata"]["name"])]
+        assert item["metadata"]["annotations"] == known["metadata"]["annotations"]
+    world.end_attempt(failed=True).settle().tick(60).settle().finalize().settle().kuberay().settle()
+    assert world.status.attempts == 2  # made by the new operator, of the old images
+    assert images_of(world) == images
+    world.generate_all().judge_all().settle()
     assert world.status.phase == "Succeeded"
 
 
-def test_replicas_go_to_zero_only_after_their_autoscaler_is_gone() -> None:
-    world = generating().generate_all().judge_all()
-    world.step()
-    assert "replicas" not in world.objects[Ref("Deployment", "run-judge")]["spec"]
-    world.finalize().step()
-    assert world.objects[Ref("Deployment", "run-judge")]["spec"]["replicas"] == 0
+def test_an_operator_that_renders_objects_otherwise_changes_only_what_follows_the_runs_state() -> None:
+    changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
+    world = generating(changes=changes)
+    for item in world.objects.values():
+        applied = item["metadata"]["annotations"].get(names.APPLIED_ANNOTATION, "")
+        item["metadata"]["annotations"][names.APPLIED_ANNOTATION] = f"older-{applied.partition('-')[2]}"
+    everything = replace(world.observed(), resync=True)
+    assert not decide(world.run, everything, world.settings, world.now, "t").apply
+    world.generated, world.busy = 160, ()
+    (cluster,) = world.step().apply
+    assert cluster["kind"] == "RayCluster"
+    group = "/spec/workerGroupSpecs/0"
+    changed = {change["path"]: change["value"] for change in patch_of(cluster)}
+    assert set(changed) == {
+        f"{group}/replicas", f"{group}/minReplicas", f"{group}/maxReplicas", f"{group}/scaleStrategy",
+        "/metadata/annotations/evalrun.dev~1applied",
+    }  # fmt: skip
+    assert changed[f"{group}/replicas"] == 1
+
+
+def test_an_edited_network_policy_is_put_right_at_once() -> None:
+    world = generating()
+    policy = world.objects[Ref("NetworkPolicy", "run-sandbox")]
+    policy["spec"].pop("egress")  # the API server stores no empty list
+    assert not world.step().apply
+    policy["spec"]["egress"] = [{}]
+    (item,) = world.step().apply
+    assert item["kind"] == "NetworkPolicy"
+    assert {"op": "add", "path": "/spec", "value": item["spec"]} in patch_of(item)
+    assert item["spec"]["egress"] == []
+
+
+def test_nothing_of_an_ended_run_is_ever_written_again() -> None:
+    world = generating().generate_all().judge_all().settle().finalize().settle()
+    world.settings = operator_settings(aggregator_image="evalrun-aggregator:next", sandbox_slots=2)
+    del world.objects[Ref("ConfigMap", "run-order")]
+    everything = replace(world.observed(), resync=True)
+    assert not decide(world.run, everything, world.settings, world.now, "t").apply
+    world.tick(86_400).settle().finalize().change_spec(ttl_seconds_after_finished=100_000)
+    assert not world.step().apply
+    assert world.status.phase == "Succeeded"
 
 
 @pytest.mark.parametrize("rollout", [True, False])
@@ -125,8 +211,8 @@ def test_a_failed_attempt_is_followed_by_another_after_a_wait(rollout: bool) -> 
     assert world.status.attempts == 1
     world.tick(1.5).settle()
     assert world.status.attempts == 2
-    assert [ref.name for ref in world.live_attempts()] == ["run-gen-2"]
-    assert world.of_kind("RayCluster") == (["run-ray-1"] if rollout else [])  # warm: no model is loaded again
+    assert [ref.name for ref in world.live_attempts()] == ["run-0f3b2-gen-2"]
+    assert world.of_kind("RayCluster") == (["run-0f3b2-ray-1"] if rollout else [])  # warm: no model is loaded again
 
 
 @pytest.mark.parametrize("rollout", [True, False])
@@ -156,12 +242,12 @@ def test_an_attempt_that_ended_well_is_not_judged_by_a_ledger_that_does_not_answ
 
 def test_a_cluster_that_is_deleted_costs_an_attempt_and_comes_back_under_another_name() -> None:
     world = generating()
-    world.delete(Ref("RayCluster", "run-ray-1"))
+    world.delete(Ref("RayCluster", "run-0f3b2-ray-1"))
     world.settle()
     assert world.of_kind("RayCluster") == []  # its pods still hold the GPUs
     assert world.of_kind("RayJob") == []
     world.finalize().settle()
-    assert world.of_kind("RayCluster") == ["run-ray-2"]
+    assert world.of_kind("RayCluster") == ["run-0f3b2-ray-2"]
     assert world.kuberay().settle().status.attempts == 2
 
 
@@ -172,13 +258,59 @@ def test_a_new_head_knows_nothing_so_the_cluster_is_made_anew() -> None:
     assert "was replaced" in world.condition(Kind.CLUSTER_READY).message
     world.settle()
     world.finalize().settle().kuberay().settle()
-    assert world.of_kind("RayCluster") == ["run-ray-2"]
-    assert [ref.name for ref in world.live_attempts()] == ["run-gen-2"]
+    assert world.of_kind("RayCluster") == ["run-0f3b2-ray-2"]
+    assert [ref.name for ref in world.live_attempts()] == ["run-0f3b2-gen-2"]
+
+
+def test_a_head_that_its_node_evicts_costs_no_attempt() -> None:
+    """As a Job's pod does not: the condition DisruptionTarget says that the cluster took it away."""
+    world = generating(changes={"spec.backoffLimit": 0}).evict_head().settle()
+    (said,) = {one.message for status in world.history for one in status.conditions if one.reason == "Interrupted"}
+    assert said == "The head of run-0f3b2-ray-1 was taken away, e.g. to drain its node: no attempt is counted."
+    assert world.of_kind("RayCluster", "RayJob") == []
+    for job in world.live_attempts():
+        world.objects[job]["status"] = {"jobStatus": "STOPPED", "jobDeploymentStatus": "Complete"}
+    world.settle().finalize().settle().kuberay().settle()
+    assert world.of_kind("RayCluster") == ["run-0f3b2-ray-1"]  # nothing of the one before is left
+    assert [ref.name for ref in world.live_attempts()] == ["run-0f3b2-gen-1"]
+    assert world.status.attempts == 1
+
+
+def test_a_failure_that_came_before_the_eviction_counts() -> None:
+    world = generating(changes={"spec.backoffLimit": 0}).end_attempt(failed=True).settle().evict_head().settle()
+    assert world.reason(Kind.SUCCEEDED) == "BackoffLimitExceeded"
+
+
+def test_a_head_that_restarts_in_place_is_noticed_and_costs_an_attempt() -> None:
+    world = generating().restart_head()
+    world.step()
+    assert world.reason(Kind.GENERATED) == "AttemptFailed"
+    assert "the head of RayCluster run-0f3b2-ray-1 restarted in place" in world.condition(Kind.GENERATED).message
+    world.settle().finalize().settle().kuberay().settle()
+    assert world.of_kind("RayCluster") == ["run-0f3b2-ray-2"]
+    assert world.settle().status.attempts == 2  # its own head has not restarted
+
+
+def test_a_head_that_restarted_before_the_attempt_is_that_attempts_head() -> None:
+    world = World().settle().services_up().settle().kuberay().restart_head().settle()
+    assert [ref.name for ref in world.live_attempts()] == ["run-0f3b2-gen-1"]
+    assert world.settle().reason(Kind.GENERATED) == "Generating"
+
+
+def test_a_job_that_kueue_stops_costs_no_attempt() -> None:
+    world = generating(changes={"spec.backoffLimit": 0})
+    cluster = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]
+    cluster["spec"]["suspend"] = True
+    world.settle()
+    world.objects[Ref("RayJob", "run-0f3b2-gen-1")]["status"] = {"jobStatus": "STOPPED"}  # while its finalizer works
+    cluster["spec"].pop("suspend")
+    world.settle().finalize().settle()
+    assert (world.status.attempts, world.status.phase) == (1, "Generating")
 
 
 def test_kueue_taking_the_place_away_costs_no_attempt() -> None:
     world = generating()
-    cluster = world.objects[Ref("RayCluster", "run-ray-1")]
+    cluster = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]
     cluster["spec"]["suspend"] = True
     world.settle()
     assert world.of_kind("RayJob") == []
@@ -186,13 +318,13 @@ def test_kueue_taking_the_place_away_costs_no_attempt() -> None:
     world.finalize()
     cluster["spec"].pop("suspend")
     assert world.settle().status.attempts == 1
-    assert [ref.name for ref in world.live_attempts()] == ["run-gen-1"]
+    assert [ref.name for ref in world.live_attempts()] == ["run-0f3b2-gen-1"]
 
 
 def test_suspend_ends_the_attempt_first_then_the_cluster_and_keeps_the_ledger() -> None:
     world = generating().change_spec(suspend=True).settle()
     assert world.of_kind("RayJob") == []
-    assert world.of_kind("RayCluster") == ["run-ray-1"]
+    assert world.of_kind("RayCluster") == ["run-0f3b2-ray-1"]
     assert world.reason(Kind.SUSPENDED) == "Suspending"
     world.finalize().settle()
     assert world.of_kind("RayCluster") == []
@@ -200,9 +332,9 @@ def test_suspend_ends_the_attempt_first_then_the_cluster_and_keeps_the_ledger() 
     world.finalize().settle()
     assert world.status.phase == "Suspended"
     assert world.of_kind("StatefulSet") == ["run-aggregator"]
-    world.change_spec(suspend=False).settle().kuberay().settle()
+    world.change_spec(suspend=False).settle().services_up().settle().kuberay().settle()
     assert world.status.attempts == 1
-    assert [ref.name for ref in world.live_attempts()] == ["run-gen-1"]
+    assert [ref.name for ref in world.live_attempts()] == ["run-0f3b2-gen-1"]
 
 
 def test_a_ray_job_that_nobody_finalizes_does_not_hold_the_gpus_for_ever() -> None:
@@ -210,9 +342,58 @@ def test_a_ray_job_that_nobody_finalizes_does_not_hold_the_gpus_for_ever() -> No
     assert world.tick(61).settle().of_kind("RayCluster") == []
 
 
-def test_suspending_a_run_with_nothing_left_to_generate_changes_nothing() -> None:
+@pytest.mark.parametrize("generated", [False, True])
+def test_a_suspended_run_holds_no_judge(generated: bool) -> None:
+    world = generating()
+    if generated:
+        world.generate_all().settle().finalize()
+    world.add_pod("run-sandbox-x", "sandbox", Ref("Deployment", "run-sandbox"), {})
+    world.change_spec(suspend=True).settle().finalize().settle().finalize().settle().finalize().settle()
+    assert world.status.phase == "Suspended"
+    assert world.of_kind("Deployment", "HorizontalPodAutoscaler") == []
+    assert world.of_kind("StatefulSet") == ["run-aggregator"]
+    assert world.of_kind("NetworkPolicy") == ["run-sandbox"]
+    assert "not ready" not in world.condition(Kind.JUDGED).message
+    assert condition_of(world.status, Kind.SCALING_ACTIVE) is None
+    world.change_spec(suspend=False).settle().services_up().settle()
+    assert world.of_kind("Deployment") == ["run-judge", "run-sandbox"]
+    assert world.of_kind("HorizontalPodAutoscaler") == ["run-judge", "run-sandbox"]
+    assert (phases(world)[-1] == "Judging") is generated
+
+
+def test_a_suspended_run_whose_last_verdict_is_in_still_ends() -> None:
     world = generating().generate_all().settle().finalize().change_spec(suspend=True).settle()
     assert world.judge_all().settle().status.phase == "Succeeded"
+
+
+def test_a_run_under_kueue_asks_for_its_gpus_first_and_holds_no_judge_meanwhile() -> None:
+    world = World(run=evalrun({"spec.rollout.queueName": "evals"})).settle()
+    assert world.of_kind("Deployment") == []
+    world.services_up()
+    while world.of_kind("RayCluster") == []:
+        world.step()
+    assert world.of_kind("Deployment", "HorizontalPodAutoscaler") == []
+    cluster = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]
+    cluster["spec"]["suspend"] = True  # Kueue's webhook, before anybody sees it
+    world.settle().tick(86_400).settle()
+    assert (world.status.reason, world.of_kind("Deployment")) == ("WaitingForQuota", [])
+    cluster["spec"].pop("suspend")
+    world.settle().services_up().settle().kuberay().settle()
+    assert world.of_kind("Deployment") == ["run-judge", "run-sandbox"]
+    assert world.status.phase == "Generating"
+    cluster["spec"]["suspend"] = True  # it takes the place away again
+    world.settle().finalize().settle()
+    assert world.of_kind("Deployment") == []
+
+
+def test_the_wall_around_sandboxes_stands_until_their_last_pod_is_gone() -> None:
+    world = generating(changes={"spec.activeDeadlineSeconds": 100})
+    world.add_pod("run-sandbox-x", "sandbox", Ref("Deployment", "run-sandbox"), {})
+    world.tick(101).settle()
+    assert world.of_kind("Deployment") == []
+    assert world.of_kind("NetworkPolicy") == ["run-sandbox"]
+    world.finalize().settle().finalize().settle()
+    assert world.of_kind("NetworkPolicy") == []
 
 
 def test_the_deadline_ends_a_run_and_frees_its_gpus() -> None:
@@ -221,6 +402,101 @@ def test_the_deadline_ends_a_run_and_frees_its_gpus() -> None:
     assert world.reason(Kind.COMPLETE) == "DeadlineExceeded"
     assert world.gpu_pods() == []
     assert world.status.completion_time == START + timedelta(seconds=101)
+
+
+def at_its_deadline(*, generated: int = 100, judged: int = 60, **changes: Any) -> World:
+    """Return a world whose run has just passed its deadline, with some of its work done."""
+    world = generating(changes={"spec.activeDeadlineSeconds": 100, **changes})
+    world.generated, world.judged = generated, judged
+    return world.settle().tick(101)
+
+
+def test_at_the_deadline_what_there_is_is_written_and_the_gpus_go_at_once() -> None:
+    world = at_its_deadline()
+    world.writes_early = False
+    decision = world.step()
+    assert decision.end_early == "activeDeadlineSeconds (100) have passed"
+    assert world.reason(Kind.GENERATED) == "DeadlineExceeded"
+    assert world.condition(Kind.COMPLETE).status == "False"
+    world.finalize().settle().finalize().settle()
+    assert world.gpu_pods() == []
+    assert world.of_kind("Deployment", "RayCluster", "RayJob") == []
+    assert world.of_kind("StatefulSet") == ["run-aggregator"]
+    assert world.status.phase == "Judging"
+    world.writes_early = True
+    world.settle()
+    assert (world.status.phase, world.reason(Kind.COMPLETE)) == ("Failed", "DeadlineExceeded")
+    assert world.status.output_url == "s3://outputs/run"
+    assert world.condition(Kind.SUCCEEDED).message == (
+        "activeDeadlineSeconds (100) have passed. What there was by then is at s3://outputs/run, marked partial."
+    )
+    degraded = world.condition(Kind.DEGRADED)
+    assert (degraded.status, degraded.reason) == ("True", "NotJudged")
+    assert degraded.message == "104 of 164 answers have no verdict: the run ended early."
+    assert world.condition(Kind.GENERATED).status == "False"
+    assert world.tick(61).settle().finalize().settle().of_kind("StatefulSet") == []
+
+
+def test_a_deadline_before_the_first_answer_ends_the_run_at_once() -> None:
+    world = at_its_deadline(generated=0, judged=0)
+    decision = world.step()
+    assert (decision.end_early, world.reason(Kind.COMPLETE)) == ("", "DeadlineExceeded")
+    assert world.status.output_url is None
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(60, False), (180, True)])
+@pytest.mark.parametrize("generated", [100, 164])
+@pytest.mark.parametrize("lacks", ["reachable", "obeys"])
+def test_a_ledger_that_does_not_answer_or_obey_is_waited_for_a_while(
+    lacks: str, generated: int, seconds: float, ends: bool
+) -> None:
+    """An older aggregator knows no EndRun, and a full disk keeps a newer one from it."""
+    world = at_its_deadline(generated=generated)
+    setattr(world, lacks, False)
+    world.settle().finalize().settle()
+    assert world.gpu_pods() == []
+    world.tick(seconds).settle()
+    assert (world.condition(Kind.COMPLETE).status == "True") is ends
+
+
+def test_a_ledger_that_cannot_write_ends_the_run_all_the_same() -> None:
+    world = at_its_deadline()
+    world.writes_early = False
+    assert world.settle().tick(1700).settle().condition(Kind.COMPLETE).status == "False"
+    assert world.tick(200).settle().reason(Kind.COMPLETE) == "DeadlineExceeded"
+    world = at_its_deadline()
+    world.ledger_state = RunState.FAILED
+    assert world.settle().reason(Kind.COMPLETE) == "DeadlineExceeded"
+
+
+def test_an_operator_that_was_away_at_the_deadline_has_what_there_is_written_all_the_same() -> None:
+    world = at_its_deadline().tick(86_400)
+    assert world.step().end_early
+    assert world.settle().status.output_url == "s3://outputs/run"
+    assert world.reason(Kind.COMPLETE) == "DeadlineExceeded"
+
+
+def test_waiting_in_a_queue_costs_no_deadline() -> None:
+    changes = {"spec.rollout.queueName": "evals", "spec.activeDeadlineSeconds": 100}
+    world = World(run=evalrun(changes)).settle().services_up()
+    while world.of_kind("RayCluster") == []:
+        world.step()
+    cluster = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]
+    cluster["spec"]["suspend"] = True
+    world.settle().tick(86_400).settle()
+    assert world.condition(Kind.COMPLETE).status == "False"
+    cluster["spec"].pop("suspend")
+    world.settle().tick(99).settle()
+    assert world.condition(Kind.COMPLETE).status == "False"
+    assert world.tick(2).settle().reason(Kind.COMPLETE) == "DeadlineExceeded"
+
+
+def test_rates_are_of_the_time_at_work() -> None:
+    """The ledger has drawn answers for 5 s and worked for 8 s, whatever the run waited for before."""
+    world = generating()
+    world.generated, world.judged = 100, 40
+    world.tick(10_000).settle()
+    assert (world.status.tokens_per_second, world.status.problems_per_second) == ("2000.0", "5.00")
 
 
 def test_a_suspended_run_has_no_deadline_and_a_resumed_one_a_new_one() -> None:
@@ -278,18 +554,33 @@ def test_an_aggregator_that_refuses_the_spec_ends_the_run_with_its_words() -> No
     assert "datasets.0: no such file" in world.condition(Kind.SUCCEEDED).message
 
 
+def test_data_that_failed_its_audit_ends_the_run_at_once() -> None:
+    world = World(run=evalrun({"spec.backoffLimit": 3})).settle()
+    world.add_pod("run-aggregator-0", "aggregator", Ref("StatefulSet", "run-aggregator"), {})
+    said = f"evalrun: {AUDIT_FAILED}: dataset 'humaneval': its audit failed: see data_manifests/audit_report.md"
+    world.objects[Ref("Pod", "run-aggregator-0")]["status"] = {
+        "containerStatuses": [
+            {"name": "aggregator", "state": {"terminated": {"exitCode": 2, "message": said, "reason": "Error"}}}
+        ]
+    }
+    world.settle()
+    assert world.reason(Kind.SUCCEEDED) == world.reason(Kind.COMPLETE) == "AuditFailed"
+    assert world.condition(Kind.SUCCEEDED).message.startswith("AuditFailed: dataset 'humaneval': its audit failed: see")
+    assert world.reason(Kind.ACCEPTED) == "SpecAccepted"
+
+
 def test_pods_that_do_not_run_are_named_in_the_conditions() -> None:
     world = World().settle().services_up().settle().kuberay(usable=False)
-    cluster = Ref("RayCluster", "run-ray-1")
-    world.add_pod("run-ray-1-worker-0", "ray", cluster, {"ray.io/cluster": "run-ray-1"}, gpus=8)
-    world.objects[Ref("Pod", "run-ray-1-worker-0")]["status"] = {
+    cluster = Ref("RayCluster", "run-0f3b2-ray-1")
+    world.add_pod("run-0f3b2-ray-1-worker-0", "ray", cluster, {"ray.io/cluster": "run-0f3b2-ray-1"}, gpus=8)
+    world.objects[Ref("Pod", "run-0f3b2-ray-1-worker-0")]["status"] = {
         "phase": "Pending",
         "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: no GPU"}
         ],
     }
     world.settle()
-    assert "run-ray-1-worker-0: Unschedulable: 0/2 nodes: no GPU" in world.condition(Kind.CLUSTER_READY).message
+    assert "run-0f3b2-ray-1-worker-0: Unschedulable: 0/2 nodes: no GPU" in world.condition(Kind.CLUSTER_READY).message
 
 
 def test_without_kuberay_the_run_says_what_is_missing() -> None:
@@ -298,14 +589,16 @@ def test_without_kuberay_the_run_says_what_is_missing() -> None:
     assert "KubeRay is not installed" in world.condition(Kind.CLUSTER_READY).message
 
 
-def test_deletion_is_left_to_the_garbage_collector() -> None:
+def test_a_deleted_run_frees_its_gpus_though_a_finalizer_of_others_keeps_it() -> None:
     world = generating()
-    metadata = world.run.metadata.model_copy(update={"deletion_timestamp": START})
+    metadata = world.run.metadata.model_copy(update={"deletion_timestamp": START, "finalizers": ["others.dev/audit"]})
     world.run = world.run.model_copy(update={"metadata": metadata})
     del world.objects[Ref("ConfigMap", "run-order")]  # the collector is at it
     decision = world.step()
     assert not decision.apply
-    assert not decision.delete
+    world.finalize()
+    assert {ref.kind for ref in world.objects} == {"PersistentVolumeClaim"}
+    assert not world.step().delete
 
 
 def test_a_restarted_operator_changes_nothing() -> None:
@@ -325,7 +618,7 @@ def test_what_is_deleted_behind_its_back_is_made_again() -> None:
         world.settle()
         world.services_up()
     assert made <= world.objects.keys()
-    assert world.of_kind("RayJob") == ["run-gen-1"]
+    assert world.of_kind("RayJob") == ["run-0f3b2-gen-1"]
 
 
 def test_only_what_the_run_owns_is_ever_deleted() -> None:
@@ -371,7 +664,7 @@ def test_what_only_the_operator_can_see_is_refused_and_can_be_mended(
     assert [event.warning for event in decision.events] == [True]
     good = evalrun(rollout=rollout)
     world.run = world.run.model_copy(update={"spec": good.spec})
-    world.step()
+    world.change_spec().step()
     assert world.condition(Kind.ACCEPTED).status == "True"
     assert world.condition(Kind.COMPLETE).status == "False"
 
@@ -416,22 +709,48 @@ BASELINE = {"spec.gate": {"baseline": "before", "dataset": "humaneval"}}
 
 
 @pytest.mark.parametrize(
-    ("name", "baseline", "says"),
+    ("name", "baseline", "seconds", "says"),
     [
-        ("before", Baseline(""), "there is no EvalRun before in this namespace"),
-        ("before", Baseline("Generating"), "EvalRun before has no outputs (Generating): wait until it has succeeded"),
-        ("before", Baseline("Failed"), "EvalRun before has no outputs (Failed)"),
-        ("run", Baseline("Pending"), "cannot be its own baseline"),
+        ("before", Baseline(""), 61, "there is no EvalRun before in this namespace"),
+        ("before", Baseline("Failed"), 0, "EvalRun before ended without outputs (Failed)"),
+        ("run", Baseline("Pending"), 0, "cannot be its own baseline"),
     ],
 )
-def test_a_gate_whose_baseline_has_no_outputs_is_refused_until_it_has(name: str, baseline: Baseline, says: str) -> None:
+def test_a_gate_whose_baseline_can_have_no_outputs_is_refused_until_the_spec_changes(
+    name: str, baseline: Baseline, seconds: float, says: str
+) -> None:
     run = evalrun({"spec.gate": {"baseline": name, "dataset": "humaneval"}})
-    world = World(run=run, baseline=baseline)
+    world = World(run=run, baseline=baseline).tick(seconds)
     decision = world.step()
     assert says in world.condition(Kind.ACCEPTED).message
     assert world.reason(Kind.COMPLETE) == "InvalidSpec"
-    assert decision.requeue_after is not None  # the baseline may end: nothing of this run changes then
+    assert decision.requeue_after is None
     assert not decision.apply
+    world.baseline = Baseline("Succeeded", "s3://runs/before")
+    world.step()
+    assert world.reason(Kind.COMPLETE) == "InvalidSpec"  # whoever waits for Complete has gone by now
+    metadata = world.run.metadata.model_copy(update={"generation": 2, "name": "other"})
+    world.run = world.run.model_copy(update={"metadata": metadata})
+    world.step()
+    assert world.condition(Kind.COMPLETE).status == "False"
+
+
+@pytest.mark.parametrize("baseline", [Baseline(""), Baseline("Pending"), Baseline("Generating"), Baseline("Suspended")])
+def test_a_gate_whose_baseline_still_runs_waits_for_it_and_is_never_complete_before_it_starts(
+    baseline: Baseline,
+) -> None:
+    world = World(run=evalrun(BASELINE), baseline=baseline)
+    decision = world.step()
+    assert world.reason(Kind.ACCEPTED) == "WaitingForBaseline"
+    assert "before" in world.condition(Kind.ACCEPTED).message
+    assert world.status.phase == "Pending"
+    assert world.status.start_time is None
+    assert not decision.apply
+    assert decision.requeue_after == 5.0
+    world.baseline = Baseline("Succeeded", "s3://runs/before")
+    world.tick(5).settle()
+    assert world.status.start_time is not None
+    assert all((one := condition_of(step, Kind.COMPLETE)) and one.status == "False" for step in world.history)
 
 
 def test_a_baselines_outputs_are_found_once_and_stand_in_the_work_order() -> None:
@@ -488,27 +807,27 @@ def test_no_event_is_told_again_without_words_when_the_outputs_follow_the_last_v
 def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
     world = generating(changes=changes)
-    group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
+    group = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (3, 3, 3)  # 11 replicas of 2 GPUs
-    first, second, third = world.workers("run-ray-1")
+    first, second, third = world.workers("run-0f3b2-ray-1")
     world.generated, world.busy = 160, (first, second, third)
     world.settle().kuberay().finalize().settle()
-    assert world.workers("run-ray-1") == [first, second, third]  # worth one, but none of them is idle
+    assert world.workers("run-0f3b2-ray-1") == [first, second, third]  # worth one, but none of them is idle
     world.busy = (second,)
     world.settle().kuberay().settle().kuberay()
     assert world.gpu_pods() == [second]
     world.settle().kuberay().finalize().settle().kuberay()
-    assert world.workers("run-ray-1") == [second]
-    group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
+    assert world.workers("run-0f3b2-ray-1") == [second]
+    group = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (1, 1, 1)
-    assert "scaleStrategy" not in group
+    assert group["scaleStrategy"] == {"workersToDelete": []}
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_there_is_one_attempt_more_than_the_limit_of_failed_ones(limit: int) -> None:
     world = generating(rollout=False, changes={"spec.backoffLimit": limit})
     for attempt in range(1, limit + 2):
-        assert world.live_attempts() == [Ref("Job", f"run-gen-{attempt}")]
+        assert world.live_attempts() == [Ref("Job", f"run-0f3b2-gen-{attempt}")]
         world.end_attempt(failed=True).tick(3600).settle().jobs_run().settle()
     assert world.reason(Kind.SUCCEEDED) == "BackoffLimitExceeded"
     assert world.status.attempts == limit + 1
@@ -564,12 +883,12 @@ def test_a_failure_is_told_before_another_attempt_starts_however_late_it_is_seen
     assert world.reason(Kind.GENERATED) == "AttemptFailed"
     assert "AttemptFailed" in [event.reason for event in decision.events]
     started = [item for item in world.step().apply if item["kind"] in {"Job", "RayJob"}]
-    assert [item["metadata"]["name"] for item in started] == ["run-gen-2"]
+    assert [item["metadata"]["name"] for item in started] == ["run-0f3b2-gen-2"]
 
 
 def test_kueue_keeps_what_it_wrote_into_the_cluster() -> None:
     world = generating(changes={"spec.rollout.queueName": "evals"})
-    group = world.objects[Ref("RayCluster", "run-ray-1")]["spec"]["workerGroupSpecs"][0]
+    group = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
     group["template"]["spec"]["tolerations"] = [{"key": "flavor", "operator": "Exists"}]
     everything = replace(world.observed(), resync=True)
     applied = {item["kind"] for item in decide(world.run, everything, world.settings, world.now, "t").apply}
@@ -585,7 +904,7 @@ def test_kueue_keeps_what_it_wrote_into_the_cluster() -> None:
 def test_a_model_that_cannot_be_fetched_ends_the_run(code: int, container: str, ends: bool) -> None:
     world = World(run=evalrun({"spec.model.path": "s3://checkpoints/none"}))
     world.settle().services_up().settle()
-    cluster = Ref("RayCluster", "run-ray-1")
+    cluster = Ref("RayCluster", "run-0f3b2-ray-1")
     world.add_pod("worker-0", names.RAY, cluster, {"ray.io/node-type": "worker", "ray.io/cluster": cluster.name})
     ended = {"exitCode": code, "reason": "Error", "message": "model.path s3://checkpoints/none: nothing is there"}
     statuses = [{"name": container, "state": {"terminated": ended}}]
@@ -600,12 +919,12 @@ def test_a_model_that_cannot_be_fetched_ends_the_run(code: int, container: str, 
 def test_workers_stay_while_the_aggregator_is_away() -> None:
     changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
     world = generating(changes=changes)
-    workers = world.workers("run-ray-1")
+    workers = world.workers("run-0f3b2-ray-1")
     world.reachable = False
     world.settle().kuberay().settle()
     world.reachable, world.total = True, 0  # it reads its datasets anew
     world.settle().kuberay().settle()
-    assert world.workers("run-ray-1") == workers
+    assert world.workers("run-0f3b2-ray-1") == workers
 
 
 def test_the_token_is_made_once_and_a_new_one_restarts_the_pods() -> None:

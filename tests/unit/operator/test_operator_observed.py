@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalrun_operator.observed import Attempt, Cluster, Pod, Workload, digest
+from evalrun_operator.observing.digest import UnreadableObjectError, belonging, digest
+from evalrun_operator.observing.records import Attempt, Cluster, Pod, Seen, Workload
 
 LABELS = {"evalrun.dev/run-uid": "u", "evalrun.dev/run": "run"}
 
@@ -133,11 +134,66 @@ def test_a_workload_is_settled_when_nothing_of_an_older_spec_is_left(status: dic
     assert workload.settled is settled
 
 
-def test_only_what_the_run_owns_directly_counts_as_the_operators_work() -> None:
-    owner = {"kind": "EvalRun", "uid": "u"}
-    other = {"kind": "ScaledObject", "uid": "s"}
-    for references, owned in (([owner], True), ([other], False), ([], False)):
-        seen = digest(
-            {"kind": "Deployment", "metadata": {"name": "x", "labels": LABELS, "ownerReferences": references}}
-        )
-        assert seen.owned is owned
+def owner(kind: str, uid: str, name: str = "x", *, controller: bool = True) -> dict[str, Any]:
+    return {"kind": kind, "uid": uid, "name": name, "controller": controller}
+
+
+def seen(kind: str, name: str, *owners: dict[str, Any]) -> Seen:
+    metadata = {"name": name, "uid": f"uid-{name}", "labels": LABELS, "ownerReferences": list(owners)}
+    return digest({"kind": kind, "metadata": metadata})
+
+
+@pytest.mark.parametrize(
+    ("references", "owned"),
+    [
+        ([owner("EvalRun", "u")], True),
+        ([owner("ScaledObject", "s")], False),
+        ([owner("EvalRun", "another")], False),
+        ([owner("EvalRun", "u", controller=False)], False),
+        ([owner("Tenant", "u")], False),
+        ([], False),
+    ],
+)
+def test_only_what_the_run_controls_directly_counts_as_the_operators_work(
+    references: list[dict[str, Any]], owned: bool
+) -> None:
+    assert seen("Deployment", "x", *references).owned is owned
+
+
+def test_a_pod_counts_through_its_owner_and_a_copied_label_counts_for_nothing() -> None:
+    objects = [
+        seen("StatefulSet", "run-aggregator", owner("EvalRun", "u")),
+        seen("Deployment", "run-judge", owner("EvalRun", "u")),
+        seen("PersistentVolumeClaim", "run-ledger-u"),
+        seen("Pod", "run-aggregator-0", owner("StatefulSet", "uid-run-aggregator")),
+        seen("Pod", "run-judge-5d-x", owner("ReplicaSet", "rs", "run-judge-5d")),
+        seen("Pod", "copied"),
+        seen("Pod", "of-another", owner("StatefulSet", "other")),
+        seen("Pod", "of-another-deployment", owner("ReplicaSet", "rs-2", "prod-api-77")),
+        seen("Deployment", "prod-api"),
+        seen("ConfigMap", "run-order", owner("EvalRun", "another")),
+        seen("PersistentVolumeClaim", "data"),
+    ]
+    assert {ref.name for ref in belonging(objects)} == {
+        "run-aggregator", "run-judge", "run-ledger-u", "run-aggregator-0", "run-judge-5d-x",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "1e3", "-1", "", "²"])
+def test_a_count_that_is_none_is_zero(text: str) -> None:
+    metadata = {"name": "x", "labels": LABELS, "annotations": {"evalrun.dev/attempt": text}}
+    assert digest({"kind": "Job", "metadata": metadata}).attempt == 0
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"metadata": {"name": "x", "labels": LABELS, "deletionTimestamp": "yesterday"}},
+        {"metadata": {"name": "x", "labels": LABELS, "ownerReferences": [{"controller": True}]}},
+        {"metadata": {"name": "x", "labels": LABELS}, "status": {"conditions": [1]}},
+        {"metadata": {"name": "x", "labels": LABELS}, "spec": {"replicas": "two"}},
+    ],
+)
+def test_what_no_object_of_ours_holds_is_an_error_of_its_own(broken: dict[str, Any]) -> None:
+    with pytest.raises(UnreadableObjectError):
+        digest({"kind": "Deployment", **broken})

@@ -11,19 +11,20 @@ from typing import Any
 
 import httpx2
 import pytest
-from builders.operator import START, UID, evalrun, generating, operator_settings
-from lightkube import AsyncClient, KubeConfig
+from builders.operator.simulated_aggregators import SimulatedAggregators
+from builders.operator.world import START, UID, evalrun, generating, operator_settings
+from lightkube import KubeConfig
 from lightkube.config.models import Cluster as ClusterConfig
 from lightkube.config.models import User
 from prometheus_client import CollectorRegistry, generate_latest
 
-from evalrun_operator.cluster import Cluster
-from evalrun_operator.controller import CONFLICT_SECONDS, THERE_SECONDS, Controller
+from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.observed import Ref
-from evalrun_operator.simulated_aggregators import SimulatedAggregators
-from evalrun_operator.watching import Children
-from evalrun_operator.work_queue import FIRST
+from evalrun_operator.observing.children import Children
+from evalrun_operator.observing.records import Ref
+from evalrun_operator.passes.controller import CONFLICT_SECONDS, THERE_SECONDS, Controller
+from evalrun_operator.passes.work_queue import FIRST
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 KEY = ("evals", "run")
@@ -39,6 +40,13 @@ class Server:
     """How often the run was looked up."""
     code: int = 200
     """What writes of the status are answered with."""
+    refused: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By kind, what writes are answered with instead."""
+    there: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Objects that are there without our doing, by kind and name."""
+    events: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    patches: list[list[dict[str, Any]]] = field(default_factory=list)
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
         name = request.url.path.rpartition("/")[2]
@@ -48,11 +56,31 @@ class Server:
             return httpx2.Response(200, json={"metadata": {"resourceVersion": "9"}, "items": items}, request=request)
         if request.url.path.endswith("/status"):
             return self._status(request)
+        if request.method == "GET" and "fieldSelector" in request.url.params:
+            wanted = request.url.params["fieldSelector"].removeprefix("metadata.name=")
+            found = [item for known, item in self.there.items() if known.endswith(f"/{wanted}")]
+            return httpx2.Response(200, json={"metadata": {"resourceVersion": "9"}, "items": found}, request=request)
         if request.method == "GET":
-            return self._missing(request)
+            secret = self.there.get(f"Secret/{name}")
+            return self._missing(request) if secret is None else httpx2.Response(200, json=secret, request=request)
+        if request.method == "DELETE":
+            self.deleted.append(f"{name} {request.url.params['uid']}")
+            return httpx2.Response(200, json={"kind": "Status", "status": "Success"}, request=request)
         body = json.loads(request.content)
-        if body["kind"] != "Event":
-            self.applied[f"{body['kind']}/{body['metadata'].get('name', name)}"] = body
+        if request.method == "PATCH" and isinstance(body, list):
+            self.patches.append(body)
+            return httpx2.Response(200, json={}, request=request)
+        code, message = self.refused.get(body["kind"], (200, ""))
+        known = f"{body['kind']}/{body['metadata'].get('name', name)}"
+        if known in self.there:
+            code, message = 409, "already exists"
+        if code != 200:
+            status = {"kind": "Status", "status": "Failure", "code": code, "message": message}
+            return httpx2.Response(code, json=status, request=request)
+        if body["kind"] == "Event":
+            self.events.append(f"{body['reason']}: {body['message']}")
+        else:
+            self.applied[known] = body
         return httpx2.Response(200, json=body, request=request)
 
     def _status(self, request: httpx2.Request) -> httpx2.Response:
@@ -81,15 +109,19 @@ def manifest(uid: str = UID) -> dict[str, Any]:
 
 @asynccontextmanager
 async def controlling(
-    server: Server, woken: list[float] | None = None, times: list[float] | None = None
+    server: Server,
+    woken: list[float] | None = None,
+    times: list[float] | None = None,
+    aggregators: SimulatedAggregators | None = None,
 ) -> AsyncIterator[tuple[Controller, Children, CollectorRegistry]]:
-    """Give a controller on a server; `woken` is told the delays that it asks for, the last of `times` is the time."""
+    """Return a controller on a server; `woken` is told the delays that it asks for, the last of `times` is the time."""
     asked, clock = [] if woken is None else woken, times or [0.0]
     children, registry = Children(lambda _: None), CollectorRegistry()
-    async with AsyncClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(server.answer)) as client:
+    client = ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(server.answer))
+    async with client:
         yield (
             Controller(
-                operator_settings(), Cluster(client), children, SimulatedAggregators(1.0, lambda: 0.0),
+                operator_settings(), Cluster(client), children, aggregators or SimulatedAggregators(1.0, lambda: 0.0),
                 OperatorMetrics(registry), lambda key, delay: asked.append(delay), now=lambda: START,
                 clock=lambda: clock[-1], new_token=lambda: "token",
             ),
@@ -153,10 +185,9 @@ async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten
 
 
 async def test_a_run_whose_last_object_went_with_it_is_forgotten() -> None:
-    past_its_ttl = generating(rollout=False, changes={"spec.ttlSecondsAfterFinished": 0}).generate_all().settle()
-    status = past_its_ttl.judge_all().settle().status.to_wire()
-    run = {**manifest(), "status": status}
-    run["spec"]["ttlSecondsAfterFinished"] = 0
+    ended = generating(rollout=False, changes={"spec.aggregator.keepSecondsAfterFinished": 0}).generate_all().settle()
+    run = {**manifest(), "status": ended.judge_all().settle().status.to_wire()}
+    run["spec"]["aggregator"]["keepSecondsAfterFinished"] = 0
     server, times = Server(run), [0.0]
     async with controlling(server, times=times) as (controller, _, registry):
         controller.saw_run(run)
@@ -169,6 +200,27 @@ async def test_a_run_whose_last_object_went_with_it_is_forgotten() -> None:
     assert server.applied == {}
 
 
+async def test_a_run_past_its_ttl_is_deleted_as_the_very_run_that_it_is() -> None:
+    deletions: list[tuple[str, str]] = []
+
+    class Deleting(Server):
+        def answer(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method == "DELETE":
+                deletions.append((request.url.path, request.url.params.get("uid", "") + request.content.decode()))
+                return httpx2.Response(200, json={"kind": "Status", "status": "Success"}, request=request)
+            return super().answer(request)
+
+    ended = generating(rollout=False).generate_all().settle().judge_all().settle()
+    run = {**manifest(), "status": ended.status.to_wire()}
+    run["spec"]["ttlSecondsAfterFinished"] = 0
+    async with controlling(Deleting(run)) as (controller, _, _):
+        controller.saw_run(run)
+        assert await controller.work(KEY) is None
+    ((path, precondition),) = deletions
+    assert path.endswith("/namespaces/evals/evalruns/run")
+    assert UID in precondition
+
+
 async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_something_is_to_be_made() -> None:
     server, times = Server(manifest()), [0.0]
     async with controlling(server, times=times) as (controller, children, _):
@@ -178,11 +230,11 @@ async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_somet
         assert server.asked == 0  # its status was written just now
         for item in server.applied.values():
             if item["kind"] != "Secret":
-                children.put({**item, "metadata": {**item["metadata"], "uid": "x"}})
+                children.put({**item, "metadata": {**item["metadata"], "uid": f"uid-{item['kind']}"}})
         times.append(THERE_SECONDS)
         await controller.work(KEY)
         assert server.asked == 0  # all is there
-        children.drop(UID, Ref("ConfigMap", "run-order"), KEY)
+        children.drop((("evals", UID), Ref("ConfigMap", "run-order"), KEY))
         for _ in range(2):
             await controller.work(KEY)
         assert server.asked == 1
@@ -229,6 +281,18 @@ async def test_only_what_is_new_of_a_run_wakes_it() -> None:
         assert woken == [FIRST, FIRST]
 
 
+async def test_after_a_takeover_runs_that_nobody_has_looked_at_go_before_those_that_were_taken_up() -> None:
+    woken: list[float] = []
+    new, old = manifest(), manifest(uid="old")
+    old["metadata"] = {**old["metadata"], "name": "old"}
+    old["status"] = {"phase": "Generating"}
+    async with controlling(Server(new), woken) as (controller, _, _):
+        controller.saw_run(old)
+        controller.saw_run(new)
+        controller.wake_all()
+    assert woken == [0.0, FIRST] * 2
+
+
 async def test_a_run_that_goes_during_a_pass_leaves_no_series() -> None:
     server = Server(manifest())
     async with controlling(server) as (controller, _, registry):
@@ -238,3 +302,120 @@ async def test_a_run_that_goes_during_a_pass_leaves_no_series() -> None:
     assert server.asked == 0
     shown = generate_latest(registry).decode().splitlines()
     assert not [line for line in shown if line.startswith("evalrun_runs{") and not line.endswith("} 0.0")]
+
+
+QUOTA = (403, "poddisruptionbudgets.policy is forbidden: exceeded quota: q")
+
+
+async def test_a_lasting_refusal_is_told_in_the_status_and_the_run_goes_on() -> None:
+    """It froze the status: 8 passes, one status write, phase Preparing without a reason."""
+    server = Server(manifest(), refused={"PodDisruptionBudget": QUOTA})
+    async with controlling(server) as (controller, _, registry):
+        controller.saw_run(manifest())
+        for _ in range(3):
+            await controller.work(KEY)
+        shown = generate_latest(registry).decode()
+    assert {"StatefulSet/run-aggregator", "Deployment/run-judge", "Deployment/run-sandbox"} <= server.applied.keys()
+    conditions = {one["type"]: one for one in (server.run or {})["status"]["conditions"]}
+    applied = conditions["Applied"]
+    assert (applied["status"], applied["reason"]) == ("False", "Refused")
+    assert "exceeded quota: q" in applied["message"]
+    assert "The run goes on without it. Raise the ResourceQuota" in applied["message"]
+    assert conditions["Judged"]["message"].startswith("aggregator, judge, sandbox not ready yet")
+    assert [event for event in server.events if event.startswith("Refused")] == [f"Refused: {applied['message']}"]
+    assert 'evalrun_run_refused{namespace="evals",run="run"} 1.0' in shown
+
+
+async def test_a_refusal_that_ends_is_taken_back() -> None:
+    server = Server(manifest(), refused={"PodDisruptionBudget": QUOTA})
+    async with controlling(server) as (controller, _, registry):
+        controller.saw_run(manifest())
+        await controller.work(KEY)
+        await controller.work(KEY)
+        server.refused.clear()
+        await controller.work(KEY)
+        assert 'evalrun_run_refused{namespace="evals",run="run"} 0.0' in generate_latest(registry).decode()
+    applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
+    assert (applied["status"], applied["reason"], applied["message"]) == ("True", "AllApplied", "")
+
+
+async def test_a_secret_that_is_refused_keeps_everything_else_from_being_made() -> None:
+    """Each pass draws another token while there is none: pods made with it would start again and again."""
+    server = Server(manifest(), refused={"Secret": (403, "secrets is forbidden: exceeded quota: q")})
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        for _ in range(3):
+            await controller.work(KEY)
+    assert server.applied == {}
+    applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
+    assert "creating secret run-token" in applied["message"].lower()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("Service", "run-judge"), ("ConfigMap", "run-order"), ("Secret", "run-token")]
+)
+async def test_an_object_of_somebody_else_is_never_taken_over(kind: str, name: str) -> None:
+    """An EvalRun named like the chart's release took the shared judge's Service, and deleted it with the run."""
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+    theirs = {"kind": kind, "metadata": {"name": name, "namespace": "evals", "uid": "theirs", "labels": labels}}
+    server = Server(manifest(), there={f"{kind}/{name}": theirs})
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        for _ in range(3):
+            await controller.work(KEY)
+    assert f"{kind}/{name}" not in server.applied
+    assert server.patches == []
+    applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
+    assert (applied["status"], applied["reason"]) == ("False", "NameTaken")
+    assert f"{kind} {name} is there already, and the run did not make it (managed by Helm)" in applied["message"]
+    assert "give the run another name" in applied["message"]
+
+
+async def test_an_object_that_is_ours_already_is_no_conflict() -> None:
+    """The watch is behind, or the answer to its creation was lost."""
+    server = Server(manifest())
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        for _ in range(2):
+            await controller.work(KEY)
+        server.there = {known: item for known, item in server.applied.items() if not known.startswith("Secret")}
+        await controller.work(KEY)
+    applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
+    assert applied["status"] == "True"
+
+
+async def test_an_object_of_an_earlier_run_of_the_name_is_waited_for() -> None:
+    owner = {"apiVersion": "evalrun.dev/v1alpha1", "kind": "EvalRun", "name": "run", "uid": "gone", "controller": True}
+    old = {"kind": "ConfigMap", "metadata": {"name": "run-order", "uid": "old", "ownerReferences": [owner]}}
+    server = Server(manifest(), there={"ConfigMap/run-order": old})
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        for _ in range(6):
+            await controller.work(KEY)
+        applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
+        assert applied["reason"] == "WriteFailed"
+        assert "belongs to an earlier EvalRun run and is still being deleted" in applied["message"]
+        server.there.clear()
+        await controller.work(KEY)
+    assert "ConfigMap/run-order" in server.applied
+
+
+async def test_a_run_that_is_deleted_early_leaves_no_channel_to_its_ledger() -> None:
+    aggregators = SimulatedAggregators(1.0, lambda: 0.0)
+    async with controlling(Server(manifest()), aggregators=aggregators) as (controller, _, _):
+        controller.saw_run(manifest())
+        controller.saw_run(manifest(), gone=True)
+    assert list(aggregators.forgotten) == ["dns:///run-aggregator.evals.svc:50051"]
+
+
+async def test_a_channel_that_is_forgotten_is_closed() -> None:
+    aggregators = GrpcAggregators(0.2)
+    with pytest.raises(AggregatorError):
+        await aggregators.status("127.0.0.1:1", "token")
+    with pytest.raises(AggregatorError):
+        await aggregators.end_run("127.0.0.1:1", "token", "late")
+    assert list(aggregators._channels) == ["127.0.0.1:1"]
+    aggregators.forget("127.0.0.1:1")
+    assert not aggregators._channels
+    await aggregators.close()
+    assert not aggregators._closing

@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.operator import evalrun, operator_settings
+from builders.operator.world import evalrun, operator_settings
 
 from evalrun_aggregator.settings import AggregatorSettings
-from evalrun_aggregator.work_order import read_work_order
+from evalrun_api.scaling import wanted_replicas
+from evalrun_api.v1alpha1 import EvalRun, Rollout
+from evalrun_api.work_order import read_work_order
+from evalrun_cluster.objects import Object
 from evalrun_generator.rollout.engine import engine_plan
-from evalrun_generator.rollout.order import read_run_order
+from evalrun_generator.rollout.order import read_rollout_order
 from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.settings import GeneratorSettings
 from evalrun_judge.settings import JudgeSettings
 from evalrun_operator import resources
-from evalrun_operator.api.v1alpha1 import EvalRun, Rollout
-from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_replicas, wanted_workers
-from evalrun_operator.resources import Object, RunPlan
-from evalrun_operator.situation import identity_of
+from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_workers
+from evalrun_operator.resources import RunPlan
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
@@ -35,7 +37,7 @@ def plan_of(run: EvalRun, **settings: Any) -> RunPlan:
 
 
 def objects(plan: RunPlan) -> list[Object]:
-    """Give everything that a run may need."""
+    """Return everything that a run may need."""
     spec = plan.spec
     made = [
         resources.ledger_claim(plan), resources.order_config_map(plan), resources.token_secret(plan),
@@ -58,7 +60,7 @@ def objects(plan: RunPlan) -> list[Object]:
 
 
 def pods(made: list[Object]) -> Iterator[tuple[str, Object]]:
-    """Give every pod spec in some objects, with what it belongs to."""
+    """Return every pod spec in some objects, with what it belongs to."""
     for item in made:
         spec, name = item.get("spec", {}), f"{item['kind']}/{item['metadata']['name']}"
         if "template" in spec:
@@ -158,7 +160,7 @@ def test_the_aggregator_understands_its_work_order(tmp_path: Path) -> None:
 
 
 STOCK = {"sandbox": {"backend": "SandboxFusion"}}
-OWN_IMAGES = {"sandbox": {"image": "their/sandbox@sha256:12"}, "gateway": {"image": "their/judge:3"}}
+OWN_IMAGES = {"sandbox": {"image": f"their/sandbox@sha256:{12:064}"}, "gateway": {"image": "their/judge:3"}}
 
 
 @pytest.mark.parametrize(
@@ -217,6 +219,20 @@ def test_a_service_is_watched_and_gets_the_time_to_drain(part: str, settings: ty
     assert f"--metrics-port={pod['containers'][0]['ports'][-1]['containerPort']}" in pod["containers"][0]["args"]
 
 
+def test_an_aggregator_that_cannot_start_is_replaced_once_its_image_is_mended() -> None:
+    (workload,) = (item for item in objects(plan_of(evalrun())) if item["kind"] == "StatefulSet")
+    assert workload["spec"]["podManagementPolicy"] == "Parallel"  # in order, the broken pod would be waited for
+
+
+def test_a_gateway_that_never_came_up_is_not_waited_for_as_one_that_judges() -> None:
+    """A slow start cost 10.5 minutes: the probe gave up after 2, and the pod's grace is that of a drain."""
+    pod = next(pod for name, pod in pods(objects(plan_of(evalrun()))) if name.endswith("/run-judge"))
+    probe = pod["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 600
+    assert probe["terminationGracePeriodSeconds"] == 30
+    assert pod["terminationGracePeriodSeconds"] == 630
+
+
 def test_a_small_cluster_can_be_asked_for_less() -> None:
     small = {"gateway_cpu": "50m", "generator_cpu": "60m", "sandbox_slot_milli_cpu": 250, "sandbox_slots": 2}
     made = objects(plan_of(evalrun(rollout=False), **small))
@@ -240,7 +256,7 @@ def test_every_part_but_the_sandbox_sends_its_spans_where_the_operator_was_told(
 
     where = {"otlp_endpoint": "http://collector:4317"}
     assert sends(evalrun(rollout=False)) == set()
-    assert sends(evalrun(rollout=False), **where) == {"aggregator", "judge", "gen-99"}
+    assert sends(evalrun(rollout=False), **where) == {"aggregator", "judge", "0f3b2-gen-99"}
     assert {"aggregator", "judge"} < sends(evalrun(), **where)
     assert "sandbox" not in sends(evalrun(), **where)
 
@@ -323,7 +339,7 @@ def test_a_model_in_a_bucket_is_fetched_before_ray_starts_and_keeps_its_name(pat
     )
     file = tmp_path / "order.json"
     file.write_text(of_kind(made, "ConfigMap")["data"]["work-order.json"])
-    plan = engine_plan(read_run_order(file), settings.environment, settings.model_folder)
+    plan = engine_plan(read_rollout_order(file), settings.environment, settings.model_folder)
     assert plan.model_config["path"] == folder
     assert plan.served_model == path  # as results name it
 
@@ -357,7 +373,7 @@ def test_models_of_the_hub_are_kept_between_runs_on_a_claim_that_is_named() -> N
 
 def test_a_ray_job_runs_on_its_cluster_and_neither_retries_nor_deletes() -> None:
     job = of_kind(objects(plan_of(evalrun())), "RayJob")
-    assert job["spec"]["clusterSelector"] == {"ray.io/cluster": "run-ray-99"}
+    assert job["spec"]["clusterSelector"] == {"ray.io/cluster": "run-0f3b2-ray-99"}
     assert job["spec"]["submissionMode"] == "HTTPMode"
     assert not {"backoffLimit", "suspend", "rayClusterSpec", "deletionStrategy"} & job["spec"].keys()
 
@@ -381,13 +397,14 @@ def test_the_rollout_understands_its_entrypoint_its_order_and_the_heads_environm
     assert settings.worker_id == "run"
     file = tmp_path / "order.json"
     file.write_text(of_kind(made, "ConfigMap")["data"]["work-order.json"])
-    order = read_run_order(file)
-    assert order.spec.rollout is not None
-    assert (order.spec.rollout.min_replicas, order.spec.rollout.max_replicas) == (2, 6)
+    order = read_rollout_order(file)
+    assert (order.rollout.min_replicas, order.rollout.max_replicas) == (2, 6)
 
 
 def test_a_shared_judge_is_used_and_none_is_made() -> None:
-    changes = {"spec.judgeRef": {"name": "shared", "namespace": "judges", "tokenSecretRef": {"name": "judge"}}}
+    changes = {
+        "spec.judgeRef": {"name": "shared", "namespace": "judges", "tokenSecretRef": {"name": "judge", "key": "token"}}
+    }
     made = objects(plan_of(evalrun(changes)))
     assert not [item for item in made if item["kind"] == "Deployment"]
     aggregator = container_of(made, "aggregator")
@@ -402,6 +419,13 @@ def test_a_runtime_class_isolates_where_landlock_may_be_missing() -> None:
     assert "--required-level=seccomp" in container_of(made, "judge")["args"]
     sandbox = next(pod for name, pod in pods(made) if name == "Deployment/run-sandbox")
     assert sandbox["runtimeClassName"] == "gvisor"
+
+
+def test_packages_are_named_to_sandbox_and_gateway_alike() -> None:
+    made = objects(plan_of(evalrun({"spec.judge.sandbox.packages": ["/opt/numpy", "/opt/more"]})))
+    for part in ("sandbox", "judge"):
+        arguments = container_of(made, part)["args"]
+        assert arguments[-2:] == ["--package-dirs=/opt/numpy", "--package-dirs=/opt/more"]
 
 
 def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
@@ -424,7 +448,7 @@ def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
 @pytest.mark.parametrize(
     ("mode", "kind", "says"),
     [
-        ("cpu", "HorizontalPodAutoscaler", '"averageUtilization": 80'),
+        ("cpu", "HorizontalPodAutoscaler", '"averageValue": "800m"'),
         ("custom", "HorizontalPodAutoscaler", '"name": "evalrun_judge_load"'),
         ("keda", "ScaledObject", "sum(evalrun_judge_queue_depth"),
     ],
@@ -522,3 +546,23 @@ def test_a_model_on_a_volume_is_mounted_into_the_ray_pods() -> None:
     for name, pod in pods(objects(plan_of(evalrun({"spec.model.path": "pvc://models/qwen"})))):
         if name.startswith("RayCluster"):
             assert "/mnt/claims/models" in [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
+
+
+def test_one_busy_program_scales_nothing_however_little_a_pod_asks_for() -> None:
+    made = objects(plan_of(evalrun(), autoscaling="cpu", sandbox_slot_milli_cpu=25, gateway_cpu="100m"))
+    scalers = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "HorizontalPodAutoscaler"}
+    targets = {name: spec["metrics"][0]["resource"]["target"] for name, spec in scalers.items()}
+    assert targets["run-judge"] == {"type": "AverageValue", "averageValue": "800m"}
+    assert targets["run-sandbox"]["type"] == "AverageValue"
+    for spec in scalers.values():
+        assert spec["behavior"]["scaleUp"]["policies"] == [{"type": "Percent", "value": 100, "periodSeconds": 60}]
+        assert spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 300
+
+
+def test_only_what_loses_work_is_kept_from_the_cluster_autoscaler() -> None:
+    kept = {
+        item["metadata"]["name"]
+        for item in objects(plan_of(evalrun(rollout=False)))
+        if "cluster-autoscaler.kubernetes.io/safe-to-evict" in str(item.get("spec", {}).get("template", {}))
+    }
+    assert kept == {"run-aggregator", "run-0f3b2-gen-99"}

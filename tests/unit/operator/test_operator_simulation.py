@@ -8,12 +8,11 @@ import random
 from collections.abc import Callable
 
 import pytest
-from builders.operator import JOBS, World, evalrun, operator_settings
+from builders.operator.world import JOBS, World, evalrun, operator_settings
 
-from evalrun_operator.api.v1alpha1 import ConditionType as Kind
-from evalrun_operator.api.v1alpha1 import EvalRunStatus
-from evalrun_operator.observed import Ref
-from evalrun_operator.status_report import condition_of
+from evalrun_api.v1alpha1 import ConditionType as Kind
+from evalrun_api.v1alpha1 import EvalRunStatus, condition_of
+from evalrun_operator.observing.records import Ref
 
 EVENTS = 120
 PASSES_TO_THE_END = 120
@@ -38,6 +37,8 @@ class Weather:
             lambda: world.kuberay(),
             lambda: world.kuberay(usable=False),
             lambda: world.replace_head(),
+            lambda: world.evict_head(),
+            lambda: world.restart_head() if chance.random() < 0.3 else None,
             lambda: world.jobs_run(),
             lambda: world.finalize(),
             lambda: world.tick(chance.choice([1, 15, 90])),

@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from lightkube import AsyncClient, KubeConfig
+from lightkube import KubeConfig
 from lightkube.config.models import Cluster as ClusterConfig
 from lightkube.config.models import User
 
-from evalrun_operator.cluster import Cluster
-from evalrun_operator.kinds import KINDS
-from evalrun_operator.observed import Ref, Seen
-from evalrun_operator.watching import Children, Watch, Watches
+from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_cluster.kinds import KINDS
+from evalrun_operator.observing.children import Children, Runs
+from evalrun_operator.observing.watches import Watch, Watches
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 UID = "u-1"
@@ -25,12 +25,13 @@ KEY = ("evals", "run")
 
 def pod(name: str, version: str = "1") -> dict[str, Any]:
     labels = {"evalrun.dev/run-uid": UID, "evalrun.dev/run": "run"}
-    return {"metadata": {"name": name, "namespace": "evals", "labels": labels, "resourceVersion": version}}
+    metadata = {"name": name, "namespace": "evals", "uid": f"uid-{name}", "labels": labels, "resourceVersion": version}
+    return {"metadata": metadata}
 
 
 @dataclass
 class Server:
-    """Gives each list in turn, the last one for ever; watches are answered with `code`."""
+    """Returns each list in turn and then repeats the last; watches are answered with `code`."""
 
     lists: list[list[dict[str, Any]]]
     code: int = 410
@@ -53,9 +54,10 @@ class Server:
 
 
 @asynccontextmanager
-async def client_of(server: Server) -> AsyncIterator[AsyncClient]:
+async def client_of(server: Server) -> AsyncIterator[ExactClient]:
     transport = httpx2.MockTransport(server.answer)
-    async with AsyncClient(CONFIG, field_manager="x", transport=transport) as client:
+    client = ExactClient(CONFIG, field_manager="x", transport=transport)
+    async with client:
         yield client
 
 
@@ -64,7 +66,7 @@ async def watching(server: Server) -> AsyncIterator[tuple[Children, asyncio.Queu
     woken: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     children = Children(woken.put_nowait)
     async with client_of(server) as client:
-        watches = Watches(client, [KINDS["Pod"]], [], children)
+        watches = Watches(client, [(KINDS["Pod"], children)], [], children.missing_kinds)
         await watches.start(5)
         try:
             yield children, woken
@@ -74,7 +76,7 @@ async def watching(server: Server) -> AsyncIterator[tuple[Children, asyncio.Queu
 
 async def until_there_are(children: Children, woken: asyncio.Queue[tuple[str, str]], names: set[str]) -> None:
     async with asyncio.timeout(10):
-        while {ref.name for ref in children.of(UID)} != names:
+        while {seen.ref.name for seen in children.of("evals", UID)} != names:
             assert await woken.get() == KEY
 
 
@@ -105,21 +107,136 @@ async def test_a_kind_that_is_not_served_keeps_nothing_from_starting(kind: str) 
         return httpx2.Response(404, json=body, request=request)
 
     children = Children(lambda _: None)
-    async with AsyncClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(missing)) as client:
-        watch = Watch(client, KINDS[kind], None, children)
+    async with ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(missing)) as client:
+        watch = Watch(client, KINDS[kind], None, children, children.missing_kinds)
         task = asyncio.create_task(watch.run())
         async with asyncio.timeout(5):
-            await watch.synced.wait()
+            await watch.answered.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert children.missing_kinds == {kind}
 
 
+def foreign(attempt: str) -> dict[str, Any]:
+    item = pod("foreign")
+    item["metadata"]["annotations"] = {"evalrun.dev/attempt": attempt}
+    return item
+
+
+async def test_an_object_of_others_with_our_label_hides_no_object_of_ours() -> None:
+    """`int` refuses more than 4,300 digits: the watch had ended for good."""
+    async with watching(Server([[foreign("9" * 5000), pod("a")]])) as (children, woken):
+        await until_there_are(children, woken, {"a", "foreign"})
+    assert {seen.attempt for seen in children.of("evals", UID)} == {0}
+
+
+async def test_an_object_that_cannot_be_read_is_skipped_counted_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    counted: list[str] = []
+    children = Children(lambda _: None, counted.append)
+    bad = {**pod("bad"), "kind": "Pod", "status": {"containerStatuses": [{"restartCount": "many"}]}}
+    for _ in range(2):
+        assert children.put(bad) is None
+    assert counted == ["Pod", "Pod"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "skipped Pod evals/bad, which has our label: ValueError: invalid literal for int() with base 10: 'many'"
+    ]
+    assert children.of("evals", UID) == []
+
+
+async def test_an_object_that_becomes_unreadable_is_no_longer_known() -> None:
+    bad = {**pod("a", "2"), "status": {"containerStatuses": [{"restartCount": "many"}]}}
+    async with watching(Server([[pod("a"), pod("b")], [bad, pod("b")]])) as (children, woken):
+        await until_there_are(children, woken, {"a", "b"})
+        await until_there_are(children, woken, {"b"})
+
+
+async def test_a_watch_that_ends_says_so() -> None:
+    class Failing(Children):
+        def put(self, manifest: dict[str, Any]) -> None:
+            raise RuntimeError("a mistake of ours")
+
+    children = Failing(lambda _: None)
+    async with client_of(Server([[pod("a")]])) as client:
+        watches = Watches(client, [(KINDS["Pod"], children)], [], set())
+        with pytest.raises(TimeoutError, match="pods: no answer yet"):
+            await watches.start(0.2)
+        async with asyncio.timeout(5):
+            await watches.broken.wait()
+        assert watches.stale() == ["pods"]
+        await watches.stop()
+
+
+def refusing(namespaces: set[str], code: int = 403) -> httpx2.MockTransport:
+    """Answer 403 for some namespaces, which may change, and an empty list for the others."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        place = request.url.path.split("/namespaces/")[1].split("/")[0]
+        if place in namespaces:
+            body = {"kind": "Status", "status": "Failure", "code": code, "reason": "Forbidden", "message": "not here"}
+            return httpx2.Response(code, json=body, request=request)
+        if "watch=true" in str(request.url):
+            body = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "made up"}
+            return httpx2.Response(410, json=body, request=request)
+        item = {**pod("a"), "metadata": {**pod("a")["metadata"], "namespace": place}}
+        return httpx2.Response(200, json={"metadata": {"resourceVersion": "7"}, "items": [item]}, request=request)
+
+    return httpx2.MockTransport(answer)
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_lost_namespace_keeps_no_other_from_starting_and_is_picked_up_later(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    woken: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    children, lost = Children(woken.put_nowait), {"team-b"}
+    async with ExactClient(CONFIG, field_manager="x", transport=refusing(lost, code)) as client:
+        watches = Watches(
+            client, [(KINDS["Pod"], children)], ["team-a", "team-b"], children.missing_kinds, missing_seconds=0.01
+        )
+        await watches.start(5)
+        try:
+            assert await woken.get() == ("team-a", "run")
+            assert watches.lost_namespaces() == {"team-b": "not here"}
+            assert "namespace team-b: pods cannot be followed: not here" in caplog.text
+            lost.clear()
+            async with asyncio.timeout(5):
+                while await woken.get() != ("team-b", "run"):
+                    pass
+            assert watches.lost_namespaces() == {}
+            lost.add("team-b")
+            async with asyncio.timeout(5):
+                while children.of("team-b", UID):
+                    assert await woken.get()
+        finally:
+            await watches.stop()
+
+
+async def test_objects_of_another_namespace_are_not_the_runs() -> None:
+    children = Children(lambda _: None)
+    item = {**pod("a"), "kind": "Pod"}
+    children.put({**item, "metadata": {**item["metadata"], "namespace": "prod"}})
+    assert children.of("evals", UID) == []
+
+
+def test_runs_are_told_without_what_nobody_reads_and_by_their_class() -> None:
+    saw: list[tuple[dict[str, Any], bool]] = []
+    runs = Runs(lambda manifest, gone: saw.append((manifest, gone)), operator_class="nightly")
+    metadata = {"name": "r", "namespace": "n", "uid": "u", "managedFields": [{}]}
+    assert runs.put({"metadata": metadata, "spec": {}}) is None
+    known = runs.put({"metadata": metadata, "spec": {"operatorClass": "nightly"}})
+    assert known is not None
+    runs.drop(known)
+    plain = {"name": "r", "namespace": "n", "uid": "u"}
+    assert saw == [({"metadata": plain, "spec": {"operatorClass": "nightly"}}, False), ({"metadata": plain}, True)]
+
+
 async def test_what_is_deleted_takes_its_pods_along() -> None:
     server = Server([[]])
     async with client_of(server) as client:
-        seen = Seen(Ref("Job", "run-gen-1"), "j", owned=True, component="generator", applied="", deleted_at=None)
-        await Cluster(client).delete(seen, "evals")
+        await Cluster(client).delete("Job", "run-0f3b2-gen-1", "evals", "uid-1")
     (request,) = server.requests
-    assert request.url.path == "/apis/batch/v1/namespaces/evals/jobs/run-gen-1"
+    assert request.url.path == "/apis/batch/v1/namespaces/evals/jobs/run-0f3b2-gen-1"
+    assert request.url.params["uid"] == "uid-1"  # another of that name is not deleted
     assert request.url.params["propagationPolicy"] == "Background"  # the API's default orphans a Job's pods

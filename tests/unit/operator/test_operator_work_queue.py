@@ -2,7 +2,7 @@
 
 import asyncio
 
-from evalrun_operator.work_queue import FIRST, WorkQueue
+from evalrun_operator.passes.work_queue import FIRST, WorkQueue
 
 
 class Recorder:
@@ -11,7 +11,7 @@ class Recorder:
     def __init__(self) -> None:
         self.started: list[str] = []
         self.at_once: dict[str, int] = {}
-        self.most_at_once = 0
+        self.max_at_once = 0
         self.gate = asyncio.Event()
         self.gate.set()
         self.answers: dict[str, list[float | Exception | None]] = {}
@@ -20,7 +20,7 @@ class Recorder:
     async def work(self, key: str) -> float | None:
         self.started.append(key)
         self.at_once[key] = self.at_once.get(key, 0) + 1
-        self.most_at_once = max(self.most_at_once, self.at_once[key])
+        self.max_at_once = max(self.max_at_once, self.at_once[key])
         async with self.progress:
             self.progress.notify_all()
         await self.gate.wait()
@@ -44,10 +44,10 @@ def queue_of(recorder: Recorder, workers: int = 4, first_workers: int = 0) -> Wo
 async def test_wakes_that_come_before_the_work_are_one() -> None:
     recorder = Recorder()
     queue = queue_of(recorder)
+    queue.start()
     for _ in range(5):
         queue.wake("a")
     queue.wake("b")
-    queue.start()
     await recorder.until_started(2)
     await queue.stop()
     assert sorted(recorder.started) == ["a", "b"]
@@ -57,8 +57,8 @@ async def test_a_wake_during_the_work_is_followed_by_more_work_and_never_at_the_
     recorder = Recorder()
     recorder.gate.clear()
     queue = queue_of(recorder)
-    queue.wake("a")
     queue.start()
+    queue.wake("a")
     await recorder.until_started(1)
     queue.wake("a")
     queue.wake("a")
@@ -69,15 +69,15 @@ async def test_a_wake_during_the_work_is_followed_by_more_work_and_never_at_the_
     await recorder.until_started(3)
     await queue.stop()
     assert recorder.started == ["a", "b", "a"]
-    assert recorder.most_at_once == 1
+    assert recorder.max_at_once == 1
 
 
 async def test_work_asks_to_be_done_again_later_and_an_earlier_wake_wins() -> None:
     recorder = Recorder()
     recorder.answers = {"a": [0.01, 3600.0]}
     queue = queue_of(recorder)
-    queue.wake("a")
     queue.start()
+    queue.wake("a")
     await recorder.until_started(2)
     queue.wake("a")
     await recorder.until_started(3)
@@ -88,21 +88,37 @@ async def test_work_asks_to_be_done_again_later_and_an_earlier_wake_wins() -> No
 async def test_what_is_to_be_first_overtakes_what_waits() -> None:
     recorder = Recorder()
     queue = queue_of(recorder, workers=1)
+    queue.start()
     for key in "abc":
         queue.wake(key)
     queue.wake("d", FIRST)
-    queue.start()
     await recorder.until_started(4)
     await queue.stop()
     assert recorder.started == ["d", "a", "b", "c"]
+
+
+async def test_a_queue_that_is_stopped_keeps_nothing() -> None:
+    recorder = Recorder()
+    queue = queue_of(recorder)
+    queue.wake("stood by")
+    queue.start()
+    queue.wake("later", 3600.0)
+    await queue.stop()
+    queue.wake("led no more")
+    queue.start()
+    queue.wake("now")
+    await recorder.until_started(1)
+    await asyncio.sleep(0)
+    await queue.stop()
+    assert recorder.started == ["now"]
 
 
 async def test_a_mistake_ends_no_worker() -> None:
     recorder = Recorder()
     recorder.answers = {"a": [ZeroDivisionError("ours")]}
     queue = queue_of(recorder, workers=1)
-    queue.wake("a")
     queue.start()
+    queue.wake("a")
     await recorder.until_started(2)
     await queue.stop()
     assert recorder.started == ["a", "a"]
@@ -112,9 +128,9 @@ async def test_no_more_keys_at_once_than_workers() -> None:
     recorder = Recorder()
     recorder.gate.clear()
     queue = queue_of(recorder, workers=2)
+    queue.start()
     for key in "abc":
         queue.wake(key)
-    queue.start()
     await recorder.until_started(2)
     await asyncio.sleep(0)
     assert len(recorder.started) == 2

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from builders.operator import generating
+from builders.operator.world import generating
 
-from evalrun_operator.api.v1alpha1 import REASONS, ConditionType, Phase
+from evalrun_api.v1alpha1 import REASONS, ConditionType, Phase
 from evalrun_operator.metrics import PHASES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "runs.md").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def documented() -> dict[str, dict[str, str]]:
-    """Give status by reason by condition, as the page's table has them."""
+    """Return status by reason by condition, as the page's table has them."""
     found: dict[str, dict[str, str]] = {}
     condition = ""
     for name, reason, *_ in rows(PAGE.partition("## Conditions")[2])[2:]:

@@ -4,19 +4,22 @@ import json
 from typing import Any
 
 import pytest
-from builders.operator import UID, evalrun, operator_settings
+from builders.operator.world import UID, evalrun, operator_settings
 
+from evalrun_api.quantities import amount
+from evalrun_cluster.objects import Object
 from evalrun_operator import resources
+from evalrun_operator.lifecycle.accepting import unsupported
+from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.policies.scaling import Workers
-from evalrun_operator.resources import Object, RunPlan
-from evalrun_operator.situation import identity_of
+from evalrun_operator.resources import RunPlan
 
 SECRETS = [{"name": "registry"}, {"name": "mirror"}]
 TAINT = {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
 
 
 def made_of(changes: dict[str, Any], *, rollout: bool = True, **settings: Any) -> dict[str, Object]:
-    """Give everything that a run makes, by kind and name."""
+    """Return everything that a run makes, by kind and name."""
     run = evalrun(changes, rollout=rollout)
     plan = RunPlan(identity_of(run), run.spec, operator_settings(**settings), "token")
     judge = plan.spec.own_judge
@@ -32,7 +35,7 @@ def made_of(changes: dict[str, Any], *, rollout: bool = True, **settings: Any) -
 
 
 def templates(made: dict[str, Object]) -> dict[str, Object]:
-    """Give every pod template, by what it belongs to."""
+    """Return every pod template, by what it belongs to."""
     found = {name: item["spec"]["template"] for name, item in made.items() if "template" in item.get("spec", {})}
     for name, item in made.items():
         if item["kind"] == "RayCluster":
@@ -61,8 +64,8 @@ def test_every_pod_is_pulled_with_the_runs_secrets(rollout: bool) -> None:
 @pytest.mark.parametrize(
     ("rollout", "whose"),
     [
-        (True, {"StatefulSet/run-aggregator", "RayCluster/run-ray-1 head", "RayCluster/run-ray-1 worker"}),
-        (False, {"StatefulSet/run-aggregator", "Job/run-gen-1"}),
+        (True, {"StatefulSet/run-aggregator", "RayCluster/run-0f3b2-ray-1 head", "RayCluster/run-0f3b2-ray-1 worker"}),
+        (False, {"StatefulSet/run-aggregator", "Job/run-0f3b2-gen-1"}),
     ],
 )
 def test_the_service_account_is_for_who_reads_buckets_and_never_for_programs(rollout: bool, whose: set[str]) -> None:
@@ -70,10 +73,72 @@ def test_the_service_account_is_for_who_reads_buckets_and_never_for_programs(rol
     assert {name for name, pod in pods.items() if pod["spec"].get("serviceAccountName") == "reader"} == whose
 
 
+GOVERNED: Object = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize("by", ["spec", "chart"])
+def test_in_a_governed_namespace_every_container_has_limits_and_every_pod_its_labels(by: str) -> None:
+    """As a quota of limits.cpu, a LimitRange of 1Gi and a policy on labels ask for."""
+    notes = {"labels": {"team": "evals"}, "annotations": {"cost-centre": "42"}}
+    spec: dict[str, Any] = {"spec.judge.sandbox.slots": 1}
+    settings: dict[str, Any] = {"sandbox_slot_memory_mib": 1024}
+    if by == "spec":
+        parts = ("aggregator", "generator", "judge.gateway", "judge.sandbox")
+        spec |= {f"spec.{part}.resources": GOVERNED for part in parts} | {"spec.pods": notes}
+    else:
+        settings |= {f"{part}_resources": GOVERNED for part in ("aggregator", "generator", "gateway")}
+        settings |= {"pod_labels": notes["labels"], "pod_annotations": notes["annotations"]}
+    pods = templates(made_of(spec, rollout=False, **settings))
+    assert len(pods) == 4
+    for name, pod in pods.items():
+        assert pod["metadata"]["labels"].items() >= notes["labels"].items(), name
+        assert pod["metadata"]["labels"]["evalrun.dev/run-uid"] == UID
+        assert pod["metadata"]["annotations"].items() >= notes["annotations"].items(), name
+        for container in pod["spec"]["containers"]:
+            limits = container["resources"]["limits"]
+            assert limits["cpu"] == "1", name
+            assert amount(limits["memory"]) <= amount("1Gi"), name
+
+
+def test_on_gpus_every_container_has_limits_too() -> None:
+    pods = templates(made_of({"spec.model.path": "s3://checkpoints/step_7"}))
+    for name in ("head", "worker"):
+        (pod,) = (pod for key, pod in pods.items() if key.endswith(f" {name}"))
+        for container in [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]:
+            assert {"cpu", "memory"} <= container["resources"]["limits"].keys(), container["name"]
+    fetching = pod["spec"]["initContainers"][0]["resources"]
+    assert "nvidia.com/gpu" not in fetching["limits"]
+    assert fetching["limits"]["memory"] == pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
+
+
+def test_the_rays_head_takes_what_the_rollout_says() -> None:
+    pods = templates(made_of({"spec.rollout.headResources": GOVERNED}))
+    assert pods["RayCluster/run-0f3b2-ray-1 head"]["spec"]["containers"][0]["resources"] == GOVERNED
+
+
+def test_a_run_cannot_take_the_labels_that_select_its_pods() -> None:
+    pods = templates(made_of({}, pod_labels={"evalrun.dev/run-uid": "x", "team": "a"}))
+    assert {pod["metadata"]["labels"]["evalrun.dev/run-uid"] for pod in pods.values()} == {UID}
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ("aggregator", "spec.aggregator.resources"),
+        ("generator", "spec.generator.resources"),
+        ("judge.gateway", "spec.judge.gateway.resources"),
+        ("judge.sandbox", "spec.judge.sandbox.resources"),
+    ],
+)
+def test_requests_above_their_limit_are_refused_before_anything_is_made(part: str, field: str) -> None:
+    run = evalrun({f"spec.{part}.resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, rollout=False)
+    assert unsupported(run, operator_settings()).startswith(f"{field}: requests more cpu than its limit: raise limits")
+
+
 def test_only_gpu_workers_go_where_the_rollout_says() -> None:
     changes = {"spec.rollout.nodeSelector": {"gpu": "h200"}, "spec.rollout.tolerations": [TAINT]}
     pods = templates(made_of(changes))
-    worker = pods.pop("RayCluster/run-ray-1 worker")["spec"]
+    worker = pods.pop("RayCluster/run-0f3b2-ray-1 worker")["spec"]
     assert (worker["nodeSelector"], worker["tolerations"]) == ({"gpu": "h200"}, [TAINT])
     assert not [name for name, pod in pods.items() if {"nodeSelector", "tolerations"} & pod["spec"].keys()]
 
@@ -86,7 +151,7 @@ def test_keys_are_named_and_never_copied() -> None:
     }
     pods = templates(made_of(changes))
     for part in ("head", "worker"):
-        assert variable(pods[f"RayCluster/run-ray-1 {part}"], "HF_TOKEN")["valueFrom"] == of_secret("hub", "hf")
+        assert variable(pods[f"RayCluster/run-0f3b2-ray-1 {part}"], "HF_TOKEN")["valueFrom"] == of_secret("hub", "hf")
     aggregator = pods["StatefulSet/run-aggregator"]
     assert variable(aggregator, "WANDB_API_KEY")["valueFrom"] == of_secret("wandb", "api")
     assert aggregator["spec"]["containers"][0]["envFrom"] == [{"secretRef": {"name": "bucket"}}]
@@ -98,13 +163,28 @@ def test_keys_are_named_and_never_copied() -> None:
 def test_an_endpoints_key_is_the_generators_alone() -> None:
     key = {"name": "vllm", "key": "api"}
     pods = templates(made_of({"spec.endpoints.0.apiKeySecretRef": key}, rollout=False))
-    job = pods.pop("Job/run-gen-1")
+    job = pods.pop("Job/run-0f3b2-gen-1")
     assert variable(job, "EVALRUN_GENERATOR_API_KEY")["valueFrom"] == of_secret("vllm", "api")
     assert '"vllm"' not in json.dumps(pods)
 
 
+def test_the_volume_of_a_prompt_template_is_mounted_where_it_is_read() -> None:
+    pods = templates(made_of({"spec.datasets.0.promptTemplate": "pvc://prompts/mine.txt"}))
+    volumes = pods.pop("StatefulSet/run-aggregator")["spec"]["volumes"]
+    assert [v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v].count(
+        "prompts"
+    ) == 1
+    assert '"prompts"' not in json.dumps(pods)
+
+
+def test_requests_in_flight_at_each_endpoint_reach_the_generator() -> None:
+    endpoints = [{"url": "http://a:1/v1", "maxConcurrentRequests": 3}, {"url": "http://b:1/v1"}]
+    job = templates(made_of({"spec.endpoints": endpoints}, rollout=False))["Job/run-0f3b2-gen-1"]
+    assert "--concurrency=3,256" in job["spec"]["containers"][0]["args"]
+
+
 def test_an_attempt_is_one_pod_and_a_drained_node_costs_none() -> None:
-    job = made_of({}, rollout=False)["Job/run-gen-1"]["spec"]
+    job = made_of({}, rollout=False)["Job/run-0f3b2-gen-1"]["spec"]
     assert job["backoffLimit"] == 0  # attempts are counted by the operator
     assert job["template"]["spec"]["restartPolicy"] == "Never"
     (rule,) = job["podFailurePolicy"]["rules"]
@@ -158,8 +238,8 @@ def test_the_ledgers_volume_is_as_asked_for() -> None:
     [
         ("spec.judge.gateway.image", "Deployment/run-judge"),
         ("spec.judge.sandbox.image", "Deployment/run-sandbox"),
-        ("spec.rollout.image", "RayCluster/run-ray-1 head"),
-        ("spec.rollout.image", "RayCluster/run-ray-1 worker"),
+        ("spec.rollout.image", "RayCluster/run-0f3b2-ray-1 head"),
+        ("spec.rollout.image", "RayCluster/run-0f3b2-ray-1 worker"),
     ],
 )
 def test_an_image_of_the_spec_wins_over_the_charts(path: str, whose: str) -> None:

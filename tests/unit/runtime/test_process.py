@@ -1,12 +1,20 @@
 """A service's start: the ready line, which callers wait for, and a port that is not to be had."""
 
+import ast
+import asyncio
+import importlib.util
+import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_server import GrpcServer
 from evalrun_runtime.process import Service, address_of, ready_line, run_service, serve_metrics
 from evalrun_runtime.settings import ServiceSettings
@@ -60,6 +68,66 @@ def test_other_trouble_at_the_start_is_not_the_ports() -> None:
     settings = ServiceSettings()
     with pytest.raises(FileNotFoundError):
         run_service("example", settings, lambda: BrokenService(settings))
+
+
+class SlowService(HttpService):
+    """Never comes up, and tells the process that runs it to end while it tries."""
+
+    freed = False
+
+    async def start(self) -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.freed = True
+        return "never"
+
+
+def test_a_service_that_is_told_to_end_while_it_starts_ends() -> None:
+    settings = ServiceSettings()
+    service = SlowService(settings)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert run_service("example", settings, lambda: service) == ExitCode.SUCCEEDED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert service.freed
+
+
+EARLY = """
+from evalrun_runtime.early_signals import end_on_signal
+end_on_signal()
+print("handled", flush=True)
+while True:
+    try:
+        import time
+        time.sleep(60)
+    except BaseException:
+        pass  # as an import that swallows what is raised in it
+"""
+
+
+def test_signals_end_a_process_before_it_serves_whatever_it_imports() -> None:
+    process = subprocess.Popen([sys.executable, "-c", EARLY], stdout=subprocess.PIPE)
+    if process.stdout is None:
+        raise RuntimeError("no pipe")
+    assert process.stdout.readline() == b"handled\n"
+    process.terminate()
+    assert process.wait(timeout=10) == 0
+    process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    "module", ["evalrun_judge", "evalrun_aggregator", "evalrun_sandbox", "evalrun_sandbox.slot_proxy"]
+)
+def test_every_service_handles_signals_before_its_imports(module: str) -> None:
+    source = Path(importlib.util.find_spec(f"{module}.__main__").origin)  # type: ignore[union-attr, arg-type]
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    ours = [node.module for node in tree.body if isinstance(node, ast.ImportFrom) and "evalrun" in str(node.module)]
+    assert ours[0] == "evalrun_runtime.early_signals"
+    (guard,) = (node for node in tree.body[:5] if isinstance(node, ast.If))
+    assert "end_on_signal()" in ast.unparse(guard)
 
 
 def test_the_ready_line_names_the_address() -> None:

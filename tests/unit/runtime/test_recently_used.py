@@ -13,6 +13,12 @@ def test_it_is_bounded_and_the_least_used_goes_first() -> None:
     kept.put("a", b"1")  # in place of the longer one
     kept.put("d", b"12345")
     assert kept.get("c") == b"1234"
+
+
+def test_a_value_larger_than_the_capacity_evicts_no_other() -> None:
+    kept = RecentlyUsed[str, bytes](10, len)
+    kept.put("a", b"1234")
     kept.put("huge", b"1" * 11)
-    assert kept.get("huge") is None
-    assert kept.size == 0
+    assert (kept.get("huge"), kept.get("a"), kept.size) == (None, b"1234", 4)
+    kept.put("a", b"1" * 11)  # the old value of the same key would be a wrong answer
+    assert (kept.get("a"), kept.size) == (None, 0)

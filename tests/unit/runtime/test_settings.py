@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_runtime.exits import BadInputError
@@ -91,3 +91,22 @@ def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
     file.write_text("slot: 3\n")
     with pytest.raises(BadInputError, match="--slot: Extra inputs"):
         load("--config", str(file))
+
+
+class TwoTokens(ServiceSettings):
+    """Run the example with a token of somebody else's."""
+
+    model_config = SettingsConfigDict(env_prefix="EVALRUN_EXAMPLE_")
+
+    judge_token: SecretStr | None = Field(None, description="Another service's.")
+
+
+@pytest.mark.parametrize("name", ["token", "judge_token"])
+@pytest.mark.parametrize("value", ["", " ", "\n"])
+def test_an_empty_token_is_no_token_and_no_server_starts_with_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """It counted as one: the port opened to everybody, and `Bearer ` was let in."""
+    monkeypatch.setenv(f"EVALRUN_EXAMPLE_{name.upper()}", value)
+    with pytest.raises(BadInputError, match=f"{name}: it is set and empty"):
+        load_settings(TwoTokens, ["--host", "0.0.0.0"], program="evalrun serve example")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_sandbox.api import RunRequest
-from evalrun_sandbox.contained import frames
-from evalrun_sandbox.contained.exchange import Exchange
-from evalrun_sandbox.errors import ExecutorLost
-from evalrun_sandbox.private_files import RequestWithFiles, contents, job_fields, read_files
+from evalrun_executor.api import RunRequest
+from evalrun_executor.contained import frames
+from evalrun_executor.contained.exchange import Exchange
+from evalrun_executor.errors import ExecutorLost
+from evalrun_executor.private_files import RequestWithFiles, contents, job_fields, read_files
 
 
 def asking(*fetch: str, **files: bytes) -> RequestWithFiles:

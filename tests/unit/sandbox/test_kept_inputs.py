@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalrun_sandbox.api import RunRequest, digest_of
-from evalrun_sandbox.errors import RequestRefused
+from evalrun_executor.api import RunRequest, digest_of
+from evalrun_executor.errors import RequestRefused
 from evalrun_sandbox.kept_inputs import INPUT_BYTES, KeptInputs, UnknownInputs
 
 SIZE = 2 * (10 + INPUT_BYTES)

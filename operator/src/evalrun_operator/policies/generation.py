@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from evalrun_operator import names
-from evalrun_operator.api.v1alpha1 import Reason
-from evalrun_operator.observed import Attempt, Cluster, Observed, Seen
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Reason
+from evalrun_operator.observing.records import Attempt, Cluster, Observed, Pod, Seen
 
 JOB_KINDS = ("Job", "RayJob")
 STUCK_SECONDS = 60.0
@@ -75,18 +75,18 @@ NO_CLUSTER = Said(True, Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoints se
 
 
 def live_attempts(observed: Observed) -> list[Seen]:
-    """Give the attempts that have not ended, those on their way out too."""
+    """Return the attempts that have not ended, those on their way out too."""
     return [seen for seen in observed.of_kind(*JOB_KINDS) if seen.owned and _outcome(seen) == "running"]
 
 
 def gpu_holders(observed: Observed) -> list[Seen]:
-    """Give the RayClusters and the pods that hold GPUs, those on their way out too."""
+    """Return the RayClusters and the pods that hold GPUs, those on their way out too."""
     pods = [seen for seen, pod in observed.pods(names.RAY) if not pod.ended]
     return [*observed.of_kind("RayCluster"), *pods]
 
 
 def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[Seen, ...]:
-    """Give what is to be deleted so that no GPU is held and no attempt runs.
+    """Return what is to be deleted so that no GPU is held and no attempt runs.
 
     Args:
         observed: the run's objects.
@@ -111,6 +111,12 @@ def next_generation(given: Circumstances) -> Generation:
     stale += [seen for seen in clusters if seen is not cluster]
     lost = _lost(given, current, cluster)
     interrupted = cluster is not None and isinstance(cluster.detail, Cluster) and cluster.detail.suspended
+    if cluster is not None and _taken_away(given, number, current, cluster):
+        stale += [seen for seen in (current, cluster) if seen is not None and not seen.deleting]
+        message = f"The head of {cluster.ref.name} was taken away, e.g. to drain its node: no attempt is counted."
+        said = Said(status=False, reason=Reason.INTERRUPTED, message=message)
+        gone = Said(status=False, reason=Reason.CLUSTER_PENDING, message=message)
+        return Generation(given.attempts, gone, said, delete=tuple(stale))
     failure = _failure(given, number, current, lost)
     if failure is None and current is not None:
         if interrupted and not current.deleting and _outcome(current) == "running":
@@ -125,11 +131,11 @@ def next_generation(given: Circumstances) -> Generation:
 
 
 def _failure(given: Circumstances, number: int, current: Seen | None, lost: str) -> str | None:
-    """Say why attempt `number` is over without having done the work; None where it is not over."""
+    """Return why attempt `number` is over without having done the work; None where it is not over."""
     if lost:
         return lost
-    if current is not None and isinstance(current.detail, Attempt):
-        attempt = current.detail
+    if current is not None and isinstance(current.detail, Attempt) and not current.deleting:
+        attempt = current.detail  # one that is being ended fails by that: why it is ended says whether that counts
         if attempt.outcome == "failed":
             return f"{attempt.message} {_last_words(given, current)}".strip() or "the generator failed"
         ledger = given.observed.ledger
@@ -197,7 +203,7 @@ def _starting(given: Circumstances, number: int, cluster: Seen | None, delete: t
         usable = isinstance(cluster.detail, Cluster) and cluster.detail.usable
         if not usable or len(heads) != 1:
             return Generation(number, ready, waiting, kept, delete=delete)
-        head = heads[0].uid
+        head = head_life(heads[0])
     said = Said(status=False, reason=Reason.GENERATING, message=f"Attempt {number} starts.")
     if leaving or delete:
         said = Said(status=False, reason=Reason.GENERATING, message="An earlier attempt is being ended.")
@@ -207,7 +213,7 @@ def _starting(given: Circumstances, number: int, cluster: Seen | None, delete: t
 
 
 def _lost(given: Circumstances, current: Seen | None, cluster: Seen | None) -> str:
-    """Say how a running attempt lost its cluster; empty where it did not.
+    """Return how a running attempt lost its cluster; empty where it did not.
 
     KubeRay's `state: ready` never goes back. What counts: the cluster is gone, or its head is another pod, which knows
     nothing of the actors and jobs of the one before.
@@ -220,9 +226,39 @@ def _lost(given: Circumstances, current: Seen | None, cluster: Seen | None) -> s
     if cluster is None or cluster.ref.name != attempt.cluster:
         return f"RayCluster {attempt.cluster} is gone"
     heads = _heads(given.observed, cluster)
-    if len(heads) == 1 and heads[0].uid != attempt.head_uid and isinstance(cluster.detail, Cluster):
-        return "" if cluster.detail.suspended else f"the head of RayCluster {attempt.cluster} was replaced"
+    if len(heads) != 1 or not isinstance(cluster.detail, Cluster) or cluster.detail.suspended:
+        return ""
+    uid, _, restarts = attempt.head_uid.partition("/")
+    if heads[0].uid != uid:
+        return f"the head of RayCluster {attempt.cluster} was replaced"
+    if restarts and head_life(heads[0]) != attempt.head_uid:
+        pod = heads[0].detail
+        why = pod.trouble if isinstance(pod, Pod) else ""
+        return f"the head of RayCluster {attempt.cluster} restarted in place. {why}".rstrip(". ")
     return ""
+
+
+def head_life(head: Seen) -> str:
+    """Return what tells one life of a head from the next: another pod, or the same one with its container restarted.
+
+    Either way the new head knows nothing of the actors and jobs of the one before.
+    """
+    restarts = head.detail.restarts if isinstance(head.detail, Pod) else 0
+    return f"{head.uid}/{restarts}"
+
+
+def _taken_away(given: Circumstances, number: int, current: Seen | None, cluster: Seen) -> bool:
+    """Return whether the cluster's head went, or goes, for a reason that is not the run's. As with a Job's pods, that
+    is what the condition DisruptionTarget says; a pod that was evicted for exceeding its own limits has none.
+    """
+    if given.failed and given.attempts == number:
+        return False  # the attempt's failure came first, and is written down
+    if current is not None and _outcome(current) == "succeeded":
+        return False
+    return any(
+        pod.disrupted and pod.cluster == cluster.ref.name and pod.node_type == "head"
+        for _, pod in given.observed.pods(names.RAY)
+    )
 
 
 def _heads(observed: Observed, cluster: Seen) -> list[Seen]:

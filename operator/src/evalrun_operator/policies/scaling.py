@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalrun_operator.api.v1alpha1 import Rollout
+from evalrun_api.scaling import wanted_replicas
+from evalrun_api.v1alpha1 import Rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +26,6 @@ class WorkerPod:
     deleting: bool = False
 
 
-def wanted_replicas(rollout: Rollout, pending: int | None) -> int:
-    """Give the replicas: fixed, or between min and max as many as the pending work fills.
-
-    Args:
-        rollout: the spec's.
-        pending: answers still to be drawn; None where that is not known.
-    """
-    if rollout.min_replicas is None or rollout.max_replicas is None or pending is None:
-        return rollout.initial_replicas
-    filled = -(-pending // rollout.max_num_seqs)
-    return min(max(filled, rollout.min_replicas), rollout.max_replicas)
-
-
 def wanted_workers(
     rollout: Rollout,
     pending: int | None,
@@ -45,7 +33,8 @@ def wanted_workers(
     pods: Sequence[WorkerPod],
     busy: Sequence[str] | None,
 ) -> Workers:
-    """Give the worker group: as many workers as the wanted replicas take, and none taken from a replica that has work.
+    """Return the worker group: as many workers as the wanted replicas take, and none taken from a replica that has
+    work.
 
     The generator ends a replica that is idle and too many; the pod in which it was is then named for KubeRay. A name
     stays until its pod is gone: before, KubeRay counts that pod among the others and would take one of those for it.
@@ -71,5 +60,5 @@ def wanted_workers(
 
 
 def _all_known(rollout: Rollout, busy: Sequence[str] | None) -> bool:
-    """Say whether it is known of each replica where it is. One that spans pods names only the first of them."""
+    """Return whether it is known of each replica where it is. One that spans pods names only the first of them."""
     return busy is not None and "" not in busy and rollout.gpus_per_replica <= rollout.gpus_per_node

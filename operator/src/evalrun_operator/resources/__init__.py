@@ -7,14 +7,12 @@ from evalrun_operator.resources.aggregator import aggregator_service, aggregator
 from evalrun_operator.resources.autoscaling import autoscaler
 from evalrun_operator.resources.generator import generator_job, generator_ray_job
 from evalrun_operator.resources.judge import judge_deployment, judge_disruption_budget, judge_service
-from evalrun_operator.resources.plan import Object, RunIdentity, RunPlan
+from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.ray_cluster import ray_cluster
 from evalrun_operator.resources.sandbox import sandbox_deployment, sandbox_network_policy, sandbox_service, slots_of
 from evalrun_operator.resources.work_order import order_config_map, token_secret
 
 __all__ = [
-    "Object",
-    "RunIdentity",
     "RunPlan",
     "aggregator_service",
     "aggregator_stateful_set",

@@ -1,7 +1,8 @@
 """The keeper of the run's ledger: a StatefulSet of one pod, its volume and its Service."""
 
-from evalrun_operator import names
-from evalrun_operator.resources.plan import Object, RunPlan, without_owner
+from evalrun_api import names
+from evalrun_cluster.objects import Object
+from evalrun_operator.resources.plan import RunPlan, without_owner
 from evalrun_operator.resources.pods import (
     GRPC,
     GRPC_LIVENESS,
@@ -14,6 +15,7 @@ from evalrun_operator.resources.pods import (
     order_volume,
     pod_spec,
     pod_template,
+    resources_of,
     secret_env,
     service_account,
     token_env,
@@ -26,7 +28,7 @@ DEFAULT_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits"
 
 
 def ledger_claim(plan: RunPlan) -> Object:
-    """Give the ledger's claim; with `output.retain` it has no owner and stays when the run is deleted."""
+    """Return the ledger's claim; with `output.retain` it has no owner and stays when the run is deleted."""
     storage = plan.spec.aggregator.storage
     spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage.size}}}
     if storage.class_name is not None:
@@ -37,12 +39,12 @@ def ledger_claim(plan: RunPlan) -> Object:
 
 
 def aggregator_service(plan: RunPlan) -> Object:
-    """Give the Service by which generator and operator reach the ledger."""
+    """Return the Service by which generator and operator reach the ledger."""
     return headless_service(plan, names.AGGREGATOR, {"grpc": names.GRPC_PORT, "metrics": names.METRICS_PORT})
 
 
 def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
-    """Give the StatefulSet; a higher `restarts` makes it start its pod anew."""
+    """Return the StatefulSet; a higher `restarts` makes it start its pod anew."""
     name = names.component(plan.run.name, names.AGGREGATOR)
     notes = {names.RESTARTS_ANNOTATION: str(restarts)}
     return plan.made(
@@ -53,6 +55,8 @@ def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
         spec={
             "replicas": 1,
             "serviceName": name,
+            # A pod that cannot start is replaced too: in order, it would be waited for although the image is mended.
+            "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": plan.selector(names.AGGREGATOR)},
             "template": pod_template(plan, names.AGGREGATOR, _pod(plan), annotations=notes),
         },
@@ -60,7 +64,7 @@ def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
 
 
 def judge_address(plan: RunPlan) -> str:
-    """Give where the run's judge answers: its own, or the shared one."""
+    """Return where the run's judge answers: its own, or the shared one."""
     reference = plan.spec.judge_ref
     if reference is None:
         host = names.service_host(names.component(plan.run.name, names.JUDGE), plan.run.namespace)
@@ -71,14 +75,15 @@ def judge_address(plan: RunPlan) -> str:
 
 def _pod(plan: RunPlan) -> Object:
     spec, output = plan.spec, plan.spec.output
-    sources = [dataset.source for dataset in spec.datasets]
-    volumes, mounts = claim_volumes([*sources, plan.baseline], writable=output.url)
-    resources = spec.aggregator.resources
+    sources = [url for each in spec.datasets for url in (each.source, each.manifest, each.prompt_template)]
+    volumes, mounts = claim_volumes([*sources, *map(plan.baseline_of, spec.all_gates)], writable=output.url)
     main = container(
         plan,
         names.AGGREGATOR,
         plan.settings.aggregator_image,
-        resources=DEFAULT_RESOURCES if resources is None else resources.to_wire(),
+        resources=resources_of(
+            spec.aggregator.resources, plan.settings.aggregator_resources, default=DEFAULT_RESOURCES
+        ),
         mounts=[ORDER_MOUNT, {"name": "ledger", "mountPath": names.LEDGER_FOLDER}, *mounts],
         command=["python", "-m", "evalrun_aggregator"],
         args=[

@@ -6,17 +6,25 @@ What is in flight alone is capped by the slots and would never pass its target.
 
 import math
 
-from evalrun_operator import names
-from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_api import names
+from evalrun_cluster.objects import Object
+from evalrun_operator.resources.plan import RunPlan
 
 LOAD_METRIC = "evalrun_judge_load"
 """What a metrics adapter must offer with `custom`: evalrun_judge_queue_depth + evalrun_judge_inflight, by run."""
 LOAD_SHARE = 0.8
 CPU_PERCENT = 80
+BEHAVIOR: Object = {
+    "scaleUp": {"stabilizationWindowSeconds": 30, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 60}]},
+    "scaleDown": {"stabilizationWindowSeconds": 300},
+}
+"""At most twice as many pods a minute, and none for a peak that half a minute ends; down only after five quiet ones."""
 
 
-def autoscaler(plan: RunPlan, component: str, least: int, most: int, load_per_pod: float) -> Object | None:
-    """Give the autoscaler of a component's Deployment; None where there is nothing to scale.
+def autoscaler(
+    plan: RunPlan, component: str, least: int, most: int, load_per_pod: float, cpus: int = 1
+) -> Object | None:
+    """Return the autoscaler of a component's Deployment; None where there is nothing to scale.
 
     Args:
         plan: the run's.
@@ -24,6 +32,7 @@ def autoscaler(plan: RunPlan, component: str, least: int, most: int, load_per_po
         least: fewest pods; 0 needs KEDA.
         most: most pods.
         load_per_pod: how much of the judge's load one pod takes, before the share that is aimed at.
+        cpus: that one pod may keep busy.
     """
     if least >= most:
         return None
@@ -51,17 +60,23 @@ def autoscaler(plan: RunPlan, component: str, least: int, most: int, load_per_po
                 ],
             },
         )
-    metric = _cpu_metric() if plan.settings.autoscaling == "cpu" else _load_metric(plan, threshold)
+    metric = _cpu_metric(cpus) if plan.settings.autoscaling == "cpu" else _load_metric(plan, threshold)
     return plan.made(
         "HorizontalPodAutoscaler",
         name,
         component,
-        spec={"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most, "metrics": [metric]},
+        spec={
+            "scaleTargetRef": target,
+            "minReplicas": least,
+            "maxReplicas": most,
+            "metrics": [metric],
+            "behavior": BEHAVIOR,
+        },
     )
 
 
 def load_query(plan: RunPlan) -> str:
-    """Give the judge's load as a Prometheus expression; the gateways' pods carry the run in their labels.
+    """Return the judge's load as a Prometheus expression; the gateways' pods carry the run in their labels.
 
     Where no gateway runs, none says that one is needed: answers that wait for a verdict count as one more request, by
     the aggregator's word.
@@ -72,8 +87,9 @@ def load_query(plan: RunPlan) -> str:
     return " + ".join(f"({part} or vector(0))" for part in parts)
 
 
-def _cpu_metric() -> Object:
-    target = {"type": "Utilization", "averageUtilization": CPU_PERCENT}
+def _cpu_metric(cpus: int) -> Object:
+    """Aim at a share of the CPUs that a pod may use. Of a small request, one busy program would already be too much."""
+    target = {"type": "AverageValue", "averageValue": f"{CPU_PERCENT * 10 * cpus}m"}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 
-from evalrun_operator import names
-from evalrun_operator.api.v1alpha1 import Endpoint
-from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Endpoint
+from evalrun_cluster.objects import Object
+from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     METRICS,
     container,
     pod_spec,
     pod_template,
+    resources_of,
     secret_env,
     service_account,
     token_env,
@@ -19,28 +21,31 @@ from evalrun_operator.resources.ray_cluster import fetched_model
 
 
 def ledger_address(plan: RunPlan) -> str:
-    """Give where the run's ledger answers."""
+    """Return where the run's ledger answers."""
     host = names.service_host(names.component(plan.run.name, names.AGGREGATOR), plan.run.namespace)
     return f"dns:///{host}:{names.GRPC_PORT}"
 
 
 def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) -> Object:
-    """Give the Job of an attempt in simple mode. A node that is drained does not cost an attempt."""
+    """Return the Job of an attempt in simple mode. A node that is drained does not cost an attempt."""
     key = endpoints[0].api_key_secret_ref
     secrets = [] if key is None else [secret_env("EVALRUN_GENERATOR_API_KEY", key.name, key.key)]
     main = container(
         plan,
         names.GENERATOR,
         plan.settings.generator_image,
-        resources={
-            "requests": {"cpu": plan.settings.generator_cpu, "memory": "512Mi"},
-            "limits": {"memory": "2Gi"},
-        },
+        resources=resources_of(
+            None if plan.spec.generator is None else plan.spec.generator.resources,
+            plan.settings.generator_resources,
+            default={"requests": {"cpu": plan.settings.generator_cpu, "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
+        ),
         command=["python", "-m", "evalrun_generator"],
         args=[
             f"--ledger={ledger_address(plan)}", f"--model={endpoints[0].model or plan.spec.model.path}",
             f"--tokenizer={plan.spec.model.path}",
-            *(f"--endpoint={endpoint.url}" for endpoint in endpoints), f"--worker-id={plan.run.name}",
+            *(f"--endpoint={endpoint.url}" for endpoint in endpoints),
+            f"--concurrency={','.join(str(endpoint.max_concurrent_requests) for endpoint in endpoints)}",
+            f"--worker-id={plan.run.name}",
             "--host=0.0.0.0", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
         env=[
@@ -50,7 +55,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
     )  # fmt: skip
     return plan.made(
         "Job",
-        names.attempt_job(plan.run.name, attempt),
+        names.attempt_job(plan.run.name, plan.run.uid, attempt),
         names.GENERATOR,
         {names.ATTEMPT_ANNOTATION: str(attempt)},
         spec={
@@ -68,7 +73,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
 
 
 def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) -> Object:
-    """Give the RayJob of an attempt.
+    """Return the RayJob of an attempt.
 
     HTTPMode: KubeRay submits over the head's dashboard, and no submitter pod can fail in between. With a
     clusterSelector KubeRay neither retries nor deletes anything: both are ours. The ledger's token comes from the
@@ -83,7 +88,7 @@ def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) 
         entrypoint += f" --model-folder={folder}"
     return plan.made(
         "RayJob",
-        names.attempt_job(plan.run.name, attempt),
+        names.attempt_job(plan.run.name, plan.run.uid, attempt),
         names.GENERATOR,
         {
             names.ATTEMPT_ANNOTATION: str(attempt),

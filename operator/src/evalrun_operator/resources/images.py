@@ -1,12 +1,12 @@
 """Which image each part of a run has: the operator's settings, or what the spec names instead."""
 
-from evalrun_operator import names
-from evalrun_operator.api.v1alpha1 import Judge, Rollout
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Judge, Rollout
 from evalrun_operator.resources.plan import RunPlan
 
 
 def images(plan: RunPlan) -> dict[str, str]:
-    """Give the images of a run by component, for its audit; what a judge of others has is theirs to say.
+    """Return the images of a run by component, for its audit; what a judge of others has is theirs to say.
 
     They are as they were asked for: what a tag stood for, only a digest in its place tells.
     """
@@ -19,16 +19,16 @@ def images(plan: RunPlan) -> dict[str, str]:
 
 
 def gateway_image(plan: RunPlan, judge: Judge) -> str:
-    """Give the image of the judge's gateways."""
+    """Return the image of the judge's gateways."""
     return judge.gateway.image or plan.settings.judge_image
 
 
 def sandbox_image(plan: RunPlan, judge: Judge) -> str:
-    """Give the image in which programs run: verdicts that the gateway remembers hold for it alone."""
+    """Return the image in which programs run: verdicts that the gateway remembers hold for it alone."""
     stock = judge.sandbox.backend == "SandboxFusion"
     return judge.sandbox.image or (plan.settings.sandbox_fusion_image if stock else plan.settings.sandbox_image)
 
 
 def ray_image(plan: RunPlan, rollout: Rollout) -> str:
-    """Give the image of Ray's head and workers."""
+    """Return the image of Ray's head and workers."""
     return rollout.image or plan.settings.ray_image

@@ -1,9 +1,10 @@
 """The run's own judge gateway: Deployment, headless Service, PodDisruptionBudget."""
 
-from evalrun_operator import names
-from evalrun_operator.api.v1alpha1 import Judge
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Judge
+from evalrun_cluster.objects import Object
 from evalrun_operator.resources.images import gateway_image, sandbox_image
-from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     GRPC,
     GRPC_LIVENESS,
@@ -14,6 +15,7 @@ from evalrun_operator.resources.pods import (
     headless_service,
     pod_spec,
     pod_template,
+    resources_of,
     spread,
     token_env,
     tracing_env,
@@ -27,12 +29,12 @@ GRACE_SECONDS = 630
 
 
 def judge_service(plan: RunPlan) -> Object:
-    """Give the Service by which the aggregator reaches every gateway."""
+    """Return the Service by which the aggregator reaches every gateway."""
     return headless_service(plan, names.JUDGE, {"grpc": names.GRPC_PORT, "metrics": names.METRICS_PORT})
 
 
 def judge_disruption_budget(plan: RunPlan) -> Object:
-    """Give the budget that keeps a drain from taking all gateways at once."""
+    """Return the budget that keeps a drain from taking all gateways at once."""
     return plan.made(
         "PodDisruptionBudget",
         names.component(plan.run.name, names.JUDGE),
@@ -42,7 +44,7 @@ def judge_disruption_budget(plan: RunPlan) -> Object:
 
 
 def judge_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Object:
-    """Give the Deployment; without `replicas` an autoscaler owns them."""
+    """Return the Deployment; without `replicas` an autoscaler owns them."""
     spec: Object = {
         "selector": {"matchLabels": plan.selector(names.JUDGE)},
         "template": pod_template(plan, names.JUDGE, _pod(plan, judge)),
@@ -53,7 +55,7 @@ def judge_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Objec
 
 
 def required_level(judge: Judge) -> str:
-    """Give the containment that is asked for: with a RuntimeClass of stronger isolation landlock may be missing."""
+    """Return the containment that is asked for: with a RuntimeClass of stronger isolation landlock may be missing."""
     return "full" if judge.sandbox.runtime_class_name is None else "seccomp"
 
 
@@ -63,16 +65,18 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
         plan,
         names.JUDGE,
         gateway_image(plan, judge),
-        resources={
-            "requests": {"cpu": plan.settings.gateway_cpu, "memory": "1Gi"},
-            "limits": {"memory": "4Gi"},
-        },
+        resources=resources_of(
+            judge.gateway.resources,
+            plan.settings.gateway_resources,
+            default={"requests": {"cpu": plan.settings.gateway_cpu, "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
+        ),
         command=["python", "-m", "evalrun_judge"],
         args=[
             f"--sandbox=dns:///{host}:{names.SANDBOX_PORT}", f"--required-level={required_level(judge)}",
             f"--sandbox-image={sandbox_image(plan, judge)}",
             f"--backend={judge.sandbox.backend}", f"--assertion-slots={ASSERTION_SLOTS}",
             "--host=0.0.0.0", f"--port={names.GRPC_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+            *judge.sandbox.package_flags,
         ],
         env=[*token_env(plan, "EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN"), *tracing_env(plan)],
         ports=[GRPC, METRICS],

@@ -6,11 +6,17 @@ ServiceAccount: nothing that a run makes talks to the API server.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalrun_operator import names
-from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_api import names
+from evalrun_api.modelling import Resources
+from evalrun_cluster.objects import Object
+from evalrun_operator.resources.plan import RunPlan
 
 USER = 10001
 """Of the images of Dockerfile.judge."""
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""Read by the cluster autoscaler, before it empties a node to save it."""
+UNMOVABLE = frozenset({names.RAY, names.GENERATOR, names.AGGREGATOR})
+"""What loses minutes of work on GPUs, or holds up the whole run, when its pod is moved."""
 CONTAINER_SECURITY: Object = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -26,11 +32,16 @@ def pod_template(
     metrics: bool = True,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """Give the pod template of a component."""
+    """Return the pod template of a component."""
+    settings, given = plan.settings, plan.spec.pods
     notes = {names.TOKEN_DIGEST_ANNOTATION: plan.token_digest, **(annotations or {})}
+    if component in UNMOVABLE:
+        notes[SAFE_TO_EVICT] = "false"
     if metrics and plan.spec.exports.prometheus:
         notes |= {"prometheus.io/scrape": "true", "prometheus.io/port": str(names.METRICS_PORT)}
-    return {"metadata": {"labels": plan.labels(component), "annotations": notes}, "spec": pod_spec}
+    labels = {**settings.pod_labels, **given.labels, **plan.labels(component)}
+    notes = {**settings.pod_annotations, **given.annotations, **notes}
+    return {"metadata": {"labels": labels, "annotations": notes}, "spec": pod_spec}
 
 
 def pod_spec(
@@ -42,7 +53,7 @@ def pod_spec(
     scratch: str | None = None,
     **fields: object,
 ) -> Object:
-    """Give a restricted pod.
+    """Return a restricted pod.
 
     Args:
         plan: the run's.
@@ -66,7 +77,7 @@ def pod_spec(
 
 
 def pod_security(user: int) -> Object:
-    """Give the security context of a pod that runs as `user`."""
+    """Return the security context of a pod that runs as `user`."""
     return {
         "runAsNonRoot": True,
         "runAsUser": user,
@@ -81,7 +92,7 @@ def pod_security(user: int) -> Object:
 def container(
     plan: RunPlan, name: str, image: str, *, resources: Object, mounts: Iterable[Object] = (), **fields: object
 ) -> Object:
-    """Give a restricted container with a writable /tmp; its last log lines become its termination message."""
+    """Return a restricted container with a writable /tmp; its last log lines become its termination message."""
     return {
         "name": name,
         "image": image,
@@ -94,8 +105,13 @@ def container(
     }
 
 
+def resources_of(*given: Resources | None, default: Object) -> Object:
+    """Return the first resources that are given, else the default."""
+    return next((one.to_wire() for one in given if one is not None), default)
+
+
 def spread(plan: RunPlan, component: str) -> Object:
-    """Give the pod's field that spreads a component over nodes, where there are several: one that fails takes few."""
+    """Return the pod's field that spreads a component over nodes, where there are several: one that fails takes few."""
     return {
         "topologySpreadConstraints": [
             {
@@ -109,29 +125,29 @@ def spread(plan: RunPlan, component: str) -> Object:
 
 
 def service_account(plan: RunPlan) -> Object:
-    """Give the pod's field that names the user's ServiceAccount, where there is one."""
+    """Return the pod's field that names the user's ServiceAccount, where there is one."""
     name = plan.spec.service_account_name
     return {} if name is None else {"serviceAccountName": name}
 
 
 def tracing_env(plan: RunPlan) -> list[Object]:
-    """Give the environment of a part that sends spans; the sandbox, which may talk to nobody, never does."""
+    """Return the environment of a part that sends spans; the sandbox, which may talk to nobody, never does."""
     endpoint = plan.settings.otlp_endpoint
     return [] if endpoint is None else [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": endpoint}]
 
 
 def token_env(plan: RunPlan, *variables: str) -> list[Object]:
-    """Give environment variables that hold the run's token."""
+    """Return environment variables that hold the run's token."""
     return [secret_env(variable, names.token_secret(plan.run.name), names.TOKEN_KEY) for variable in variables]
 
 
 def secret_env(variable: str, secret: str, key: str) -> Object:
-    """Give an environment variable that holds one key of a Secret."""
+    """Return an environment variable that holds one key of a Secret."""
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
 def order_volume(plan: RunPlan) -> Object:
-    """Give the volume of the work order."""
+    """Return the volume of the work order."""
     return {"name": "order", "configMap": {"name": names.order_config_map(plan.run.name)}}
 
 
@@ -139,14 +155,18 @@ ORDER_MOUNT: Object = {"name": "order", "mountPath": names.ORDER_FOLDER, "readOn
 METRICS = {"name": "metrics", "containerPort": names.METRICS_PORT}
 GRPC = {"name": "grpc", "containerPort": names.GRPC_PORT}
 GRPC_READINESS: Object = {"grpc": {"port": names.GRPC_PORT}, "periodSeconds": 5, "timeoutSeconds": 5}
-GRPC_START: Object = {"grpc": {"port": names.GRPC_PORT}, "periodSeconds": 2, "failureThreshold": 60}
+GRPC_START: Object = {
+    "grpc": {"port": names.GRPC_PORT}, "periodSeconds": 2, "failureThreshold": 300, "terminationGracePeriodSeconds": 30,
+}  # fmt: skip
+"""A slow start is no fault: imports and the first look for sandboxes take minutes on a busy node. What never came up
+has nothing to drain, so its probe does not wait for the grace of a gateway that judges."""
 GRPC_LIVENESS: Object = {
     "grpc": {"port": names.GRPC_PORT}, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6,
 }  # fmt: skip
 
 
 def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tuple[list[Object], list[Object]]:
-    """Give volumes and mounts of the claims that `pvc://` URLs name; all but `writable`'s are read-only."""
+    """Return volumes and mounts of the claims that `pvc://` URLs name; all but `writable`'s are read-only."""
     target = None if writable is None else names.claim_of(writable)
     claims = {claim for url in urls if url is not None and (claim := names.claim_of(url)) is not None}
     volumes, mounts = [], []
@@ -159,7 +179,7 @@ def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tu
 
 
 def headless_service(plan: RunPlan, component: str, ports: Mapping[str, int]) -> Object:
-    """Give a component's headless Service: clients see every pod and spread over them themselves.
+    """Return a component's headless Service: clients see every pod and spread over them themselves.
 
     A run that is not to be scraped has no port `metrics`, which is what ServiceMonitors look for.
     """

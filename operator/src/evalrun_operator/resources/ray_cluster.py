@@ -1,10 +1,11 @@
 """The RayCluster that hosts the replicas: a head without GPU, which also runs the generator, and GPU workers."""
 
-from evalrun_operator import names
-from evalrun_operator.api.v1alpha1 import Rollout
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Rollout
+from evalrun_cluster.objects import Object
 from evalrun_operator.policies.scaling import Workers
 from evalrun_operator.resources.images import ray_image
-from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     ORDER_MOUNT,
     claim_volumes,
@@ -12,6 +13,7 @@ from evalrun_operator.resources.pods import (
     order_volume,
     pod_spec,
     pod_template,
+    resources_of,
     secret_env,
     service_account,
     token_env,
@@ -24,6 +26,7 @@ HOME = "/scratch"
 """Writable, for what Ray, the engine and its compilers keep under HOME."""
 CACHE = "/model-cache"
 """Where the claim is mounted that keeps the hub's models between runs."""
+GPU = "nvidia.com/gpu"
 CHECKPOINT_FOLDER = f"{HOME}/checkpoint"
 ENGINE_ENV = [
     {"name": "HOME", "value": HOME},
@@ -35,12 +38,11 @@ ENGINE_ENV = [
 
 
 def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers) -> Object:
-    """Give the RayCluster made for an attempt, with its worker group.
+    """Return the RayCluster made for an attempt, with its worker group.
 
     Ray's autoscaler stays off, since verl never waits for GPUs: replicas = min = max. Nothing is said of `suspend`,
     which is Kueue's.
     """
-    scale_down: Object = {"scaleStrategy": {"workersToDelete": list(workers.leaving)}} if workers.leaving else {}
     annotations = {names.ATTEMPT_ANNOTATION: str(attempt)}
     spec: Object = {
         "rayVersion": plan.settings.ray_version,
@@ -57,13 +59,14 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
                 "replicas": workers.count,
                 "minReplicas": workers.count,
                 "maxReplicas": workers.count,
-                **scale_down,
+                "scaleStrategy": {"workersToDelete": list(workers.leaving)},
                 "rayStartParams": {"num-cpus": str(worker_cpus(rollout))},
                 "template": pod_template(plan, names.RAY, _worker(plan, rollout), metrics=False),
             }
         ],
     }
-    cluster = plan.made("RayCluster", names.ray_cluster(plan.run.name, attempt), names.RAY, annotations, spec=spec)
+    name = names.ray_cluster(plan.run.name, plan.run.uid, attempt)
+    cluster = plan.made("RayCluster", name, names.RAY, annotations, spec=spec)
     return cluster if rollout.queue_name is None else with_queue(cluster, rollout.queue_name)
 
 
@@ -76,7 +79,7 @@ def _authentication(plan: RunPlan) -> Object:
 
 
 def fetched_model(plan: RunPlan) -> str | None:
-    """Give the folder to which the workers fetch the model; None where the engine reads it where it is."""
+    """Return the folder to which the workers fetch the model; None where the engine reads it where it is."""
     rollout, path = plan.spec.rollout, plan.spec.model.path
     streamed = rollout is not None and rollout.load_format == "runai_streamer"
     return None if streamed or "://" not in path or path.startswith("pvc://") else CHECKPOINT_FOLDER
@@ -90,7 +93,7 @@ def with_queue(cluster: Object, queue: str) -> Object:
 
 
 def worker_cpus(rollout: Rollout) -> int:
-    """Give Ray's CPUs of a worker: below two a GPU and two more, Ray never places verl's replicas."""
+    """Return Ray's CPUs of a worker: below two a GPU and two more, Ray never places verl's replicas."""
     least = 2 * rollout.gpus_per_node + 2
     limits = {} if rollout.resources is None else rollout.resources.limits
     given = limits.get("cpu", "")
@@ -100,13 +103,14 @@ def worker_cpus(rollout: Rollout) -> int:
 def _head(plan: RunPlan, rollout: Rollout) -> Object:
     amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory}
     environment = token_env(plan, "EVALRUN_GENERATOR_LEDGER_TOKEN")
-    return _pod(plan, rollout, "ray-head", {"requests": amounts, "limits": amounts}, environment)
+    resources = resources_of(rollout.head_resources, default={"requests": amounts, "limits": amounts})
+    return _pod(plan, rollout, "ray-head", resources, environment)
 
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
     fields: Object = {"restartPolicy": "Never"}  # KubeRay replaces the pod; a restarted container would be a stranger
     if fetched_model(plan) is not None:
-        fields["initContainers"] = [_fetch(plan)]
+        fields["initContainers"] = [_fetch(plan, rollout)]
     if rollout.node_selector:
         fields["nodeSelector"] = dict(rollout.node_selector)
     if rollout.tolerations:
@@ -115,7 +119,7 @@ def _worker(plan: RunPlan, rollout: Rollout) -> Object:
 
 
 def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
-    """Give a worker's requests and limits; memory's are equal, since loading the model must not be evicted.
+    """Return a worker's requests and limits; memory's are equal, since loading the model must not be evicted.
 
     What is requested beyond the usual limits raises them: a pod that asks for more than its limit is refused.
     """
@@ -127,18 +131,23 @@ def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
     given = rollout.resources
     limits = {**amounts, **(given.requests | given.limits if given else {})}
     requests = {**limits, **(given.requests if given else {}), "memory": limits["memory"]}
-    gpu = {"nvidia.com/gpu": str(gpus)}
+    gpu = {GPU: str(gpus)}
     return {"requests": {**requests, **gpu}, "limits": {**limits, **gpu}}
 
 
-def _fetch(plan: RunPlan) -> Object:
-    """Give the init container that brings the model; its image has the stores' packages, Ray's need not."""
+def _fetch(plan: RunPlan, rollout: Rollout) -> Object:
+    """Return the init container that brings the model; its image has the stores' packages, Ray's need not.
+
+    It may use what the worker may, which comes after it: that costs nothing, and every container has its limits.
+    """
+    amounts = worker_resources(plan, rollout)
+    resources = {kind: {name: amount for name, amount in amounts[kind].items() if name != GPU} for kind in amounts}
     secret = plan.spec.output.credentials_secret_ref
     return container(
         plan,
         names.CHECKPOINT,
         plan.settings.aggregator_image,
-        resources={"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "8Gi"}},
+        resources=resources,
         mounts=[SCRATCH_MOUNT],
         command=["python", "-m", "evalrun_data.checkpoint"],
         args=[plan.spec.model.path, CHECKPOINT_FOLDER],
@@ -151,7 +160,7 @@ SCRATCH_MOUNT: Object = {"name": "scratch", "mountPath": HOME}
 
 
 def _cache(plan: RunPlan) -> tuple[str, list[Object], list[Object]]:
-    """Give HF_HOME, and the volume and mount that it takes."""
+    """Return HF_HOME, and the volume and mount that it takes."""
     claim = plan.settings.model_cache_claim
     if not claim:
         return f"{HOME}/huggingface", [], []

@@ -1,10 +1,11 @@
 """The sandboxes, in which programs run: Deployment, headless Service, and a NetworkPolicy that lets nothing out."""
 
-from evalrun_operator import names
-from evalrun_operator.api.v1alpha1 import Judge
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Judge
+from evalrun_cluster.objects import Object
 from evalrun_operator.resources.images import sandbox_image
 from evalrun_operator.resources.judge import required_level
-from evalrun_operator.resources.plan import Object, RunPlan
+from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     CONTAINER_SECURITY,
     METRICS,
@@ -13,6 +14,7 @@ from evalrun_operator.resources.pods import (
     headless_service,
     pod_spec,
     pod_template,
+    resources_of,
     spread,
     token_env,
 )
@@ -28,17 +30,17 @@ SCRATCH_GIB_PER_SLOT = 1
 
 
 def slots_of(plan: RunPlan, judge: Judge) -> int:
-    """Give the programs that run at once in a sandbox pod: one a CPU."""
+    """Return the programs that run at once in a sandbox pod: one a CPU."""
     return judge.sandbox.slots or plan.settings.sandbox_slots
 
 
 def sandbox_service(plan: RunPlan) -> Object:
-    """Give the Service by which the gateways reach every sandbox."""
+    """Return the Service by which the gateways reach every sandbox."""
     return headless_service(plan, names.SANDBOX, {"http": names.SANDBOX_PORT, "metrics": names.METRICS_PORT})
 
 
 def sandbox_network_policy(plan: RunPlan) -> Object:
-    """Give the policy: no egress at all, not even DNS; programs come from the run's gateways only.
+    """Return the policy: no egress at all, not even DNS; programs come from the run's gateways only.
 
     Metrics are open where the run is scraped: which pods do that, a run does not know.
     """
@@ -61,7 +63,7 @@ def sandbox_network_policy(plan: RunPlan) -> Object:
 
 
 def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Object:
-    """Give the Deployment; without `replicas` an autoscaler owns them."""
+    """Return the Deployment; without `replicas` an autoscaler owns them."""
     spec: Object = {
         "selector": {"matchLabels": plan.selector(names.SANDBOX)},
         "template": pod_template(plan, names.SANDBOX, _pod(plan, judge)),
@@ -89,11 +91,12 @@ def _executor(plan: RunPlan, judge: Judge) -> Object:
         plan,
         names.SANDBOX,
         sandbox_image(plan, judge),
-        resources=_resources(plan, slots),
+        resources=_resources(plan, judge, slots),
         command=["python", "-m", "evalrun_sandbox"],
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
             f"--required-level={required_level(judge)}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+            *judge.sandbox.package_flags,
         ],
         env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
         ports=[HTTP, METRICS],
@@ -105,13 +108,13 @@ def _executor(plan: RunPlan, judge: Judge) -> Object:
 
 
 def _slot_proxy(plan: RunPlan, judge: Judge) -> Object:
-    """Give the sidecar that admits no more than the slots; nothing else of the pod is exposed."""
+    """Return the sidecar that admits no more than the slots; nothing else of the pod is exposed."""
     slots = slots_of(plan, judge)
     return container(
         plan,
         "slot-proxy",
         plan.settings.sandbox_image,
-        resources={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        resources={"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}},
         command=["python", "-m", "evalrun_sandbox.slot_proxy"],
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
@@ -132,7 +135,7 @@ def _fusion(plan: RunPlan, judge: Judge) -> Object:
         plan,
         "sandbox-fusion",
         sandbox_image(plan, judge),
-        resources=_resources(plan, slots_of(plan, judge)),
+        resources=_resources(plan, judge, slots_of(plan, judge)),
         # SETUID and SETGID, which pod security "baseline" allows: the harness leaves root by them before any program
         securityContext={
             "allowPrivilegeEscalation": False,
@@ -142,9 +145,10 @@ def _fusion(plan: RunPlan, judge: Judge) -> Object:
     )
 
 
-def _resources(plan: RunPlan, slots: int) -> Object:
-    """Give what it asks for: as much as it may use, so that no neighbour's load becomes a program's time limit."""
+def _resources(plan: RunPlan, judge: Judge, slots: int) -> Object:
+    """Return what it asks for: as much as it may use, so that no neighbour's load becomes a program's time limit."""
     memory = f"{slots * plan.settings.sandbox_slot_memory_mib}Mi"
     asked = slots * plan.settings.sandbox_slot_milli_cpu
     cpu = str(asked // 1000) if asked % 1000 == 0 else f"{asked}m"
-    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": str(slots), "memory": memory}}
+    default = {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": str(slots), "memory": memory}}
+    return resources_of(judge.sandbox.resources, default=default)

@@ -3,8 +3,13 @@
 import sys
 from collections.abc import Sequence
 
+from evalrun_runtime.early_signals import end_on_signal
+
+if __name__ == "__main__":
+    end_on_signal()  # before the imports below, which take seconds on a busy node
+
 from evalrun_aggregator.app import Aggregator
-from evalrun_aggregator.ledger_errors import LedgerError
+from evalrun_aggregator.ledger.errors import LedgerError
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.process import run_service

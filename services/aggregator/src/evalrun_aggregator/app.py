@@ -9,29 +9,31 @@ from collections.abc import Callable
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
-from evalrun_aggregator.dispatch import RetryPolicy
-from evalrun_aggregator.dispatcher import Dispatcher, DispatchSettings
-from evalrun_aggregator.exports.content import export_id
 from evalrun_aggregator.facts import identity_of, rejudging_of
-from evalrun_aggregator.finishing import Finisher, OutputWriter
-from evalrun_aggregator.item_traces import ItemTraces
-from evalrun_aggregator.items import RunItems, pack_row
-from evalrun_aggregator.judge_book import JudgeBook
-from evalrun_aggregator.judge_client import GrpcJudge, Judge
-from evalrun_aggregator.leases import Leases
-from evalrun_aggregator.ledger import Ledger
-from evalrun_aggregator.opening import OpenedRun, open_run
-from evalrun_aggregator.problems import RunProblems, check_supported, load_datasets
+from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
+from evalrun_aggregator.finish.writer import check_destination, write_run_outputs
+from evalrun_aggregator.gate_watch import GateWatch, kept_problems, watched_gates
+from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
+from evalrun_aggregator.judging.item_traces import ItemTraces
+from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
+from evalrun_aggregator.judging.retry_policy import RetryPolicy
+from evalrun_aggregator.ledger.items import RunItems, pack_row
+from evalrun_aggregator.ledger.leases import Leases
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger_start import OpenedRun, open_run
+from evalrun_aggregator.problems import RunProblems, check_supported, draws_by_chance, load_datasets
 from evalrun_aggregator.replicas import ReplicaBook
 from evalrun_aggregator.responses import GivenResponses, read_responses
 from evalrun_aggregator.run import Clocks, Run
 from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
+from evalrun_aggregator.start_warnings import start_warnings
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.token_budget import BudgetBook, TokenBudget
-from evalrun_aggregator.work_order import WorkOrder, read_work_order
-from evalrun_aggregator.writing import check_destination, write_run_outputs
-from evalrun_operator.api.v1alpha1 import Protocol
+from evalrun_aggregator.work_time import WorkTime
+from evalrun_api.work_order import Protocol, WorkOrder, read_work_order
+from evalrun_client.judge_client import GrpcJudge, Judge
+from evalrun_results.exports.content import export_id
 from evalrun_runtime.grpc_server import GrpcServer
 
 logger = logging.getLogger(__name__)
@@ -95,12 +97,14 @@ class Aggregator:
                 retry_not_judged=settings.retry_not_judged,
                 responses=None if responses is None else responses.completions,
                 budget=budget,
+                kept=lambda facts: kept_problems(facts, order.spec, problems.items),
                 now=self._clocks.now(),
             )
+            watch = await gate_watch_of(order, problems, ledger)
             token = None if settings.judge_token is None else settings.judge_token.get_secret_value()
             self._judges = [self._open_judge(address, token) for address in settings.judge]
             traces = ItemTraces(export_id(order), problems.items)
-            self._run = run = self._wire(order, problems, ledger, opened, budget, traces)
+            self._run = run = self._wire(order, problems, ledger, opened, budget, traces, watch)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(
                 LedgerService(run, traced(work_items(problems, budget), traces)), self._server.server
             )
@@ -129,6 +133,7 @@ class Aggregator:
         opened: OpenedRun,
         budget: BudgetBook | None,
         traces: ItemTraces,
+        watch: GateWatch | None,
     ) -> Run:
         settings, clocks, board = self._settings, self._clocks, opened.board
         cost = order.spec.cost
@@ -148,18 +153,22 @@ class Aggregator:
             traces=traces,
         )
         submits = any(dataset.judge_mode == "Submit" for dataset in order.spec.datasets)
-        judges = JudgeBook(self._judges, ledger, ledger.reader.facts().get("judges", ""), submits=submits)
+        judges = JudgeDescriptions(self._judges, ledger, ledger.reader.facts().get("judges", ""), submits=submits)
         finisher = Finisher(
             order,
             problems,
             ledger,
+            board,
             book,
             judges,
             opened.started_at,
             clocks,
             self._write,
             export_seconds=settings.export_seconds,
+            watch=watch,
         )
+        work_time = WorkTime()
+        work_time.restore(ledger.reader.request_times(), ledger.reader.verdict_times())
         run = Run(
             name=order.run,
             board=board,
@@ -172,9 +181,13 @@ class Aggregator:
             output_tokens=output_tokens,
             started_at=opened.started_at,
             ended=opened.ended,
+            ended_early=opened.ended_early,
+            work_time=work_time,
             budget=budget,
             events=telemetry,
             clocks=clocks,
+            start_warnings=start_warnings(problems.datasets, order.spec),
+            gate_watch=watch,
         )
 
         def gauges() -> list[ReplicaGauge]:
@@ -184,6 +197,14 @@ class Aggregator:
         return run
 
 
+async def gate_watch_of(order: WorkOrder, problems: RunProblems, ledger: Ledger) -> GateWatch | None:
+    """Return what watches the run's sequential gates; None where it has none."""
+    if not draws_by_chance(order.spec):
+        return None
+    gates = await asyncio.to_thread(watched_gates, order)
+    return GateWatch(order.spec, problems, gates, ledger.reader.facts())
+
+
 def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | None]:
     """Load what a work order names. Blocking. Raises BadInputError."""
     check_supported(order.spec)
@@ -191,21 +212,22 @@ def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | No
     if order.responses is None:
         protocol = order.spec.protocol
         budget = token_budget_of(protocol)
-        samples = protocol.samples if budget is None else budget.most_samples(sum(len(d.problems) for d in datasets))
+        samples = protocol.samples if budget is None else budget.max_samples(sum(len(d.problems) for d in datasets))
         repeats = protocol.noise_floor_repeats
-        return RunProblems(order.run, datasets, protocol, samples=samples, repeats=repeats), None
+        by_chance = draws_by_chance(order.spec)
+        return RunProblems(order.run, datasets, protocol, samples=samples, repeats=repeats, by_chance=by_chance), None
     return read_responses(order, datasets)
 
 
 def token_budget_of(protocol: Protocol) -> TokenBudget | None:
-    """Give what each problem may spend; None where the protocol says how many samples there are."""
+    """Return what each problem may spend; None where the protocol says how many samples there are."""
     if protocol.budget is None:
         return None
     return TokenBudget(protocol.budget.output_tokens_per_problem, protocol.max_new_tokens)
 
 
 def budget_book_of(order: WorkOrder, items: RunItems) -> BudgetBook | None:
-    """Give the book of a run that draws samples until its budget is spent; None where answers are not generated."""
+    """Return the book of a run that draws samples until its budget is spent; None where answers are not generated."""
     budget = token_budget_of(order.spec.protocol)
     if budget is None or order.responses is not None or order.rejudge is not None:
         return None
@@ -213,7 +235,7 @@ def budget_book_of(order: WorkOrder, items: RunItems) -> BudgetBook | None:
 
 
 def work_items(problems: RunProblems, budget: BudgetBook | None) -> Callable[[int], ledger_pb2.WorkItem]:
-    """Give what makes a worker's item of an index, cut to what the problem's budget still holds."""
+    """Return what makes a worker's item of an index, cut to what the problem's budget still holds."""
     if budget is None:
         return problems.work_item
 
@@ -226,7 +248,7 @@ def work_items(problems: RunProblems, budget: BudgetBook | None) -> Callable[[in
 
 
 def traced(work_item: Callable[[int], ledger_pb2.WorkItem], traces: ItemTraces) -> Callable[[int], ledger_pb2.WorkItem]:
-    """Give what makes a worker's item, with the trace that it belongs to."""
+    """Return what makes a worker's item, with the trace that it belongs to."""
 
     def with_trace(index: int) -> ledger_pb2.WorkItem:
         item = work_item(index)
@@ -249,7 +271,7 @@ def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> in
 
 
 def dispatch_settings(settings: AggregatorSettings) -> DispatchSettings:
-    """Give the dispatcher's bounds."""
+    """Return the dispatcher's bounds."""
     return DispatchSettings(
         in_flight=settings.judge_in_flight,
         streams=min(settings.judge_streams, settings.judge_in_flight),

@@ -1,17 +1,17 @@
 """What the ledger says about the run itself: whose it is, when it started, how it ended. Pure.
 
 A ledger is taken up again only for the run that it belongs to. What decides is the digest of what its completions
-depend on, and of what its verdicts depend on; judging anew may change the latter.
+depend on, and of what its verdicts depend on; rejudging may change the latter.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evalrun_aggregator.digest import digest_records
 from evalrun_aggregator.problems import RunDataset
-from evalrun_aggregator.run import DecidedGate, Ended, Interval
-from evalrun_aggregator.work_order import WorkOrder
+from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
+from evalrun_api.work_order import WorkOrder
+from evalrun_data.digest import digest_records
 from evalrun_data.prompts import TEMPLATES_VERSION
 from evalrun_runtime.exits import BadInputError
 
@@ -27,12 +27,12 @@ class Identity:
     """Digest of tests, limits and comparators."""
 
     def facts(self) -> dict[str, str]:
-        """Give it as facts of the ledger."""
+        """Return it as facts of the ledger."""
         return {"run": self.run, "generation": self.generation, "judging": self.judging}
 
 
 def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha256: str | None) -> Identity:
-    """Give what a ledger of this work order belongs to."""
+    """Return what a ledger of this work order belongs to."""
     spec = order.spec
     generation = {
         "model": spec.model.to_wire(),
@@ -58,7 +58,7 @@ def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha2
 def rejudging_of(order: WorkOrder) -> str | None:
     """Name the rejudging that a work order asks for; None for none.
 
-    The output is part of the name: whoever judges a copy of a rejudged ledger anew, into another folder, means it.
+    The output is part of the name: rejudging a copy of a rejudged ledger into another folder is intended.
     """
     return None if order.rejudge is None else f"{order.rejudge} into {order.output_dir}"
 
@@ -85,12 +85,12 @@ def check_identity(facts: Mapping[str, str], identity: Identity, ledger: str, *,
     if facts.get("judging") != identity.judging and not judging_anew:
         raise BadInputError(
             f"ledger {ledger}: its verdicts were reached with other tests, limits or comparators: {elsewhere}, "
-            "or judge everything anew (evalrun rejudge)"
+            "or judge everything again (evalrun rejudge)"
         )
 
 
-def ended_facts(ended: Ended) -> dict[str, str]:
-    """Give a run's end as facts of the ledger."""
+def end_facts(ended: RunEnd) -> dict[str, str]:
+    """Return a run's end as facts of the ledger."""
     figures = {name: [figure.value, figure.low, figure.high] for name, figure in ended.accepted_at_1.items()}
     content: dict[str, object] = {
         "finished_at": ended.finished_at,
@@ -100,14 +100,15 @@ def ended_facts(ended: Ended) -> dict[str, str]:
     if ended.gate is not None:
         content["gate"] = {"reason": ended.gate.reason, "message": ended.gate.message}
     content |= {"wandb_url": ended.wandb_url, "warnings": list(ended.warnings)}
+    content["notices"] = list(ended.notices)
     return {"ended": json.dumps(content)}
 
 
-NOT_ENDED = {"ended": ""}
+NOT_ENDED = {"ended": "", "ended_early": ""}
 
 
-def ended_of(facts: Mapping[str, str]) -> Ended | None:
-    """Give a run's end from the facts of its ledger; None where it has not ended."""
+def ended_of(facts: Mapping[str, str]) -> RunEnd | None:
+    """Return a run's end from the facts of its ledger; None where it has not ended."""
     text = facts.get("ended", "")
     if not text:
         return None
@@ -115,11 +116,12 @@ def ended_of(facts: Mapping[str, str]) -> Ended | None:
     figures = {name: Interval(*numbers) for name, numbers in content["accepted_at_1"].items()}
     gate = content.get("gate")
     decided = None if gate is None else DecidedGate(gate["reason"], gate["message"])
-    return Ended(
+    return RunEnd(
         content["finished_at"],
         content["output_url"],
         figures,
         decided,
         wandb_url=content.get("wandb_url", ""),
         warnings=tuple(content.get("warnings", ())),
+        notices=tuple(content.get("notices", ())),
     )

@@ -1,7 +1,7 @@
 """The problems of a run: loaded, cut to what the spec uses, numbered, and turned into prompts and judge requests."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -9,15 +9,18 @@ from pathlib import Path
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.digest import digest_records
-from evalrun_aggregator.items import DatasetItems, RunItems
-from evalrun_aggregator.rows import StoredCompletion
-from evalrun_aggregator.submission import judge_request
-from evalrun_aggregator.submit_mode import with_rows, with_tests
-from evalrun_data.prompts import render
+from evalrun_aggregator.ledger.items import DatasetItems, RunItems
+from evalrun_aggregator.ledger.rows import StoredCompletion
+from evalrun_api.work_order import Dataset, EvalRunSpec, Protocol
+from evalrun_client.judge_request import Answer, judge_request
+from evalrun_client.submit_mode import with_rows, with_tests
+from evalrun_data.digest import digest_records
+from evalrun_data.governance.run_audit import DatasetAudit, audit_dataset, role_of
+from evalrun_data.prompts import read_template, render
 from evalrun_data.readers import iter_problems, merged
-from evalrun_data.records import TEST_GROUPS, Problem
-from evalrun_operator.api.v1alpha1 import Dataset, EvalRunSpec, Protocol
+from evalrun_data.records import TEST_GROUPS, Message, Problem
+from evalrun_results.comparing.roles import refusal_for_role
+from evalrun_results.sequential.order import drawing_order
 from evalrun_runtime.exits import BadInputError
 
 FORMATS = {"Chat": ledger_pb2.PROMPT_FORMAT_CHAT, "Completion": ledger_pb2.PROMPT_FORMAT_COMPLETION}
@@ -29,23 +32,49 @@ class RunDataset:
 
     spec: Dataset
     problems: Sequence[Problem]
+    audit: DatasetAudit | None = None
+    role: str = ""
+    """What it may be used for: train, dev or test; empty where nobody says."""
+    template: str | None = None
+    """What `promptTemplate` names."""
 
     @cached_property
     def prompts_sha256(self) -> str:
         """Digest of what the model sees: a resumed run must see the same."""
-        return digest_records([problem.problem_id, problem.prompt] for problem in self.problems)
+        own = [] if self.spec.system_prompt is None else [self.spec.system_prompt]
+        own += [] if self.template is None else ["template", self.template]
+        return digest_records([problem.problem_id, problem.prompt, *own] for problem in self.problems)
+
+    def messages(self, problem: Problem) -> list[Message]:
+        """Return what is sent for one of its problems."""
+        return render(problem, self.spec.prompt_format, self.spec.system_prompt, self.template)
 
     @cached_property
     def records_sha256(self) -> str:
-        """Digest of the records, tests included: the dataset's manifest hash of run_info."""
-        return digest_records(dataclasses.asdict(problem) for problem in self.problems)
+        """Digest of what is judged, tests included. Role and date are no part of that."""
+        return digest_records(map(_judged_fields, self.problems))
+
+
+def _judged_fields(problem: Problem) -> dict[str, object]:
+    """Return what a verdict depends on. An absent prelude is omitted, so digests of earlier versions stay valid."""
+    fields = {name: value for name, value in dataclasses.asdict(problem).items() if name not in {"role", "date"}}
+    if not fields["ground_truth"].get("prelude", True):
+        del fields["ground_truth"]["prelude"]
+    return fields
 
 
 class RunProblems:
     """The problems of every dataset of a run."""
 
     def __init__(
-        self, run: str, datasets: Sequence[RunDataset], protocol: Protocol, *, samples: int, repeats: int
+        self,
+        run: str,
+        datasets: Sequence[RunDataset],
+        protocol: Protocol,
+        *,
+        samples: int,
+        repeats: int,
+        by_chance: bool = False,
     ) -> None:
         """Number the problems.
 
@@ -55,23 +84,29 @@ class RunProblems:
             protocol: how answers are drawn.
             samples: answers a problem.
             repeats: noise-floor passes.
+            by_chance: number each dataset's problems in the order that the protocol's seed draws: what sequential gates
+                need. Else as they stand in the dataset.
         """
         self.datasets = datasets
         self._run = run
         self._protocol = protocol
-        self._problems = [(dataset, problem) for dataset in datasets for problem in dataset.problems]
+        numbered = [_by_chance(d, protocol.seed) if by_chance else d.problems for d in datasets]
+        self._problems = [(d, each) for d, problems in zip(datasets, numbered, strict=True) for each in problems]
         self.items = RunItems(
-            [DatasetItems(d.spec.name, [problem.problem_id for problem in d.problems]) for d in datasets],
+            [
+                DatasetItems(d.spec.name, [problem.problem_id for problem in problems])
+                for d, problems in zip(datasets, numbered, strict=True)
+            ],
             samples,
             repeats,
         )
 
     def problem_at(self, position: int) -> tuple[RunDataset, Problem]:
-        """Give the problem at a position."""
+        """Return the problem at a position."""
         return self._problems[position]
 
     def work_item(self, index: int) -> ledger_pb2.WorkItem:
-        """Give what a worker gets of an item: never a test or an expected output."""
+        """Return what a worker gets of an item: never a test or an expected output."""
         key = self.items.key_of(index)
         dataset, problem = self._problems[self.items.position_of(index)]
         protocol = self._protocol
@@ -81,7 +116,7 @@ class RunProblems:
             ),
             messages=[
                 ledger_pb2.ChatMessage(role=message.role, content=message.content)
-                for message in render(problem, dataset.spec.prompt_format)
+                for message in dataset.messages(problem)
             ],
             format=FORMATS[dataset.spec.prompt_format],
             sampling=ledger_pb2.Sampling(
@@ -89,15 +124,40 @@ class RunProblems:
                 top_p=protocol.top_p_value,
                 max_tokens=protocol.max_new_tokens,
                 seed=protocol.seed + key.sample,
+                top_k=protocol.top_k,
+                min_p=protocol.min_p_value,
+                repetition_penalty=protocol.repetition_penalty_value,
+                stop=protocol.stop,
+                ignore_eos=protocol.ignore_eos,
             ),
         )
 
     def request(self, index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
-        """Give what the judge is asked about an item."""
+        """Return what the judge is asked about an item."""
         dataset, problem = self._problems[self.items.position_of(index)]
-        request = judge_request(self._run, dataset.spec, problem, completion)
+        request = judge_request(self._run, dataset.spec, problem, answer_of(completion))
         request.fresh = self.items.key_of(index).repeat > 0
         return request
+
+
+def _by_chance(dataset: RunDataset, seed: int) -> list[Problem]:
+    by_id = {problem.problem_id: problem for problem in dataset.problems}
+    return [by_id[name] for name in drawing_order(seed, dataset.spec.name, by_id)]
+
+
+def draws_by_chance(spec: EvalRunSpec) -> bool:
+    """Return whether a run draws its problems in an order of chance: where a gate decides before all are there."""
+    return any(gate.sequential for gate in spec.all_gates)
+
+
+def answer_of(completion: StoredCompletion) -> Answer:
+    """Return a stored completion as the judge's client takes it."""
+    return Answer(
+        text=completion.text,
+        mode=judge_pb2.SubmissionMode.ValueType(completion.mode or judge_pb2.SUBMISSION_MODE_AUTO),
+        language=completion.language,
+        truncated=completion.finish_reason == "length",
+    )
 
 
 def check_supported(spec: EvalRunSpec) -> None:
@@ -121,7 +181,8 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
         more: further sources of a dataset, by its name.
 
     Raises:
-        BadInputError: a source cannot be used, or two say something else of one problem.
+        BadInputError: a source cannot be used, two say something else of one problem, a dataset's audit failed, or a
+            gate uses test data.
     """
     datasets = []
     for dataset in spec.datasets:
@@ -131,5 +192,37 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
         each = [(source, iter_problems(source, dataset.name, base_dir, tests=tests)) for source in sources]
         problems = merged(each) if len(each) > 1 else each[0][1]
         ready = with_rows if dataset.judge_mode == "Submit" else with_tests
-        datasets.append(RunDataset(dataset, list(islice(ready(problems, dataset.source), dataset.max_problems))))
+        stream, used = ready(problems, dataset.source), list[Problem]()
+        audit = audit_dataset(
+            dataset.name,
+            dataset.source,
+            _keeping(stream, used, dataset.max_problems),
+            manifest=dataset.manifest,
+            policy=dataset.audit_policy,
+            base_dir=base_dir,
+            all_tests=not tests,
+        )
+        if audit is None:  # nothing was read for its sake
+            used.extend(islice(stream, dataset.max_problems))
+        role = role_of(dataset.name, dataset.role, audit, used)
+        template = None if dataset.prompt_template is None else read_template(dataset.prompt_template, base_dir)
+        datasets.append(RunDataset(dataset, used, audit, role, template))
+    _check_gate(spec, datasets)
     return datasets
+
+
+def _keeping(problems: Iterable[Problem], kept: list[Problem], limit: int | None) -> Iterator[Problem]:
+    """Yield every problem and keep the first ones: an audit sees all, the run holds what it uses."""
+    for problem in problems:
+        if limit is None or len(kept) < limit:
+            kept.append(problem)
+        yield problem
+
+
+def _check_gate(spec: EvalRunSpec, datasets: Sequence[RunDataset]) -> None:
+    """Refuse a gate on test data that the gate does not allow by name. Raises BadInputError."""
+    roles = {dataset.spec.name: dataset.role for dataset in datasets}
+    for gate in spec.all_gates:
+        for name in gate.dataset_names:
+            if refusal := refusal_for_role(gate, name, roles.get(name, "")):
+                raise BadInputError(f"spec.gate.dataset: {refusal}")

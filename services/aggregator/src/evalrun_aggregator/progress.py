@@ -20,12 +20,16 @@ class Progress:
     outputs_written: bool
     failure: str | None = None
     """Why the run cannot go on without help."""
+    ended_early: bool = False
+    """It was told to end with what there is."""
 
 
 def run_state(progress: Progress) -> "ledger_pb2.RunState.ValueType":
-    """Give the state. A run has ended only once its outputs are written."""
+    """Return the state. A run has ended only once its outputs are written."""
     if progress.failure is not None:
         return ledger_pb2.RUN_STATE_FAILED
+    if progress.ended_early:
+        return ledger_pb2.RUN_STATE_DEGRADED if progress.outputs_written else ledger_pb2.RUN_STATE_JUDGING
     if progress.remaining:
         return ledger_pb2.RUN_STATE_GENERATING if progress.started else ledger_pb2.RUN_STATE_PREPARING
     if progress.unjudged or not progress.outputs_written:
@@ -34,6 +38,6 @@ def run_state(progress: Progress) -> "ledger_pb2.RunState.ValueType":
 
 
 def may_write_outputs(progress: Progress) -> bool:
-    """Say whether everything is decided and only the outputs are missing."""
-    decided = not progress.remaining and not progress.unjudged
+    """Return whether everything is decided, or nothing more is waited for, and only the outputs are missing."""
+    decided = progress.ended_early or (not progress.remaining and not progress.unjudged)
     return decided and not progress.outputs_written and progress.failure is None

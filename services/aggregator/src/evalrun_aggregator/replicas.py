@@ -59,8 +59,18 @@ class ReplicaBook:
         """GPU seconds of every replica, from its start to its release or to the last report."""
         return sum(self._gpu_seconds.values())
 
+    def trouble(self, now: float) -> str | None:
+        """Return why no replica answers; None if one does, or none has said what fails."""
+        heard = [known.replica for known in self._known.values() if now - known.reported_at <= SILENT_SECONDS]
+        failing = [replica for replica in heard if replica.error]
+        if not failing or any(replica.up for replica in heard):
+            return None
+        first = failing[0]
+        others = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
+        return f"{first.address or first.name}: {first.error}{others}"
+
     def all(self, now: float) -> list[ledger_pb2.Replica]:
-        """Give the replicas in order of number; those of a silent worker are down."""
+        """Return the replicas in order of number; those of a silent worker are down."""
         found = []
         for known in self._known.values():
             replica = ledger_pb2.Replica()

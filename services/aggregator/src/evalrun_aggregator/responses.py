@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.digest import digest_records
-from evalrun_aggregator.items import MAX_SAMPLES, ItemKey
-from evalrun_aggregator.problems import RunDataset, RunProblems
-from evalrun_aggregator.rows import StoredCompletion
-from evalrun_aggregator.work_order import WorkOrder
+from evalrun_aggregator.ledger.items import MAX_SAMPLES, ItemKey
+from evalrun_aggregator.ledger.rows import StoredCompletion
+from evalrun_aggregator.problems import RunDataset, RunProblems, draws_by_chance
+from evalrun_api.work_order import WorkOrder
+from evalrun_data.digest import digest_records
 from evalrun_data.responses import Response, load_responses
 from evalrun_runtime.exits import BadInputError
 
-MOST_ITEMS = 10_000_000
+MAX_ITEMS = 10_000_000
 """Problems x highest sample number: one byte of memory each."""
 
 MODES = {
@@ -42,17 +42,19 @@ def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[Ru
     if not responses:
         raise BadInputError(f"responses: no answer in {', '.join(order.responses or ['no file'])}")
     samples = 1 + max(response.sample for response in responses)
-    if samples > MAX_SAMPLES or samples * len(problems) > MOST_ITEMS:
+    if samples > MAX_SAMPLES or samples * len(problems) > MAX_ITEMS:
         raise BadInputError(
             f"responses: sample {samples - 1} is beyond reason for {len(problems)} problems: number samples from 0"
         )
-    numbered = RunProblems(order.run, datasets, order.spec.protocol, samples=samples, repeats=0)
+    numbered = RunProblems(
+        order.run, datasets, order.spec.protocol, samples=samples, repeats=0, by_chance=draws_by_chance(order.spec)
+    )
     completions = [completion_of(response, numbered) for response in responses]
     return numbered, GivenResponses(completions, digest_records(dataclasses.asdict(r) for r in responses))
 
 
 def completion_of(response: Response, problems: RunProblems) -> StoredCompletion:
-    """Give an answer as the ledger stores it. Raises BadInputError where it cannot be stored."""
+    """Return an answer as the ledger stores it. Raises BadInputError where it cannot be stored."""
     key = ItemKey(response.dataset, response.problem_id, response.sample)
     index = problems.items.index_of(key)
     if index is None:

@@ -7,22 +7,25 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.board import Board, ItemState
-from evalrun_aggregator.dispatcher import Dispatcher
-from evalrun_aggregator.items import ItemKey
-from evalrun_aggregator.judge_book import JudgeBook
-from evalrun_aggregator.judge_client import JudgeRefusedError
-from evalrun_aggregator.leases import Leases
-from evalrun_aggregator.ledger import Ledger
-from evalrun_aggregator.ledger_errors import LedgerError, LedgerFullError
+from evalrun_aggregator.gate_watch import GateWatch
+from evalrun_aggregator.judging.dispatcher import Dispatcher
+from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.errors import LedgerError, LedgerFullError
+from evalrun_aggregator.ledger.items import ItemKey
+from evalrun_aggregator.ledger.leases import Leases
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger.rows import StoredCompletion, StoredReplica
 from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
 from evalrun_aggregator.replicas import ReplicaBook
-from evalrun_aggregator.rows import StoredCompletion, StoredReplica
+from evalrun_aggregator.run_end import RunEnd
 from evalrun_aggregator.token_budget import BudgetBook
+from evalrun_aggregator.work_time import WorkTime
+from evalrun_client.judge_client import JudgeRefusedError
 
 logger = logging.getLogger(__name__)
 
-MOST_ITEMS = 4096
+MAX_ITEMS = 4096
 """Items that one GetWork may take."""
 
 
@@ -30,55 +33,23 @@ class UnknownItemError(Exception):
     """A key that is not of this run."""
 
 
+class NothingToWriteError(Exception):
+    """A run was told to end that has no completion yet."""
+
+
 class OutputError(Exception):
     """The outputs could not be written; the ledger is whole, starting again writes them."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A figure with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class DecidedGate:
-    """What the run's gate decided."""
-
-    reason: str
-    """Of the condition GatePassed: NoRegression, Regression, Inconclusive or BaselineNotFound."""
-    message: str
-    """One line for people."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What is known once the outputs are written."""
-
-    finished_at: float
-    """Unix seconds."""
-    output_url: str
-    accepted_at_1: dict[str, Interval]
-    """By dataset."""
-    gate: DecidedGate | None = None
-    """None where the run has no gate."""
-    wandb_url: str = ""
-    """The run at Weights & Biases; empty where it is not there."""
-    warnings: tuple[str, ...] = ()
-    """What went wrong without harm to the results, one line each."""
 
 
 class Events(Protocol):
     """Who wants to know what was stored: the metrics."""
 
     def completed(self, dataset: str, completion: StoredCompletion) -> None:
-        """Take note of a completion that was stored."""
+        """Record a completion that was stored."""
         ...
 
     def progressed(self, now: float) -> None:
-        """Take note that a completion or verdict was stored; Unix seconds."""
+        """Record that a completion or verdict was stored; Unix seconds."""
         ...
 
 
@@ -102,12 +73,17 @@ class Run:
         replicas: as the ledger knew them.
         dispatcher: over the board and the ledger.
         judges: asked what they are while the run goes on.
-        finish: writes outputs and the run's end; gives what is known then. Raises OutputError, LedgerError.
+        finish: writes outputs and the run's end, given why it ends early or nothing; gives what is known then. Raises
+            OutputError, LedgerError.
         started_at: when the run first started; Unix seconds.
         ended: set where the ledger says that the run has ended.
+        ended_early: why the ledger says that it was to end before everything was decided; empty where it was not.
+        work_time: of the ledger's completions and verdicts.
         budget: opens a problem's next samples as its completions come; None: all were there from the start.
         events: the metrics.
         clocks: where time comes from.
+        start_warnings: what is known before anything is generated.
+        gate_watch: decides the sequential gates while results come; None: the run has none that may stop it.
     """
 
     def __init__(
@@ -119,14 +95,18 @@ class Run:
         leases: Leases,
         replicas: ReplicaBook,
         dispatcher: Dispatcher,
-        judges: JudgeBook,
-        finish: Callable[[], Awaitable[Ended]],
+        judges: JudgeDescriptions,
+        finish: Callable[[str], Awaitable[RunEnd]],
         output_tokens: int,
         started_at: float,
-        ended: Ended | None,
+        ended: RunEnd | None,
         budget: BudgetBook | None,
         events: Events,
         clocks: Clocks,
+        work_time: WorkTime,
+        ended_early: str = "",
+        start_warnings: Sequence[str] = (),
+        gate_watch: GateWatch | None = None,
     ) -> None:
         self.name = name
         self.board = board
@@ -142,6 +122,11 @@ class Run:
         self._budget = budget
         self._events = events
         self._clocks = clocks
+        self._work_time = work_time
+        self._ended_early = ended_early
+        self._start_warnings = tuple(start_warnings)
+        self._gate_watch = gate_watch
+        self._results = asyncio.Event()
         self._asked_for_work = False
         self._failure: str | None = None
         self._storage_trouble: str | None = None
@@ -154,8 +139,15 @@ class Run:
     def start(self) -> None:
         """Judge and finish in the background; a run that has ended only answers questions."""
         if self._ended is None:
-            driving = (self._judge(), self._describe_judges(), self._end_when_decided())
-            self._tasks = [asyncio.create_task(each) for each in driving]
+            driving = {
+                "judge": self._judge,
+                "describe": self._describe_judges,
+                "end": self._end_when_decided,
+                "gates": self._watch_gates,
+            }
+            if self._ended_early:
+                driving = {"end": self._end_when_decided}
+            self._tasks = [asyncio.create_task(drive(), name=name) for name, drive in driving.items()]
             for task in self._tasks:
                 task.add_done_callback(self._driver_ended)
 
@@ -169,7 +161,8 @@ class Run:
     def progress(self) -> Progress:
         """What the run's state follows from."""
         board = self.board
-        generated = board.items.count - board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT)
+        out = board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT, ItemState.CANCELLED)
+        generated = board.items.count - out
         return Progress(
             started=self._asked_for_work or generated > 0,
             remaining=board.remaining,
@@ -177,6 +170,7 @@ class Run:
             not_judged=board.count(ItemState.NOT_JUDGED),
             outputs_written=self._ended is not None,
             failure=self._failure,
+            ended_early=bool(self._ended_early),
         )
 
     @property
@@ -195,10 +189,29 @@ class Run:
             return f"{full}: completions and verdicts wait until there is room"
         if self.board.unjudged and (trouble := self._dispatcher.trouble) is not None:
             return f"waiting for the judge: {trouble}"
+        if self.board.remaining and (trouble := self.replicas.trouble(self._clocks.monotonic())) is not None:
+            return f"no endpoint answers: {trouble}"
         return "writing outputs" if self._writing else ""
 
     @property
-    def ended(self) -> Ended | None:
+    def warnings(self) -> list[str]:
+        """What a user should know beside the state, one line each: about endpoints and, at the end, about figures."""
+        notices = self._dispatcher.broken_tests.first_lines() if self._ended is None else self._ended.notices
+        lost = () if self._gate_watch is None else self._gate_watch.warnings
+        return [*self._start_warnings, *lost, *self.replicas.warnings, *notices]
+
+    @property
+    def stopped_early(self) -> str:
+        """How far the run came before its gates had decided, for people; empty where they did not stop it."""
+        parts = [
+            f"{each.name}: {each.cancelled} of {each.total + each.cancelled} answers were not needed"
+            for each in self.board.datasets
+            if each.cancelled
+        ]
+        return "; ".join(parts)
+
+    @property
+    def ended(self) -> RunEnd | None:
         """What is known of the end; None before."""
         return self._ended
 
@@ -217,19 +230,36 @@ class Run:
         end = self._clocks.now() if self._ended is None else self._ended.finished_at
         return max(0.0, end - self._started_at)
 
+    @property
+    def work_time(self) -> WorkTime:
+        """How long it has been at work."""
+        return self._work_time
+
+    @property
+    def ended_early(self) -> str:
+        """Why it was ended before everything was decided; empty where it was not."""
+        return self._ended_early
+
+    @property
+    def remaining(self) -> int:
+        """Items that a worker may still be asked for, leased ones included."""
+        return 0 if self._ended_early else self.board.remaining
+
     def known_replicas(self) -> list[ledger_pb2.Replica]:
-        """Give the replicas of every worker."""
+        """Return the replicas of every worker."""
         return self.replicas.all(self._clocks.monotonic())
 
     def take_work(self, worker: str, limit: int, *, fresh: bool) -> list[int]:
         """Lease pending items to a worker; `fresh`: it holds nothing, its earlier leases are void."""
+        if self._ended_early:
+            return []
         self._asked_for_work = True
         if fresh:
             self._leases.void(worker)
-        return self._leases.take(worker, min(limit, MOST_ITEMS), self._clocks.monotonic())
+        return self._leases.take(worker, min(limit, MAX_ITEMS), self._clocks.monotonic())
 
     def index_of(self, key: ItemKey) -> int:
-        """Give a key's item. Raises UnknownItemError."""
+        """Return a key's item. Raises UnknownItemError."""
         index = self.board.items.index_of(key)
         if index is None or self.board.state(index) is ItemState.ABSENT:
             raise UnknownItemError(f"{key} is not of run {self.name}")
@@ -244,12 +274,16 @@ class Run:
             LedgerFullError: nothing of the batch was stored.
             LedgerBrokenError: the disk failed; the run has failed.
         """
+        if self._ended_early:  # the outputs are being written without them
+            return 0
         task = asyncio.create_task(self._submit(completions))
         self._stores.add(task)
         task.add_done_callback(self._stores.discard)
         return await asyncio.shield(task)
 
     async def _submit(self, completions: Sequence[tuple[int, StoredCompletion]]) -> int:
+        # What a gate has made needless is dropped: whoever still works on it learns so when it asks for more.
+        completions = [each for each in completions if self.board.state(each[0]) is not ItemState.CANCELLED]
         try:
             new = await self._ledger.add_completions([completion for _, completion in completions])
         except LedgerFullError as error:
@@ -262,17 +296,39 @@ class Run:
         for (index, completion), is_new in zip(completions, new, strict=True):
             if not is_new:
                 continue
+            if self.board.state(index) is ItemState.CANCELLED:
+                continue
             self._leases.settle(index)
             self.board.move(index, ItemState.GENERATED)
             if self._budget is not None:
                 self._budget.settle(self.board, index, completion.output_tokens)
             self._output_tokens += completion.output_tokens or 0
+            self._work_time.completed(completion.started_at, completion.generation_seconds)
             self._events.completed(self.board.items.key_of(index).dataset, completion)
         if any(new):
             self._events.progressed(self._clocks.now())
             self._dispatcher.wake()
             self._changed.set()
         return sum(new)
+
+    async def end_early(self, reason: str) -> None:
+        """End the run with what there is. One that has ended, writes its outputs, or was told before, stays as it is.
+
+        Raises:
+            NothingToWriteError: there is no completion yet.
+            LedgerError: the disk failed or is full: the run goes on.
+        """
+        if self._ended is not None or self._ended_early or self._writing:
+            return
+        if self.board.remaining == self.board.items.count - self.board.count(ItemState.ABSENT):
+            raise NothingToWriteError(f"run {self.name} has no completion yet: there is nothing to write")
+        await self._ledger.set_facts(ended_early=reason)
+        self._ended_early = reason
+        logger.info("the run ends early: %s", reason)
+        for task in self._tasks:
+            if task.get_name() in {"judge", "describe"}:
+                task.cancel()
+        self._changed.set()
 
     async def report_replicas(
         self,
@@ -283,15 +339,20 @@ class Run:
     ) -> None:
         """Keep what a worker says of its replicas. `gpu_seconds`: by holder. Raises LedgerError."""
         self.replicas.report(worker, replicas, gpu_seconds, self._clocks.monotonic(), warnings)
-        stored = [StoredReplica(r.name, r.address, list(r.models), r.error, r.load_format) for r in replicas]
+        stored = [
+            StoredReplica(r.name, r.address, list(r.models), r.error, r.load_format, dict(r.engine)) for r in replicas
+        ]
         await self._ledger.set_replicas(worker, stored, gpu_seconds)
 
     def _verdicts_stored(self, _count: int) -> None:
-        self._events.progressed(self._clocks.now())
+        now = self._clocks.now()
+        self._work_time.judged(now)
+        self._events.progressed(now)
         self._changed.set()
+        self._results.set()
 
     def _driver_ended(self, task: "asyncio.Task[None]") -> None:
-        """Let a mistake of ours show as a failed run, not as one that waits for ever."""
+        """Turn an internal error into a failed run, instead of one that waits forever."""
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a part of the run ended unexpectedly", exc_info=error)
             self._fail(f"unexpected {type(error).__name__}: {error}")
@@ -313,6 +374,25 @@ class Run:
         except (JudgeRefusedError, LedgerError) as error:
             self._fail(str(error))
 
+    async def _watch_gates(self) -> None:
+        """Cancel what is left of a dataset once the gates have decided without it."""
+        watch = self._gate_watch
+        if watch is None:
+            return
+        self._results.set()  # what the ledger held may be enough
+        try:
+            while self._ended is None and not self._writing:
+                await self._results.wait()
+                self._results.clear()
+                kept = await watch.look(self._ledger, self.board)
+                if kept and not self._writing and not self._ended_early:
+                    for index in self.board.cancel(kept):
+                        self._leases.settle(index)
+                    logger.info("the gates have decided: %s", self.stopped_early)
+                    self._changed.set()
+        except LedgerError as error:
+            self._fail(str(error))
+
     async def _end_when_decided(self) -> None:
         """Write the outputs once everything is decided."""
         while self._ended is None:
@@ -322,7 +402,7 @@ class Run:
                 continue
             self._writing = True
             try:
-                self._ended = await self._finish()
+                self._ended = await self._finish(self._ended_early)
             except (OutputError, LedgerError) as error:
                 self._fail(str(error))
                 return

@@ -7,11 +7,11 @@ import grpc
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_aggregator.gpu_time import held_seconds
-from evalrun_aggregator.items import ItemKey
-from evalrun_aggregator.ledger_errors import LedgerBrokenError, LedgerFullError
-from evalrun_aggregator.results import FINAL_STATUS_NAMES
-from evalrun_aggregator.rows import StoredCompletion
-from evalrun_aggregator.run import Run, UnknownItemError
+from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
+from evalrun_aggregator.ledger.items import ItemKey
+from evalrun_aggregator.ledger.rows import StoredCompletion
+from evalrun_aggregator.run import NothingToWriteError, Run, UnknownItemError
+from evalrun_results.samples import FINAL_STATUS_NAMES
 
 RETRY_MILLISECONDS = 500
 """When to ask again where others hold the rest: an expired lease or a lost worker shows within this."""
@@ -21,6 +21,7 @@ GATE_DECISIONS = {
     "Regression": ledger_pb2.GATE_DECISION_FAILED,
     "Inconclusive": ledger_pb2.GATE_DECISION_INCONCLUSIVE,
     "BaselineNotFound": ledger_pb2.GATE_DECISION_NO_BASELINE,
+    "Implausible": ledger_pb2.GATE_DECISION_IMPLAUSIBLE,
 }
 """By the reason of the condition GatePassed."""
 
@@ -45,7 +46,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         if not request.worker_id:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "worker_id: name the worker")
         taken = self._run.take_work(request.worker_id, request.max_items, fresh=request.fresh)
-        remaining = self._run.board.remaining
+        remaining = self._run.remaining
         return ledger_pb2.GetWorkResponse(
             items=[self._work_item(index) for index in taken],
             remaining=remaining,
@@ -83,9 +84,23 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         return ledger_pb2.ReportReplicasResponse()
 
     async def GetStatus(self, request: ledger_pb2.GetStatusRequest, context: Context) -> ledger_pb2.GetStatusResponse:  # noqa: N802 - gRPC's name
-        """Say how the run stands."""
+        """Return how the run stands."""
         del request, context
         return status_of(self._run)
+
+    async def EndRun(self, request: ledger_pb2.EndRunRequest, context: Context) -> ledger_pb2.EndRunResponse:  # noqa: N802 - gRPC's name
+        """End the run with what there is."""
+        if not request.reason:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "reason: say why the run ends")
+        try:
+            await self._run.end_early(request.reason)
+        except NothingToWriteError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        except LedgerFullError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except LedgerBrokenError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return ledger_pb2.EndRunResponse()
 
     def _completion(self, completion: ledger_pb2.Completion) -> tuple[int, StoredCompletion]:
         key = completion.key
@@ -105,7 +120,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
 
 
 def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
-    """Give the run's status as the contract has it."""
+    """Return the run's status as the contract has it."""
     ended = run.ended
     response = ledger_pb2.GetStatusResponse(
         run=run.name,
@@ -118,7 +133,11 @@ def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
         replicas=run.known_replicas(),
         gpu_seconds=run.replicas.gpu_seconds,
         wandb_url=ended.wandb_url if ended else "",
-        warnings=run.replicas.warnings,
+        warnings=run.warnings,
+        ended_early=run.ended_early,
+        generating_seconds=run.work_time.generating_seconds,
+        working_seconds=run.work_time.working_seconds,
+        stopped_early=run.stopped_early,
     )
     if ended is not None and ended.gate is not None:
         response.gate = GATE_DECISIONS[ended.gate.reason]
@@ -131,6 +150,7 @@ def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
             judged=counts.judged,
             accepted=counts.accepted,
             not_judged=counts.not_judged,
+            cancelled=counts.cancelled,
         )
         for number, count in counts.final_status.items():
             dataset.final_status[FINAL_STATUS_NAMES.get(judge_pb2.FinalStatus.ValueType(number), "unspecified")] = count

@@ -14,7 +14,7 @@ class AggregatorSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="EVALRUN_AGGREGATOR_")
 
     work_order: Path = Field(description="What to do: a work order (JSON or YAML).")
-    ledger: Path = Field(description="The run's SQLite file, made where there is none. Not on a network file system.")
+    ledger: Path = Field(description="The run's SQLite file, created if absent. Not on a network file system.")
     ledger_max_mib: int | None = Field(
         None, ge=1, description="Size of the ledger in MiB from which it counts as full; by default the disk's own."
     )
@@ -31,7 +31,7 @@ class AggregatorSettings(ServiceSettings):
         4, ge=1, le=256, description="Streams a judge address; behind a name of several pods, at least the pods."
     )
     judge_stream_seconds: float = Field(
-        50.0, gt=0, description="Seconds after which a stream is ended and opened anew, on the next pod."
+        50.0, gt=0, description="Seconds after which a stream is closed and reopened on the next pod."
     )
     judge_answer_seconds: float = Field(
         900.0,

@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from evalrun_aggregator.board import Board, DatasetCounts, ItemState
-from evalrun_aggregator.rows import CompletionTally, StoredCompletion
+from evalrun_aggregator.ledger.board import Board, DatasetCounts, ItemState
+from evalrun_aggregator.ledger.rows import CompletionTally, StoredCompletion
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "abort")
@@ -71,7 +71,7 @@ class Telemetry(Collector):
     def observe(
         self, board: Board, replicas: Callable[[], list[ReplicaGauge]], gpu_seconds: Callable[[], float]
     ) -> None:
-        """Say where the figures come from, and show them from now on."""
+        """Return where the figures come from, and show them from now on."""
         self._board, self._replicas, self._gpu_seconds = board, replicas, gpu_seconds
         self._registry.register(self)
 
@@ -95,7 +95,7 @@ class Telemetry(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Give every series as it is now."""
+        """Return every series as it is now."""
         datasets = self._board.datasets if self._board is not None else []
         yield self._problems(datasets)
         yield self._accepted(datasets)
@@ -153,5 +153,5 @@ class Telemetry(Collector):
 
 
 def finish_label(reason: str) -> str:
-    """Give the label of a finish reason."""
+    """Return the label of a finish reason."""
     return reason if reason in FINISH_REASONS else OTHER_REASON

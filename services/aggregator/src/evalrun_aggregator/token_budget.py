@@ -1,4 +1,4 @@
-"""EVAL@budget: which samples a problem gets before its tokens are spent (evaluation.md section 1). Pure.
+"""EVAL@budget: which samples a problem gets before its tokens are spent (docs/protocols.md). Pure.
 
 By the protocol a problem's samples are drawn one after the other: each may use what is left of the budget, at most
 `max_new_tokens`, and none follows once nothing is left. Drawn strictly so, a problem would keep one slot of a replica
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evalrun_aggregator.board import Board, ItemState
-from evalrun_aggregator.items import MAX_SAMPLES, RunItems, unpack_row
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.items import MAX_SAMPLES, RunItems, unpack_row
 from evalrun_runtime.exits import BadInputError
 
-MOST_ITEMS = 1 << 26
+MAX_ITEMS = 1 << 26
 """Samples of all problems together that a run can number: one byte of memory each."""
 
 
@@ -29,34 +29,34 @@ class TokenBudget:
     max_new_tokens: int
 
     def allowance(self, spent: int) -> int:
-        """Give the longest answer that a sample may have once `spent` tokens are accounted for; 0: no sample."""
+        """Return the longest answer that a sample may have once `spent` tokens are accounted for; 0: no sample."""
         return max(0, min(self.max_new_tokens, self.tokens - spent))
 
     def charge(self, output_tokens: int | None) -> int:
-        """Give what a sample costs.
+        """Return what a sample costs.
 
         One that was not counted costs a longest answer, so that a server without `usage` cannot spend without end; an
-        empty one costs a token, or it could be drawn for ever.
+        empty one costs a token, or it could be drawn forever.
         """
         return self.max_new_tokens if output_tokens is None else max(1, output_tokens)
 
     def may_open(self, spent: int, out: int) -> bool:
-        """Say whether another sample's allowance is already known, with `out` samples not answered yet."""
+        """Return whether another sample's allowance is already known, with `out` samples not answered yet."""
         if out == 0:
             return spent < self.tokens
         return spent + (out + 1) * self.max_new_tokens <= self.tokens
 
-    def most_samples(self, problems: int) -> int:
-        """Give the most samples that a problem can have: one a token.
+    def max_samples(self, problems: int) -> int:
+        """Return the most samples that a problem can have: one a token.
 
         Raises:
             BadInputError: more than can be numbered.
         """
         most = min(self.tokens, MAX_SAMPLES)
-        if most * problems > MOST_ITEMS:
+        if most * problems > MAX_ITEMS:
             raise BadInputError(
                 f"spec.protocol.budget.outputTokensPerProblem: {self.tokens} for {problems} problems could be "
-                f"{most * problems} samples, which is beyond reason: write at most {MOST_ITEMS // problems}"
+                f"{most * problems} samples, which is beyond reason: write at most {MAX_ITEMS // problems}"
             )
         return most
 
@@ -95,7 +95,7 @@ class BudgetBook:
             self._open(board, position)
 
     def allowance(self, index: int) -> int:
-        """Give the most tokens that a sample which is out may use."""
+        """Return the most tokens that a sample which is out may use."""
         return self._budget.allowance(int(self._spent[self._items.position_of(index)]))
 
     def settle(self, board: Board, index: int, output_tokens: int | None) -> None:

@@ -1,1 +1,1 @@
-"""The `evalrun` command: the same services on one machine. Starts and follows; decides no verdict and no figure."""
+"""The `evalrun` command: starts and follows runs, on one machine or in a cluster. It computes no verdict or figure."""

@@ -1,5 +1,6 @@
 """`evalrun`: parses the command line; what a command needs is imported only when it runs, so that help is quick."""
 
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: of the command; None: the process's own.
     """
+    logging.basicConfig(level=logging.WARNING, format="evalrun: %(message)s")
     try:
         code = evalrun.main(arguments, standalone_mode=False)
     except BadInputError as error:

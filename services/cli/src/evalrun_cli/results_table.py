@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 ENDS = {
     "success": "success",
@@ -18,6 +19,9 @@ ENDS = {
 }
 """Each final status with its heading; two lines each, so that the table fits 80 columns."""
 
+MAX_NAME_WIDTH: Final = 18
+"""Characters of a dataset's name that no other column may take the place of; a longer one goes over lines."""
+
 ASKED_FOR: Final = {
     "solved_within_budget": "solved within budget",
     "flip_rate": "noise floor",
@@ -26,34 +30,46 @@ ASKED_FOR: Final = {
 
 
 def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
-    """Give the figures of each dataset, what else it was asked for, how its answers ended, and where another comparator
-    would decide otherwise.
+    """Return the figures of each dataset, what else it was asked for, how its answers ended, why some were not judged,
+    and where another comparator would decide otherwise.
     """
-    figures = Table(title=f"{summary['state']}", title_justify="left", box=box.SIMPLE_HEAD)
-    figures.add_column("dataset")
-    for heading in ("problems", "accepted@1", "95 % interval", "pass ratio", "coverage"):
-        figures.add_column(heading, justify="right")
-    ends = Table(title="How the answers ended", title_justify="left", box=box.SIMPLE_HEAD)
-    ends.add_column("dataset")
+    figures = _table(f"{summary['state']}")
+    _add_names(figures, summary)
+    for heading in ("problems", "accepted@1", "95 % interval", "pass\nratio", "coverage"):
+        figures.add_column(heading, justify="right", no_wrap=True)
+    ends = _table("How the answers ended")
+    _add_names(ends, summary)
     for heading in ENDS.values():
-        ends.add_column(heading, justify="right")
+        ends.add_column(heading, justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
         figures.add_row(name, *_figures(dataset))
         counts = dataset["counts"]["final_status"]
         ends.add_row(name, *(str(counts.get(status, 0)) for status in ENDS))
-    tables = (figures, _more_figures(summary), ends, _disagreements(summary))
+    tables = (figures, _more_figures(summary), ends, _causes(summary), _disagreements(summary))
     return iter([table for table in tables if table.row_count or table in (figures, ends)])
 
 
+def _table(title: str | None = None) -> Table:
+    """Return a table whose columns stand so close that none falls off at 80 columns."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+
+
+def _add_names(table: Table, summary: Mapping[str, Any]) -> None:
+    """Add the column of the datasets' names: whole, as far as they leave the figures half of 80 columns."""
+    longest = max((len(name) for name in summary["datasets"]), default=0)
+    table.add_column("dataset", min_width=min(longest, MAX_NAME_WIDTH), overflow="fold")
+
+
 def _more_figures(summary: Mapping[str, Any]) -> Table:
-    """Give pass@k and whatever else the protocol asked for, and between which bounds accepted@1 lies where answers were
+    """Return pass@k and whatever else the protocol asked for, and between which bounds accepted@1 lies where answers
+    were
     not judged; no rows where there is nothing.
     """
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("dataset", "figure"):
-        table.add_column(heading)
+    table = _table()
+    _add_names(table, summary)
+    table.add_column("figure")
     for heading in ("value", "95 % interval", "problems"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
         metrics, counts = dataset["metrics"], dataset["counts"]
         ks = sorted(int(metric[1]) for metric in map(re.compile(r"pass_at_(\d+)").fullmatch, metrics) if metric)
@@ -73,13 +89,27 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
     return table
 
 
+def _causes(summary: Mapping[str, Any]) -> Table:
+    """Return why answers were not judged; no rows if all were."""
+    table = _table("Why answers were not judged")
+    _add_names(table, summary)
+    table.add_column("answers", justify="right", no_wrap=True)
+    table.add_column("cause", overflow="fold")
+    for name, dataset in summary["datasets"].items():
+        for cause, number in dataset["counts"].get("not_judged_causes", {}).items():
+            table.add_row(name, str(number), Text(cause))
+    return table
+
+
 def _disagreements(summary: Mapping[str, Any]) -> Table:
-    """Give the comparators under which verdicts change; no rows where none do, or where the summary is an older one."""
-    table = Table(title="Comparators that would decide otherwise", title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("dataset", "comparator"):
-        table.add_column(heading)
+    """Return the comparators under which verdicts change; no rows where none do, or where the summary is an older
+    one.
+    """
+    table = _table("Comparators that would decide otherwise")
+    _add_names(table, summary)
+    table.add_column("comparator")
     for heading in ("would accept", "would reject", "accepted then"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
         for comparator, counts in dataset.get("comparators", {}).get("otherwise", {}).items():
             table.add_row(
@@ -101,5 +131,5 @@ def _figures(dataset: Mapping[str, Any]) -> list[str]:
 
 
 def percent(share: float | None) -> str:
-    """Give a share as a percentage with one decimal; a dash where there is no figure."""
+    """Return a share as a percentage with one decimal; a dash where there is no figure."""
     return "-" if share is None else f"{100 * share:.1f} %"

@@ -1,10 +1,33 @@
 """The gate of a run on one machine: its baseline checked at the start, its decision in the exit code at the end."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evalrun_operator.api.v1alpha1 import Gate
+from evalrun_api.v1alpha1 import EvalRunSpec, Gate
 from evalrun_runtime.exits import BadInputError, ExitCode
+
+
+def outlooks(spec: EvalRunSpec) -> Iterator[str]:
+    """Yield what the gates of a run need to decide, as far as the file says how many problems there are."""
+    from evalrun_results.comparing.power import ASSUMED_FLIPS, gate_outlook
+    from evalrun_results.sequential.planning import problems_needed
+
+    sizes = {dataset.name: dataset.max_problems for dataset in spec.datasets}
+    family = len(spec.all_gates)
+    for gate in spec.all_gates:
+        counts = [sizes.get(name) for name in gate.dataset_names]
+        known = [count for count in counts if count is not None]
+        problems = sum(known) if len(known) == len(counts) else None
+        if (outlook := gate_outlook(gate, problems, family=family)) is not None:
+            yield f"warning: spec.{outlook}"
+        elif gate.sequential and problems is not None:
+            confidence = 1 - (1 - gate.confidence_value) / family
+            after = problems_needed(problems, ASSUMED_FLIPS, gate.least_gain, gate.population, confidence)
+            if after is not None:
+                yield (
+                    f"gate {gate.label} {gate.metric}: an equal run is decided after {after:,} of {problems:,} "
+                    f"problems or fewer 4 times in 5 (if {ASSUMED_FLIPS:.0%} of the answers flip between equal runs)"
+                )
 
 
 def check_baseline(gate: Gate, file: Path) -> None:
@@ -14,27 +37,36 @@ def check_baseline(gate: Gate, file: Path) -> None:
         BadInputError: no finished run lies there, or it lacks the gate's dataset.
     """
     # pyarrow and fsspec: most runs have no gate and start without them
-    from evalrun_aggregator.gating import baseline_place
-    from evalrun_aggregator.stored_run import StoredRun
+    from evalrun_results.comparing.run_gate import baseline_place
+    from evalrun_results.stored_run import StoredRun
 
     where = f"{file}: spec.gate.baseline"
+    if gate.baseline is None:
+        return
     try:
         baseline = StoredRun.open(baseline_place(gate.baseline, file.resolve().parent))
     except BadInputError as error:
         raise BadInputError(f"{where}: {error}") from error
-    if gate.dataset not in baseline.dataset_names:
-        has = ", ".join(baseline.dataset_names) or "no results"
-        raise BadInputError(f"{where}: {gate.baseline} has no results of {gate.dataset}: it has {has}")
+    if baseline.stopped_early:
+        raise BadInputError(
+            f"{where}: {gate.baseline} was stopped early by its own gate: name a run that has all of its problems"
+        )
+    for name in gate.dataset_names:
+        if name not in baseline.dataset_names:
+            has = ", ".join(baseline.dataset_names) or "no results"
+            raise BadInputError(f"{where}: {gate.baseline} has no results of {name}: it has {has}")
 
 
 def gate_line(summary: Mapping[str, object]) -> str | None:
-    """Give what the gate decided, for people; None where the run has none."""
-    gate = summary.get("gate")
-    return f"Gate {gate.get('decision')}: {gate.get('message')}" if isinstance(gate, Mapping) else None
+    """Return what the gate decided, for people; None where the run has none."""
+    gate, stopped = summary.get("gate"), summary.get("stoppedEarly")
+    early = " (stopped early)" if stopped is not None else ""
+    return f"Gate {gate.get('decision')}: {gate.get('message')}{early}" if isinstance(gate, Mapping) else None
 
 
 def gated_code(code: ExitCode, summary: Mapping[str, object]) -> ExitCode:
-    """Give the exit code of a run that ended with results: a failed gate outweighs a degraded run, an open one not."""
+    """Return the exit code of a run that ended with results: a failed gate outweighs a degraded
+    run, an open one not."""
     gate = summary.get("gate")
     decision = gate.get("decision") if isinstance(gate, Mapping) else None
     if decision == "FAIL":

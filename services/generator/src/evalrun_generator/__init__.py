@@ -1,5 +1,6 @@
-"""The generator: asks the ledger for pending work, spreads it over endpoints by load, pushes answers back.
+"""The generator: leases pending work from the ledger, balances it over endpoints, submits the completions.
 
-Knows no test, no metric and nothing of Kubernetes. Pure: retry, balancer, openai_api. I/O: endpoints, ledger_client,
-and what puts them together: fleet, admission, asker, submitter, work_loop, app. `recorded` is a server of its own.
+It knows no tests, no metrics and no Kubernetes. Pure: retry, balancer, openai_api. I/O: endpoints, ledger_client. These
+combine them: endpoint_fleet, endpoint_admission, completion_client, submitter, work_loop, app. `recorded` is a separate
+server.
 """

@@ -1,4 +1,4 @@
-"""`python -m evalrun_generator`: generate what a run's ledger lacks, then end."""
+"""`python -m evalrun_generator`: generate the completions missing from a run's ledger, then exit."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ from evalrun_runtime.tracing import start_tracing, stop_tracing
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the generator; gives the exit code. Says in its last line on stderr why it is not 0."""
+    """Run the generator and return its exit code. If that is not 0, the last line on stderr says why."""
     try:
         settings = load_settings(GeneratorSettings, argv, program="evalrun-generator")
         configure_logging(settings.log_format, settings.log_level)

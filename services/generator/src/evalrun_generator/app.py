@@ -1,4 +1,4 @@
-"""Wires the generator and runs it to its end: the run, a signal, or trouble."""
+"""Wires the generator and runs it until the run is complete, a signal arrives, or an error stops it."""
 
 import asyncio
 import gc
@@ -9,14 +9,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from evalrun_generator.admission import Admission
-from evalrun_generator.asker import Plan
-from evalrun_generator.balancer import Limits
-from evalrun_generator.endpoints import Endpoint, HttpEndpoint, open_session
-from evalrun_generator.fleet import Fleet
-from evalrun_generator.ledger_client import GrpcLedger, Ledger
-from evalrun_generator.reporting import replicas, report_for_ever
-from evalrun_generator.retry import Backoff
+from evalrun_generator.endpoint_reports import replicas, report_until_cancelled
+from evalrun_generator.endpoints.balancer import Limits
+from evalrun_generator.endpoints.completion_client import RequestPolicy
+from evalrun_generator.endpoints.endpoint import Endpoint, HttpEndpoint, open_session
+from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
+from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
+from evalrun_generator.endpoints.retry import Backoff
+from evalrun_generator.ledger.ledger_client import GrpcLedger, Ledger
 from evalrun_generator.settings import GeneratorSettings, WorkSettings
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
@@ -30,7 +30,7 @@ LAST_REPORT_SECONDS = 2.0
 
 
 class Signals:
-    """SIGTERM and SIGINT: the first asks to end in order, the second to end now."""
+    """SIGTERM and SIGINT: the first signal asks for a graceful shutdown, the second for an immediate one."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -64,8 +64,8 @@ async def generate(settings: GeneratorSettings) -> ExitCode:
     """Generate until the ledger has every completion.
 
     Raises:
-        BadInputError: the user must change something.
-        GenerationStoppedError: the run cannot go on now and can be resumed.
+        BadInputError: the user must change the input.
+        GenerationStoppedError: the run cannot continue now; it can be resumed.
     """
     if settings.exit_with_parent:
         die_with_parent()
@@ -73,18 +73,18 @@ async def generate(settings: GeneratorSettings) -> ExitCode:
     serve_metrics(settings)
     rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
     async with connections(settings, rng) as (ledger_client, endpoints):
-        fleet = Fleet(Limits(), rng)
-        admission = Admission(
-            fleet, endpoints, model=settings.model, slots=settings.concurrency, verify=settings.verify_model, rng=rng
+        fleet = EndpointFleet(Limits(), rng)
+        admission = EndpointAdmission(
+            fleet, endpoints, model=settings.model, slots=settings.slots, verify=settings.verify_model, rng=rng
         )
-        work = WorkLoop(ledger_client, fleet, plan_of(settings, settings.model), rng)
+        work = WorkLoop(ledger_client, fleet, request_policy(settings, settings.model), rng)
         gc.freeze()
         return await _supervise(settings, ledger_client, admission, fleet, work, signals)
 
 
-def plan_of(settings: WorkSettings, model: str) -> Plan:
-    """Give what the settings say about asking for items."""
-    return Plan(
+def request_policy(settings: WorkSettings, model: str) -> RequestPolicy:
+    """Return the request policy that the settings describe."""
+    return RequestPolicy(
         model=model,
         attempts=settings.attempts,
         backoff=Backoff(settings.backoff_seconds, settings.longest_backoff_seconds),
@@ -99,12 +99,12 @@ def plan_of(settings: WorkSettings, model: str) -> Plan:
 async def _supervise(
     settings: GeneratorSettings,
     ledger_client: Ledger,
-    admission: Admission,
-    fleet: Fleet,
+    admission: EndpointAdmission,
+    fleet: EndpointFleet,
     work: WorkLoop,
     signals: Signals,
 ) -> ExitCode:
-    """Run admission, reports and work side by side until the work ends, one of them fails, or a signal comes."""
+    """Run admission, reports and work concurrently until the work ends, one of them fails, or a signal arrives."""
     started = time.monotonic()
     admitting = asyncio.create_task(admission.run(settings.start_seconds))
     working = asyncio.create_task(_work(ledger_client, admission, fleet, work, settings.report_seconds))
@@ -116,7 +116,7 @@ async def _supervise(
             if admitting in done:
                 admitting.result()
         if not working.done():
-            logger.info("stopping: requests in flight get %.0f s to end", settings.drain_seconds)
+            logger.info("stopping: waiting up to %.0f s for requests in flight", settings.drain_seconds)
             draining = asyncio.create_task(work.drain(settings.drain_seconds))
             urgent = asyncio.create_task(signals.urgent.wait())
             await asyncio.wait({draining, urgent, working}, return_when=asyncio.FIRST_COMPLETED)
@@ -131,21 +131,21 @@ async def _supervise(
 
 
 async def _work(
-    ledger_client: Ledger, admission: Admission, fleet: Fleet, work: WorkLoop, report_seconds: float
+    ledger_client: Ledger, admission: EndpointAdmission, fleet: EndpointFleet, work: WorkLoop, report_seconds: float
 ) -> None:
-    """Work at once: a ledger that lacks nothing needs no endpoint."""
-    reporting = asyncio.create_task(report_for_ever(ledger_client, admission, fleet, report_seconds))
+    """Start working at once, before any endpoint is admitted: a complete ledger needs no endpoint."""
+    reporting = asyncio.create_task(report_until_cancelled(ledger_client, admission, fleet, report_seconds))
     try:
         await work.run()
     finally:
         await cancelled(reporting)
-        last = asyncio.create_task(ledger_client.report(replicas(admission, fleet)))
+        last = asyncio.create_task(ledger_client.report(replicas(admission, fleet), admission.warnings))
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
         await cancelled(last)
 
 
 async def cancelled(*tasks: asyncio.Task[object]) -> None:
-    """Cancel tasks and wait for their ends; their results are somebody else's to look at."""
+    """Cancel tasks and wait until they have ended. Their results are left for the caller to inspect."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

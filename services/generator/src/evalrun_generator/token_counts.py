@@ -1,7 +1,7 @@
-"""Output tokens of answers whose server does not say: counted by the model's own tokenizer, never from blanks.
+"""Counts the output tokens of answers without `usage` with the model's own tokenizer, never by splitting on blanks.
 
-The tokenizer is loaded when the first such answer comes. Where it cannot be had the count stays unknown, which the
-results say of every answer (`without_token_count`).
+The tokenizer is loaded at the first such answer. If it is not available, the count stays unknown, and the results
+report how many answers are affected (`without_token_count`).
 """
 
 import asyncio
@@ -15,21 +15,21 @@ logger = logging.getLogger(__name__)
 CountTokens: TypeAlias = Callable[[str], int]
 
 LOAD_SECONDS = 60.0
-"""A hub that does not answer must not hold the run up for longer."""
+"""Timeout of loading, so that an unresponsive hub does not hold up the run."""
 
 
 class TokenizerMissingError(Exception):
-    """There is no tokenizer to count with; the message says why and what to do."""
+    """No tokenizer is available; the message says why and what to do."""
 
 
 def load_tokenizer(place: str) -> CountTokens:
-    """Load a tokenizer. Blocking.
+    """Load a tokenizer; blocks.
 
     Args:
-        place: a folder with tokenizer.json, that file, or a hub id.
+        place: folder with tokenizer.json, that file, or a hub id.
 
     Raises:
-        TokenizerMissingError: the package is not installed, or there is no such tokenizer.
+        TokenizerMissingError: the package or the tokenizer is missing.
     """
     try:
         from tokenizers import Tokenizer
@@ -49,11 +49,11 @@ def load_tokenizer(place: str) -> CountTokens:
 
 
 class TokenCounter:
-    """Counts tokens with a tokenizer that is loaded at the first need, once.
+    """Counts tokens with a tokenizer that is loaded once, when first needed.
 
     Args:
-        place: see `load_tokenizer`; None: nothing is counted.
-        load: gives the tokenizer; runs in a thread.
+        place: see `load_tokenizer`; None: no counting.
+        load: loads the tokenizer; runs in a thread.
     """
 
     def __init__(self, place: str | None, load: Callable[[str], CountTokens] = load_tokenizer) -> None:
@@ -62,12 +62,12 @@ class TokenCounter:
         self._loading: asyncio.Task[CountTokens | None] | None = None
 
     async def count(self, text: str) -> int | None:
-        """Give how many tokens a text is; None where that cannot be known."""
+        """Return the number of tokens in a text, or None if it cannot be known."""
         if self._place is None:
             return None
         if self._loading is None:
             self._loading = asyncio.create_task(self._loaded(self._place))
-        count = await asyncio.shield(self._loading)  # others wait for it, too
+        count = await asyncio.shield(self._loading)  # other callers wait for it too
         return None if count is None else count(text)
 
     async def _loaded(self, place: str) -> CountTokens | None:
@@ -78,5 +78,5 @@ class TokenCounter:
             reason = f"no tokenizer at {place} within {LOAD_SECONDS:.0f} s"
         except TokenizerMissingError as error:
             reason = str(error)
-        logger.warning("the endpoint gives no usage and answers stay without a token count: %s", reason)
+        logger.warning("the endpoint reports no usage, so answers have no token count: %s", reason)
         return None

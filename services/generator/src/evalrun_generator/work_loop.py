@@ -1,7 +1,7 @@
-"""The run itself: lease work, have it answered, hand the answers over, until the ledger lacks nothing.
+"""The main loop: leases work, requests completions and submits them until the ledger is complete.
 
-One task an item, which the asker sees to its answer; what was answered is the submitter's. An item is *held* from its
-lease until the ledger has acknowledged its completion.
+Each item has a task that gets its completion from the completion client and passes it to the submitter. An item is
+*held* from its lease until the ledger has acknowledged its completion.
 """
 
 import asyncio
@@ -10,36 +10,55 @@ import random
 from collections.abc import Sequence
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.asker import Asker, ItemGivenUpError, Plan
-from evalrun_generator.fleet import Fleet
-from evalrun_generator.keys import Key, describe, key_of
-from evalrun_generator.ledger_client import Ledger
+from evalrun_generator.endpoints.completion_client import (
+    CompletionClient,
+    ItemGivenUpError,
+    ItemRefusedError,
+    RequestPolicy,
+)
+from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
+from evalrun_generator.ledger.keys import Key, describe, key_of
+from evalrun_generator.ledger.ledger_client import Ledger
+from evalrun_generator.ledger.submitter import Submitter
 from evalrun_generator.outcomes import GenerationStoppedError
-from evalrun_generator.submitter import Submitter
+from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
 
 IDLE_POLL_SECONDS = 1.0
-"""How often an exhausted ledger is asked for more while items are in flight: work of a token budget appears late."""
+"""How often an exhausted ledger is polled while items are in flight: work of a token budget appears late."""
+
+STILL_NEEDED_SECONDS = 5.0
+"""How often a ledger is asked whether what is in flight is still needed, while there is no room for more: gates may
+have decided without it, and long answers would hold the GPUs for minutes."""
 
 FAILURES_LOGGED = 20
 
 FLUSH_SECONDS = 5.0
-"""How long a run that ends in trouble tries to hand over what was answered."""
+"""How long a failing run tries to submit its remaining completions."""
 
 
 class WorkLoop:
-    """Runs items to their completions.
+    """Completes all items of a run.
 
-    `run` returns when the ledger has every completion. It raises BadInputError where the user must change something,
-    GenerationStoppedError where the run can be resumed; either way what was answered has been handed over before,
-    as far as the ledger took it.
+    `run` returns when the ledger has every completion. It raises BadInputError if the user must change the input, and
+    GenerationStoppedError if the run can be resumed. In both cases it first submits the completions it has, as far as
+    the ledger accepts them.
     """
 
-    def __init__(self, ledger_client: Ledger, fleet: Fleet, plan: Plan, rng: random.Random) -> None:
+    def __init__(
+        self,
+        ledger_client: Ledger,
+        fleet: EndpointFleet,
+        plan: RequestPolicy,
+        rng: random.Random,
+        *,
+        ask_seconds: float = STILL_NEEDED_SECONDS,
+    ) -> None:
         self._ledger = ledger_client
+        self._ask_seconds = ask_seconds
         self._fleet = fleet
-        self._asker = Asker(fleet, plan, rng)
+        self._client = CompletionClient(fleet, plan, rng)
         self._submitter = Submitter(
             ledger_client,
             batch_size=plan.batch_size,
@@ -48,6 +67,7 @@ class WorkLoop:
         )
         self._held: set[Key] = set()
         self._given_up: dict[Key, str] = {}
+        self._refused: set[Key] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._room_made = asyncio.Event()
         fleet.on_join.append(self._room_made.set)
@@ -57,7 +77,7 @@ class WorkLoop:
         self.answered = 0
         self.output_tokens = 0
         self.remaining: int | None = None
-        """Completions that the ledger lacked when it was last asked; None before it has said."""
+        """Completions missing from the ledger at its last answer; None before the first."""
 
     async def run(self) -> None:
         """Work until nothing remains."""
@@ -74,9 +94,9 @@ class WorkLoop:
             await self._end(submitting)
 
     async def drain(self, seconds: float) -> None:
-        """Lease no more, let requests in flight end and be stored; gives up after `seconds`. `run` must be running."""
-        self._draining = self._asker.draining = True
-        for task in self._tasks - self._asker.sending:
+        """Stop leasing and wait up to `seconds` until requests in flight are stored. `run` must be running."""
+        self._draining = self._client.draining = True
+        for task in self._tasks - self._client.sending:
             task.cancel()
         try:
             async with asyncio.timeout(seconds):
@@ -85,14 +105,14 @@ class WorkLoop:
                 await self._submitter.flush()
         except TimeoutError:
             logger.warning(
-                "%d requests and %d completions did not end within %.0f s",
+                "%d requests and %d unsubmitted completions were left after %.0f s",
                 len(self._tasks),
                 self._submitter.pending,
                 seconds,
             )
 
     async def _end(self, submitting: asyncio.Task[None]) -> None:
-        """Cut off what is in flight, then hand over what was answered, while the ledger takes it."""
+        """Cancel requests in flight, then submit the remaining completions if the ledger accepts them."""
         self._trouble.cancel()
         for task in self._tasks:
             task.cancel()
@@ -105,20 +125,21 @@ class WorkLoop:
         await asyncio.gather(submitting, return_exceptions=True)
         if self._submitter.pending:
             logger.warning(
-                "%d completions were not taken by the ledger; they will be asked for again", self._submitter.pending
+                "the ledger did not accept %d completions; they will be requested again", self._submitter.pending
             )
 
     # Leasing
 
     async def _lease(self) -> None:
-        """Keep as many items in hand as the endpoints can take, and a few more; ends when nothing remains."""
+        """Hold as many items as the endpoints can take, plus a few; return when nothing remains."""
         while True:
             self._room_made.clear()
             room = self._room()
             if room <= 0:
-                await self._room_made.wait()
+                if not await self._is_needed_while_full():
+                    return
                 continue
-            # Holding nothing, whatever is still leased in our name was lost on the way.
+            # If we hold nothing, any remaining lease in our name was lost in transit.
             fresh = not self._held and not self._given_up
             response = await self._ledger.get_work(room, fresh=fresh)
             self.remaining = response.remaining
@@ -128,12 +149,12 @@ class WorkLoop:
             if response.remaining == 0:
                 return
             if response.remaining <= len(self._given_up) and not self._held:
-                raise GenerationStoppedError(self._given_up_message())
+                raise self._end_of_given_up()
             if not new or response.remaining <= len(self._held) + len(self._given_up):
                 await self._until_worth_asking(response.retry_after_ms / 1000 or IDLE_POLL_SECONDS)
 
     def _room(self) -> int:
-        """Give how many items to ask for; 0 while it is not worth a call."""
+        """Return how many items to lease; 0 while a call is not worthwhile."""
         if self._draining or self._submitter.pending > max(1024, 4 * self._fleet.capacity()):
             return 0
         capacity = self._fleet.capacity()
@@ -141,14 +162,25 @@ class WorkLoop:
         room = capacity + ahead - len(self._tasks)
         return room if room >= max(1, ahead // 2) else 0
 
+    async def _is_needed_while_full(self) -> bool:
+        """Wait for room; False where the ledger needs nothing more: the run's gates have decided without the rest."""
+        try:
+            async with asyncio.timeout(self._ask_seconds):
+                await self._room_made.wait()
+        except TimeoutError:
+            if not self._draining:
+                self.remaining = (await self._ledger.get_work(0, fresh=False)).remaining
+                return self.remaining > 0
+        return True
+
     async def _until_worth_asking(self, seconds: float) -> None:
-        """Wait until something in hand is acknowledged or given up, at most `seconds`."""
+        """Wait until a held item is acknowledged or given up, at most `seconds`."""
         self._ask_again.clear()
         try:
             async with asyncio.timeout(seconds):
                 await self._ask_again.wait()
         except TimeoutError:
-            return  # then it is time to ask the ledger again
+            return  # time to ask the ledger again
 
     def _is_new(self, key: Key) -> bool:
         return key not in self._held and key not in self._given_up
@@ -172,8 +204,8 @@ class WorkLoop:
     def _acknowledged(self, batch: Sequence[ledger.Completion]) -> None:
         for completion in batch:
             self._release(key_of(completion.key))
-        # What a problem's token budget still holds shows once an answer is stored: waiting for the poll would idle a
-        # replica's slot for up to a second a sample.
+        # The rest of a problem's token budget is known once an answer is stored. Waiting for the poll would idle a
+        # replica's slot for up to a second per sample.
         self._ask_again.set()
         self._room_made.set()
 
@@ -184,22 +216,38 @@ class WorkLoop:
 
     async def _complete(self, item: ledger.WorkItem, key: Key) -> None:
         try:
-            completion = await self._asker.complete(item)
+            completion = await self._client.complete(item)
         except ItemGivenUpError as error:
-            self._give_up(key, str(error))
+            self._give_up(key, error)
+            # A refusal takes milliseconds, an answer seconds: a few overlong prompts may be refused before any answer.
+            if self.answered == 0 and len(self._refused) >= max(1, self._fleet.capacity()):
+                raise self._end_of_given_up() from error
             return
         if completion is not None:
             self.answered += 1
             self.output_tokens += completion.output_tokens
             self._submitter.add(completion)
 
-    def _give_up(self, key: Key, reason: str) -> None:
+    def _give_up(self, key: Key, error: ItemGivenUpError) -> None:
+        reason = str(error)
         self._given_up[key] = reason
+        if isinstance(error, ItemRefusedError):
+            self._refused.add(key)
         self._release(key)
         if len(self._given_up) <= FAILURES_LOGGED:
             logger.error("%s is given up: %s", describe(key), reason)
 
-    def _given_up_message(self) -> str:
+    def _end_of_given_up(self) -> BadInputError | GenerationStoppedError:
+        """Return the error of a run whose remaining items were all given up."""
         key, reason = next(iter(self._given_up.items()))
+        refused = len(self._refused)
+        if refused == len(self._given_up) and self.answered == 0:
+            return BadInputError(
+                f"endpoint {reason}. The first {refused} requests were refused and none was answered: fix the "
+                "run's model or protocol, or the server"
+            )
         others = f" (and {len(self._given_up) - 1} more)" if len(self._given_up) > 1 else ""
-        return f"no completion for {describe(key)}{others}: {reason}. Everything else is stored; run again to resume"
+        remedy = "resume once the server accepts it" if refused == len(self._given_up) else "run again to resume"
+        return GenerationStoppedError(
+            f"no completion for {describe(key)}{others}: {reason}. All other completions are stored; {remedy}"
+        )

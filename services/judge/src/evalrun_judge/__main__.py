@@ -3,6 +3,11 @@
 import sys
 from collections.abc import Sequence
 
+from evalrun_runtime.early_signals import end_on_signal
+
+if __name__ == "__main__":
+    end_on_signal()  # before the imports below, which take seconds on a busy node
+
 from evalrun_judge.app import build_gateway
 from evalrun_judge.settings import JudgeSettings
 from evalrun_runtime.exits import BadInputError, ExitCode

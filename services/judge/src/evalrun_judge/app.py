@@ -13,25 +13,26 @@ from importlib.metadata import version
 from prometheus_client import REGISTRY
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_judge.admission import Admission
-from evalrun_judge.assertions import ContainedAssertions, replay_executor
-from evalrun_judge.discovery import Discovery, DnsDiscovery
-from evalrun_judge.endpoint_slices import ApiServer, EndpointSliceDiscovery
-from evalrun_judge.fleet import HealthPolicy
-from evalrun_judge.function_judging import FunctionJudge
-from evalrun_judge.hedging import HedgePolicy
-from evalrun_judge.judging import FunctionTests, Judge
+from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache, VerdictStore
+from evalrun_judge.cache.verdict_key import JudgeIdentity
+from evalrun_judge.families.family import Runners
+from evalrun_judge.families.registry import build_families
+from evalrun_judge.function_tests.assertions import AssertionRunner, ContainedAssertions, replay_executor
+from evalrun_judge.judge import Judge
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_judge.pool import SandboxPool
-from evalrun_judge.retries import RetryPolicy
+from evalrun_judge.pool.discovery import Discovery, DnsDiscovery
+from evalrun_judge.pool.endpoint_slices import ApiServer, EndpointSliceDiscovery
+from evalrun_judge.pool.hedge_policy import HedgePolicy
+from evalrun_judge.pool.pool import SandboxPool
+from evalrun_judge.pool.retries import RetryPolicy
+from evalrun_judge.pool.sandbox_fleet import HealthPolicy
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
 from evalrun_judge.suites import Suites
-from evalrun_judge.verdict_cache import MemoryStore, VerdictCache, VerdictStore
-from evalrun_judge.verdict_key import JudgeIdentity
+from evalrun_runtime.admission import Admission
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
 from evalrun_runtime.tracing import past_span
@@ -46,7 +47,7 @@ class JudgeGateway:
         self,
         settings: JudgeSettings,
         pool: SandboxPool,
-        function_tests: FunctionTests,
+        assertions: AssertionRunner,
         metrics: JudgeMetrics,
         cache: VerdictCache | None = None,
     ) -> None:
@@ -55,13 +56,13 @@ class JudgeGateway:
         Args:
             settings: the gateway's own.
             pool: where programs run; not started.
-            function_tests: judges function tests; not started.
+            assertions: replays function tests' assertions; not started.
             metrics: what is counted.
             cache: verdicts reached before; None: none are kept.
         """
         self._pool = pool
         self._cache = cache or VerdictCache(())
-        self._function_tests = function_tests
+        self._assertions = assertions
 
         def begun(seconds: float) -> None:
             past_span("queue", seconds)
@@ -71,7 +72,7 @@ class JudgeGateway:
             lambda: pool.slots + settings.queue_limit,
             time.monotonic,
             begun,
-            most_bytes=settings.queue_mib * 1024 * 1024,
+            max_bytes=settings.queue_mib * 1024 * 1024,
         )
         metrics.watch_queue(
             lambda: self._admission.waiting,
@@ -82,7 +83,7 @@ class JudgeGateway:
         self._service = JudgeService(
             Judge(
                 pool,
-                function_tests,
+                build_families(Runners(pool, assertions)),
                 self._admission,
                 metrics,
                 time.monotonic,
@@ -100,7 +101,7 @@ class JudgeGateway:
 
     async def start(self) -> str:
         """Start the assertions' child, begin to watch the sandboxes, and listen."""
-        await self._function_tests.start()
+        await self._assertions.start()
         self._pool.start()
         return await self._server.start()
 
@@ -110,7 +111,7 @@ class JudgeGateway:
         self._service.drain()
         await self._server.stop(grace)
         await self._pool.close()
-        await self._function_tests.close()
+        await self._assertions.close()
         await self._cache.close()
 
 
@@ -132,8 +133,9 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
         connect=connect,
     )
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
-    assertions = ContainedAssertions(replay_executor(slots, settings.least_level), slots, lambda: pool.crowded)
-    return JudgeGateway(settings, pool, FunctionJudge(pool, assertions), metrics, build_cache(settings, metrics))
+    executor = replay_executor(slots, settings.least_level, settings.package_dirs)
+    assertions = ContainedAssertions(executor, slots, lambda: pool.crowded)
+    return JudgeGateway(settings, pool, assertions, metrics, build_cache(settings, metrics))
 
 
 def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
@@ -145,7 +147,7 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
         keep_seconds = int(settings.cache_redis_days * 86400)
         try:
             # Only with this setting is the package needed: the base, for one machine, does not bring it.
-            from evalrun_judge.redis_store import RedisStore
+            from evalrun_judge.cache.redis_store import RedisStore
 
             url = settings.cache_redis.get_secret_value()
             stores.append(RedisStore(url, keep_seconds=keep_seconds, clock=time.monotonic))
@@ -157,7 +159,8 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
 
 
 def discovery_of(target: str) -> Discovery:
-    """Give what finds the sandboxes of `dns:///host:port` or `k8s:///namespace/service:port`. Raises BadInputError."""
+    """Return what finds the sandboxes of `dns:///host:port` or `k8s:///namespace/service:port`.
+    Raises BadInputError."""
     try:
         if target.startswith("k8s:"):
             return EndpointSliceDiscovery(target, ApiServer.of_pod(os.environ))

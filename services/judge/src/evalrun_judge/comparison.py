@@ -23,12 +23,19 @@ class ComparatorName(StrEnum):
     CHECKER = "checker"
 
 
+class Leniency(StrEnum):
+    """What an output may need to be accepted, beside other white space."""
+
+    CASE = "case"
+    TOLERANCE = "tolerance"
+
+
 @dataclass(frozen=True, slots=True)
 class Comparator:
     """A comparator with its options; `case_sensitive`, `abs` and `rel` matter to `tokens` and `standard` only."""
 
     name: ComparatorName = ComparatorName.STANDARD
-    case_sensitive: bool = False
+    case_sensitive: bool = True
     abs: float | None = None
     """Absolute tolerance of a decimal token; None: none."""
     rel: float | None = None
@@ -52,7 +59,7 @@ EXACT_DIGITS = 64
 
 
 def passes(expected: bytes, stdout: bytes, comparator: Comparator) -> bool:
-    """Say whether `stdout` answers `expected`.
+    """Return whether `stdout` answers `expected`.
 
     Raises:
         ValueError: the comparator is `checker`, which is no function of the two texts.
@@ -83,8 +90,25 @@ def disagreeing(expected: bytes, stdout: bytes, comparator: Comparator, passed: 
     return tuple(name for name, verdict in verdicts.items() if verdict is not passed)
 
 
+def rests_on(expected: bytes, stdout: bytes, comparator: Comparator) -> tuple[Leniency, ...]:
+    """Return without which leniencies of its comparator an output that passed would have failed."""
+    found: set[Leniency] = set()
+    if comparator.name is ComparatorName.SANDBOX_FUSION:
+        texts = (_text(text).strip().split("\n") for text in (expected, stdout))
+        for wanted, got in zip(*texts, strict=True):
+            if wanted.strip() != got.strip():
+                same = wanted.strip().lower() == got.strip().lower()
+                found.add(Leniency.CASE if same else Leniency.TOLERANCE)
+    elif comparator.name in (ComparatorName.TOKENS, ComparatorName.STANDARD):
+        for token, printed in zip(expected.split(), stdout.split(), strict=True):
+            if token != printed:
+                same = not comparator.case_sensitive and _same_but_case(token, printed)
+                found.add(Leniency.CASE if same else Leniency.TOLERANCE)
+    return tuple(leniency for leniency in Leniency if leniency in found)
+
+
 def _follows(name: ComparatorName, comparator: Comparator, passed: bool) -> bool | None:
-    """Give what `name` decides where that follows from what `comparator` decided; None: it must be computed.
+    """Return what `name` decides where that follows from what `comparator` decided; None: it must be computed.
 
     With a tolerance that was given `tokens` and `standard` are the same; without one `standard` accepts more.
     """

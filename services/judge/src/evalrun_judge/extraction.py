@@ -1,4 +1,4 @@
-"""From a model's answer to a program: one rule for every problem family, and the guardrails it met.
+"""Extracts the program from a model's answer: one rule for every problem family, and the guardrails it met.
 
 Pure, and it never compiles anything: whether a text without any block is code is for the sandbox's own interpreter or
 compiler to say (`Extraction.must_compile`). CPython's compiler can be made to crash by hostile text, and a crash here
@@ -13,7 +13,9 @@ import msgspec
 
 from evalrun_judge.fences import Block, blocks_of
 
-END_OF_THOUGHT = "</think>"
+START_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
+MARKS_LOOKED_AT = 20
+"""Each is looked at with all of the text before it."""
 
 
 class SubmissionMode(StrEnum):
@@ -55,12 +57,18 @@ class Extraction(msgspec.Struct, frozen=True):
     """The whole text is taken for code only if it compiles; if it does not, there was no code: see `without_code`."""
 
     def without_code(self) -> "Extraction":
-        """Give what this extraction is once its text has turned out not to compile."""
+        """Return what this extraction is once its text has turned out not to compile."""
         return Extraction("", ExtractionMethod.NONE, (*self.guardrails, Guardrail.NO_CODE_FOUND))
 
 
 def extract(
-    text: str, *, language: str, mode: SubmissionMode, truncated: bool = False, max_characters: int = 0
+    text: str,
+    *,
+    language: str,
+    mode: SubmissionMode,
+    truncated: bool = False,
+    max_characters: int = 0,
+    entry_point: str = "",
 ) -> Extraction:
     """Find the program in an answer.
 
@@ -70,25 +78,64 @@ def extract(
         mode: `append` and `standalone` answers are taken as they stand.
         truncated: the generation was stopped at its token limit.
         max_characters: longer answers are cut first; 0: no limit.
+        entry_point: the name that the tests call: a block that defines it goes before later ones that do not, which are
+            examples of its use, or tests.
     """
     guardrails = [Guardrail.TRUNCATED_GENERATION] if truncated else []
     if 0 < max_characters < len(text):
         text = text[:max_characters]
         guardrails.append(Guardrail.ANSWER_CUT)
     if mode is SubmissionMode.AUTO:
-        text = text.partition(END_OF_THOUGHT)[2] if END_OF_THOUGHT in text else text
+        text = _after_thought(text)
     if not text.strip():
         return Extraction("", ExtractionMethod.NONE, (*guardrails, Guardrail.NOTHING_TO_RUN))
     if mode is not SubmissionMode.AUTO:
         return Extraction(text, ExtractionMethod.VERBATIM, tuple(guardrails))
-    code, method = _choose(blocks_of(text), language)
+    code, method = _choose(blocks_of(text), language, entry_point)
     if code is not None:
         return Extraction(code, method, tuple(guardrails))
     return Extraction(text, ExtractionMethod.WHOLE_TEXT, tuple(guardrails), must_compile=True)
 
 
-def _choose(blocks: list[Block], language: str) -> tuple[str | None, ExtractionMethod]:
-    """Take the last closed tagged block, else the last closed untagged one, else an unclosed last one."""
+def _after_thought(text: str) -> str:
+    """Return what follows the model's thoughts; the text itself where it has none, or none that ends.
+
+    Where the prompt held `<think>`, the answer has its end only: then the mark stands at a line's start or end, and in
+    no code block. A program may well speak of `</think>`.
+    """
+    if text.lstrip().startswith(START_OF_THOUGHT):
+        _, mark, after = text.partition(END_OF_THOUGHT)
+        return after if mark else text
+    at = text.find(END_OF_THOUGHT)
+    for _ in range(MARKS_LOOKED_AT):
+        if at < 0:
+            return text
+        end = at + len(END_OF_THOUGHT)
+        line = text[text.rfind("\n", 0, at) + 1 : at]
+        if not line.strip() or text[end : end + 1] in ("", "\n", "\r"):
+            blocks = blocks_of(text[:at])
+            if not blocks or blocks[-1].closed:
+                return text[end:]
+        at = text.find(END_OF_THOUGHT, end)
+    return text
+
+
+def _defines(code: str, name: str) -> bool:
+    """Return whether a text defines a name at its top level, as far as a line shows it."""
+    own = re.escape(name)
+    pattern = rf"^(?:(?:async[ \t]+)?def[ \t]+{own}[ \t]*[(\[]|class[ \t]+{own}\b|{own}[ \t]*(?::[^=\n]*)?=(?!=))"
+    return re.search(pattern, code, re.MULTILINE) is not None
+
+
+def _choose(blocks: list[Block], language: str, entry_point: str) -> tuple[str | None, ExtractionMethod]:
+    """Take the last closed tagged block, else the last closed untagged one, else an unclosed last one.
+
+    Of the closed ones, those that define the entry point go first, where there are any.
+    """
+    if entry_point:
+        defining = [block for block in blocks if _defines(block.body, entry_point)]
+        if _last_closed(defining, lambda tag: not tag or _speaks(tag, language)) is not None:
+            blocks = defining
     tagged = _last_closed(blocks, lambda tag: _speaks(tag, language))
     if tagged is not None:
         return tagged.body, ExtractionMethod.TAGGED_BLOCK
@@ -102,7 +149,7 @@ def _choose(blocks: list[Block], language: str) -> tuple[str | None, ExtractionM
 
 
 def _last_closed(blocks: list[Block], wanted: Callable[[str], bool]) -> Block | None:
-    """Give the last closed block of a wanted tag with something in it: an empty one is never the answer."""
+    """Return the last closed block of a wanted tag with something in it: an empty one is never the answer."""
     for block in reversed(blocks):
         if block.closed and wanted(block.tag) and block.body.strip():
             return block
@@ -118,7 +165,7 @@ _TAGS: dict[str, re.Pattern[str]] = {
 
 
 def _speaks(tag: str, language: str) -> bool:
-    """Say whether a fence's tag names the language; a file name names it by its ending."""
+    """Return whether a fence's tag names the language; a file name names it by its ending."""
     name = tag.lower()
     pattern = _TAGS.get(language)
     if pattern is None:

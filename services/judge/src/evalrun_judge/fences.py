@@ -27,13 +27,13 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     """A fenced block."""
 
     tag: str
-    """The first word after the opening fence, without braces and dots; empty where there is none."""
+    """The first word after the opening fence, without braces and dots; empty if there is none."""
     body: str
     closed: bool
 
 
 def blocks_of(text: str) -> list[Block]:
-    """Give the blocks of a text, in order."""
+    """Return the blocks of a text, in order."""
     blocks: list[Block] = []
     opening: re.Match[str] | None = None
     body: list[str] = []

@@ -3,19 +3,15 @@
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.comparison import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
-from evalrun_judge.pool_info import PoolInfo
+from evalrun_judge.families.registry import read_tests
+from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import (
     STANDARD,
-    AssertTests,
     CheckerProgram,
-    CheckTest,
     InvalidRequestError,
     JudgeRequest,
-    StdioTest,
-    StdioTests,
     Submission,
-    SubmitTests,
     TestLimits,
 )
 from evalrun_judge.suites import Suites
@@ -51,7 +47,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
             truncated=submission.truncated,
             max_characters=submission.max_characters,
         ),
-        tests=_tests_from(message, suites or Suites(0)),
+        tests=read_tests(message, suites or Suites(0)),
         limits=_limits_from(message),
         comparator=comparator,
         checker=checker,
@@ -61,28 +57,6 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
         fresh=message.fresh,
         size=message.ByteSize(),
     )
-
-
-def _tests_from(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests | CheckTest | AssertTests | SubmitTests:
-    match message.WhichOneof("tests"):
-        case "stdio":
-            cases = [StdioTest(test.input, test.expected_output) for test in message.stdio.tests]
-            tests = StdioTests(cases, named=bool(message.suite_digest))
-            if not tests.named:
-                return tests
-            if message.suite_digest != tests.digest:
-                raise InvalidRequestError("suite_digest: it is not that of stdio.tests; send none, or theirs")
-            return suites.keep(tests)
-        case "check":
-            return CheckTest(message.check.prompt, message.check.test, message.check.entry_point)
-        case "asserts":
-            given = message.asserts
-            return AssertTests(list(given.asserts), given.setup_code, given.entry_point)
-        case "submit":
-            return SubmitTests(message.submit.dataset, message.submit.id)
-        case None if message.suite_digest:
-            return suites.find(message.suite_digest)
-    raise InvalidRequestError("tests: there are none; send stdio, check, asserts or submit")
 
 
 def _limits_from(message: judge_pb2.JudgeRequest) -> TestLimits:
@@ -108,7 +82,7 @@ def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, Check
         raise InvalidRequestError(f"comparator.name: {given.name!r} is not one of {known}") from error
     comparator = Comparator(
         name,
-        case_sensitive=given.case_sensitive,
+        case_sensitive=given.case_sensitive if given.HasField("case_sensitive") else True,
         abs=given.abs if given.HasField("abs") else None,
         rel=given.rel if given.HasField("rel") else None,
     )
@@ -125,6 +99,9 @@ def fill_verdict(message: judge_pb2.Verdict, verdict: Verdict) -> None:
     message.accepted = verdict.accepted
     if verdict.pass_ratio is not None:
         message.pass_ratio = verdict.pass_ratio
+    if verdict.pass_ratio_high is not None:
+        message.pass_ratio_high = verdict.pass_ratio_high
+    message.assumed_timeouts = verdict.assumed_timeouts
     for test in verdict.tests:
         _fill_test(message.tests.add(), test)
     message.code = _valid(verdict.code)
@@ -132,8 +109,10 @@ def fill_verdict(message: judge_pb2.Verdict, verdict: Verdict) -> None:
     message.guardrails.extend([_GUARDRAILS[guardrail] for guardrail in verdict.guardrails])
     message.containment_level = verdict.containment_level
     message.forgeable = verdict.forgeable
+    message.permanent = verdict.permanent
     message.cached = verdict.cached
     message.disagreeing_comparators.extend(verdict.disagreeing)
+    message.rests_on.extend(verdict.rests_on)
     message.queue_seconds = verdict.queue_seconds
 
 

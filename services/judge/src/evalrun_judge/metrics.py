@@ -12,7 +12,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 """Seconds."""
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """How a request ended."""
 
     ACCEPTED = "accepted"
@@ -84,7 +84,7 @@ class JudgeMetrics:
             registry=registry,
         )
         self._hedges = {won: self.hedges.labels(str(won).lower()) for won in (False, True)}
-        self._seconds = {outcome: self.request_seconds.labels(outcome.value) for outcome in Outcome}
+        self._seconds = {outcome: self.request_seconds.labels(outcome.value) for outcome in RequestOutcome}
         self._tests = {status: self.tests.labels(status.value) for status in TestStatus}
         self._retries = {reason: self.retries.labels(reason) for reason in REASONS}
         self._cache = {result: self.cache.labels(result.value) for result in CacheResult}
@@ -102,7 +102,7 @@ class JudgeMetrics:
         self.sandbox_slots.set_function(slots)
         self.sandbox_inflight.set_function(running)
 
-    def observe_request(self, outcome: Outcome, seconds: float) -> None:
+    def observe_request(self, outcome: RequestOutcome, seconds: float) -> None:
         """Count a request that ended."""
         self._seconds[outcome].observe(seconds)
 

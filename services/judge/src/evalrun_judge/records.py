@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from evalrun_executor.api import RunReply
 from evalrun_judge.comparison import Comparator
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import AssertTests, CheckTest, StdioTests, SubmitTests
+from evalrun_judge.submission import Tests
 from evalrun_judge.verdict import TestOutcome, TestRecord, cut_text, stdio_outcome
-from evalrun_sandbox.api import RunReply
 
 
 def compared(expected: Sequence[bytes], reply: RunReply, comparator: Comparator) -> list[TestOutcome]:
@@ -21,7 +21,7 @@ def compared(expected: Sequence[bytes], reply: RunReply, comparator: Comparator)
 def records_of_runs(
     inputs: Sequence[bytes], expected: Sequence[bytes], reply: RunReply, outcomes: Sequence[TestOutcome]
 ) -> list[TestRecord]:
-    """Give the record of each run.
+    """Return the record of each run.
 
     Raises:
         ValueError: the numbers of inputs, expected outputs, runs and outcomes differ.
@@ -31,7 +31,7 @@ def records_of_runs(
         TestRecord(
             case_index=index,
             status=outcome.status,
-            ran=run.end != "not_run",
+            ran=run.end != "not_run" or run.wall_seconds > 0,
             input=cut_text(data),
             expected_output=cut_text(wanted),
             stdout=cut_text(run.stdout),
@@ -44,36 +44,16 @@ def records_of_runs(
             reason=outcome.reason,
             confirmed=run.confirmed,
             disagreeing=outcome.disagreeing,
+            permanent=outcome.permanent,
+            rests_on=outcome.rests_on,
         )
         for index, (data, wanted, run, outcome) in enumerate(zip(inputs, expected, reply.runs, outcomes, strict=True))
     ]
 
 
-def records_without_run(
-    tests: StdioTests | CheckTest | AssertTests | SubmitTests, status: TestStatus, reason: str
-) -> list[TestRecord]:
-    """Give every test the same status, none of them having run."""
+def records_without_run(tests: Tests, status: TestStatus, reason: str) -> list[TestRecord]:
+    """Return a record of each test with the same status, none of them having run."""
     return [
         TestRecord(index, status, ran=False, input=cut_text(data), expected_output=cut_text(wanted), reason=reason)
-        for index, (data, wanted) in enumerate(texts_of(tests))
+        for index, (data, wanted) in enumerate(tests.texts())
     ]
-
-
-def texts_of(tests: StdioTests | CheckTest | AssertTests | SubmitTests) -> list[tuple[bytes, bytes]]:
-    """Give each test's input and expected output; a function test's input is the code that asserts.
-
-    Of a server's own tests neither text nor number is known: they stand as one.
-    """
-    match tests:
-        case StdioTests():
-            return [*zip(tests.inputs, tests.expected, strict=True)]
-        case CheckTest():
-            return [(_bytes(f"{tests.test}\n\ncheck({tests.entry_point})"), b"")]
-        case AssertTests():
-            return [(_bytes(test), b"") for test in tests.asserts]
-        case SubmitTests():
-            return [(b"", b"")]
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

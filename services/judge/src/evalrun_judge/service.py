@@ -12,13 +12,13 @@ from typing import Any
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_judge.admission import DrainingError, QueueFullError
-from evalrun_judge.judging import Judge
+from evalrun_judge.judge import Judge
 from evalrun_judge.messages import describe_message, fill_verdict, request_from
-from evalrun_judge.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
 from evalrun_judge.submission import InvalidRequestError
 from evalrun_judge.suites import Suites, UnknownSuiteError
 from evalrun_judge.withdrawal import OpenRequests, WithdrawnError
+from evalrun_runtime.admission import DrainingError, QueueFullError
 from evalrun_runtime.deadlines import DeadlineError
 from evalrun_runtime.tracing import span
 
@@ -76,7 +76,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Streams that wait for a request."""
 
     def drain(self) -> None:
-        """Let every stream answer what it has, and end."""
+        """Wait until every stream has answered its requests and ended."""
         self._draining = True
         for reading in self._reading:
             reading.reschedule(asyncio.get_running_loop().time())
@@ -126,7 +126,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, STREAM_OVER)
 
     async def Describe(self, request: judge_pb2.DescribeRequest, context: Context) -> judge_pb2.DescribeResponse:  # noqa: N802 - the RPC's name
-        """Say what this gateway judges with."""
+        """Return what this gateway judges with."""
         del request
         info = self._pool.describe()
         if info is None:
@@ -187,12 +187,12 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
 
 def _deadline_of(request: judge_pb2.JudgeRequest) -> float | None:
-    """Give when a request that has just been read has to be answered, by the event loop's clock."""
+    """Return when a request that has just been read has to be answered, by the event loop's clock."""
     return asyncio.get_running_loop().time() + request.deadline_seconds if request.deadline_seconds > 0 else None
 
 
 def _earlier(deadline: float | None, seconds: float | None) -> float | None:
-    """Give the earlier of a deadline and the end of the seconds that a call has left."""
+    """Return the earlier of a deadline and the end of the seconds that a call has left."""
     ends = [deadline, None if seconds is None else asyncio.get_running_loop().time() + seconds]
     return min((end for end in ends if end is not None), default=None)
 

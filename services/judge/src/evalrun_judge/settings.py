@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import DirectoryPath, Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from evalrun_judge.discovery import host_and_port
-from evalrun_judge.endpoint_slices import service_of
+from evalrun_executor.api import Level
+from evalrun_judge.pool.discovery import host_and_port
+from evalrun_judge.pool.endpoint_slices import service_of
 from evalrun_runtime.settings import ServiceSettings
-from evalrun_sandbox.api import Level
 
 
 class JudgeSettings(ServiceSettings):
@@ -62,6 +62,10 @@ class JudgeSettings(ServiceSettings):
     )
     assertion_slots: int = Field(
         0, ge=0, description="Assertion replays of function tests run at once; 0: as many as this machine has CPUs."
+    )
+    package_dirs: list[DirectoryPath] = Field(
+        default_factory=list,
+        description="Folders of Python packages that tests may import, read-only: the same as the sandboxes have.",
     )
     retry_attempts: int = Field(5, ge=1, description="Failed sandbox calls after which a program is given up.")
     retry_ratio: float = Field(

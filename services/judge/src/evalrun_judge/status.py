@@ -12,6 +12,8 @@ class TestStatus(StrEnum):
     WRONG_ANSWER = "wrong_answer"
     RUNTIME_ERROR = "runtime_error"
     TIMEOUT = "timeout"
+    ASSUMED_TIMEOUT = "assumed_timeout"
+    """Left after too many time-outs, and not ended within the short limit (`short_runs`): counted as failed."""
     MEMORY_LIMIT = "memory_limit"
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"

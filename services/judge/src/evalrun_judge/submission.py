@@ -4,17 +4,17 @@
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import Literal, Protocol
 
 import msgspec
 
+from evalrun_executor.api import digest_of
 from evalrun_judge.comparison import Comparator, ComparatorName
-from evalrun_judge.extraction import SubmissionMode
-from evalrun_sandbox.api import digest_of
+from evalrun_judge.extraction import Extraction, SubmissionMode, extract
 
 
 class InvalidRequestError(Exception):
@@ -30,6 +30,14 @@ class Submission(msgspec.Struct, frozen=True):
     truncated: bool = False
     max_characters: int = 0
     """Longer answers are cut before extraction; 0: no limit."""
+
+
+class Tests(Protocol):
+    """The tests of a request. Each family has types of its own: see `families`."""
+
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return each test's input and expected output, as they are shown."""
+        ...
 
 
 class StdioTest(msgspec.Struct, frozen=True, gc=False):
@@ -70,6 +78,10 @@ class StdioTests:
         """Bytes of all texts."""
         return sum(map(len, self.inputs)) + sum(map(len, self.expected))
 
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return each test's input and expected output."""
+        return [*zip(self.inputs, self.expected, strict=True)]
+
 
 @dataclass(frozen=True, slots=True)
 class CheckTest:
@@ -79,6 +91,10 @@ class CheckTest:
     test: str
     entry_point: str
 
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return the code that asserts, as the input of the one test."""
+        return [(_bytes(f"{self.test}\n\ncheck({self.entry_point})"), b"")]
+
 
 @dataclass(frozen=True, slots=True)
 class AssertTests:
@@ -87,6 +103,12 @@ class AssertTests:
     asserts: Sequence[str]
     setup_code: str
     entry_point: str
+    prelude: str = ""
+    """Code before the program, whatever the submission's mode."""
+
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return each assert, as its test's input."""
+        return [(_bytes(test), b"") for test in self.asserts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +120,7 @@ class TestLimits:
     time_seconds: float = 10.0
     """CPU seconds."""
     memory_mib: int = 1024
-    output_kib: int = 1024
+    output_kib: int = 65536
     """Of stdout and of stderr, each."""
 
 
@@ -119,6 +141,14 @@ class SubmitTests:
     dataset: str
     id: str
 
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return one empty test: neither text nor number of the server's tests is known."""
+        return [(b"", b"")]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
 
 STANDARD = Comparator()
 
@@ -127,7 +157,7 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     """One submission and what to judge it with."""
 
     submission: Submission
-    tests: StdioTests | CheckTest | AssertTests | SubmitTests
+    tests: Tests
     limits: TestLimits = TestLimits()
     comparator: Comparator = STANDARD
     checker: CheckerProgram | None = None
@@ -135,20 +165,19 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     request_id: str = ""
     run: str = ""
     fresh: bool = False
-    """Judge anew, also where the verdict is known already."""
+    """Judge again even if the verdict is known."""
     size: int = 0
     """Bytes that it came in."""
 
 
 MAX_TIME_SECONDS = 3600.0
 
-_DATASET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_ROW_ID = re.compile(r"[^\x00-\x1f\x7f'\"`\\\ud800-\udfff]{1,512}")
-"""Stock SandboxFusion puts the id between quotes into its SQL (measured: `x' OR id=12 --` gives row 12)."""
+
+Language = Literal["python", "c", "cpp"]
 
 
 def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
-    """Refuse a request that can never be judged.
+    """Refuse a request that can never be judged, whatever its tests are; those are for their family to check.
 
     Args:
         request: what was asked.
@@ -157,17 +186,9 @@ def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
     Raises:
         InvalidRequestError: naming the field.
     """
-    _check_tests(request)
     language = request.submission.language
     if language not in languages:
         raise InvalidRequestError(f"submission.language: {language!r} is not one of {', '.join(languages)}")
-    if isinstance(request.tests, CheckTest | AssertTests) and language != "python":
-        raise InvalidRequestError(f"submission.language: function tests are judged in python, not in {language!r}")
-    append = request.submission.mode is SubmissionMode.APPEND
-    if append and not isinstance(request.tests, CheckTest | SubmitTests):
-        raise InvalidRequestError(
-            "submission.mode: append needs a check test, whose prompt it continues; send prompt + text as standalone"
-        )
     _check_limits(request.limits)
     for name, value in (("abs", request.comparator.abs), ("rel", request.comparator.rel)):
         if value is not None and not (math.isfinite(value) and value >= 0):
@@ -175,37 +196,26 @@ def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
                 f"comparator.{name}: {value} is not a tolerance; send a number that is at least 0"
             )
     _check_checker(request, languages)
-    if isinstance(request.tests, SubmitTests) and request.comparator != STANDARD:
-        raise InvalidRequestError("comparator: with submit the server compares, by its own rules; send none")
 
 
-def check_submit(tests: SubmitTests) -> None:
-    """Refuse names that mean something else than a row of a dataset to the server. Raises InvalidRequestError."""
-    if not _DATASET.fullmatch(tests.dataset) or ".." in tests.dataset:
+def extraction_of(submission: Submission, tests: object = None) -> Extraction:
+    """Return the program that an answer to these tests holds."""
+    return extract(
+        submission.text,
+        language=submission.language,
+        mode=submission.mode,
+        truncated=submission.truncated,
+        max_characters=submission.max_characters,
+        entry_point=tests.entry_point if isinstance(tests, CheckTest | AssertTests) else "",
+    )
+
+
+def refuse_append(request: JudgeRequest) -> None:
+    """Raise InvalidRequestError if the answer continues a prompt that its tests do not have."""
+    if request.submission.mode is SubmissionMode.APPEND:
         raise InvalidRequestError(
-            f"submit.dataset: {tests.dataset[:100]!r} is no dataset's name; send one of the server's /list_datasets"
+            "submission.mode: append needs a check test, whose prompt it continues; send prompt + text as standalone"
         )
-    if not _ROW_ID.fullmatch(tests.id) or ".." in tests.id or not tests.id.strip():
-        raise InvalidRequestError(
-            f"submit.id: {tests.id[:100]!r} is no row's id; send one of the server's /list_ids, without quotes, "
-            "backslashes, control characters or '..'"
-        )
-
-
-def _check_tests(request: JudgeRequest) -> None:
-    tests = request.tests
-    if isinstance(tests, StdioTests):
-        if not tests.inputs:
-            raise InvalidRequestError("stdio.tests: there are none; a problem needs at least one")
-    elif isinstance(tests, AssertTests):
-        if not tests.asserts:
-            raise InvalidRequestError("asserts.asserts: there are none; a problem needs at least one")
-    elif isinstance(tests, SubmitTests):
-        check_submit(tests)
-    elif not tests.test.strip():
-        raise InvalidRequestError("check.test: it is empty; send the code that defines check(candidate)")
-    if isinstance(tests, CheckTest | AssertTests) and not tests.entry_point.isidentifier():
-        raise InvalidRequestError(f"entry_point: {tests.entry_point!r} is not a name that a program can define")
 
 
 def _check_limits(limits: TestLimits) -> None:

@@ -29,7 +29,7 @@ class Suites:
         return tests
 
     def find(self, digest: bytes) -> StdioTests:
-        """Give a suite. Raises UnknownSuiteError."""
+        """Return a suite. Raises UnknownSuiteError."""
         found = self._kept.get(digest)
         if found is None:
             raise UnknownSuiteError(f"the tests with digest {digest.hex()} are not kept here; send them")

@@ -10,13 +10,18 @@ from enum import StrEnum
 
 import msgspec
 
-from evalrun_judge.comparison import Comparator, ComparatorName, disagreeing, passes
+from evalrun_executor.api import CompileResult, Level, ProgramRun
+from evalrun_judge.comparison import Comparator, ComparatorName, Leniency, disagreeing, passes, rests_on
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
-from evalrun_sandbox.api import CompileResult, Level, ProgramRun
 
-UNCONFIRMED = "near the limit, or short of CPU, and no run alone decided"
-"""The reason of a time-out that another moment might not repeat."""
+UNCONFIRMED = "not enough CPU to tell: near the limit, or short of CPU, and no run alone decided"
+"""Why a run past a limit is no time-out: another moment might not repeat it."""
+BY_WALL = "stopped by the server's wall clock"
+"""The reason of a time-out that a stock server tells: it measures no CPU time."""
+
+ASSUMED = "enough other tests had timed out, and it did not end within the short limit"
+"""The reason of an assumed time-out."""
 
 KEPT_BYTES = 2048
 """Of each text of a test's record; the full length is kept beside it."""
@@ -40,6 +45,7 @@ _FINAL_OF = {
     TestStatus.RUNTIME_ERROR: FinalStatus.RUNTIME_ERROR,
     TestStatus.MEMORY_LIMIT: FinalStatus.RUNTIME_ERROR,
     TestStatus.TIMEOUT: FinalStatus.TIMEOUT,
+    TestStatus.ASSUMED_TIMEOUT: FinalStatus.TIMEOUT,
     TestStatus.WRONG_ANSWER: FinalStatus.WRONG_ANSWER,
     TestStatus.API_ERROR: FinalStatus.API_ERROR,
     TestStatus.SUCCESS: FinalStatus.SUCCESS,
@@ -88,6 +94,10 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
     """False: a time-out that another moment might not repeat."""
     disagreeing: tuple[ComparatorName, ...] = ()
     """Comparators that would have decided otherwise."""
+    permanent: bool = False
+    """An api_error that no other attempt would change."""
+    rests_on: tuple[Leniency, ...] = ()
+    """Passed, but would have failed without these."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -98,6 +108,10 @@ class Verdict(msgspec.Struct, frozen=True):
     accepted: bool
     pass_ratio: float | None
     """passed / tests; None where a test could not be judged, or not every test was run."""
+    pass_ratio_high: float | None
+    """The same had every assumed time-out passed."""
+    assumed_timeouts: int
+    """Tests that were stopped at the short limit, and counted as failed."""
     tests: Sequence[TestRecord]
     code: str
     extraction: ExtractionMethod
@@ -108,8 +122,12 @@ class Verdict(msgspec.Struct, frozen=True):
     queue_seconds: float = 0.0
     cached: bool = False
     """Taken from the verdict cache; times are the original's."""
+    permanent: bool = False
+    """Not judged, and no other attempt would change that."""
     forgeable: bool = False
     """The candidate and what decided shared a process, or the server's disk."""
+    rests_on: tuple[Leniency, ...] = ()
+    """Accepted, but would not have been without these: a look at such answers tells whether the rule is right."""
 
 
 class TestOutcome(msgspec.Struct, frozen=True, gc=False):
@@ -120,6 +138,10 @@ class TestOutcome(msgspec.Struct, frozen=True, gc=False):
     status: TestStatus
     reason: str = ""
     disagreeing: tuple[ComparatorName, ...] = ()
+    permanent: bool = False
+    """An api_error that no other attempt would change."""
+    rests_on: tuple[Leniency, ...] = ()
+    """Passed, but would have failed without these."""
 
 
 PASSED = TestOutcome(TestStatus.SUCCESS)
@@ -138,7 +160,7 @@ def cut_text(text: bytes, kept: int = KEPT_BYTES) -> CutText:
 
 
 def compile_status(result: CompileResult) -> TestStatus | None:
-    """Give the status of every test of a program that did not compile; None where it did."""
+    """Return the status of every test of a program that did not compile; None where it did."""
     match result.status:
         case "error":
             return TestStatus.COMPILE_ERROR
@@ -148,14 +170,16 @@ def compile_status(result: CompileResult) -> TestStatus | None:
 
 
 def failure_of(run: ProgramRun) -> TestOutcome | None:
-    """Say how a run fails its test whatever it printed; None where its output decides."""
+    """Return how a run fails its test whatever it printed; None where its output decides."""
     if run.end == "exited":
         return None if run.exit_code == 0 else _failed_exit(run)
     match run.end:
         case "timeout":
-            return TestOutcome(TestStatus.TIMEOUT, "" if run.confirmed else UNCONFIRMED)
+            if not run.confirmed and run.measured:
+                return TestOutcome(TestStatus.API_ERROR, UNCONFIRMED)
+            return TestOutcome(TestStatus.TIMEOUT, "" if run.measured else BY_WALL)
         case "not_run":
-            return TestOutcome(TestStatus.TIMEOUT, "not run: enough other tests had timed out")
+            return TestOutcome(TestStatus.ASSUMED_TIMEOUT, ASSUMED)
         case "memory_limit":
             return TestOutcome(TestStatus.MEMORY_LIMIT)
         case "output_limit":
@@ -197,11 +221,13 @@ def stdio_outcome(run: ProgramRun, expected: bytes, comparator: Comparator) -> T
     if passed and expected == run.stdout:
         return PASSED
     others = disagreeing(expected, run.stdout, comparator, passed)
-    return TestOutcome(TestStatus.SUCCESS if passed else TestStatus.WRONG_ANSWER, "", others)
+    if not passed:
+        return TestOutcome(TestStatus.WRONG_ANSWER, "", others)
+    return TestOutcome(TestStatus.SUCCESS, "", others, rests_on=rests_on(expected, run.stdout, comparator))
 
 
 def final_status(statuses: Sequence[TestStatus]) -> FinalStatus:
-    """Give the problem's status: success if every test passed, else the first in precedence over its tests."""
+    """Return the problem's status: success if every test passed, else the first in precedence over its tests."""
     found = {_FINAL_OF[status] for status in set(statuses)}
     return next((status for status in _PRECEDENCE if status in found), FinalStatus.SUCCESS)
 
@@ -224,7 +250,7 @@ def make_verdict(
         level: the least at which any part of it ran.
         queue_seconds: how long it waited.
         cached: taken from the verdict cache.
-        complete: False: there may be more tests than these, of which one has failed.
+        complete: False if one of these tests has failed and there may be more tests.
         forgeable: the candidate could have forged it.
 
     Raises:
@@ -236,12 +262,17 @@ def make_verdict(
     statuses = [test.status for test in tests]
     unknown = statuses.count(TestStatus.API_ERROR)
     passed = statuses.count(TestStatus.SUCCESS)
+    assumed = statuses.count(TestStatus.ASSUMED_TIMEOUT)
     accepted = passed == len(tests) and not empty
+    rated = not unknown and complete
+    judged = unknown == 0 or passed + unknown < len(tests)
     return Verdict(
         final_status=FinalStatus.EMPTY_OUTPUT if empty else final_status(statuses),
-        judged=unknown == 0 or passed + unknown < len(tests),
+        judged=judged,
         accepted=accepted,
-        pass_ratio=None if unknown or not complete else passed / len(tests),
+        pass_ratio=passed / len(tests) if rated else None,
+        pass_ratio_high=(passed + assumed) / len(tests) if rated else None,
+        assumed_timeouts=assumed,
         tests=tests,
         code=extraction.code,
         extraction=extraction.method,
@@ -250,7 +281,9 @@ def make_verdict(
         disagreeing=_problem_disagreements(tests, accepted),
         queue_seconds=queue_seconds,
         cached=cached,
+        permanent=not judged and any(test.permanent for test in tests),
         forgeable=forgeable,
+        rests_on=tuple(each for each in Leniency if any(each in test.rests_on for test in tests)) if accepted else (),
     )
 
 

@@ -1,4 +1,4 @@
-"""Requests of one stream that have no answer yet, each of which its client may withdraw without ending the stream."""
+"""The unanswered requests of one stream; the client may withdraw each without ending the stream."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,7 +19,7 @@ class OpenRequests:
         self._withdrawn: set[str] = set()
 
     def expect(self, request_id: str) -> None:
-        """Take note of a request that has been read; `work` follows."""
+        """Record a request that has been read; `work` follows."""
         self._working[request_id] = None
 
     def withdraw(self, request_id: str) -> None:

@@ -3,17 +3,22 @@
 import sys
 from collections.abc import Sequence
 
+from evalrun_runtime.early_signals import end_on_signal
+
+if __name__ == "__main__":
+    end_on_signal()  # before the imports below, which take seconds on a busy node
+
+from evalrun_executor.errors import Unusable
+from evalrun_executor.executor import Executor
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
 from evalrun_sandbox.app import SandboxService
-from evalrun_sandbox.errors import Unusable
-from evalrun_sandbox.executor import Executor
 from evalrun_sandbox.settings import SandboxSettings
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the sandbox until SIGTERM; gives the exit code, 2 where this machine cannot contain as required."""
+    """Run the sandbox until SIGTERM and return its exit code: 2 if this machine cannot contain as required."""
     try:
         settings = load_settings(SandboxSettings, argv, program="evalrun serve sandbox")
         return run_service("sandbox", settings, lambda: SandboxService(settings, Executor(settings.plan())))

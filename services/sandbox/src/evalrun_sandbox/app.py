@@ -1,4 +1,4 @@
-"""The HTTP front: requests to the executor and back, nothing else."""
+"""The HTTP front: passes requests to the executor and returns its replies."""
 
 import asyncio
 import hmac
@@ -12,24 +12,25 @@ import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, generate_latest
 
+from evalrun_executor.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
+from evalrun_executor.errors import Busy as BusyError
+from evalrun_executor.errors import RequestRefused, SandboxError
+from evalrun_executor.executor import Executor
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
+from evalrun_runtime.http_site import serve
 from evalrun_runtime.tracing import HEADER, span
-from evalrun_sandbox.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
-from evalrun_sandbox.errors import Busy as BusyError
-from evalrun_sandbox.errors import RequestRefused, SandboxError
-from evalrun_sandbox.executor import Executor
 from evalrun_sandbox.fusion.bodies import as_fastapi
 from evalrun_sandbox.fusion.credentials import as_bearer
+from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.front import FusionFront
-from evalrun_sandbox.fusion.rows import RowFolder
 from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs
 from evalrun_sandbox.settings import SandboxSettings
 
 logger = logging.getLogger(__name__)
 
 WIRE_MODES = ("stdio", "calls")
-"""Harnesses beyond these are for who holds the executor in its own process."""
+"""Modes accepted over HTTP. Other harnesses are only for callers with the executor in their own process."""
 _OPEN_PATHS = ("/v1/ping",)
 _CLEANUP_SECONDS = 10.0
 
@@ -37,7 +38,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class SandboxService:
-    """Serves the batch API over HTTP/1.1; a client that goes away frees its slot."""
+    """Serves the batch API over HTTP/1.1. A client that disconnects frees its slot."""
 
     def __init__(self, settings: SandboxSettings, executor: Executor, registry: CollectorRegistry = REGISTRY) -> None:
         self._settings = settings
@@ -62,7 +63,7 @@ class SandboxService:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> str:
-        """Start the executor, then listen; gives the address. Raises Unusable; OSError where the port is taken."""
+        """Start the executor, listen, return the address. Raises Unusable, or OSError if the port is taken."""
         await self._executor.start()
         try:
             return await self._listen()
@@ -71,29 +72,21 @@ class SandboxService:
             raise
 
     async def _listen(self) -> str:
-        # handler_cancellation: a client that closes its connection cancels the run
-        runner = web.AppRunner(
-            self.application(),
-            handler_cancellation=True,
-            access_log=None,
-            shutdown_timeout=self._settings.drain_seconds,
+        settings = self._settings
+        self._runner, address = await serve(
+            self.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds
         )
-        await runner.setup()
-        site = web.TCPSite(runner, self._settings.host, self._settings.port)
-        await site.start()
-        self._runner = runner
-        host, port = runner.addresses[0][:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return address
 
     async def stop(self, grace: float) -> None:
-        """Refuse new connections, let requests in flight end within `grace` seconds, end the executor."""
+        """Refuse new connections, wait up to `grace` seconds for requests in flight, stop the executor."""
         if self._runner is not None:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
                 await self._runner.cleanup()
         await self._executor.close()
 
     def application(self) -> web.Application:
-        """Give the routes."""
+        """Return the routes."""
         without_last_slash = web.normalize_path_middleware(
             append_slash=False, remove_slash=True, merge_slashes=False, redirect_class=web.HTTPTemporaryRedirect
         )
@@ -151,7 +144,7 @@ class SandboxService:
             return self._answer(429, "busy", Busy(error.free, error.retry_after_ms))
         except DeadlineError as error:
             return self._answer(504, "expired", Refused(str(error)))
-        except SandboxError as error:  # ours, not the program's: the caller may send it again
+        except SandboxError as error:  # our fault, not the program's: the caller may retry
             logger.warning("a run was lost: %s", error)
             return self._answer(503, "lost", Refused(str(error)))
         for run in reply.runs:

@@ -1,18 +1,18 @@
-"""Inputs of large test suites that gateways sent, by digest: they come once, and not with each program of a problem."""
+"""Caches the inputs of large test suites by digest, so that gateways send them once and not with each program."""
 
 import msgspec
 
+from evalrun_executor.api import RunRequest, digest_of
+from evalrun_executor.errors import RequestRefused
 from evalrun_runtime.recently_used import RecentlyUsed
-from evalrun_sandbox.api import RunRequest, digest_of
-from evalrun_sandbox.errors import RequestRefused
 
 
 class UnknownInputs(Exception):  # noqa: N818 - says what is the matter, like those of `errors`
-    """The inputs that a request names by digest are not kept here; the gateway sends them again."""
+    """The inputs that a request names by digest are not cached here; the gateway sends them again."""
 
 
 class KeptInputs:
-    """Bounded by the inputs' bytes; what was used least recently goes first."""
+    """A cache bounded by the inputs' bytes; evicts the least recently used."""
 
     def __init__(self, capacity_bytes: int) -> None:
         """Start empty."""
@@ -25,11 +25,11 @@ class KeptInputs:
         return self._kept.size
 
     def whole(self, request: RunRequest) -> RunRequest:
-        """Give the request with its inputs, and keep those that came with a digest.
+        """Return the request with its inputs, and cache inputs that came with a digest.
 
         Raises:
-            UnknownInputs: it names inputs that are not kept.
-            RequestRefused: its inputs have another digest; who could name others so would change others' verdicts.
+            UnknownInputs: it names inputs that are not cached.
+            RequestRefused: its inputs have another digest; accepting them would change the verdicts of others.
         """
         digest = request.inputs_digest
         if not digest:
@@ -47,7 +47,7 @@ class KeptInputs:
 
 
 INPUT_BYTES = 50
-"""What an input takes beside its bytes: an object, and a place in the list."""
+"""Overhead of an input besides its bytes: an object and a list entry."""
 
 
 def _size(inputs: list[bytes]) -> int:

@@ -63,6 +63,8 @@ class _TestStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TestStatus
     TEST_STATUS_COMPILE_TIMEOUT: _TestStatus.ValueType  # 7
     TEST_STATUS_API_ERROR: _TestStatus.ValueType  # 8
     """The judge's fault, never the program's."""
+    TEST_STATUS_ASSUMED_TIMEOUT: _TestStatus.ValueType  # 9
+    """Left after `stop_after_timeouts`, and not ended within the short limit: counted as failed, like TIMEOUT."""
 
 class TestStatus(_TestStatus, metaclass=_TestStatusEnumTypeWrapper): ...
 
@@ -76,6 +78,8 @@ TEST_STATUS_COMPILE_ERROR: TestStatus.ValueType  # 6
 TEST_STATUS_COMPILE_TIMEOUT: TestStatus.ValueType  # 7
 TEST_STATUS_API_ERROR: TestStatus.ValueType  # 8
 """The judge's fault, never the program's."""
+TEST_STATUS_ASSUMED_TIMEOUT: TestStatus.ValueType  # 9
+"""Left after `stop_after_timeouts`, and not ended within the short limit: counted as failed, like TIMEOUT."""
 Global___TestStatus: _TypeAlias = TestStatus  # noqa: Y015
 
 class _FinalStatus:
@@ -176,7 +180,9 @@ class JudgeRequest(_message.Message):
     run: _builtins.str
     """The run on whose behalf this is judged: what queues are shared between fairly. May be empty."""
     stop_after_timeouts: _builtins.int
-    """After this many time-outs the remaining tests are recorded as time-outs that did not run. 0: never."""
+    """After this many time-outs the remaining tests run with a short limit: 1 s, or a tenth of theirs if that is less. What
+    ends within it is decided; what does not is TEST_STATUS_ASSUMED_TIMEOUT. 0: every test runs at the full limit.
+    """
     traceparent: _builtins.str
     """W3C traceparent of the item's trace; empty: not traced. Here, not in the call's metadata: a stream serves many items."""
     suite_digest: _builtins.bytes
@@ -456,8 +462,11 @@ class AssertTests(_message.Message):
     ASSERTS_FIELD_NUMBER: _builtins.int
     SETUP_CODE_FIELD_NUMBER: _builtins.int
     ENTRY_POINT_FIELD_NUMBER: _builtins.int
+    PRELUDE_FIELD_NUMBER: _builtins.int
     setup_code: _builtins.str
     entry_point: _builtins.str
+    prelude: _builtins.str
+    """Code before the program, whatever the submission's mode: the imports that a benchmark's own harness offers."""
     @_builtins.property
     def asserts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -466,10 +475,11 @@ class AssertTests(_message.Message):
         asserts: _abc.Iterable[_builtins.str] | None = ...,
         setup_code: _builtins.str = ...,
         entry_point: _builtins.str = ...,
+        prelude: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "entry_point", b"entry_point", "setup_code", b"setup_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "entry_point", b"entry_point", "prelude", b"prelude", "setup_code", b"setup_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -542,6 +552,7 @@ class Comparator(_message.Message):
     name: _builtins.str
     """exact, verl, sandbox-fusion, tokens, standard or checker."""
     case_sensitive: _builtins.bool
+    """Unset: true."""
     abs: _builtins.float
     """Tolerances; a decimal token passes where either suffices."""
     rel: _builtins.float
@@ -646,7 +657,7 @@ class TestResult(_message.Message):
     case_index: _builtins.int
     status: Global___TestStatus.ValueType
     ran: _builtins.bool
-    """False where the test was never started (an earlier time-out, or a program that does not compile)."""
+    """False where the test was never started (a program that does not compile)."""
     exit_code: _builtins.int
     """Negative: ended by that signal. Absent where nothing ran."""
     duration: _builtins.float
@@ -715,6 +726,10 @@ class Verdict(_message.Message):
     CACHED_FIELD_NUMBER: _builtins.int
     DISAGREEING_COMPARATORS_FIELD_NUMBER: _builtins.int
     QUEUE_SECONDS_FIELD_NUMBER: _builtins.int
+    PASS_RATIO_HIGH_FIELD_NUMBER: _builtins.int
+    ASSUMED_TIMEOUTS_FIELD_NUMBER: _builtins.int
+    PERMANENT_FIELD_NUMBER: _builtins.int
+    RESTS_ON_FIELD_NUMBER: _builtins.int
     final_status: Global___FinalStatus.ValueType
     judged: _builtins.bool
     """False where the judge could not tell: final_status is then API_ERROR and nothing counts against the program."""
@@ -732,6 +747,12 @@ class Verdict(_message.Message):
     """Taken from the verdict cache; times are the original's."""
     queue_seconds: _builtins.float
     """Seconds the request waited in the gateway before its first sandbox call."""
+    pass_ratio_high: _builtins.float
+    """`pass_ratio` had every assumed time-out passed; absent where that is."""
+    assumed_timeouts: _builtins.int
+    """Tests that are TEST_STATUS_ASSUMED_TIMEOUT."""
+    permanent: _builtins.bool
+    """Not judged, and no other attempt would change that: a test that cannot be judged here, a checker that crashes."""
     @_builtins.property
     def tests(self) -> _containers.RepeatedCompositeFieldContainer[Global___TestResult]: ...
     @_builtins.property
@@ -739,6 +760,10 @@ class Verdict(_message.Message):
     @_builtins.property
     def disagreeing_comparators(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Comparators under which the problem as a whole would have been decided otherwise."""
+
+    @_builtins.property
+    def rests_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Accepted, but would not have been without these leniencies of the comparator: case, tolerance."""
 
     def __init__(
         self,
@@ -756,14 +781,23 @@ class Verdict(_message.Message):
         cached: _builtins.bool = ...,
         disagreeing_comparators: _abc.Iterable[_builtins.str] | None = ...,
         queue_seconds: _builtins.float = ...,
+        pass_ratio_high: _builtins.float | None = ...,
+        assumed_timeouts: _builtins.int = ...,
+        permanent: _builtins.bool = ...,
+        rests_on: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "pass_ratio", b"pass_ratio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "accepted", b"accepted", "cached", b"cached", "code", b"code", "containment_level", b"containment_level", "disagreeing_comparators", b"disagreeing_comparators", "extraction", b"extraction", "final_status", b"final_status", "forgeable", b"forgeable", "guardrails", b"guardrails", "judged", b"judged", "pass_ratio", b"pass_ratio", "queue_seconds", b"queue_seconds", "tests", b"tests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "accepted", b"accepted", "assumed_timeouts", b"assumed_timeouts", "cached", b"cached", "code", b"code", "containment_level", b"containment_level", "disagreeing_comparators", b"disagreeing_comparators", "extraction", b"extraction", "final_status", b"final_status", "forgeable", b"forgeable", "guardrails", b"guardrails", "judged", b"judged", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high", "permanent", b"permanent", "queue_seconds", b"queue_seconds", "rests_on", b"rests_on", "tests", b"tests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_ratio: _TypeAlias = _typing.Literal["pass_ratio"]  # noqa: Y015
     _WhichOneofArgType__pass_ratio: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio"]  # noqa: Y015
+    _WhichOneofReturnType__pass_ratio_high: _TypeAlias = _typing.Literal["pass_ratio_high"]  # noqa: Y015
+    _WhichOneofArgType__pass_ratio_high: _TypeAlias = _typing.Literal["_pass_ratio_high", b"_pass_ratio_high"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_ratio) -> _WhichOneofReturnType__pass_ratio | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_ratio_high) -> _WhichOneofReturnType__pass_ratio_high | None: ...
 
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 

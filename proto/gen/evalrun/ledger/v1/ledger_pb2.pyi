@@ -80,6 +80,8 @@ class _GateDecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GateDeci
     GATE_DECISION_INCONCLUSIVE: _GateDecision.ValueType  # 3
     GATE_DECISION_NO_BASELINE: _GateDecision.ValueType  # 4
     """The baseline's results could not be read: nothing was compared."""
+    GATE_DECISION_IMPLAUSIBLE: _GateDecision.ValueType  # 5
+    """The run's own figure is out of the gate's expected range: `gate_message` names likely causes."""
 
 class GateDecision(_GateDecision, metaclass=_GateDecisionEnumTypeWrapper):
     """What the run's gate decided, by the paired interval of this run minus its baseline."""
@@ -91,6 +93,8 @@ GATE_DECISION_FAILED: GateDecision.ValueType  # 2
 GATE_DECISION_INCONCLUSIVE: GateDecision.ValueType  # 3
 GATE_DECISION_NO_BASELINE: GateDecision.ValueType  # 4
 """The baseline's results could not be read: nothing was compared."""
+GATE_DECISION_IMPLAUSIBLE: GateDecision.ValueType  # 5
+"""The run's own figure is out of the gate's expected range: `gate_message` names likely causes."""
 Global___GateDecision: _TypeAlias = GateDecision  # noqa: Y015
 
 @_typing.final
@@ -157,11 +161,25 @@ class Sampling(_message.Message):
     TOP_P_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    TOP_K_FIELD_NUMBER: _builtins.int
+    MIN_P_FIELD_NUMBER: _builtins.int
+    REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    IGNORE_EOS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     top_p: _builtins.float
     max_tokens: _builtins.int
     seed: _builtins.int
     """Absent: the server chooses."""
+    top_k: _builtins.int
+    """Beyond OpenAI's API, as vLLM and SGLang know them; what is absent is not sent."""
+    min_p: _builtins.float
+    repetition_penalty: _builtins.float
+    ignore_eos: _builtins.bool
+    @_builtins.property
+    def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """OpenAI's: texts at which the answer ends."""
+
     def __init__(
         self,
         *,
@@ -169,14 +187,32 @@ class Sampling(_message.Message):
         top_p: _builtins.float = ...,
         max_tokens: _builtins.int = ...,
         seed: _builtins.int | None = ...,
+        top_k: _builtins.int | None = ...,
+        min_p: _builtins.float | None = ...,
+        repetition_penalty: _builtins.float | None = ...,
+        stop: _abc.Iterable[_builtins.str] | None = ...,
+        ignore_eos: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "seed", b"seed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_p", b"_min_p", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_top_k", b"_top_k", "min_p", b"min_p", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "top_k", b"top_k"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "max_tokens", b"max_tokens", "seed", b"seed", "temperature", b"temperature", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_p", b"_min_p", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_top_k", b"_top_k", "ignore_eos", b"ignore_eos", "max_tokens", b"max_tokens", "min_p", b"min_p", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "stop", b"stop", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__min_p: _TypeAlias = _typing.Literal["min_p"]  # noqa: Y015
+    _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
+    _WhichOneofReturnType__repetition_penalty: _TypeAlias = _typing.Literal["repetition_penalty"]  # noqa: Y015
+    _WhichOneofArgType__repetition_penalty: _TypeAlias = _typing.Literal["_repetition_penalty", b"_repetition_penalty"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    _WhichOneofReturnType__top_k: _TypeAlias = _typing.Literal["top_k"]  # noqa: Y015
+    _WhichOneofArgType__top_k: _TypeAlias = _typing.Literal["_top_k", b"_top_k"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__repetition_penalty) -> _WhichOneofReturnType__repetition_penalty | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__top_k) -> _WhichOneofReturnType__top_k | None: ...
 
 Global___Sampling: _TypeAlias = Sampling  # noqa: Y015
 
@@ -377,6 +413,26 @@ Global___SubmitCompletionsResponse: _TypeAlias = SubmitCompletionsResponse  # no
 class Replica(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class EngineEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     UP_FIELD_NUMBER: _builtins.int
@@ -387,6 +443,7 @@ class Replica(_message.Message):
     STARTED_AT_FIELD_NUMBER: _builtins.int
     RELEASED_AT_FIELD_NUMBER: _builtins.int
     LOAD_FORMAT_FIELD_NUMBER: _builtins.int
+    ENGINE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     address: _builtins.str
     up: _builtins.bool
@@ -406,6 +463,12 @@ class Replica(_message.Message):
     def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of /v1/models."""
 
+    @_builtins.property
+    def engine(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What it computes with, as its own machine says: engine, engine_version, torch, cuda, driver, gpu, dtype, quantization,
+        model (the path that was loaded), model_revision (of a hub id), weights_sha256. What is not known is not there.
+        """
+
     def __init__(
         self,
         *,
@@ -419,10 +482,11 @@ class Replica(_message.Message):
         started_at: _builtins.float = ...,
         released_at: _builtins.float = ...,
         load_format: _builtins.str = ...,
+        engine: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "error", b"error", "gpus", b"gpus", "in_flight", b"in_flight", "load_format", b"load_format", "models", b"models", "name", b"name", "released_at", b"released_at", "started_at", b"started_at", "up", b"up"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "engine", b"engine", "error", b"error", "gpus", b"gpus", "in_flight", b"in_flight", "load_format", b"load_format", "models", b"models", "name", b"name", "released_at", b"released_at", "started_at", b"started_at", "up", b"up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -448,7 +512,9 @@ class ReportReplicasRequest(_message.Message):
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]: ...
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What of the run's settings leaves GPUs idle, a line each, with what to write instead."""
+        """What the user should know, a line each: settings that leave GPUs idle, with what to write instead, and endpoints that
+        could not be checked.
+        """
 
     def __init__(
         self,
@@ -481,6 +547,41 @@ class ReportReplicasResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportReplicasResponse: _TypeAlias = ReportReplicasResponse  # noqa: Y015
+
+@_typing.final
+class EndRunRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """One line for people: why it ends."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndRunRequest: _TypeAlias = EndRunRequest  # noqa: Y015
+
+@_typing.final
+class EndRunResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndRunResponse: _TypeAlias = EndRunResponse  # noqa: Y015
 
 @_typing.final
 class GetStatusRequest(_message.Message):
@@ -556,12 +657,15 @@ class DatasetStatus(_message.Message):
     NOT_JUDGED_FIELD_NUMBER: _builtins.int
     ACCEPTED_AT_1_FIELD_NUMBER: _builtins.int
     FINAL_STATUS_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     total: _builtins.int
     generated: _builtins.int
     judged: _builtins.int
     accepted: _builtins.int
     not_judged: _builtins.int
+    cancelled: _builtins.int
+    """Samples that the run's gates made needless before they were drawn and judged; in no other count."""
     @_builtins.property
     def accepted_at_1(self) -> Global___Interval:
         """Set once the run has ended."""
@@ -581,10 +685,11 @@ class DatasetStatus(_message.Message):
         not_judged: _builtins.int = ...,
         accepted_at_1: Global___Interval | None = ...,
         final_status: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        cancelled: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["accepted_at_1", b"accepted_at_1"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "accepted_at_1", b"accepted_at_1", "final_status", b"final_status", "generated", b"generated", "judged", b"judged", "name", b"name", "not_judged", b"not_judged", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "accepted_at_1", b"accepted_at_1", "cancelled", b"cancelled", "final_status", b"final_status", "generated", b"generated", "judged", b"judged", "name", b"name", "not_judged", b"not_judged", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -608,6 +713,10 @@ class GetStatusResponse(_message.Message):
     GPU_SECONDS_FIELD_NUMBER: _builtins.int
     WANDB_URL_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    ENDED_EARLY_FIELD_NUMBER: _builtins.int
+    GENERATING_SECONDS_FIELD_NUMBER: _builtins.int
+    WORKING_SECONDS_FIELD_NUMBER: _builtins.int
+    STOPPED_EARLY_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     state: Global___RunState.ValueType
     output_tokens: _builtins.int
@@ -623,13 +732,24 @@ class GetStatusResponse(_message.Message):
     """Seconds of GPU held so far by the run's replicas; 0 in simple mode."""
     wandb_url: _builtins.str
     """The run at Weights & Biases, where it is exported there."""
+    ended_early: _builtins.str
+    """Why the run was ended before everything was decided, as EndRun said; empty for any other."""
+    generating_seconds: _builtins.float
+    """Seconds in which at least one answer was being drawn, and in which anything was drawn or judged: without waiting for
+    GPUs or a judge, and without suspension.
+    """
+    working_seconds: _builtins.float
+    stopped_early: _builtins.str
+    """Set where the gates have decided and what was left of the run was cancelled: how far it came, for people."""
     @_builtins.property
     def datasets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetStatus]: ...
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]: ...
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What workers warn of, a line each: settings that leave GPUs idle."""
+        """What the user should know beside the state, a line each: settings that leave GPUs idle, an endpoint that could not be
+        checked, and, once the outputs are written, what makes the figures mislead.
+        """
 
     def __init__(
         self,
@@ -648,10 +768,14 @@ class GetStatusResponse(_message.Message):
         gpu_seconds: _builtins.float = ...,
         wandb_url: _builtins.str = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        ended_early: _builtins.str = ...,
+        generating_seconds: _builtins.float = ...,
+        working_seconds: _builtins.float = ...,
+        stopped_early: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "gate", b"gate", "gate_message", b"gate_message", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state", "wandb_url", b"wandb_url", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "ended_early", b"ended_early", "gate", b"gate", "gate_message", b"gate_message", "generating_seconds", b"generating_seconds", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state", "stopped_early", b"stopped_early", "wandb_url", b"wandb_url", "warnings", b"warnings", "working_seconds", b"working_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -54,6 +54,11 @@ class LedgerServiceStub:
                 request_serializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.GetStatusRequest.SerializeToString,
                 response_deserializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.GetStatusResponse.FromString,
                 _registered_method=True)
+        self.EndRun = channel.unary_unary(
+                '/evalrun.ledger.v1.LedgerService/EndRun',
+                request_serializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.EndRunRequest.SerializeToString,
+                response_deserializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.EndRunResponse.FromString,
+                _registered_method=True)
 
 
 class LedgerServiceServicer:
@@ -90,6 +95,16 @@ class LedgerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EndRun(self, request, context):
+        """Ends the run now: nothing more is leased, stored or judged, and the outputs are written from what there is, marked
+        partial. Returns once that is decided, on disk; GetStatus tells when they are written. Idempotent, and the first
+        reason stays; a run that has ended stays as it ended. INVALID_ARGUMENT: no reason. FAILED_PRECONDITION: there is no
+        completion yet, so nothing to write. RESOURCE_EXHAUSTED: the disk is full, retry later.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LedgerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -112,6 +127,11 @@ def add_LedgerServiceServicer_to_server(servicer, server):
                     servicer.GetStatus,
                     request_deserializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.GetStatusRequest.FromString,
                     response_serializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.GetStatusResponse.SerializeToString,
+            ),
+            'EndRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndRun,
+                    request_deserializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.EndRunRequest.FromString,
+                    response_serializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.EndRunResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +242,33 @@ class LedgerService:
             '/evalrun.ledger.v1.LedgerService/GetStatus',
             evalrun_dot_ledger_dot_v1_dot_ledger__pb2.GetStatusRequest.SerializeToString,
             evalrun_dot_ledger_dot_v1_dot_ledger__pb2.GetStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalrun.ledger.v1.LedgerService/EndRun',
+            evalrun_dot_ledger_dot_v1_dot_ledger__pb2.EndRunRequest.SerializeToString,
+            evalrun_dot_ledger_dot_v1_dot_ledger__pb2.EndRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

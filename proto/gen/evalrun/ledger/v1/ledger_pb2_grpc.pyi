@@ -44,6 +44,12 @@ class LedgerServiceStub:
     """What the generator sees of its replicas; kept for run_info and metrics. Idempotent."""
     GetStatus: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetStatusRequest, _ledger_pb2.GetStatusResponse]
     """The run's state. Cheap: meant to be polled each second."""
+    EndRun: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.EndRunRequest, _ledger_pb2.EndRunResponse]
+    """Ends the run now: nothing more is leased, stored or judged, and the outputs are written from what there is, marked
+    partial. Returns once that is decided, on disk; GetStatus tells when they are written. Idempotent, and the first
+    reason stays; a run that has ended stays as it ended. INVALID_ARGUMENT: no reason. FAILED_PRECONDITION: there is no
+    completion yet, so nothing to write. RESOURCE_EXHAUSTED: the disk is full, retry later.
+    """
 
 @_typing.type_check_only
 class LedgerServiceAsyncStub(LedgerServiceStub):
@@ -61,6 +67,12 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     """What the generator sees of its replicas; kept for run_info and metrics. Idempotent."""
     GetStatus: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetStatusRequest, _ledger_pb2.GetStatusResponse]  # type: ignore[assignment]
     """The run's state. Cheap: meant to be polled each second."""
+    EndRun: _aio.UnaryUnaryMultiCallable[_ledger_pb2.EndRunRequest, _ledger_pb2.EndRunResponse]  # type: ignore[assignment]
+    """Ends the run now: nothing more is leased, stored or judged, and the outputs are written from what there is, marked
+    partial. Returns once that is decided, on disk; GetStatus tells when they are written. Idempotent, and the first
+    reason stays; a run that has ended stays as it ended. INVALID_ARGUMENT: no reason. FAILED_PRECONDITION: there is no
+    completion yet, so nothing to write. RESOURCE_EXHAUSTED: the disk is full, retry later.
+    """
 
 class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -99,5 +111,17 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_pb2.GetStatusResponse, _abc.Awaitable[_ledger_pb2.GetStatusResponse]]:
         """The run's state. Cheap: meant to be polled each second."""
+
+    @_abc_1.abstractmethod
+    def EndRun(
+        self,
+        request: _ledger_pb2.EndRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.EndRunResponse, _abc.Awaitable[_ledger_pb2.EndRunResponse]]:
+        """Ends the run now: nothing more is leased, stored or judged, and the outputs are written from what there is, marked
+        partial. Returns once that is decided, on disk; GetStatus tells when they are written. Idempotent, and the first
+        reason stays; a run that has ended stays as it ended. INVALID_ARGUMENT: no reason. FAILED_PRECONDITION: there is no
+        completion yet, so nothing to write. RESOURCE_EXHAUSTED: the disk is full, retry later.
+        """
 
 def add_LedgerServiceServicer_to_server(servicer: LedgerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

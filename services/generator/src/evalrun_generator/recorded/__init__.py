@@ -1,4 +1,4 @@
-"""An endpoint that speaks the OpenAI API and answers with recorded completions: the demo's model, the benchmarks' load.
+"""An OpenAI-compatible server that answers with recorded completions: the demo's model and the benchmarks' load.
 
-Knows problems only by their prompts. It is a server of its own: the generator knows nothing of it.
+It identifies problems only by their prompts. It is a separate server: the generator does not know about it.
 """

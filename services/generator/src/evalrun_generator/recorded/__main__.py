@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from evalrun_generator.recorded.recording import Echo, Recording
+from evalrun_generator.recorded.recorded_completions import Echo, RecordedCompletions
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -12,7 +12,7 @@ from evalrun_runtime.settings import load_settings
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the server; gives the exit code."""
+    """Run the server and return its exit code."""
     try:
         settings = load_settings(RecordedSettings, argv, program="evalrun-recorded")
         source = source_of(settings)
@@ -22,14 +22,14 @@ def main(argv: Sequence[str]) -> int:
         return ExitCode.BAD_INPUT
 
 
-def source_of(settings: RecordedSettings) -> Recording | Echo:
-    """Give what answers. Raises BadInputError."""
+def source_of(settings: RecordedSettings) -> RecordedCompletions | Echo:
+    """Return the source of answers. Raises BadInputError."""
     if settings.echo_tokens is not None:
         return Echo(settings.echo_tokens)
-    # Read only where it is needed: the generator's image holds no reader of problem files.
-    from evalrun_generator.recorded.loading import load_recording
+    # Imported only here: the generator's image contains no reader of problem files.
+    from evalrun_generator.recorded.completion_files import load_recorded_completions
 
-    return load_recording(settings.problems, settings.responses, settings.base_seed)
+    return load_recorded_completions(settings.problems, settings.responses, settings.base_seed)
 
 
 if __name__ == "__main__":

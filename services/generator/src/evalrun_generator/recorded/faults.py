@@ -1,4 +1,4 @@
-"""Which requests fail, and how: a seeded sequence. Pure but for its own random state."""
+"""A seeded sequence of faults that decides which requests fail and how. Pure except for its random state."""
 
 import random
 from collections.abc import Sequence
@@ -6,19 +6,19 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """A way to fail."""
+    """A kind of failure."""
 
     ERROR = "500"
     DROP = "drop"
-    """The connection breaks without an answer; halfway, where the answer is streamed."""
+    """The connection breaks without an answer, or halfway through a streamed answer."""
     BUSY = "429"
     """With Retry-After."""
     HANG = "hang"
-    """No answer, and no end of the connection."""
+    """No answer, and the connection stays open."""
 
 
 class Faults:
-    """Draws the fate of one request after the other; which request meets which fate depends on their order."""
+    """Draws a fault or none for each request, in order of arrival."""
 
     def __init__(self, rate: float, kinds: Sequence[Fault], seed: int) -> None:
         self._rate = rate
@@ -26,7 +26,7 @@ class Faults:
         self._random = random.Random(seed)  # noqa: S311 - a repeatable sequence is the point
 
     def draw(self) -> Fault | None:
-        """Give the next request's fault; None where it is served."""
+        """Return the next request's fault, or None if it is served."""
         if not self._rate or self._random.random() >= self._rate:
             return None
         return self._random.choice(self._kinds)

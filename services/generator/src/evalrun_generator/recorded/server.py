@@ -1,4 +1,4 @@
-"""The HTTP server: routes, latency, faults."""
+"""The HTTP server of recorded completions: routes, latency, faults."""
 
 import asyncio
 import hmac
@@ -11,26 +11,32 @@ from itertools import count
 
 from aiohttp import web
 
-from evalrun_generator.recorded import wire
+from evalrun_generator.recorded import openai_messages
 from evalrun_generator.recorded.faults import Fault, Faults
-from evalrun_generator.recorded.recording import Echo, PromptUnknownError, RecordedAnswer, Recording
+from evalrun_generator.recorded.openai_messages import Asked, Reply, RequestError
+from evalrun_generator.recorded.recorded_completions import (
+    Echo,
+    PromptUnknownError,
+    RecordedAnswer,
+    RecordedCompletions,
+)
 from evalrun_generator.recorded.settings import RecordedSettings
-from evalrun_generator.recorded.wire import Asked, Reply, RequestError
+from evalrun_runtime.http_site import WatchedSite
 
 logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
 
 CUT_SECONDS = 0.1
-"""What aiohttp gives handlers on top of the grace, which is over by then."""
+"""aiohttp's own shutdown timeout, which starts after our grace period."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RecordedServer:
-    """A `evalrun_runtime.process.Service`."""
+    """Serves recorded completions; an `evalrun_runtime.process.Service`."""
 
-    def __init__(self, settings: RecordedSettings, source: Recording | Echo) -> None:
+    def __init__(self, settings: RecordedSettings, source: RecordedCompletions | Echo) -> None:
         self._settings = settings
         self._source = source
         self._faults = Faults(settings.fault_rate, settings.fault_kinds, settings.fault_seed)
@@ -48,19 +54,19 @@ class RecordedServer:
         self._busy = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        # A client that is gone frees its slot at once, as a model server aborts its request.
+        # A client that disconnects frees its slot at once, as in a model server.
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=CUT_SECONDS)
 
     async def start(self) -> str:
-        """Serve; gives the address. Raises OSError where the port is taken."""
+        """Start serving and return the address. Raises OSError if the port is taken."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._settings.host, self._settings.port)
+        site = WatchedSite(self._runner, self._settings.host, self._settings.port)
         await site.start()
         port = self._runner.addresses[0][1]
         return f"http://{self._settings.host}:{port}"
 
     async def stop(self, grace: float) -> None:
-        """Let requests end within `grace` seconds, then cut them off; those that hang by order end at once."""
+        """Wait up to `grace` seconds for requests, then abort them; requests with a hang fault end at once."""
         for site in list(self._runner.sites):
             await site.stop()
         self._stopping.set()
@@ -68,12 +74,12 @@ class RecordedServer:
             async with asyncio.timeout(grace):
                 await self._idle.wait()
         except TimeoutError:
-            logger.warning("%d requests did not end within %g s", self._busy, grace)
+            logger.warning("aborting %d requests that did not end within %g s", self._busy, grace)
         await self._runner.cleanup()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check the key; shape every error as OpenAI does."""
+        """Check the API key and return every error in OpenAI's format."""
         token = self._settings.token
         if token is not None and request.path != "/health":
             given = request.headers.get("Authorization", "")
@@ -93,11 +99,11 @@ class RecordedServer:
                 self._idle.set()
 
     async def _health(self, _request: web.Request) -> web.Response:
-        in_flight = self._busy - 1  # this one is none
+        in_flight = self._busy - 1  # without this request itself
         return _json(200, json.dumps({"status": "ok", "in_flight": in_flight}).encode())
 
     async def _models(self, _request: web.Request) -> web.Response:
-        return _json(200, wire.models(self._settings.model, self._created))
+        return _json(200, openai_messages.models(self._settings.model, self._created))
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, chat=True)
@@ -107,12 +113,12 @@ class RecordedServer:
 
     async def _answer(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
         fault = self._faults.draw()
-        asked = wire.read_request(await request.read(), chat=chat, served_model=self._settings.model)
+        asked = openai_messages.read_request(await request.read(), chat=chat, served_model=self._settings.model)
         if fault is Fault.ERROR:
-            return _error(500, "a fault, as ordered by --fault-rate", "internal_error")
+            return _error(500, "injected fault (--fault-rate)", "internal_error")
         if fault is Fault.BUSY:
             wait = {"Retry-After": f"{self._settings.retry_after_seconds:g}"}
-            return _error(429, "too many requests, as ordered by --fault-rate", "rate_limit_exceeded", headers=wait)
+            return _error(429, "injected fault: too many requests (--fault-rate)", "rate_limit_exceeded", headers=wait)
         if fault is Fault.HANG:
             await self._stopping.wait()
         if fault is not None and not asked.stream:
@@ -123,7 +129,7 @@ class RecordedServer:
             if asked.stream:
                 return await self._stream(request, asked, answers, reply, break_off=fault is not None)
             await self._sleep(1.0, asked, answers, constant=True)
-            return _json(200, wire.whole(asked, answers, reply))
+            return _json(200, openai_messages.whole(asked, answers, reply))
 
     def _find(self, asked: Asked) -> list[RecordedAnswer]:
         try:
@@ -139,7 +145,7 @@ class RecordedServer:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await self._sleep(0.0, asked, answers, constant=True)
         await response.prepare(request)
-        events = list(wire.pieces(asked, answers, reply))
+        events = list(openai_messages.pieces(asked, answers, reply))
         for event in events[: len(events) // 2] if break_off else events:
             await self._sleep(1 / len(events), asked, answers, constant=False)
             await response.write(event)
@@ -149,16 +155,16 @@ class RecordedServer:
         return response
 
     async def _sleep(self, share: float, asked: Asked, answers: list[RecordedAnswer], *, constant: bool) -> None:
-        """Take as long as the constant part and `share` of the part by tokens; no turn of the loop where that is 0."""
+        """Sleep for the constant latency plus `share` of the per-token latency; do not yield if that is 0."""
         seconds = self._settings.latency_seconds if constant else 0.0
         if self._settings.latency_seconds_per_token:
-            seconds += share * self._settings.latency_seconds_per_token * wire.output_tokens(asked, answers)
+            seconds += share * self._settings.latency_seconds_per_token * openai_messages.output_tokens(asked, answers)
         if seconds:
             await asyncio.sleep(seconds)
 
 
 def _broken_off(request: web.Request) -> web.Response:
-    """Break the connection; the response goes nowhere."""
+    """Close the connection; the returned response is never sent."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
@@ -172,4 +178,4 @@ def _error(
     status: int, message: str, code: str | None, param: str | None = None, headers: dict[str, str] | None = None
 ) -> web.Response:
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return _json(status, wire.error(message, kind, code, param), headers)
+    return _json(status, openai_messages.error(message, kind, code, param), headers)

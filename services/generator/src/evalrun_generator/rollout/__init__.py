@@ -1,5 +1,6 @@
-"""The GPU side: verl standalone replicas on Ray, launched, watched, replaced and let go for one run.
+"""Launches, monitors, replaces and ends a run's verl standalone replicas on Ray.
 
 Pure: order, engine, policy, vital_signs, starts. Ray and verl: supervisor, launcher (inside the cluster), ray_cluster
-(the driver's side); `fake_cluster` stands in for them. HTTP: replica_endpoint, watch. `keeper` ties them together.
+(the driver's side), with `fake_cluster` as their fake. HTTP: replica_endpoint, replica_monitor. `replica_manager`
+combines them.
 """

@@ -1,4 +1,4 @@
-"""`python -m evalrun_generator.rollout`: launch a run's replicas, generate what its ledger lacks, let them go, end."""
+"""`python -m evalrun_generator.rollout`: launch replicas, generate a run's missing completions, end the replicas."""
 
 import asyncio
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.rollout.app import roll_out
-from evalrun_generator.rollout.order import read_run_order
+from evalrun_generator.rollout.order import read_rollout_order
 from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
@@ -15,13 +15,13 @@ from evalrun_runtime.tracing import start_tracing, stop_tracing
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the rollout; gives the exit code. Says in its last line on stderr why it is not 0."""
+    """Run the rollout and return its exit code. If that is not 0, the last line on stderr says why."""
     try:
         settings = load_settings(RolloutSettings, argv, program="evalrun-rollout")
         configure_logging(settings.log_format, settings.log_level)
         start_tracing("generator")
-        order = read_run_order(settings.work_order)
-        # Only now: Ray takes seconds to load, and --help and a wrong order need none of it.
+        order = read_rollout_order(settings.work_order)
+        # Imported only here: Ray takes seconds to load, and --help or an invalid work order do not need it.
         from evalrun_generator.rollout.ray_cluster import attached, join_ray
 
         join_ray(settings.ray_address)

@@ -1,4 +1,4 @@
-"""Wires a rollout and runs it to its end: the run, a signal, or trouble."""
+"""Wires a rollout and runs it until the run is complete, a signal arrives, or an error stops it."""
 
 import asyncio
 import gc
@@ -7,17 +7,17 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from evalrun_generator.app import Signals, cancelled, plan_of
-from evalrun_generator.balancer import Limits as BalancerLimits
-from evalrun_generator.fleet import Fleet
-from evalrun_generator.ledger_client import GrpcLedger, Ledger
-from evalrun_generator.reporting import export
+from evalrun_generator.app import Signals, cancelled, request_policy
+from evalrun_generator.endpoint_reports import export
+from evalrun_generator.endpoints.balancer import Limits as BalancerLimits
+from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
+from evalrun_generator.ledger.ledger_client import GrpcLedger, Ledger
 from evalrun_generator.rollout.cluster import Cluster
 from evalrun_generator.rollout.engine import EnginePlan, engine_plan, idle_gpu_warnings, slots
-from evalrun_generator.rollout.keeper import Keeper, Keeping
-from evalrun_generator.rollout.order import RunOrder
+from evalrun_generator.rollout.order import RolloutOrder
 from evalrun_generator.rollout.policy import Limits
 from evalrun_generator.rollout.replica_api import HttpReplicaApi, ReplicaApi, open_replica_session
+from evalrun_generator.rollout.replica_manager import ReplicaManager, ReplicaOptions
 from evalrun_generator.rollout.reports import current_of_slots, gpu_seconds
 from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.rollout.vital_signs import Patience
@@ -32,15 +32,15 @@ LAST_REPORT_SECONDS = 5.0
 
 
 async def roll_out(
-    settings: RolloutSettings, order: RunOrder, attach: Callable[[str, EnginePlan], Awaitable[Cluster]]
+    settings: RolloutSettings, order: RolloutOrder, attach: Callable[[str, EnginePlan], Awaitable[Cluster]]
 ) -> ExitCode:
-    """Generate with replicas of our own until the ledger has every completion, then let the replicas go.
+    """Generate with launched replicas until the ledger has every completion, then end the replicas.
 
-    After a signal or trouble that passes, the replicas stay: the next attempt takes them over.
+    After a signal or a temporary error the replicas keep running, and the next attempt takes them over.
 
     Raises:
-        BadInputError: the user must change something; the replicas are ended.
-        GenerationStoppedError: the run cannot go on now and can be resumed.
+        BadInputError: the user must change the input; the replicas are ended.
+        GenerationStoppedError: the run cannot continue now; it can be resumed.
     """
     if settings.exit_with_parent:
         die_with_parent()
@@ -48,8 +48,8 @@ async def roll_out(
     serve_metrics(settings)
     rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
     plan = engine_plan(order, settings.environment, settings.model_folder)
-    keeping = keeping_of(settings, order, plan)
-    warnings = idle_gpu_warnings(order, keeping.slots)
+    options = replica_options(settings, order, plan)
+    warnings = idle_gpu_warnings(order, options.slots)
     for warning in warnings:
         logger.warning("%s", warning)
     cluster = await attach(order.identity, plan)
@@ -67,15 +67,15 @@ async def roll_out(
         def connect(address: str) -> ReplicaApi:
             return HttpReplicaApi(session, address, plan.served_model)
 
-        rollout = Rollout(settings, ledger_client, cluster, keeping, connect, warnings, rng)
+        rollout = Rollout(settings, ledger_client, cluster, options, connect, warnings, rng)
         gc.freeze()
         return await rollout.run(signals.asked, signals.urgent)
 
 
-def keeping_of(settings: RolloutSettings, order: RunOrder, plan: EnginePlan) -> Keeping:
-    """Give how the settings and the order have replicas kept."""
-    return Keeping(
-        rollout=order.spec.rollout,
+def replica_options(settings: RolloutSettings, order: RolloutOrder, plan: EnginePlan) -> ReplicaOptions:
+    """Return the options of the replica manager from the settings and the order."""
+    return ReplicaOptions(
+        rollout=order.rollout,
         plan=plan,
         limits=Limits(
             start_seconds=settings.replica_start_seconds,
@@ -89,14 +89,14 @@ def keeping_of(settings: RolloutSettings, order: RunOrder, plan: EnginePlan) -> 
 
 
 class Rollout:
-    """The work, the keeping of replicas and the reports, side by side."""
+    """Runs the work loop, the replica manager and the reports concurrently."""
 
     def __init__(
         self,
         settings: RolloutSettings,
         ledger_client: Ledger,
         cluster: Cluster,
-        keeping: Keeping,
+        options: ReplicaOptions,
         connect: Callable[[str], ReplicaApi],
         warnings: list[str],
         rng: random.Random,
@@ -104,60 +104,63 @@ class Rollout:
         self._settings = settings
         self._ledger = ledger_client
         self._warnings = warnings
-        self._fleet = Fleet(BalancerLimits(), rng)
-        self._work = WorkLoop(ledger_client, self._fleet, plan_of(settings, keeping.plan.served_model), rng)
-        self._keeper = Keeper(cluster, self._fleet, keeping, connect=connect, remaining=lambda: self._work.remaining)
+        self._fleet = EndpointFleet(BalancerLimits(), rng)
+        self._work = WorkLoop(ledger_client, self._fleet, request_policy(settings, options.plan.served_model), rng)
+        self._manager = ReplicaManager(
+            cluster, self._fleet, options, connect=connect, remaining=lambda: self._work.remaining
+        )
 
     async def run(self, asked: asyncio.Event, urgent: asyncio.Event) -> ExitCode:
-        """Run to the end. `asked`: end in order; `urgent`: end now."""
+        """Run until complete. `asked` requests a graceful shutdown, `urgent` an immediate one."""
         started = time.monotonic()
         working = asyncio.create_task(self._work.run())
-        keeping = asyncio.create_task(self._keeper.run())
-        reporting = asyncio.create_task(self._report_for_ever())
+        managing = asyncio.create_task(self._manager.run())
+        reporting = asyncio.create_task(self._report_until_cancelled())
         asking = asyncio.create_task(asked.wait())
         try:
-            await asyncio.wait({working, keeping, asking}, return_when=asyncio.FIRST_COMPLETED)
-            if keeping.done():
-                keeping.result()
+            await asyncio.wait({working, managing, asking}, return_when=asyncio.FIRST_COMPLETED)
+            if managing.done():
+                managing.result()
             if not working.done():
                 await self._drain(working, urgent)
                 return ExitCode.STOPPED
             working.result()
-            await cancelled(keeping, reporting)
+            await cancelled(managing, reporting)
             await self._let_go(started)
             return ExitCode.SUCCEEDED
         except BadInputError:
-            await cancelled(keeping, reporting)
-            await self._keeper.end_all()  # nobody will want them as they are
+            await cancelled(managing, reporting)
+            await self._manager.end_all()  # no later attempt could use them
             raise
         finally:
-            await cancelled(working, keeping, reporting, asking)
+            await cancelled(working, managing, reporting, asking)
             await self._last_report()
 
     async def _let_go(self, started: float) -> None:
-        """Free the GPUs: the last completion is on the ledger's disk."""
+        """Free the GPUs once the last completion is on the ledger's disk."""
         last = time.monotonic()
-        await self._keeper.end_all()
+        await self._manager.end_all()
         logger.info(
             "%d completions, %d output tokens in %.1f s; %.0f GPU seconds; GPUs free %.1f s after the last completion",
             self._work.answered,
             self._work.output_tokens,
             last - started,
-            gpu_seconds(self._keeper.starts, time.time()),
+            gpu_seconds(self._manager.starts, time.time()),
             time.monotonic() - last,
         )
 
     async def _drain(self, working: "asyncio.Task[None]", urgent: asyncio.Event) -> None:
-        logger.info("stopping: requests in flight get %.0f s to end; the replicas stay", self._settings.drain_seconds)
+        seconds = self._settings.drain_seconds
+        logger.info("stopping: waiting up to %.0f s for requests in flight; the replicas keep running", seconds)
         draining = asyncio.create_task(self._work.drain(self._settings.drain_seconds))
         hurrying = asyncio.create_task(urgent.wait())
         await asyncio.wait({draining, hurrying, working}, return_when=asyncio.FIRST_COMPLETED)
         await cancelled(draining, hurrying)
 
-    async def _report_for_ever(self) -> None:
-        """Report at once, whenever a replica has joined or left, and else every so often."""
+    async def _report_until_cancelled(self) -> None:
+        """Report at once, whenever a replica has joined or left, and at least every `report_seconds`."""
         changed = asyncio.Event()
-        self._keeper.on_change.append(changed.set)
+        self._manager.on_change.append(changed.set)
         while True:
             changed.clear()
             await self._report()
@@ -165,15 +168,15 @@ class Rollout:
                 async with asyncio.timeout(self._settings.report_seconds):
                     await changed.wait()
             except TimeoutError:
-                continue  # time for the next
+                continue  # the interval is over
 
     async def _report(self) -> None:
-        reports = self._keeper.reports()
+        reports = self._manager.reports()
         export(current_of_slots(reports))
         await self._ledger.report(reports, self._warnings)
 
     async def _last_report(self) -> None:
-        """Say when the GPUs were released."""
+        """Send a last report, which tells when the GPUs were released."""
         last = asyncio.create_task(self._report())
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
         await cancelled(last)

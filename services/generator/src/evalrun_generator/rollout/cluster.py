@@ -1,4 +1,4 @@
-"""The Ray cluster as the driver sees it. `ray_cluster` has the real one, `fake_cluster` one without Ray."""
+"""The interface of a Ray cluster. `ray_cluster` implements it with Ray, `fake_cluster` without."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,25 +7,25 @@ from evalrun_generator.rollout.starts import ClusterView, Start
 
 
 class Cluster(Protocol):
-    """Where replicas are started. Calls raise GenerationStoppedError where the cluster or the right to it is lost."""
+    """A cluster that runs replicas. Calls raise GenerationStoppedError if the cluster or its control is lost."""
 
     @property
     def api_key(self) -> str:
-        """What the replicas' servers ask for."""
+        """API key of the replicas' servers."""
         ...
 
     async def observe(self) -> ClusterView:
-        """Give what there is now."""
+        """Return the cluster's current state."""
         ...
 
     async def start(self, slot: int) -> None:
-        """Start a replica; returns at once."""
+        """Start a replica; return without waiting for it."""
         ...
 
     async def end(self, suffix: str) -> None:
-        """End a replica; returns when its GPUs are free."""
+        """End a replica and wait until its GPUs are free."""
         ...
 
     async def end_all(self) -> Sequence[Start]:
-        """End every replica and what keeps them; gives every start there was."""
+        """End every replica and their supervisor; return every start so far."""
         ...

@@ -1,24 +1,24 @@
-"""From the run's order to what verl and the engine are told. Pure.
+"""Translates a work order into the configuration of verl and the engine. Pure.
 
-Every field that verl 0.9.1 presets badly for serving is said: `load_format` (its default serves random weights and
-answers 200), `enable_sleep_mode`, `disable_log_stats` (its default switches the metrics off), `response_length` (a hard
-cap on every request's max_tokens) and `max_model_len`.
+Every field whose default in verl 0.9.1 is wrong for serving is set explicitly: `load_format` (the default serves random
+weights and answers 200), `enable_sleep_mode`, `disable_log_stats` (the default disables metrics), `response_length` (a
+hard cap on every request's max_tokens) and `max_model_len`.
 """
 
 import hashlib
 import json
 from dataclasses import dataclass, field
 
-from evalrun_generator.rollout.order import RunOrder
+from evalrun_generator.rollout.order import RolloutOrder
 from evalrun_runtime.exits import BadInputError
 
 SMALL_MAX_NUM_SEQS = 64
-"""On one H200 a 7B model with 64 answers in progress gave 11,746 tokens/s, with 256 it gave 26,247."""
+"""A 7B model on one H200 gave 11,746 tokens/s with 64 sequences in progress and 26,247 with 256."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """What one replica is made of; plain data, it crosses into Ray."""
+    """The configuration of one replica; plain data, because it is sent to Ray."""
 
     engine: str
     rollout_config: dict[str, object]
@@ -29,33 +29,35 @@ class EnginePlan:
     gpus_per_node: int
     served_model: str
     load_format: str
+    revision: str | None = None
+    """Requested revision of a hub model."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Of the engine's processes."""
+    """Environment of the engine's processes."""
 
     @property
     def digest(self) -> str:
-        """Replicas started from the same plan have the same digest: only those are taken over."""
-        # The environment is left out: it holds nothing that changes what is served, and may hold a key.
+        """Identifies the plan: only replicas with the same digest are taken over."""
+        # Excludes the environment, which does not change what is served and may contain a key.
         content = [self.engine, self.rollout_config, self.model_config, self.gpus, self.gpus_per_node]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def engine_plan(order: RunOrder, environment: dict[str, str], model_folder: str | None = None) -> EnginePlan:
-    """Give the plan of every replica of a run.
+def engine_plan(order: RolloutOrder, environment: dict[str, str], model_folder: str | None = None) -> EnginePlan:
+    """Return the plan for the replicas of a run.
 
     Args:
-        order: the run's.
-        environment: of the engine's processes.
-        model_folder: where the model was fetched to; None: the engine reads `model.path` itself. Requests and results
-            name the model by `model.path` in any case.
+        order: the run's work order.
+        environment: environment of the engine's processes.
+        model_folder: folder of the fetched model, or None if the engine reads `model.path` itself. Requests and results
+            always name the model by `model.path`.
 
     Raises:
-        BadInputError: dummy weights that nobody asked for, or a parallelism that verl does not have.
+        BadInputError: dummy weights without `allowDummyWeights`, or a parallelism that verl lacks.
     """
-    rollout, model, protocol = order.spec.rollout, order.spec.model, order.spec.protocol
+    rollout, model, protocol = order.rollout, order.spec.model, order.spec.protocol
     if rollout.load_format == "dummy" and not rollout.allow_dummy_weights:
         raise BadInputError(
-            "spec.rollout.loadFormat: dummy loads no weights and every figure is worthless: write loadFormat: auto, "
+            "spec.rollout.loadFormat: dummy loads no weights, so every score is meaningless: write loadFormat: auto, "
             "or, for a load test, allowDummyWeights: true"
         )
     if rollout.pipeline_parallel > 1:
@@ -73,7 +75,7 @@ def engine_plan(order: RunOrder, environment: dict[str, str], model_folder: str 
         "tensor_model_parallel_size": rollout.tensor_parallel,
         "data_parallel_size": rollout.data_parallel,
         "dtype": rollout.dtype,
-        "gpu_memory_utilization": rollout.gpu_memory_utilization,
+        "gpu_memory_utilization": rollout.gpu_memory_utilization_value,
         "enforce_eager": rollout.enforce_eager,
         "enable_prefix_caching": rollout.enable_prefix_caching,
         "enable_chunked_prefill": rollout.enable_chunked_prefill,
@@ -93,51 +95,50 @@ def engine_plan(order: RunOrder, environment: dict[str, str], model_folder: str 
         engine=rollout.engine,
         rollout_config=config,
         model_config={"path": model_folder or model.path, "trust_remote_code": model.trust_remote_code},
-        gpus=rollout.gpus,
+        gpus=rollout.gpus_per_replica,
         gpus_per_node=rollout.gpus_per_node,
         served_model=model.path,
         load_format=rollout.load_format,
-        environment={"VLLM_NO_USAGE_STATS": "1", **environment},
+        revision=model.revision,
+        environment={"VLLM_NO_USAGE_STATS": "1", **environment, **{each.name: each.value for each in rollout.env}},
     )
 
 
-def slots(order: RunOrder) -> int:
-    """Give the requests in flight at a replica: an eighth more than the engine works on at once, so that the place of
-    an answer that ends is taken in the next step and not a round trip later."""
-    most = order.spec.rollout.max_num_seqs
+def slots(order: RolloutOrder) -> int:
+    """Return the requests in flight for a replica: an eighth more than the engine's max_num_seqs, so that a finished
+    sequence is replaced in the next step and not a round trip later."""
+    most = order.rollout.max_num_seqs
     return most + max(1, most // 8)
 
 
-def idle_gpu_warnings(order: RunOrder, in_flight: int) -> list[str]:
-    """Give what leaves a GPU idle: one line each, with the field and what to write instead.
+def idle_gpu_warnings(order: RolloutOrder, in_flight: int) -> list[str]:
+    """Return warnings about settings that leave a GPU idle: one line each, with the field and what to write instead.
 
-    The figures are of one H200 with a 7B model, vLLM 0.24 and verl 0.9.1 (docs/rollout.md).
+    The figures were measured on one H200 with a 7B model, vLLM 0.24 and verl 0.9.1 (docs/rollout.md).
 
     Args:
-        order: the run's.
-        in_flight: requests that are sent to a replica at once.
+        order: the run's work order.
+        in_flight: requests in flight for a replica.
     """
-    rollout = order.spec.rollout
+    rollout = order.rollout
     found = []
     if rollout.enforce_eager:
         found.append(
-            "rollout.enforceEager: true does without CUDA graphs, which gave 15,672 instead of 26,247 tokens/s: "
+            "rollout.enforceEager: true disables CUDA graphs, which gave 15,672 instead of 26,247 tokens/s: "
             "write false unless you debug the engine"
         )
     if rollout.max_num_seqs < SMALL_MAX_NUM_SEQS:
         found.append(
             f"rollout.maxNumSeqs: {rollout.max_num_seqs} leaves most of a GPU idle (64 gave 11,746 tokens/s, 256 gave "
-            "26,247): write 256 unless the memory for keys and values is too small"
+            "26,247): write 256 unless the KV cache is too small"
         )
     if in_flight < rollout.max_num_seqs:
         found.append(
-            f"concurrency: {in_flight} requests in flight a replica are fewer than maxNumSeqs {rollout.max_num_seqs}: "
-            "the GPU waits for requests; leave concurrency unset"
+            f"concurrency: {in_flight} requests per replica are fewer than maxNumSeqs {rollout.max_num_seqs}, so the "
+            "GPU waits for requests: leave concurrency unset"
         )
     if not rollout.enable_prefix_caching:
-        found.append(
-            "rollout.enablePrefixCaching: false computes the same prompt anew for each of its samples: write true"
-        )
+        found.append("rollout.enablePrefixCaching: false recomputes the prompt for each of its samples: write true")
     if rollout.load_format == "dummy":
-        found.append("rollout.loadFormat: dummy: the weights are random, and every figure but the speed is worthless")
+        found.append("rollout.loadFormat: dummy: the weights are random, so only speed figures are meaningful")
     return found

@@ -1,16 +1,16 @@
-"""A Ray cluster in memory, whose replicas start, die and hang as they are told: for tests of whatever keeps them."""
+"""An in-memory Ray cluster whose replicas start, die and hang on command, for tests of the replica manager."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from evalrun_generator.endpoints import Endpoint
-from evalrun_generator.fake_endpoint import FakeEndpoint
+from evalrun_generator.endpoints.endpoint import Endpoint
+from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
 from evalrun_generator.rollout.starts import ClusterView, NodeRoom, Phase, Start
 
 
 class FakeReplica:
-    """A replica's server: well until told otherwise."""
+    """A replica's server; healthy until told otherwise."""
 
     def __init__(self, endpoint: FakeEndpoint) -> None:
         self.fake_endpoint = endpoint
@@ -19,43 +19,45 @@ class FakeReplica:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where completions are asked for."""
+        """Endpoint that serves completions."""
         return self.fake_endpoint
 
     async def health(self) -> str | None:
-        """Give the error that was set."""
+        """Return the error that was set."""
         return self.error
 
     async def tokens(self) -> float | None:
-        """Give the count that was set."""
+        """Return the count that was set."""
         return self.generated
 
 
 class FakeCluster:
-    """Nodes with GPUs; starts are `FakeReplica`s that `make` makes."""
+    """Nodes with GPUs; each start is a `FakeReplica` made by `make`."""
 
     def __init__(
         self, gpus: Sequence[int], make: Callable[[Start], FakeReplica], *, now: Callable[[], float], gpus_each: int = 1
     ) -> None:
-        """`gpus`: of each node, which has as many CPUs as they need."""
+        """`gpus`: GPUs of each node; each node has enough CPUs for them."""
         self.nodes = list(gpus)
         self.servers: dict[str, FakeReplica] = {}
         self.all: dict[str, Start] = {}
         self.failing: list[str] = []
-        """Errors with which the next starts fail, one each."""
+        """Errors of the next starts, one each."""
         self.held_back = False
-        """While set, starts stay in their starting phase."""
+        """While set, starts stay in phase STARTING."""
         self.changed = asyncio.Event()
-        """Set by every call; a watcher clears it."""
+        """Set by every call; the observer clears it."""
         self.ended_all = False
         self.load_format = "auto"
+        self.engine: dict[str, str] = {}
+        """Engine facts reported by the next replicas."""
         self._make = make
         self._now = now
         self._gpus_each = gpus_each
 
     @property
     def api_key(self) -> str:
-        """Nothing is asked for."""
+        """Empty: no key is needed."""
         return ""
 
     @property
@@ -64,7 +66,7 @@ class FakeCluster:
         return [start for start in self.all.values() if start.living]
 
     async def observe(self) -> ClusterView:
-        """Give what there is; what was starting serves from now on."""
+        """Return the current state; starting replicas become serving."""
         view = ClusterView(tuple(self.all.values()), self._rooms())
         for start in self.living:
             if start.phase is Phase.STARTING and not self.held_back:
@@ -93,12 +95,14 @@ class FakeCluster:
         return tuple(self.all.values())
 
     def connect(self, address: str) -> FakeReplica:
-        """Give the server at an address."""
+        """Return the server at an address."""
         return self.servers[address]
 
     def _serve(self, start: Start) -> None:
         self.servers[start.suffix] = self._make(start)
-        self.all[start.suffix] = replace(start, phase=Phase.SERVING, address=start.suffix, load_format=self.load_format)
+        self.all[start.suffix] = replace(
+            start, phase=Phase.SERVING, address=start.suffix, load_format=self.load_format, engine=dict(self.engine)
+        )
 
     def _rooms(self) -> tuple[NodeRoom, ...]:
         taken = sum(start.gpus for start in self.living)

@@ -1,24 +1,26 @@
-"""The owner of one replica, as an actor: verl 0.9.1 and nothing else of ours. Runs inside the Ray cluster.
+"""The actor that owns one replica. Runs inside the Ray cluster and needs only verl 0.9.1.
 
-verl detaches nothing, so what this actor makes (placement group, workers, HTTP server) ends with it: killing it is the
-replica's teardown. `init_standalone` waits for its placement group in a blocking call that nothing can interrupt, which
-is the other reason for an actor of its own.
+verl detaches nothing, so everything this actor creates (placement group, workers, HTTP server) ends with it: killing it
+tears the replica down. `init_standalone` waits for its placement group in a blocking call that nothing can interrupt,
+which is the second reason for a separate actor.
 """
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from evalrun_generator.rollout.engine import EnginePlan
+from evalrun_generator.rollout.engine_facts import engine_facts, model_facts
 
 Handle: TypeAlias = Any
-"""An actor's handle, or the reference to a call's result: Ray gives them no types."""
+"""An actor's handle, or the reference to a call's result; Ray does not type them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of a replica, told from a later one of the same number."""
+    """A process of a replica; the start time distinguishes it from a later process with the same id."""
 
     pid: int
     created: float
@@ -31,7 +33,9 @@ class Launched:
     address: str
     load_format: str
     processes: tuple[tuple[str, tuple[Process, ...]], ...]
-    """By Ray node: the HTTP server's process and its engine's."""
+    """Processes of the HTTP server and its engine, by Ray node."""
+    engine: Mapping[str, str]
+    """See `engine_facts`."""
 
 
 class ReplicaLauncher:
@@ -44,7 +48,7 @@ class ReplicaLauncher:
         self._replica: Handle = None
 
     async def launch(self) -> Launched:
-        """Launch the replica; returns when its HTTP server is up. Raises whatever verl and the engine raise."""
+        """Launch the replica and wait until its HTTP server is up. Raises what verl and the engine raise."""
         from omegaconf import OmegaConf
         from verl.workers.config import RolloutConfig
         from verl.workers.rollout.replica import get_rollout_replica_class
@@ -60,27 +64,32 @@ class ReplicaLauncher:
         )
         await self._replica.init_standalone()
         servers = self._replica.servers
-        told = await asyncio.gather(*(server.__ray_call__.remote(_describe_server) for server in servers))
-        processes = tuple((node, found) for node, found, _ in told)
-        return Launched(self._replica.server_address, told[0][2], processes)
+        engine = self._plan.engine
+        told = await asyncio.gather(*(server.__ray_call__.remote(_describe_server, engine) for server in servers))
+        processes = tuple((node, found) for node, found, _, _ in told)
+        facts = dict(told[0][3])
+        revision = self._plan.revision
+        facts |= await asyncio.to_thread(model_facts, facts.get("model", str(model.path)), revision)
+        return Launched(self._replica.server_address, told[0][2], processes, facts)
 
 
-def _describe_server(server: Handle) -> tuple[str, tuple[Process, ...], str]:
-    """Give node, processes and load format of an HTTP server actor; runs inside it."""
+def _describe_server(server: Handle, engine: str) -> tuple[str, tuple[Process, ...], str, dict[str, str]]:
+    """Return node, processes, load format and engine facts of an HTTP server actor. Runs inside that actor."""
     import psutil
     import ray
 
     own = psutil.Process(os.getpid())
     family = [own, *own.children(recursive=True)]
     processes = tuple(Process(process.pid, process.create_time()) for process in family)
-    # vLLM's own record of how it loaded, not what it was asked. SGLang's server keeps none in reach.
+    # vLLM's record of what it loaded, not of what was requested. SGLang's server does not expose one.
     engine_config = getattr(getattr(server, "engine", None), "vllm_config", None)
     load_format = "" if engine_config is None else engine_config.load_config.load_format
-    return ray.get_runtime_context().get_node_id(), processes, str(getattr(load_format, "value", load_format))
+    loaded = str(getattr(load_format, "value", load_format))
+    return ray.get_runtime_context().get_node_id(), processes, loaded, engine_facts(engine, engine_config)
 
 
 def reap(processes: tuple[Process, ...]) -> int:
-    """Kill what of a replica's processes is still there; gives how many. Runs on their node.
+    """Kill a replica's remaining processes and return how many there were. Runs on their node.
 
     A stopped or hung engine does not notice that its parent is gone, and keeps the GPU's memory.
     """

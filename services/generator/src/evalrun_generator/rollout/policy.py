@@ -1,69 +1,70 @@
-"""Which replicas to start, let in, end, and when to give up. Pure: what is seen in, what to do out."""
+"""Decides which replicas to start, admit and end, and when to give up. Pure: observations in, actions out."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from evalrun_generator.rollout.order import RolloutOrder
+from evalrun_api.work_order import Rollout, wanted_replicas
 from evalrun_generator.rollout.starts import NodeRoom, Phase, Start
+from evalrun_runtime.backoff import backoff_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The policy's constants, in seconds but for the last."""
+    """The policy's constants; all but the last are seconds."""
 
     start_seconds: float
-    """How long a start may take."""
+    """Time limit of a start."""
     place_seconds: float
-    """How long to wait for the first GPUs, and between a start that failed and giving up for want of a place."""
+    """How long to wait for free GPUs: at the beginning, and after a failed start, before giving up."""
     idle_seconds: float
-    """How long a replica may be idle, between min and max, before it is ended."""
-    first_wait_seconds: float = 1.0
-    longest_wait_seconds: float = 60.0
+    """Idle time after which a replica beyond the minimum is ended."""
+    initial_wait_seconds: float = 1.0
+    max_wait_seconds: float = 60.0
     failed_starts: int = 3
-    """Starts that fail in a row, while none serves, before the attempt gives up."""
+    """Consecutive failed starts, while no replica serves, after which the attempt gives up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A living start, with what the driver knows of it."""
+class ObservedReplica:
+    """A living start and the driver's observations of it."""
 
     start: Start
     admitted: bool = False
-    """It is asked for completions, or is being tried."""
+    """It serves completions or is being tested."""
     trouble: str = ""
-    """Why it must go: dead, hung. Empty while it is well."""
+    """Why it must be ended: dead, hung. Empty while it is healthy."""
     idle_seconds: float = 0.0
-    """For how long it has had nothing to do."""
+    """How long it has been idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What went before."""
+    """Failures and waiting time before this decision."""
 
     failures: int = 0
-    """Starts that failed in a row."""
+    """Consecutive failed starts."""
     failed_at: float = float("-inf")
     last_error: str = ""
     without_any_since: float | None = None
-    """Since when no replica lives though there is work; None while one does."""
+    """Since when there is work but no living replica; None while there is one."""
 
     def after_failed_start(self, error: str, now: float) -> "History":
-        """Count a start that never served."""
+        """Return the history after a start that never served."""
         return replace(self, failures=self.failures + 1, failed_at=now, last_error=error)
 
     def after_success(self) -> "History":
-        """Forget the failures: a replica serves."""
+        """Return the history without failures, because a replica serves."""
         return History(without_any_since=self.without_any_since)
 
     def after_look(self, *, lacking: bool, now: float) -> "History":
-        """Note whether there is work and no replica."""
+        """Return the history after observing whether work lacks a replica."""
         if not lacking:
             return replace(self, without_any_since=None)
         return self if self.without_any_since is not None else replace(self, without_any_since=now)
 
 
-class What(Enum):
+class ActionKind(Enum):
     """Kinds of action."""
 
     START = "start"
@@ -73,57 +74,55 @@ class What(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do."""
+    """One action to take."""
 
-    what: What
+    what: ActionKind
     slot: int
     suffix: str = ""
-    """Of the start that is meant; empty for a new one."""
+    """Suffix of the start concerned; empty for a new one."""
     why: str = ""
     failed: bool = False
-    """With END: the start never served, which counts."""
+    """With END: the start never served, which counts as a failed start."""
 
 
-def wanted_replicas(rollout: RolloutOrder, remaining: int | None) -> int:
-    """Give how many replicas the remaining work is worth; none before that is known, or when nothing remains.
+def useful_replicas(rollout: Rollout, remaining: int | None) -> int:
+    """Return how many replicas the remaining work justifies; 0 before it is known and when nothing remains.
 
-    Between min and max it is the operator's own formula for the worker pods: as many as the work fills. A fixed number
-    stays, but for replicas that would never see a request.
+    Between min and max the formula is the operator's for worker pods. A fixed number is kept, except for replicas that
+    would never receive a request.
     """
     if not remaining:
         return 0
-    if rollout.min_replicas is not None and rollout.max_replicas is not None:
-        filled = -(-remaining // rollout.max_num_seqs)
-        return min(max(filled, rollout.min_replicas), rollout.max_replicas)
-    return min(most_replicas(rollout), remaining)
+    wanted = wanted_replicas(rollout, remaining)
+    return wanted if rollout.elastic else min(wanted, remaining)
 
 
-def most_replicas(rollout: RolloutOrder) -> int:
-    """Give the most replicas that there ever are at once: slots are numbered below it."""
-    return rollout.max_replicas or rollout.replicas or max(1, rollout.gpus_per_node // rollout.gpus)
+def max_replica_count(rollout: Rollout) -> int:
+    """Return the maximum number of simultaneous replicas; slot numbers are below it."""
+    return rollout.max_replicas or rollout.initial_replicas
 
 
-def places(rollout: RolloutOrder, rooms: Iterable[NodeRoom], starts: Iterable[Start]) -> int:
-    """Give how many more replicas would find their GPUs now.
+def places(rollout: Rollout, rooms: Iterable[NodeRoom], starts: Iterable[Start]) -> int:
+    """Return how many more replicas can be placed now.
 
-    verl raises at once when GPUs are missing, and blocks for ever when CPUs are: a replica takes, on each of its nodes,
-    its GPUs and two CPUs a GPU, and one more for a moment, while its HTTP server is placed. Starts whose GPUs are still
-    counted as free are taken off.
+    verl raises at once if GPUs are missing, but blocks forever if CPUs are. On each of its nodes a replica takes its
+    GPUs, two CPUs per GPU, and briefly one more CPU while its HTTP server is placed. Starts whose GPUs still count as
+    free are subtracted.
     """
-    fitting = sum(_fitting(rollout, room) for room in rooms) // rollout.nodes
+    fitting = sum(_fitting(rollout, room) for room in rooms) // rollout.pods_per_replica
     unplaced = sum(1 for start in starts if start.phase is Phase.STARTING and not start.placed)
     return max(0, fitting - unplaced)
 
 
-def _fitting(rollout: RolloutOrder, room: NodeRoom) -> int:
-    gpus = rollout.gpus_a_node
+def _fitting(rollout: Rollout, room: NodeRoom) -> int:
+    gpus = rollout.gpus_per_pod
     by_gpus, by_cpus = int(room.gpus // gpus), max(0, int((room.cpus - 1) // (2 * gpus)))
-    return min(by_gpus, by_cpus) if rollout.nodes == 1 else min(1, by_gpus, by_cpus)
+    return min(by_gpus, by_cpus) if rollout.pods_per_replica == 1 else min(1, by_gpus, by_cpus)
 
 
 def decide(
-    rollout: RolloutOrder,
-    seen: Sequence[Seen],
+    rollout: Rollout,
+    seen: Sequence[ObservedReplica],
     *,
     taken: frozenset[int],
     free_places: int,
@@ -132,20 +131,20 @@ def decide(
     limits: Limits,
     now: float,
 ) -> list[Action]:
-    """Give what to do now, the most urgent first.
+    """Return the actions to take now, the most urgent first.
 
     Args:
-        rollout: what is asked for.
-        seen: the living starts, but for those that are being ended.
-        taken: slots of starts that are being ended: verl's rank seeds the engine, and is free once they have ended.
-        free_places: as `places` gives them.
-        remaining: completions that the ledger lacks; None where it has not said.
-        history: what went before.
+        rollout: the requested replicas.
+        seen: the living starts, without those that are being ended.
+        taken: slots of starts that are being ended. verl's rank seeds the engine and is free only after they ended.
+        free_places: the result of `places`.
+        remaining: completions missing from the ledger, or None if unknown.
+        history: earlier failures.
         limits: the constants.
         now: Unix seconds, the clock of `Start.started_at`.
     """
     actions: list[Action] = []
-    staying: list[Seen] = []
+    staying: list[ObservedReplica] = []
     for each in seen:
         ending = _ending(each, limits, now)
         if ending is not None:
@@ -153,8 +152,8 @@ def decide(
         else:
             staying.append(each)
             if each.start.phase is Phase.SERVING and not each.admitted:
-                actions.append(Action(What.ADMIT, each.start.slot, each.start.suffix))
-    wanted = wanted_replicas(rollout, remaining)
+                actions.append(Action(ActionKind.ADMIT, each.start.slot, each.start.suffix))
+    wanted = useful_replicas(rollout, remaining)
     if len(staying) < wanted:
         if now - history.failed_at >= _wait(history, limits):
             used = taken | {each.start.slot for each in seen}
@@ -164,52 +163,52 @@ def decide(
     return actions
 
 
-def _ending(each: Seen, limits: Limits, now: float) -> Action | None:
+def _ending(each: ObservedReplica, limits: Limits, now: float) -> Action | None:
     start = each.start
     if start.phase is Phase.FAILED:
-        return Action(What.END, start.slot, start.suffix, start.error or "it ended while starting", failed=True)
+        return Action(ActionKind.END, start.slot, start.suffix, start.error or "it ended while starting", failed=True)
     if each.trouble:
-        return Action(What.END, start.slot, start.suffix, each.trouble)
+        return Action(ActionKind.END, start.slot, start.suffix, each.trouble)
     if start.phase is Phase.STARTING and now - start.started_at > limits.start_seconds:
         why = f"it did not serve within {limits.start_seconds:g} s"
-        return Action(What.END, start.slot, start.suffix, why, failed=True)
+        return Action(ActionKind.END, start.slot, start.suffix, why, failed=True)
     return None
 
 
-def _new_starts(rollout: RolloutOrder, used: frozenset[int], count: int) -> list[Action]:
-    """Start on free slots. A replacement waits for the slot of what it replaces: names and seeds stay the same few."""
-    free = [slot for slot in range(most_replicas(rollout)) if slot not in used]
-    return [Action(What.START, slot) for slot in free[: max(0, count)]]
+def _new_starts(rollout: Rollout, used: frozenset[int], count: int) -> list[Action]:
+    """Start on free slots. A replacement waits for the slot of the replica it replaces, to reuse its name and seed."""
+    free = [slot for slot in range(max_replica_count(rollout)) if slot not in used]
+    return [Action(ActionKind.START, slot) for slot in free[: max(0, count)]]
 
 
 def _wait(history: History, limits: Limits) -> float:
     if not history.failures:
         return 0.0
-    return min(limits.longest_wait_seconds, limits.first_wait_seconds * 2.0 ** min(history.failures - 1, 30))
+    return backoff_seconds(history.failures, limits.initial_wait_seconds, limits.max_wait_seconds)
 
 
-def _surplus(staying: Sequence[Seen], wanted: int, limits: Limits) -> list[Action]:
-    """End the replicas beyond `wanted` that have had nothing to do, the longest idle first."""
+def _surplus(staying: Sequence[ObservedReplica], wanted: int, limits: Limits) -> list[Action]:
+    """End idle replicas beyond `wanted`, the longest idle first."""
     idle = [each for each in staying if each.admitted and each.idle_seconds >= limits.idle_seconds]
     idle.sort(key=lambda each: -each.idle_seconds)
     return [
-        Action(What.END, each.start.slot, each.start.suffix, "it has nothing to do")
+        Action(ActionKind.END, each.start.slot, each.start.suffix, "it has nothing to do")
         for each in idle[: max(0, len(staying) - wanted)]
     ]
 
 
 def give_up_reason(
-    rollout: RolloutOrder, rooms: Sequence[NodeRoom], history: History, limits: Limits, now: float
+    rollout: Rollout, rooms: Sequence[NodeRoom], history: History, limits: Limits, now: float
 ) -> str | None:
-    """Say why this attempt cannot go on; None while it can. Only asked while no replica serves."""
+    """Return why this attempt cannot continue, or None if it can. Called only while no replica serves."""
     if history.failures >= limits.failed_starts:
-        return f"{history.failures} starts of a replica failed in a row, the last: {history.last_error}"
+        return f"{history.failures} replica starts failed in a row, the last with: {history.last_error}"
     since = history.without_any_since
     if since is None or now - since < limits.place_seconds:
         return None
-    gpus = rollout.gpus_a_node
+    gpus = rollout.gpus_per_pod
     have = ", ".join(f"{room.gpus:g} GPUs and {room.cpus:g} CPUs" for room in rooms) or "no node"
     return (
-        f"no place for a replica within {limits.place_seconds:g} s: it takes {gpus} GPUs and {2 * gpus + 1} CPUs free "
-        f"on {rollout.nodes} node(s), and there is {have}. Give a worker num-cpus of at least 2 x GPUs + 2"
+        f"no room for a replica within {limits.place_seconds:g} s: it needs {gpus} GPUs and {2 * gpus + 1} CPUs free "
+        f"on {rollout.pods_per_replica} node(s); free now: {have}. Set a worker's num-cpus to at least 2 x GPUs + 2"
     )

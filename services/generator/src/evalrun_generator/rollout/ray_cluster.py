@@ -1,4 +1,4 @@
-"""The driver's side of Ray: joins the cluster, finds or makes the run's supervisor, and speaks with it."""
+"""The driver's side of Ray: joins the cluster, finds or creates the run's supervisor, and calls it."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 import ray
-from ray._private.state import available_resources_per_node  # verl reads free GPUs there too; Ray offers no other way
+from ray._private.state import available_resources_per_node  # as verl does: Ray has no public API for free GPUs
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from evalrun_generator.outcomes import GenerationStoppedError
@@ -24,7 +24,7 @@ END_SECONDS = 120.0
 
 
 def join_ray(address: str) -> None:
-    """Become a driver of the Ray cluster at `address`. Raises BadInputError where there is none."""
+    """Become a driver of the Ray cluster at `address`. Raises BadInputError if there is no cluster."""
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -32,27 +32,27 @@ def join_ray(address: str) -> None:
 
 
 class RayCluster:
-    """The replicas of one run. Make it with `attached`."""
+    """The replicas of one run. Create it with `attached`."""
 
     def __init__(self, supervisor: Handle, driver: str, api_key: str, *, started: bool) -> None:
         self._supervisor = supervisor
         self._driver = driver
         self._api_key = api_key
         self.attached_again = not started
-        """The replicas of an earlier attempt were found."""
+        """Whether replicas of an earlier attempt were found."""
 
     @property
     def api_key(self) -> str:
-        """What the replicas' servers ask for."""
+        """API key of the replicas' servers."""
         return self._api_key
 
     async def observe(self) -> ClusterView:
-        """Give the run's starts, and what every living node has free."""
+        """Return the run's starts and the free resources of every living node."""
         starts = await _answer(self._supervisor.starts.remote(self._driver), CALL_SECONDS)
         return ClusterView(starts, tuple(await asyncio.to_thread(_rooms)))
 
     async def start(self, slot: int) -> None:
-        """Start a replica, its owner on the node with the most free GPUs."""
+        """Start a replica whose owner runs on the node with the most free GPUs."""
         rooms = await asyncio.to_thread(_rooms)
         node = max(rooms, key=lambda room: room.gpus).node if rooms else ray.get_runtime_context().get_node_id()
         suffix = uuid.uuid4().hex[:12]
@@ -63,7 +63,7 @@ class RayCluster:
         await _answer(self._supervisor.end.remote(self._driver, suffix), END_SECONDS)
 
     async def end_all(self) -> Sequence[Start]:
-        """End every replica, and the supervisor."""
+        """End every replica and the supervisor."""
         try:
             starts: Sequence[Start] = await _answer(self._supervisor.end_all.remote(self._driver), END_SECONDS)
         finally:
@@ -72,9 +72,9 @@ class RayCluster:
 
 
 async def attached(identity: str, plan: EnginePlan) -> RayCluster:
-    """Take over the run's supervisor, or make one.
+    """Take over the run's supervisor, or create one.
 
-    One whose replicas were started from another plan is ended: they would answer as another model or engine would.
+    A supervisor whose replicas were started from another plan is ended: they may serve another model or engine.
 
     Raises:
         GenerationStoppedError: Ray does not answer.
@@ -91,21 +91,21 @@ async def attached(identity: str, plan: EnginePlan) -> RayCluster:
         digest, key = await _answer(supervisor.attach.remote(driver), CALL_SECONDS)
         if digest == plan.digest:
             return RayCluster(supervisor, driver, key, started=started)
-        logger.warning("the living replicas were started from other settings: they are ended and started anew")
+        logger.warning("the living replicas were started with other settings: restarting them")
         await _answer(supervisor.end_all.remote(driver), END_SECONDS)
         ray.kill(supervisor)
-    raise GenerationStoppedError("the supervisor that was just made is not of this plan")
+    raise GenerationStoppedError("the supervisor that was just created has another plan")
 
 
 def _make(name: str, plan: EnginePlan) -> Handle:
-    # On this node: in a cluster that is the head, which lives as long as the cluster does.
+    # On this node: in a cluster that is the head, which lives as long as the cluster.
     here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=True)
     options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
     return ray.remote(Supervisor).options(**options, scheduling_strategy=here).remote(plan)
 
 
 async def _answer(reference: Handle, seconds: float) -> Handle:
-    """Await a call of an actor, bounded."""
+    """Await an actor call with a timeout."""
     try:
         async with asyncio.timeout(seconds):
             return await reference

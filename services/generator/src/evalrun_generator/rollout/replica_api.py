@@ -1,10 +1,10 @@
-"""What is asked of a replica's server besides completions: how it is, and how far it has come."""
+"""A replica's server besides completions: its health and its progress."""
 
 from typing import Protocol
 
 import aiohttp
 
-from evalrun_generator.endpoints import Endpoint, HttpEndpoint, open_session
+from evalrun_generator.endpoints.endpoint import Endpoint, HttpEndpoint, open_session
 
 HEALTH_SECONDS = 5.0
 SLOW = "no answer yet"
@@ -16,15 +16,15 @@ class ReplicaApi(Protocol):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where completions are asked for."""
+        """Endpoint that serves completions."""
         ...
 
     async def health(self) -> str | None:
-        """Give why it is not well; None where it is."""
+        """Return why the server is unhealthy, or None if it is healthy."""
         ...
 
     async def tokens(self) -> float | None:
-        """Give how many tokens the engine has generated; None where it does not say."""
+        """Return how many tokens the engine has generated, or None if it does not report them."""
         ...
 
 
@@ -34,7 +34,7 @@ class HttpReplicaApi:
     def __init__(
         self, session: aiohttp.ClientSession, address: str, model: str, *, seconds: float = HEALTH_SECONDS
     ) -> None:
-        """`seconds`: how long health and metrics may take."""
+        """`seconds`: timeout of health and metrics requests."""
         self._session = session
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._url = f"http://{address}"
@@ -42,11 +42,11 @@ class HttpReplicaApi:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where completions are asked for."""
+        """Endpoint that serves completions."""
         return self._endpoint
 
     async def health(self) -> str | None:
-        """Ask /health. No answer in time says nothing: a busy machine is slow, and a hung server makes no progress."""
+        """Request /health. A timeout proves nothing: a busy machine is slow, and a hung server makes no progress."""
         status, _ = await self._get("/health")
         return None if status in ("200", SLOW) else f"/health: {status}"
 
@@ -56,7 +56,7 @@ class HttpReplicaApi:
         return generated_tokens(body) if status == "200" else None
 
     async def _get(self, path: str) -> tuple[str, str]:
-        """Give the status, or what went wrong, and the body."""
+        """Return the status or the error, and the body."""
         try:
             async with self._session.get(self._url + path, timeout=self._timeout) as response:
                 return str(response.status), await response.text()
@@ -67,7 +67,7 @@ class HttpReplicaApi:
 
 
 def generated_tokens(metrics: str) -> float | None:
-    """Read the sum of the engine's token counter from Prometheus' text format; None where it is not there. Pure."""
+    """Parse the sum of the engine's token counter from Prometheus text, or return None if it is absent. Pure."""
     found = [
         float(line.rpartition(" ")[2])
         for line in metrics.splitlines()

@@ -1,11 +1,11 @@
-"""A replica as an endpoint that can be cut off: what it has in flight is asked elsewhere at once."""
+"""An endpoint for a replica that can be cut off, so that its requests in flight are retried elsewhere at once."""
 
 import asyncio
 from typing import Any
 
-from evalrun_generator.endpoints import Endpoint, Timed
-from evalrun_generator.openai_api import ModelRequest
-from evalrun_generator.retry import Action, Blame, Failure
+from evalrun_generator.endpoints.endpoint import Endpoint, Timed
+from evalrun_generator.endpoints.openai_api import ModelRequest
+from evalrun_generator.endpoints.retry import Action, Blame, Failure
 
 
 class ReplicaEndpoint:
@@ -16,19 +16,23 @@ class ReplicaEndpoint:
         self._name = name
         self._cut: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
         self.answered = 0
-        """Completions so far: progress, whatever else it shows."""
+        """Completions so far, as a measure of progress."""
 
     @property
     def name(self) -> str:
-        """The replica's name, the same for each start on its slot."""
+        """The replica's name, which is the same for each start on its slot."""
         return self._name
 
     async def models(self) -> list[str] | Failure:
-        """Give the ids of the models that it serves."""
+        """Return the ids of the models it serves."""
         return await self._endpoint.models()
 
+    async def version(self) -> str:
+        """Return what the server says; its own machine says more, see `engine_facts`."""
+        return await self._endpoint.version()
+
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
-        """Send one request; ends early when the replica is cut off."""
+        """Send one request; fail early if the replica is cut off."""
         asking: asyncio.Future[Timed | Failure] = asyncio.ensure_future(self._endpoint.ask(request, deadline))
         try:
             both: list[asyncio.Future[Any]] = [asking, self._cut]
@@ -43,10 +47,10 @@ class ReplicaEndpoint:
         if isinstance(outcome, Timed):
             self.answered += 1
             return outcome
-        # Processes that are being killed reset connections: that says nothing about the prompt.
+        # Processes that are being killed reset connections, which says nothing about the prompt.
         return self._cut.result() if self._cut.done() else outcome
 
     def cut(self, reason: str) -> None:
-        """End what is in flight. It uses up none of the items' attempts: the replica failed, not they."""
+        """Fail the requests in flight without counting an attempt: the replica failed, not the items."""
         if not self._cut.done():
             self._cut.set_result(Failure(Action.RETRY, Blame.NONE, counted=False, reason=f"the replica left: {reason}"))

@@ -1,9 +1,9 @@
-"""What the ledger is told of the replicas: every start, from its first second to the release of its GPUs. Pure."""
+"""Builds the ledger's report of the replicas: every start, until its GPUs are released. Pure."""
 
 from collections.abc import Mapping, Sequence
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.balancer import EndpointState
+from evalrun_generator.endpoints.balancer import EndpointState
 from evalrun_generator.rollout.starts import Phase, Start
 
 
@@ -13,13 +13,13 @@ def replica_reports(
     models: Mapping[str, Sequence[str]],
     errors: Mapping[int, str],
 ) -> list[ledger.Replica]:
-    """Give one entry a start, by slot and time, so that the latest of a slot comes last: it is the one that counts.
+    """Return one entry per start, ordered by slot and time, so that the latest start of a slot comes last and counts.
 
     Args:
         starts: every start of the run.
-        states: the balancer's, by the replica's name.
-        models: by suffix: what /v1/models listed.
-        errors: by slot: why its last start was ended.
+        states: the balancer's states by replica name.
+        models: what /v1/models listed, by suffix.
+        errors: why the last start of a slot was ended, by slot.
     """
     reports = []
     for start in sorted(starts, key=lambda one: (one.slot, one.started_at)):
@@ -36,16 +36,17 @@ def replica_reports(
                 started_at=start.started_at,
                 released_at=start.released_at,
                 load_format=start.load_format,
+                engine=start.engine,
             )
         )
     return reports
 
 
 def gpu_seconds(starts: Sequence[Start], now: float) -> float:
-    """Give the GPU seconds of all starts, loading included; what still holds its GPUs is counted up to `now`."""
+    """Return the GPU seconds of all starts, including loading. Starts that still hold GPUs count up to `now`."""
     return sum(start.gpus * max(0.0, (start.released_at or now) - start.started_at) for start in starts)
 
 
 def current_of_slots(reports: Sequence[ledger.Replica]) -> list[ledger.Replica]:
-    """Give the latest report of each slot, in order of slot."""
+    """Return the latest report of each slot, in order of slot."""
     return list({report.name: report for report in reports}.values())

@@ -2,65 +2,54 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field, field_validator
-from pydantic_settings import NoDecode, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from evalrun_generator.settings import WorkSettings
+from evalrun_runtime.settings import CommaSeparated
 
 
 class RolloutSettings(WorkSettings):
-    """Launches the replicas of a work order in a Ray cluster, asks them for what the ledger lacks, and lets them go.
+    """Launches the replicas of a work order in a Ray cluster, generates the missing completions, ends the replicas.
 
-    Run it inside the cluster, on the head, e.g. as a Ray job's entrypoint. Started again after it was killed it takes
-    the living replicas over.
+    Run it inside the cluster, on the head, e.g. as a Ray job's entrypoint. After a kill, the next start takes over the
+    living replicas.
     """
 
     model_config = SettingsConfigDict(env_prefix="EVALRUN_GENERATOR_")
 
-    work_order: Path = Field(description="The run's work order, as the operator writes it.")
-    ray_address: str = Field("auto", description="Ray cluster to join; auto: the one of this machine, or RAY_ADDRESS.")
+    work_order: Path = Field(description="File with the run's work order, as written by the operator.")
+    ray_address: str = Field("auto", description="Ray cluster to join; auto: RAY_ADDRESS, or this machine's.")
     drain_seconds: float = Field(
-        2.0, ge=0, description="Seconds that requests in flight get to end after SIGTERM; Ray kills a job after 3."
+        2.0, ge=0, description="Seconds to wait for requests in flight after SIGTERM; Ray kills a job after 3."
     )
     model_folder: str | None = Field(
         None,
         min_length=1,
-        description="Folder, on every worker, to which model.path was fetched; unset: the engine reads model.path.",
+        description="Folder of the fetched model on every worker; unset: the engine reads model.path.",
     )
     concurrency: int | None = Field(
-        None, ge=1, le=65536, description="Requests in flight a replica; unset: maxNumSeqs and an eighth more."
+        None, ge=1, le=65536, description="Requests in flight per replica; unset: maxNumSeqs plus an eighth."
     )
-    engine_env: Annotated[list[str], NoDecode] = Field(
-        [], description="NAME=VALUE for the engine's processes; repeat the flag, or separate several by commas."
+    engine_env: CommaSeparated[str] = Field(
+        [], description="NAME=VALUE for the engine's processes. Repeat the flag or separate several by commas."
     )
 
     replica_start_seconds: float = Field(
-        1800.0, gt=0, description="How long a replica may take from its start to serving, in seconds."
+        1800.0, gt=0, description="Seconds a replica may take from its start to serving."
     )
-    gpu_wait_seconds: float = Field(
-        1800.0, gt=0, description="How long to wait for the first GPUs to appear, in seconds."
-    )
+    gpu_wait_seconds: float = Field(1800.0, gt=0, description="Seconds to wait for the first GPUs.")
     idle_seconds: float = Field(
-        30.0, gt=0, description="Between minReplicas and maxReplicas: after how long without work a replica is ended."
+        30.0, gt=0, description="Idle seconds after which a replica beyond minReplicas is ended."
     )
     quiet_seconds: float = Field(
-        5.0, gt=0, description="After how long without a token a replica is asked for a tiny completion."
+        5.0, gt=0, description="Seconds without a token after which a replica is probed with a tiny completion."
     )
     hang_seconds: float = Field(
-        60.0, gt=0, description="How long that may take without any token before the replica is replaced."
+        60.0, gt=0, description="Seconds the probe may take without any token before the replica is replaced."
     )
-    tick_seconds: float = Field(1.0, gt=0, description="How often replicas are looked at.")
-
-    @field_validator("engine_env", mode="before")
-    @classmethod
-    def _split_environment(cls, value: object) -> object:
-        if isinstance(value, str):
-            value = [value]
-        if not isinstance(value, list):
-            return value
-        return [part.strip() for entry in value for part in str(entry).split(",") if part.strip()]
+    tick_seconds: float = Field(1.0, gt=0, description="Seconds between two observations of the replicas.")
 
     @field_validator("engine_env", mode="after")
     @classmethod

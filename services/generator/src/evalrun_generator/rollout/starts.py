@@ -1,27 +1,28 @@
-"""One start of one replica, as the supervisor in the cluster and the driver outside it both know it. Plain data."""
+"""One start of one replica: plain data shared by the supervisor in the cluster and the driver outside it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 
 class Phase(Enum):
-    """How far a start has come."""
+    """Phase of a start."""
 
     STARTING = "starting"
     SERVING = "serving"
-    """Its HTTP server is up; whether it answers is for the driver to see."""
+    """Its HTTP server is up; the driver checks whether it answers."""
     FAILED = "failed"
-    """It ended by itself while starting; `error` says why."""
+    """It failed while starting; `error` says why."""
     ENDED = "ended"
     """Its GPUs are free again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A replica from the moment it was asked for to the release of its GPUs."""
+    """A replica from its request to the release of its GPUs."""
 
     slot: int
-    """verl's replica rank; one living start a slot."""
+    """verl's replica rank. A slot has at most one living start."""
     suffix: str
     """Unique in the Ray cluster: verl's names of actors and placement groups end with it."""
     gpus: int
@@ -29,17 +30,19 @@ class Start:
     """Unix seconds."""
     phase: Phase = Phase.STARTING
     placed: bool = False
-    """Its GPUs are reserved: they no longer count as free."""
+    """Whether its GPUs are reserved and no longer count as free."""
     address: str = ""
     """host:port of its HTTP server."""
     load_format: str = ""
-    """As the engine says after loading; empty where it does not say."""
+    """As reported by the engine after loading; empty if it does not report it."""
+    engine: Mapping[str, str] = field(default_factory=dict)
+    """Versions, GPU, weights; see `engine_facts`."""
     error: str = ""
     released_at: float = 0.0
 
     @property
     def name(self) -> str:
-        """What the replica is called in results: that of its slot, whichever start it is."""
+        """The replica's name in results, which is the same for each start on its slot."""
         return f"replica-{self.slot}"
 
     @property
@@ -50,7 +53,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
-    """What one living node of the Ray cluster has free."""
+    """Free resources of one living node of the Ray cluster."""
 
     node: str
     gpus: float
@@ -59,7 +62,7 @@ class NodeRoom:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What there is now."""
+    """Current state of the cluster."""
 
     starts: tuple[Start, ...]
     rooms: tuple[NodeRoom, ...]

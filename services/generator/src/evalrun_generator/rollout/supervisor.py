@@ -1,7 +1,7 @@
-"""The keeper of a run's replicas inside the Ray cluster: a named, detached actor that outlives every generator.
+"""Owns a run's replicas inside the Ray cluster: a named, detached actor that outlives every generator.
 
-It decides nothing. It knows what was started, so that the next generator takes the living replicas over instead of
-loading the weights again, and it owns them, so that its end is theirs. One driver at a time: the last to attach.
+It decides nothing. It remembers what was started, so that the next generator takes over living replicas instead of
+loading the weights again, and it owns them, so that they end with it. It obeys one driver: the last to attach.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
 RELEASE_SECONDS = 30.0
-"""How long the release of a replica's placement group may take before it is called released all the same."""
+"""How long to wait for the release of a replica's placement group before it counts as released anyway."""
 REAP_SECONDS = 10.0
-LONGEST_ERROR = 2000
+MAX_ERROR_CHARACTERS = 2000
 
 
 class SupersededError(Exception):
-    """Another driver has attached since; this one must stop."""
+    """Another driver has attached; this one must stop."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class _Owned:
 
 
 class Supervisor:
-    """Starts and ends replicas as it is told, and tells what there is."""
+    """Starts, ends and lists replicas on request."""
 
     def __init__(self, plan: EnginePlan) -> None:
         self._key = secrets.token_urlsafe(24)
@@ -50,12 +50,12 @@ class Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def attach(self, driver: str) -> tuple[str, str]:
-        """Make `driver` the one that is obeyed; gives the plan's digest and the key that the servers ask for."""
+        """Obey `driver` from now on; return the plan's digest and the servers' API key."""
         self._driver = driver
         return self._plan.digest, self._key
 
     async def starts(self, driver: str) -> tuple[Start, ...]:
-        """Give every start so far. Raises SupersededError."""
+        """Return every start so far. Raises SupersededError."""
         self._check(driver)
         groups = await asyncio.to_thread(_groups)
         for owned in self._owned.values():
@@ -65,7 +65,7 @@ class Supervisor:
         return (*self._ended, *(owned.start for owned in self._owned.values()))
 
     async def start(self, driver: str, slot: int, suffix: str, node: str) -> None:
-        """Start a replica on a slot, its owner on `node`; returns at once. Raises SupersededError."""
+        """Start a replica on a slot with its owner on `node`, without waiting for it. Raises SupersededError."""
         self._check(driver)
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -84,14 +84,14 @@ class Supervisor:
         owned.launching = self._in_background(self._launch(owned))
 
     async def end(self, driver: str, suffix: str) -> None:
-        """End a replica; returns when its GPUs are free. Raises SupersededError."""
+        """End a replica and wait until its GPUs are free. Raises SupersededError."""
         self._check(driver)
         owned = self._owned.get(suffix)
         if owned is not None:
             await self._release(owned)
 
     async def end_all(self, driver: str) -> tuple[Start, ...]:
-        """End every replica; gives every start so far. Raises SupersededError."""
+        """End every replica; return every start so far. Raises SupersededError."""
         self._check(driver)
         await asyncio.gather(*(self._release(owned) for owned in list(self._owned.values())))
         return tuple(self._ended)
@@ -111,7 +111,7 @@ class Supervisor:
 
         try:
             launched: Launched = await owned.actor.launch.remote()
-        # Whatever verl or an engine raises arrives as RayTaskError, a subclass of RayError; so does the actor's death.
+        # Errors of verl and the engine arrive as RayTaskError, a subclass of RayError, as does the actor's death.
         except ray.exceptions.RayError as error:
             owned.start = replace(owned.start, phase=Phase.FAILED, error=_last_lines(str(error)))
             return
@@ -122,6 +122,7 @@ class Supervisor:
             placed=True,
             address=launched.address,
             load_format=launched.load_format,
+            engine=launched.engine,
         )
 
     async def _release(self, owned: _Owned) -> None:
@@ -133,9 +134,9 @@ class Supervisor:
         await asyncio.gather(*(_reap_on(node, processes) for node, processes in owned.processes))
         deadline = time.monotonic() + RELEASE_SECONDS
         while (left := await asyncio.to_thread(_remove_groups, owned.start)) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(POLL_SECONDS)  # Ray announces the end of a placement group to nobody
+            await asyncio.sleep(POLL_SECONDS)  # Ray has no notification for the end of a placement group
         if left:
-            logger.warning("the placement groups of %s stay: %s", owned.start.name, left)
+            logger.warning("the placement groups of %s were not released: %s", owned.start.name, left)
         if self._owned.pop(owned.start.suffix, None) is not None:
             self._ended.append(replace(owned.start, phase=Phase.ENDED, released_at=time.time()))
 
@@ -150,11 +151,11 @@ async def _reap_on(node: str, processes: tuple[Process, ...]) -> None:
         async with asyncio.timeout(REAP_SECONDS):
             await task.remote(processes)
     except (ray.exceptions.RayError, TimeoutError) as error:
-        logger.warning("what is left of a replica on node %s could not be killed: %s", node, error)  # the node is gone
+        logger.warning("could not kill a replica's processes on node %s: %s", node, error)  # the node is gone
 
 
 def _groups() -> list[dict[str, Any]]:
-    """Give the placement groups that hold resources or wait for them."""
+    """Return the placement groups that hold or wait for resources."""
     import ray
 
     return [entry for entry in ray.util.placement_group_table().values() if entry["state"] != "REMOVED"]
@@ -165,10 +166,10 @@ def _is_of(group: dict[str, Any], start: Start) -> bool:
 
 
 def _remove_groups(start: Start) -> list[str]:
-    """Have Ray remove the placement groups of a start, and give the names of those that are still there.
+    """Remove the placement groups of a start; return the names of those that still exist.
 
-    By hand: a group that an actor has made goes only once both the actor and its job have ended, and the job is the
-    generator's, which goes on.
+    Ray removes a group created by an actor only after both the actor and its job have ended, and the job is the
+    generator's, which continues.
     """
     from ray._raylet import PlacementGroupID
     from ray.util.placement_group import PlacementGroup, remove_placement_group
@@ -180,6 +181,6 @@ def _remove_groups(start: Start) -> list[str]:
 
 
 def _last_lines(text: str) -> str:
-    """Give the end of an error, where its cause stands, on one line."""
+    """Return the last lines of an error, which contain its cause, joined to one line."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    return " | ".join(lines[-3:])[-LONGEST_ERROR:]
+    return " | ".join(lines[-3:])[-MAX_ERROR_CHARACTERS:]

@@ -13,7 +13,7 @@ No verdict and no comparison lives here.
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from evalrun_sandbox.api import CompileResult, Level, ProgramRun, RunReply, RunRequest, SandboxInfo
+from evalrun_executor.api import CompileResult, Level, ProgramRun, RunReply, RunRequest, SandboxInfo
 
 
 class SandboxError(Exception):
@@ -98,7 +98,7 @@ class ServerTest:
     run: ProgramRun | None
     """None: nothing ran."""
     case: tuple[bytes, bytes] | None = None
-    """Input and expected output; None: assertions within the program, of which the exit status is the verdict."""
+    """Input and expected output; None: assertions within the program, whose exit status is the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class DatasetServer(Protocol):
     """A sandbox that judges by tests of its own."""
 
     async def submit(self, call: SubmitCall) -> SubmitReply:
-        """Have an answer judged.
+        """Judge an answer.
 
         Raises:
             SandboxError: nothing is known about the program.
@@ -148,7 +148,7 @@ class Sandbox(Protocol):
         ...
 
     async def describe(self) -> Backend:
-        """Say what it is and can do. Raises SandboxError."""
+        """Return what it is and can do. Raises SandboxError."""
         ...
 
     async def close(self) -> None:

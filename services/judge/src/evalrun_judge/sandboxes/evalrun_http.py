@@ -5,6 +5,10 @@ from typing import Self
 
 import msgspec
 
+from evalrun_executor.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
+from evalrun_executor.batch import MAX_OUTPUT_BYTES
+from evalrun_executor.contained.limits import wall_limit
+from evalrun_executor.contained.supervision import KEPT_STDERR
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
@@ -18,8 +22,6 @@ from evalrun_judge.sandboxes.http_calls import HttpCalls
 from evalrun_judge.sandboxes.kept_there import KeptThere
 from evalrun_runtime.deadlines import deadline_headers
 from evalrun_runtime.tracing import trace_headers
-from evalrun_sandbox.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
-from evalrun_sandbox.contained.limits import wall_limit
 
 CONNECT_SECONDS = 5.0
 
@@ -92,8 +94,8 @@ class EvalrunSandbox:
         raise SandboxFailedError(f"{self.address}: status {status}: {body[:200].decode('utf-8', 'replace')}")
 
     async def describe(self) -> Backend:
-        """Say what the sandbox is; see `Sandbox.describe`."""
-        status, body = await self._call("GET", "/v1/info", b"", longest=DESCRIBE_SECONDS, most_bytes=SPARE_BYTES)
+        """Return what the sandbox is; see `Sandbox.describe`."""
+        status, body = await self._call("GET", "/v1/info", b"", max_seconds=DESCRIBE_SECONDS, max_bytes=SPARE_BYTES)
         if status != 200:
             raise SandboxFailedError(f"{self.address}: /v1/info gave status {status}")
         try:
@@ -109,24 +111,31 @@ class EvalrunSandbox:
 
     async def _sent(self, request: RunRequest) -> tuple[int, bytes]:
         """Send a request, its inputs by digest where they are kept there, and then with them where they are not."""
-        longest, most = longest_seconds(request) + self._spare_seconds, most_bytes(request)
+        max_seconds, max_bytes = timeout_seconds(request) + self._spare_seconds, max_answer_bytes(request)
         form = self._kept.form(request)
         while True:
             status, body = await self._call(
-                "POST", "/v1/run", self._encoder.encode(form), longest=longest, most_bytes=most
+                "POST", "/v1/run", self._encoder.encode(form), max_seconds=max_seconds, max_bytes=max_bytes
             )
             again = self._kept.after(form, request, status)
             if again is None:
                 return status, body
             form = again
 
-    async def _call(self, method: str, path: str, body: bytes, *, longest: float, most_bytes: int) -> tuple[int, bytes]:
+    async def _call(
+        self, method: str, path: str, body: bytes, *, max_seconds: float, max_bytes: int
+    ) -> tuple[int, bytes]:
         try:
             return await self._calls.call(
-                method, path, body, longest=longest, most_bytes=most_bytes, headers=trace_headers() | deadline_headers()
+                method,
+                path,
+                body,
+                max_seconds=max_seconds,
+                max_bytes=max_bytes,
+                headers=trace_headers() | deadline_headers(),
             )
         except TimeoutError as error:
-            raise SandboxTimeoutError(f"{self.address}: no answer in {longest:.1f} s") from error
+            raise SandboxTimeoutError(f"{self.address}: no answer in {max_seconds:.1f} s") from error
         except OSError as error:
             raise SandboxUnreachableError(f"{self.address}: {error or type(error).__name__}") from error
         except BadAnswerError as error:
@@ -140,17 +149,19 @@ class EvalrunSandbox:
         return reply
 
 
-def longest_seconds(request: RunRequest) -> float:
-    """Give the wall seconds that a program may take by its own limits.
+def timeout_seconds(request: RunRequest) -> float:
+    """Return the wall seconds that a program may take by its own limits.
 
     Every input may use its wall limit twice: a run that ends near the limit is run again alone.
     """
     return COMPILE_SECONDS + 2 * wall_limit(request.limits.time_seconds) * len(request.inputs)
 
 
-def most_bytes(request: RunRequest) -> int:
-    """Give the bytes that an answer to this request may have at most: a sandbox runs hostile programs.
+def max_answer_bytes(request: RunRequest) -> int:
+    """Return the bytes that an answer to this request may have at most: a sandbox runs hostile programs.
 
-    Each run has stdout and stderr within the output limit, and some.
+    Each run has stdout within the output limit, the end of stderr, and some.
     """
-    return SPARE_BYTES + len(request.inputs) * (2 * 1024 * request.limits.output_kib + RUN_BYTES)
+    printed = min(len(request.inputs) * 1024 * request.limits.output_kib, MAX_OUTPUT_BYTES)
+    told = KEPT_STDERR if request.mode == "stdio" else 1024 * request.limits.output_kib
+    return SPARE_BYTES + printed + len(request.inputs) * (told + RUN_BYTES)

@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
+from evalrun_executor.api import CompileResult, Level, ProgramRun, RunReply, RunRequest, SandboxInfo
 from evalrun_judge.sandboxes import Backend, ServerTest, SubmitCall, SubmitReply
-from evalrun_sandbox.api import CompileResult, Level, ProgramRun, RunReply, RunRequest, SandboxInfo
 
 Behaviour = Callable[[RunRequest], RunReply | Awaitable[RunReply]]
 """Answers a request, now or later."""
@@ -47,14 +47,14 @@ class FakeSandbox:
         self.faults = deque(faults)
         self.down = down
         self.requests: list[RunRequest] = []
-        self.most_in_flight = 0
+        self.max_in_flight = 0
         self._in_flight = 0
 
     async def run(self, request: RunRequest) -> RunReply:
         """Raise the next fault, or answer as `behaviour` does."""
         self.requests.append(request)
         self._in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        self.max_in_flight = max(self.max_in_flight, self._in_flight)
         try:
             await asyncio.sleep(0)  # every real call lets others run
             if self.down is not None:
@@ -67,7 +67,7 @@ class FakeSandbox:
             self._in_flight -= 1
 
     async def describe(self) -> Backend:
-        """Give what it was told to report."""
+        """Return what it was told to report."""
         if self.down is not None:
             raise self.down
         return Backend("evalrun", self.info)
@@ -100,21 +100,21 @@ class FakeDatasetServer(FakeSandbox):
         return self._answer
 
     async def describe(self) -> Backend:
-        """Give the report."""
+        """Return the report."""
         return Backend("sandbox-fusion", (await super().describe()).info, submits=True)
 
 
 def ended(
     stdout: bytes = b"", *, exit_code: int | None = 0, stderr: bytes = b"", cpu_seconds: float = 0.01
 ) -> ProgramRun:
-    """Give a run that ended by itself."""
+    """Return a run that ended by itself."""
     return ProgramRun(
         "exited", exit_code, stdout, stderr, cpu_seconds=cpu_seconds, wall_seconds=cpu_seconds, peak_memory_mib=8
     )
 
 
 def reply(*runs: ProgramRun, level: Level = "full", compiling: CompileResult | None = None) -> RunReply:
-    """Give a reply with these runs."""
+    """Return a reply with these runs."""
     return RunReply(compiling or CompileResult("ok"), list(runs), level)
 
 

@@ -15,6 +15,10 @@ from typing import Self
 
 import msgspec
 
+from evalrun_executor.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
+from evalrun_executor.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe
+from evalrun_executor.slots import Slots
+from evalrun_executor.time_outs import NOT_RUN, cut_after, decide_alone, in_doubt, in_order
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
@@ -30,12 +34,8 @@ from evalrun_judge.sandboxes.fusion_answer import BatchAnswer, NotTheHarnessErro
 from evalrun_judge.sandboxes.fusion_batch import Machine, Part
 from evalrun_judge.sandboxes.fusion_datasets import CONFIRM_WAIT_SECONDS, FusionDatasets
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
-from evalrun_judge.sandboxes.fusion_shared import MOST_PROGRAMS, SHARED_SECONDS, SharedCalls
+from evalrun_judge.sandboxes.fusion_shared import MAX_PROGRAMS, SHARED_SECONDS, SharedCalls
 from evalrun_judge.sandboxes.stock_harness import CODE
-from evalrun_sandbox.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
-from evalrun_sandbox.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe
-from evalrun_sandbox.slots import Slots
-from evalrun_sandbox.time_outs import NOT_RUN, cut_after, decide_alone, in_doubt, in_order
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +68,9 @@ class _Stock:
         self.calls = calls
         self.hello = hello or {}
         languages = fusion_plain.LANGUAGES if machine is None else machine.languages
-        seats = turns.count if calls is None else calls.seats
+        capacity = turns.count if calls is None else calls.capacity
         self.info = SandboxInfo(
-            "stock", report.level, seats, languages, report.python_version, list(report.missing)
+            "stock", report.level, capacity, languages, report.python_version, list(report.missing)
         )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ class FusionSandbox:
         await self.close()
 
     async def describe(self) -> Backend:
-        """Say what it is; see `Sandbox.describe`. The first time it takes some programs to find out."""
+        """Return what it is; see `Sandbox.describe`. The first time it takes some programs to find out."""
         if self._own is not None and (self._is_own or self._stock is None):
             status, _ = await self._server.call("GET", "/v1/info", PING_SECONDS)
             if status == 200:
@@ -139,7 +139,7 @@ class FusionSandbox:
         return await self._run_in_batches(request, stock, stock.machine, stock.calls)
 
     async def submit(self, call: SubmitCall) -> SubmitReply:
-        """Have an answer to a row of the server's judged; see `DatasetServer.submit`.
+        """Judge an answer to one of the server's rows; see `DatasetServer.submit`.
 
         The harness has no part in that: what contains the program is the stock server alone, or our own executor.
         """
@@ -172,7 +172,9 @@ class FusionSandbox:
         slots = await self._proxy_slots()
         answer = await self._server.run_code({"language": "python", "code": fusion_batch.LOOK}, PROBE_SECONDS)
         try:
-            seen = msgspec.json.decode((answer.run_result and answer.run_result.stdout) or "", type=fusion_batch.Seen)
+            seen = msgspec.json.decode(
+                (answer.run_result and answer.run_result.stdout) or "", type=fusion_batch.MachineFacts
+            )
         except msgspec.DecodeError as error:
             raise SandboxFailedError(f"{self.address}: its Python does not say what it is: {error}") from error
         machine = seen.machine()
@@ -192,8 +194,8 @@ class FusionSandbox:
         report = reached(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
         logger.info("%s: a stock SandboxFusion, level %s", self.address, report.level)
         turns = Slots(slots)
-        most = MOST_PROGRAMS if report.level == "full" else 1  # elsewhere nothing would keep them apart
-        calls = SharedCalls(turns, most, partial(self._ask, machine), self._shared_seconds)
+        max_programs = MAX_PROGRAMS if report.level == "full" else 1  # elsewhere nothing would keep them apart
+        calls = SharedCalls(turns, max_programs, partial(self._ask, machine), self._shared_seconds)
         return _Stock(turns, report, machine, calls, said.hello)
 
     async def _first_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, bytes]:
@@ -216,7 +218,7 @@ class FusionSandbox:
         return said, bundle
 
     async def _proxy_slots(self) -> int | None:
-        """Give the slots that a proxy before the server owns; None where there is none."""
+        """Return the number of slots of a proxy before the server, or None if there is no proxy."""
         status, body = await self._server.call("GET", "/v1/slots", PING_SECONDS)
         if status != 200:
             return None
@@ -305,9 +307,9 @@ class FusionSandbox:
     async def _call(
         self, parts: Sequence[Part], machine: Machine, budget: float, *, want_code: bool = False
     ) -> CodeAnswer:
-        longest = max(fusion_batch.call_seconds(part.request) for part in parts) + WAIT_SECONDS
+        max_seconds = max(fusion_batch.call_seconds(part.request) for part in parts) + WAIT_SECONDS
         body = fusion_batch.body(parts, machine, budget_seconds=budget, want_code=want_code)
-        return await self._server.run_code(body, longest)
+        return await self._server.run_code(body, max_seconds)
 
     # --- one test a call ---
 
@@ -332,8 +334,8 @@ class FusionSandbox:
 
     async def _plain(self, request: RunRequest, index: int) -> tuple[CompileResult, ProgramRun | None]:
         """Run one input; no run where the program does not compile."""
-        longest = fusion_plain.COMPILE_SECONDS + request.limits.time_seconds + WAIT_SECONDS
-        answer = await self._server.run_code(fusion_plain.body(request, index), longest)
+        max_seconds = fusion_plain.COMPILE_SECONDS + request.limits.time_seconds + WAIT_SECONDS
+        answer = await self._server.run_code(fusion_plain.body(request, index), max_seconds)
         compiled = fusion_plain.compiled(answer, request.language)
         return compiled, fusion_plain.run(answer, request) if compiled.status == "ok" else None
 

@@ -6,13 +6,13 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
+from evalrun_executor.contained import frames
+from evalrun_executor.errors import ExecutorLost
+from evalrun_executor.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
 from evalrun_judge.sandboxes.fusion_batch import Part
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer
 from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT, STATUS
-from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
-from evalrun_sandbox.contained import frames
-from evalrun_sandbox.errors import ExecutorLost
-from evalrun_sandbox.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
 
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 
@@ -84,7 +84,7 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
 
 
 def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
-    """Say what a runner's end means for compiling: a program's text may kill the compiler. Raises ExecutorLost."""
+    """Return what a runner's end means for compiling: a program's text may kill the compiler. Raises ExecutorLost."""
     code = _exit_code(status)
     if code == 0:
         return answer.compiled
@@ -97,7 +97,7 @@ def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
 
 
 def _exit_code(status: int) -> int:
-    """Give what `os.waitstatus_to_exitcode` gives, for any number that may be sent."""
+    """Return what `os.waitstatus_to_exitcode` gives, for any number that may be sent."""
     return -(status & 0x7F) if status & 0x7F else (status >> 8) & 0xFF
 
 
@@ -110,7 +110,7 @@ def result(answer: CodeAnswer, number: int, part: Part) -> BatchAnswer | None:
 
 
 def file(answer: CodeAnswer, name: str) -> bytes | None:
-    """Give a file that came back; None: it is not there. Raises NotTheHarnessError."""
+    """Return a file that came back; None: it is not there. Raises NotTheHarnessError."""
     content = answer.files.get(name)
     try:
         return None if content is None else base64.b64decode(content, validate=True)
@@ -119,7 +119,7 @@ def file(answer: CodeAnswer, name: str) -> bytes | None:
 
 
 def why(answer: CodeAnswer) -> str:
-    """Say why there is no result."""
+    """Return why there is no result."""
     run = answer.run_result
     why = "no result" if run is None else f"{run.status}, {(run.stderr or '').strip()[-300:]}"
     return f"the harness gave no result: {why}"

@@ -15,6 +15,11 @@ from typing import Any
 
 import msgspec
 
+from evalrun_executor.api import RunRequest
+from evalrun_executor.contained import frames, seccomp
+from evalrun_executor.contained.compiler import WALL_SECONDS
+from evalrun_executor.contained.limits import wall_limit
+from evalrun_executor.toolchain import Toolchain
 from evalrun_judge.sandboxes import fusion_bundle
 from evalrun_judge.sandboxes.stock_harness import (
     BUNDLE,
@@ -24,11 +29,6 @@ from evalrun_judge.sandboxes.stock_harness import (
     SETUP,
     TASK,
 )
-from evalrun_sandbox.api import RunRequest
-from evalrun_sandbox.contained import frames, seccomp
-from evalrun_sandbox.contained.compiler import WALL_SECONDS
-from evalrun_sandbox.contained.limits import wall_limit
-from evalrun_sandbox.toolchain import Toolchain
 
 NONCE_BYTES = 32
 
@@ -79,7 +79,7 @@ print(json.dumps({
 """A program that says what the machine is."""
 
 
-class Seen(msgspec.Struct):
+class MachineFacts(msgspec.Struct):
     """What `LOOK` prints."""
 
     python: str
@@ -91,7 +91,7 @@ class Seen(msgspec.Struct):
     usable: bool
 
     def machine(self) -> Machine:
-        """Give the machine."""
+        """Return the machine."""
         found = {language: path for language, path in self.compilers.items() if path is not None}
         return Machine(self.python, self.version, self.architecture, self.cpus, tuple(self.package_dirs), found)
 
@@ -116,7 +116,7 @@ class Part:
 def body(
     parts: Sequence[Part], machine: Machine, *, budget_seconds: float = BUDGET_SECONDS, want_code: bool = False
 ) -> dict[str, Any]:
-    """Give the body of the call.
+    """Return the body of the call.
 
     Args:
         parts: the programs, all of one kind: run as they are, called, or compiled first. The server's level has to be
@@ -150,7 +150,7 @@ def body(
 def _setup(
     architecture: str, package_dirs: tuple[str, ...], of_kind: int, programs: int, budget: float, *, want_code: bool
 ) -> str:
-    """Give what the harness is told of the machine and of the call, in base64: see `stock_harness.Setup`."""
+    """Return what the harness is told of the machine and of the call, in base64: see `stock_harness.Setup`."""
     fields = {
         "filters": _filters(architecture, executable=of_kind == frames.KIND_EXECUTABLE),
         "package_dirs": list(package_dirs),
@@ -164,7 +164,7 @@ def _setup(
 
 
 def _task(part: Part, machine: Machine) -> dict[str, Any]:
-    """Give what the harness is told of one program: see `stock_harness.Task`."""
+    """Return what the harness is told of one program: see `stock_harness.Task`."""
     request = part.request
     limits = request.limits
     inputs = [request.inputs[index] for index in part.indices]
@@ -193,13 +193,13 @@ _COMMAND = (
 
 
 def call_seconds(request: RunRequest) -> float:
-    """Give the wall seconds after which the server ends the call, whatever has become of the harness."""
+    """Return the wall seconds after which the server ends the call, whatever has become of the harness."""
     compiling = 2 * WALL_SECONDS if request.language != "python" else 0
     return BUDGET_SECONDS + wall_limit(request.limits.time_seconds) + compiling + SPARE_SECONDS
 
 
 def kind(request: RunRequest) -> int:
-    """Give how it is run, one of `frames`' kinds."""
+    """Return how it is run, one of `frames`' kinds."""
     if request.language != "python":
         return frames.KIND_EXECUTABLE
     return frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS

@@ -5,16 +5,17 @@ import marshal
 from functools import cache
 from pathlib import Path
 
-import evalrun_sandbox
+import evalrun_executor
+from evalrun_executor.harness import CALL_HARNESS, sources
+from evalrun_executor.zygote_process import MODULES
 from evalrun_judge.sandboxes import stock_harness
-from evalrun_sandbox.zygote_process import MODULES
 
 LAUNCH = "evalrun-launch.py"
 CHANGED = "evalrun: this interpreter is not the one that compiled the harness"
 """What a launch says, and no more, where it cannot load the bundle."""
 
-_PACKAGE = Path(evalrun_sandbox.__file__).parent
-_NOT_SENT = ("keeper", "zygote")
+_PACKAGE = Path(evalrun_executor.__file__).parent
+_NOT_SENT = ("harness_worker", "zygote")
 
 _READ = f"""\
 import marshal, sys
@@ -51,25 +52,24 @@ while callable(step):
 
 @cache
 def bundle() -> bytes:
-    """Give the modules as source, which any Python reads: name, file, source, loaded at once, in order of loading.
+    """Return the modules as source, which any Python reads: name, file, source, loaded at once, in order of loading.
 
     The server answers the first request with the same as its own interpreter compiled it, under that interpreter's
     magic number, which saves 60 ms a request.
     """
-    found = [("evalrun_sandbox", "", "", True), ("evalrun_sandbox.contained", "", "", True)]
+    found = [("evalrun_executor", "", "", True), ("evalrun_executor.contained", "", "", True)]
     for name in MODULES:
         if name not in _NOT_SENT:
             path = _PACKAGE / "contained" / f"{name}.py"
-            found.append((f"evalrun_sandbox.contained.{name}", path.name, path.read_text(), True))
+            found.append((f"evalrun_executor.contained.{name}", path.name, path.read_text(), True))
     harness = Path(stock_harness.__file__)
     found.append(("evalrun_harness_stock", harness.name, harness.read_text(), True))
-    for name, file in (("evalrun_values", "values.py"), ("evalrun_harness_calls", "call_harness.py")):
-        found.append((name, file, (_PACKAGE / file).read_text(), False))
+    found += [(name, Path(path).name, text or "", False) for name, path, text in sources([CALL_HARNESS])]
     return marshal.dumps((b"", found), 2)
 
 
 @cache
 def launch(*, compiled: bool) -> str:
-    """Give the script that launches a bundle, compiled or as source, in base64."""
+    """Return the script that launches a bundle, compiled or as source, in base64."""
     text = _READ + ("" if compiled else _COMPILE) + _RUN
     return base64.b64encode(text.encode()).decode()

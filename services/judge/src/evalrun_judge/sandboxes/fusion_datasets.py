@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import msgspec
 
+from evalrun_executor.api import Level
+from evalrun_executor.slots import Slots
 from evalrun_judge.sandboxes import (
     RunRefusedError,
     SandboxFailedError,
@@ -14,8 +16,6 @@ from evalrun_judge.sandboxes import (
     fusion_submit,
 )
 from evalrun_judge.sandboxes.fusion_http import FusionServer
-from evalrun_sandbox.api import Level
-from evalrun_sandbox.slots import Slots
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class FusionDatasets:
         self._names: frozenset[str] = frozenset()
 
     async def submit(self, call: SubmitCall, turns: Slots | None, level: Level) -> SubmitReply:
-        """Have an answer judged; see `DatasetServer.submit`.
+        """Judge an answer; see `DatasetServer.submit`.
 
         The server stops at the first case that fails, unless it is told not to, and then a program that never ends
         takes the time of every case: so it is told only once a case has failed otherwise than by a time-out.
@@ -104,9 +104,9 @@ class FusionDatasets:
         return replace(reply, tests=confirmed)
 
     async def _submit(self, call: SubmitCall, level: Level, *, all_cases: bool) -> SubmitReply:
-        longest = SUBMIT_SECONDS + 2 * call.time_seconds
+        max_seconds = SUBMIT_SECONDS + 2 * call.time_seconds
         body = fusion_submit.body(call, all_cases=all_cases)
-        status, answer = await self._server.call("POST", "/submit", longest, body)
+        status, answer = await self._server.call("POST", "/submit", max_seconds, body)
         if status != 200:
             refused = fusion_submit.refusal(status, answer, call)
             if refused is not None:

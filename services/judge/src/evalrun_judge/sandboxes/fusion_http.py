@@ -60,18 +60,18 @@ class FusionServer:
             self._headers["Authorization"] = f"Bearer {token}"
         self._session: aiohttp.ClientSession | None = None
 
-    async def run_code(self, body: Mapping[str, Any], longest: float) -> CodeAnswer:
+    async def run_code(self, body: Mapping[str, Any], max_seconds: float) -> CodeAnswer:
         """Call `/run_code`.
 
         Args:
             body: of the call.
-            longest: seconds after which the server counts as hung.
+            max_seconds: time after which the server counts as hung.
 
         Raises:
             SandboxError: nothing is known about the program.
             RunRefusedError: the call can never be served.
         """
-        status, answer = await self.call("POST", "/run_code", longest, msgspec.json.encode(body))
+        status, answer = await self.call("POST", "/run_code", max_seconds, msgspec.json.encode(body))
         self.check(status, answer)
         try:
             read = msgspec.json.decode(answer, type=CodeAnswer)
@@ -101,9 +101,9 @@ class FusionServer:
             raise RunRefusedError(f"status {status}: {text}")
         raise SandboxFailedError(f"{self.address}: status {status}: {text}")
 
-    async def call(self, method: str, path: str, longest: float, body: bytes | None = None) -> tuple[int, bytes]:
+    async def call(self, method: str, path: str, max_seconds: float, body: bytes | None = None) -> tuple[int, bytes]:
         """Call and give status and body. Raises SandboxUnreachableError or SandboxTimeoutError."""
-        limits = aiohttp.ClientTimeout(total=longest, sock_connect=CONNECT_SECONDS)
+        limits = aiohttp.ClientTimeout(total=max_seconds, sock_connect=CONNECT_SECONDS)
         data = None if body is None else io.BytesIO(body)  # large bytes would be written at one go, holding the loop
         try:
             async with self._open().request(method, self.address + path, data=data, timeout=limits) as response:
@@ -111,7 +111,7 @@ class FusionServer:
         except aiohttp.ConnectionTimeoutError as error:
             raise SandboxUnreachableError(f"{self.address}: no connection in {CONNECT_SECONDS:g} s") from error
         except TimeoutError as error:
-            raise SandboxTimeoutError(f"{self.address}: no answer in {longest:.1f} s") from error
+            raise SandboxTimeoutError(f"{self.address}: no answer in {max_seconds:.1f} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise SandboxUnreachableError(f"{self.address}: {error or type(error).__name__}") from error
 
@@ -129,7 +129,7 @@ class FusionServer:
 
 
 def error_detail(answer: bytes) -> str:
-    """Give an error's `detail` without the traceback that stands beside it."""
+    """Return an error's `detail` without the traceback that stands beside it."""
     try:
         said = msgspec.json.decode(answer)
     except msgspec.DecodeError:
@@ -138,5 +138,5 @@ def error_detail(answer: bytes) -> str:
 
 
 def start_of(text: str) -> str:
-    """Give the text's beginning on one line: no traceback."""
+    """Return the text's beginning on one line: no traceback."""
     return " ".join(text[:_SHOWN].split())

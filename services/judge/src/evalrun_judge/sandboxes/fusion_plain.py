@@ -6,10 +6,10 @@ may be cut. What may have been cut is refused rather than compared.
 
 from typing import Any
 
-from evalrun_judge import function_programs
+from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
+from evalrun_judge.function_tests import programs as function_programs
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
-from evalrun_sandbox.api import CompileResult, ProgramRun, RunRequest
 
 WHOLE_BYTES = 128 * 1024
 """What every stock server returns whole, of stdout and of stderr. Above, it is cut at 219264 bytes with status Success,
@@ -20,7 +20,7 @@ LANGUAGES = ["python", "cpp"]
 
 
 def body(request: RunRequest, index: int) -> dict[str, Any]:
-    """Give the call for one input. Raises RunRefusedError where the API's texts cannot hold it."""
+    """Return the call for one input. Raises RunRefusedError where the API's texts cannot hold it."""
     code = function_programs.program(request.code) if request.mode == "calls" else request.code
     try:
         code.encode()
@@ -38,7 +38,7 @@ def body(request: RunRequest, index: int) -> dict[str, Any]:
 
 
 def compiled(answer: CodeAnswer, language: str) -> CompileResult:
-    """Say how compiling went; Python's own complaint is a run's, and read as such from its text."""
+    """Return how compiling went; Python's own complaint is a run's, and read as such from its text."""
     part = answer.compile_result
     if part is None:
         run = answer.run_result
@@ -55,7 +55,7 @@ def compiled(answer: CodeAnswer, language: str) -> CompileResult:
 
 
 def _is_syntax_error(run: Command) -> bool:
-    """Say whether Python refused the text: no frame is named, for nothing has run."""
+    """Return whether Python refused the text: no frame is named, for nothing has run."""
     text = run.stderr or ""
     last = text.rstrip().rpartition("\n")[2]
     refused = last.startswith(("SyntaxError:", "IndentationError:", "TabError:"))
@@ -82,7 +82,7 @@ def run(answer: CodeAnswer, request: RunRequest) -> ProgramRun:
         raise SandboxFailedError("the server does not say how the program ended")
     wall = part.execution_time or 0.0
     if part.status == "TimeLimitExceeded":
-        return ProgramRun("timeout", None, stdout, stderr, wall, wall, confirmed=False)
+        return ProgramRun("timeout", None, stdout, stderr, wall, wall, confirmed=False, measured=False)
     if stdout.startswith(b"[DecodeError] "):
         raise RunRefusedError("the program printed what is not UTF-8, which this server does not return")
     return ProgramRun("exited", part.return_code, stdout, stderr, 0.0, wall)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from evalrun_executor.api import CompileResult, Level, ProgramRun
 from evalrun_judge.sandboxes import (
     RunRefusedError,
     SandboxFailedError,
@@ -18,7 +19,6 @@ from evalrun_judge.sandboxes import (
     fusion_plain,
 )
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, error_detail, start_of
-from evalrun_sandbox.api import CompileResult, Level, ProgramRun
 
 _NO_ROW = "'NoneType' object is not iterable"
 _NO_TABLE = "'NoneType' object has no attribute 'fetch_one'"
@@ -70,7 +70,7 @@ class EvalAnswer(msgspec.Struct, frozen=True):
 
 
 def body(call: SubmitCall, *, all_cases: bool) -> bytes:
-    """Give the call's body. Raises RunRefusedError where JSON cannot hold the text."""
+    """Return the call's body. Raises RunRefusedError where JSON cannot hold the text."""
     extra = Extra(is_freeform=call.free_form, run_all_cases=all_cases)
     config = Config(call.language, fusion_plain.COMPILE_SECONDS, call.time_seconds, extra)
     try:
@@ -80,7 +80,7 @@ def body(call: SubmitCall, *, all_cases: bool) -> bytes:
 
 
 def refusal(status: int, answer: bytes, call: SubmitCall) -> RunRefusedError | None:
-    """Say whether a status other than 200 means that the server will never judge this."""
+    """Return whether a status other than 200 means that the server will never judge this."""
     detail = error_detail(answer)
     row = f"dataset {call.dataset!r}, id {call.row!r}"
     if status == 404:
@@ -146,7 +146,7 @@ def _run(info: CodeAnswer, passed: bool, compiled: CompileResult) -> ProgramRun 
     stdout, stderr = (part.stdout or "").encode(), (part.stderr or "").encode()
     wall = part.execution_time or 0.0
     if part.status == "TimeLimitExceeded":
-        return ProgramRun("timeout", None, stdout, stderr, 0.0, wall, confirmed=False)
+        return ProgramRun("timeout", None, stdout, stderr, 0.0, wall, confirmed=False, measured=False)
     if part.return_code is None:
         raise SandboxFailedError("the server does not say how the program ended")
     return ProgramRun("exited", part.return_code, stdout, stderr, 0.0, wall)

@@ -28,9 +28,9 @@ class Answer:
 class AnswerReader:
     """Reads one answer; the `on_` methods are the parser's."""
 
-    def __init__(self, most_bytes: int) -> None:
-        """Start before the status line; a body of more than `most_bytes` is refused."""
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        """Start before the status line; a body of more than `max_bytes` is refused."""
+        self._max_bytes = max_bytes
         self._parser = httptools.HttpResponseParser(self)
         self._head_bytes = 0
         self._in_head = True
@@ -108,5 +108,5 @@ class AnswerReader:
             self._answer = Answer(status, b"".join(self._pieces), self._parser.should_keep_alive())
 
     def _check_size(self, size: int) -> None:
-        if size > self._most_bytes:
-            raise BadAnswerError(f"{size} bytes; no answer to this request has more than {self._most_bytes}")
+        if size > self._max_bytes:
+            raise BadAnswerError(f"{size} bytes; no answer to this request has more than {self._max_bytes}")

@@ -51,8 +51,8 @@ class HttpCalls:
         path: str,
         body: bytes = b"",
         *,
-        longest: float,
-        most_bytes: int,
+        max_seconds: float,
+        max_bytes: int,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
         """Call; gives the status and the body. A caller that is cancelled closes the connection.
@@ -61,12 +61,12 @@ class HttpCalls:
             method: of HTTP.
             path: on the server.
             body: of the request.
-            longest: seconds until the answer must be whole.
-            most_bytes: of the answer's body.
+            max_seconds: timeout of the complete answer.
+            max_bytes: maximum size of the answer's body.
             headers: of this call.
 
         Raises:
-            TimeoutError: no whole answer in `longest` seconds.
+            TimeoutError: no whole answer in `max_seconds` seconds.
             OSError: no connection, or it broke before the whole answer had come.
             BadAnswerError: what came is no HTTP, or too much of it.
         """
@@ -74,10 +74,10 @@ class HttpCalls:
         head = f"{method} {self._path}{path} HTTP/1.1\r\n{self._headers}{more}Content-Length: {len(body)}\r\n\r\n"
         loop = asyncio.get_running_loop()
         connection = self._take(loop.time()) or await self._connect(loop)
-        timer = loop.call_later(longest, connection.time_out)
+        timer = loop.call_later(max_seconds, connection.time_out)
         kept = False
         try:
-            answer = await connection.ask(head.encode("latin-1"), body, most_bytes)
+            answer = await connection.ask(head.encode("latin-1"), body, max_bytes)
             kept = answer.reusable and connection.at_rest
             return answer.status, answer.body
         finally:
@@ -94,7 +94,7 @@ class HttpCalls:
             connection.abort()
 
     def _take(self, now: float) -> "_Connection | None":
-        """Give the connection that was used last; those that nobody has used for long are closed."""
+        """Return the connection that was used last; those that nobody has used for long are closed."""
         while self._idle and now - self._idle[0].used_at > KEEP_SECONDS:
             self._idle.popleft().abort()
         while self._idle:
@@ -131,10 +131,10 @@ class _Connection(asyncio.Protocol):
         """It is open, and all that was written has gone out: an answer may come before."""
         return not self.closed and self._transport is not None and self._transport.get_write_buffer_size() == 0
 
-    def ask(self, head: bytes, body: bytes, most_bytes: int) -> "asyncio.Future[Answer]":
+    def ask(self, head: bytes, body: bytes, max_bytes: int) -> "asyncio.Future[Answer]":
         """Send a request; gives what will hold its answer."""
         self._answer = self._loop.create_future()
-        self._reader = AnswerReader(most_bytes)
+        self._reader = AnswerReader(max_bytes)
         if self._transport is None or self.closed:
             self._fail(ConnectionError("the connection closed before it was used"))
         else:
@@ -181,7 +181,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _lines(headers: Mapping[str, str]) -> str:
-    """Give the headers as they are sent. Raises ValueError."""
+    """Return the headers as they are sent. Raises ValueError."""
     for name, value in headers.items():
         if not (name + value).isprintable() or not (name + value).isascii():
             raise ValueError(f"the header {name!r} holds what no header may hold")

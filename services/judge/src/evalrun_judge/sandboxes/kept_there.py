@@ -8,12 +8,12 @@ from collections import OrderedDict
 
 import msgspec
 
-from evalrun_sandbox.api import RunRequest, SandboxInfo
+from evalrun_executor.api import RunRequest, SandboxInfo
 
 WORTH_BYTES = 64 * 1024
 """Inputs below this cross each time: they cost less than a call in vain."""
 
-MOST_KNOWN = 4096
+MAX_KNOWN = 4096
 """Digests remembered of a sandbox; one forgotten costs sending its inputs once more."""
 
 
@@ -25,11 +25,11 @@ class KeptThere:
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     def described(self, info: SandboxInfo) -> None:
-        """Take note of what it said of itself."""
+        """Record what it said of itself."""
         self._capacity = info.keep_mib * 1024 * 1024
 
     def form(self, request: RunRequest) -> RunRequest:
-        """Give the request as it should be sent: by digest, with inputs to be kept, or plain."""
+        """Return the request as it should be sent: by digest, with inputs to be kept, or plain."""
         if not request.inputs_digest:
             return request
         if not WORTH_BYTES <= sum(map(len, request.inputs)) <= self._capacity:
@@ -39,7 +39,7 @@ class KeptThere:
         return request
 
     def after(self, sent: RunRequest, request: RunRequest, status: int) -> RunRequest | None:
-        """Take note of the answer to a form of the request.
+        """Record the answer to a form of the request.
 
         Gives the form in which to send it again, where the sandbox lacks the inputs or (400) may be an older one that
         took another's place and knows no digests; None: that is the answer.
@@ -49,7 +49,7 @@ class KeptThere:
         if status in (200, 429):
             self._known[sent.inputs_digest] = None
             self._known.move_to_end(sent.inputs_digest)
-            if len(self._known) > MOST_KNOWN:
+            if len(self._known) > MAX_KNOWN:
                 self._known.popitem(last=False)
             return None
         self._known.pop(sent.inputs_digest, None)

@@ -36,8 +36,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from evalrun_sandbox.contained import folder, frames, landlock, seccomp
-from evalrun_sandbox.contained.kernel import (
+from evalrun_executor.contained import folder, frames, landlock, seccomp
+from evalrun_executor.contained.kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
@@ -45,9 +45,9 @@ from evalrun_sandbox.contained.kernel import (
     prctl,
     syscall,
 )
-from evalrun_sandbox.contained.limits import STOP_FACTOR
-from evalrun_sandbox.contained.runner import Runner
-from evalrun_sandbox.contained.site import Site
+from evalrun_executor.contained.limits import STOP_FACTOR
+from evalrun_executor.contained.runner import Runner
+from evalrun_executor.contained.site import Site
 
 HELLO, ENDED = 16, 17
 """Frames of a bench: lines of `name=value`; a runner's wait status."""
@@ -103,7 +103,7 @@ class Task:
         """Time-outs after which no test is begun; 0: none."""
 
 
-class Papers:
+class ProgramFiles:
     """The files of one program: open, and without names."""
 
     def __init__(self, number: int) -> None:
@@ -121,13 +121,13 @@ class Papers:
 class Bench:
     """One program's state in a process that is never a program."""
 
-    def __init__(self, setup: Setup, site: Site, papers: Papers, started: float) -> None:
-        self._setup, self._site, self._papers, self._started = setup, site, papers, started
+    def __init__(self, setup: Setup, site: Site, files: ProgramFiles, started: float) -> None:
+        self._setup, self._site, self._files, self._started = setup, site, files, started
         self._said: list[bytes] = []
         self._size = 0
         self._user = FIRST_USER + os.getpid() % USERS
-        self.task = Task(marshal.loads(_read_all(papers.task)))  # noqa: S302 - the gateway's own
-        self._place = site.place = f"{site.place}{papers.number}"
+        self.task = Task(marshal.loads(_read_all(files.task)))  # noqa: S302 - the gateway's own
+        self._place = site.place = f"{site.place}{files.number}"
         os.mkdir(self._place, 0o755)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -194,7 +194,7 @@ class Bench:
         pid = os.fork()
         if pid == 0:
             ours.close()
-            self._papers.close()
+            self._files.close()
             user = leave_root(self._user, keep_files=kind < frames.KIND_COMPILE)
             prctl(PR_SET_DUMPABLE, 0)
             theirs.sendall(_frame(HELLO, self._hello(user)))
@@ -257,12 +257,12 @@ class Bench:
     def _answer(self) -> None:
         """Write the result: signed, whole, and only now, when nothing of the program is left."""
         self._keep(_frame(frames.DONE, b""))
-        with open(self._papers.result, "wb", closefd=False) as file:
-            file.writelines([_read_all(self._papers.nonce), *self._said])
+        with open(self._files.result, "wb", closefd=False) as file:
+            file.writelines([_read_all(self._files.nonce), *self._said])
 
 
 def leave_root(user: int, *, keep_files: bool) -> int:
-    """Become a user who owns nothing, where this process is root; give who it is then.
+    """Switch to a user who owns nothing if this process is root; return the resulting user.
 
     An interpreter under /root is what stock images have: with `keep_files` the process goes on opening files as root,
     without any capability, and Landlock says which. Started programs (exec) lose that with the start. Where the user
@@ -303,7 +303,7 @@ def _with_command(job: bytes, command: str) -> bytes:
 
 
 def _indices(count: int) -> int:
-    """Give the read end of a pipe that holds the tests' numbers."""
+    """Return the read end of a pipe that holds the tests' numbers."""
     read_end, write_end = os.pipe()
     os.write(write_end, b"".join(frames.INDEX.pack(index) for index in range(count)))
     os.close(write_end)
@@ -355,20 +355,21 @@ def make_site(setup: Setup, bundle: Bundle) -> Site:
         site.compiler_filter = seccomp.Filter(compiler, compiler_places)
     if setup.calls:
         for name, _, code, at_once in bundle:
-            if not at_once:
+            if not at_once and name not in sys.modules:
                 module = type(sys)(name)
+                module.__path__ = []  # some are packages
                 sys.modules[name] = module
                 exec(marshal.loads(code), module.__dict__)  # noqa: S102, S302 - the sandbox's own modules
-        site.harnesses["calls"] = sys.modules["evalrun_harness_calls"].main
+        site.harnesses["calls"] = sys.modules["evalrun_executor.calls.call_harness"].main
     sys.path[:] = [path for path in sys.path if path.startswith("/") and path != own]
     sys.path += setup.package_dirs
     return site
 
 
-def _publish(papers: Papers) -> None:
-    """Give a result its name; through no memory, for other programs may be yet to come."""
-    fd = os.open(f"{RESULT}{papers.number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    frames.copy(fd, papers.result, 0, os.fstat(papers.result).st_size)
+def _publish(files: ProgramFiles) -> None:
+    """Return a result its name; through no memory, for other programs may be yet to come."""
+    fd = os.open(f"{RESULT}{files.number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    frames.copy(fd, files.result, 0, os.fstat(files.result).st_size)
     os.close(fd)
 
 
@@ -392,7 +393,7 @@ def main(bundle: Bundle, magic: bytes) -> Next:
         with open(CODE, "wb") as file:
             marshal.dump((magic, bundle), file)
     bundle.clear()
-    waiting = [Papers(number) for number in range(setup.programs)]
+    waiting = [ProgramFiles(number) for number in range(setup.programs)]
     step = (
         Bench(setup, site, waiting[0], started).work()
         if len(waiting) == 1
@@ -400,27 +401,27 @@ def main(bundle: Bundle, magic: bytes) -> Next:
     )
     if step is not None:
         return step
-    for papers in waiting:
-        _publish(papers)
+    for files in waiting:
+        _publish(files)
     os._exit(0)  # nothing is left to be taken apart, which would take 2 ms
 
 
-def _take_turns(setup: Setup, site: Site, waiting: list[Papers], started: float) -> Next | None:
+def _take_turns(setup: Setup, site: Site, waiting: list[ProgramFiles], started: float) -> Next | None:
     """Fork a bench for each program in turn; gives a forked process's next step. Raises PermissionError."""
     if site.landlock_abi == 0 or site.program_filter is None:
         raise PermissionError("several programs in one call, without Landlock or without a filter")
     gc.freeze()
     own = os.getpid()
-    for papers in waiting:
-        if papers.number > 0 and time.monotonic() - started > setup.budget_seconds:
+    for files in waiting:
+        if files.number > 0 and time.monotonic() - started > setup.budget_seconds:
             break
         pid = os.fork()
         if pid == 0:
             die_with(own)
             for others in waiting:
-                if others is not papers:
+                if others is not files:
                     others.close()
-            step = Bench(setup, site, papers, started).work()
+            step = Bench(setup, site, files, started).work()
             if step is not None:
                 return step
             os._exit(0)

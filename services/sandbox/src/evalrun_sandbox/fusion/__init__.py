@@ -1,5 +1,5 @@
-"""SandboxFusion's HTTP API in front of the executor, so that its clients work unchanged: see docs/sandboxfusion.md.
+"""SandboxFusion's HTTP API before the executor, so that its clients work unchanged; see docs/sandboxfusion.md.
 
-Lives here: that API's schemas, its status algebra, its extraction and its judging rules, which differ from evalrun's
-own on purpose (the first code block wins). Not here: evalrun's own judging, which asks the executor directly.
+Contains that API's schemas, status rules, extraction and judging rules, which deliberately differ from evalrun's own
+(the first code block wins). Evalrun's own judging is not here: it calls the executor directly.
 """

@@ -1,4 +1,4 @@
-"""A /run_code answer as JSON, with files of megabytes in pieces: whole they would hold up every other request."""
+"""Writes a /run_code answer as JSON, in chunks if files are large: encoding them at once would block all requests."""
 
 import base64
 import json
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from aiohttp import web
 
-from evalrun_sandbox.fusion.wire import RunCodeResponse
+from evalrun_sandbox.fusion.schemas import RunCodeResponse
 
 _PIECE = 3 << 16
-"""Bytes; a multiple of 3, so that pieces of base64 join to base64."""
+"""Bytes per chunk; a multiple of 3, so that the chunks' base64 texts can be joined."""
 _SMALL_BYTES = 1 << 20
 
 
@@ -17,9 +17,9 @@ async def send(request: web.Request, answer: RunCodeResponse, files: Mapping[str
     """Answer a request.
 
     Args:
-        request: being answered.
-        answer: without files.
-        files: the names and contents to give back.
+        request: the request.
+        answer: the answer without files.
+        files: names and contents of the files to return.
     """
     if sum(map(len, files.values())) <= _SMALL_BYTES:
         return web.Response(body=b"".join(pieces(answer, files)), content_type="application/json")
@@ -34,7 +34,7 @@ async def send(request: web.Request, answer: RunCodeResponse, files: Mapping[str
 
 
 def pieces(answer: RunCodeResponse, files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Give the JSON text piece by piece."""
+    """Yield the JSON text in chunks."""
     yield answer.model_dump_json(exclude={"files"}).encode().removesuffix(b"}") + b',"files":{'
     for number, (name, content) in enumerate(files.items()):
         yield (b"," if number else b"") + json.dumps(name).encode() + b':"'

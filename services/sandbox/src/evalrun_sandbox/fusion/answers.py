@@ -1,4 +1,4 @@
-"""Pure: what the executor says, in SandboxFusion's terms.
+"""Translates the executor's results into SandboxFusion's terms. Pure.
 
 | what happened | compile_result | run_result | status |
 |---|---|---|---|
@@ -10,22 +10,23 @@
 | ended by a signal | | Finished, rc = -signal | Failed |
 | time limit | | TimeLimitExceeded, rc null, what it printed | Failed |
 | memory limit | | Finished, rc 1 after a MemoryError, -6 after a bad_alloc, else -9 | Failed |
-| output past 1 MiB | | Finished, rc -25 (SIGXFSZ), the reason on stderr | Failed |
+| stopped by the wall clock, the machine too busy to tell | | the same, as in a stock server | Failed |
+| output past 64 MiB | | Finished, rc -25 (SIGXFSZ), the reason on stderr | Failed |
 | fetched files past 64 MiB | | the same | Failed |
 """
 
 import signal
 from collections.abc import Mapping
 
-from evalrun_sandbox.api import CompileResult, ProgramRun, RunReply
+from evalrun_executor.api import CompileResult, ProgramRun, RunReply
+from evalrun_executor.private_files import ReplyWithFiles
 from evalrun_sandbox.fusion.files import TOO_LARGE, Files
 from evalrun_sandbox.fusion.refusals import TryAgain
-from evalrun_sandbox.fusion.wire import CommandRunResult, CommandRunStatus, RunCodeResponse, RunStatus
-from evalrun_sandbox.private_files import ReplyWithFiles
+from evalrun_sandbox.fusion.schemas import CommandRunResult, CommandRunStatus, RunCodeResponse, RunStatus
 
 
 def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: str | None = None) -> RunCodeResponse:
-    """Give the answer for one run. Raises TryAgain where a time limit could not be confirmed."""
+    """Return the answer for one run. Raises TryAgain if the program did not run."""
     compile_result: CommandRunResult | None = None
     run_result: CommandRunResult | None = None
     if language != "python":
@@ -41,12 +42,13 @@ def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: 
 
 
 def no_time(language: str, compile_timeout: float, pod_name: str | None = None) -> RunCodeResponse:
-    """Give the answer to a request that leaves no time to compile, or to run: too late at once, as in the stock server.
+    """Return the answer to a request without any time to compile or run: an immediate time-out, as in the stock
+    server.
 
     Args:
-        language: of the request.
-        compile_timeout: seconds; above 0, it is the run that has none.
-        pod_name: of this sandbox.
+        language: the request's language.
+        compile_timeout: seconds; if above 0, the run has no time.
+        pod_name: name of this sandbox's pod.
     """
     late = CommandRunResult(
         status=CommandRunStatus.TIME_LIMIT_EXCEEDED, execution_time=0.0, stdout="", stderr=""
@@ -61,16 +63,17 @@ def no_time(language: str, compile_timeout: float, pod_name: str | None = None) 
 
 
 Answer = tuple[RunCodeResponse, Mapping[str, bytes]]
-"""Without its files, and these."""
+"""The answer without files, and its files."""
 
 
 def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) -> Answer:
-    """Give an answer and the files that its request wants back.
+    """Return an answer with the files that its request fetches.
 
     Args:
-        answer: without files.
-        files: of the request.
-        reply: None: nothing ran. Where nothing ran, or nothing compiled, the folder holds what was placed.
+        answer: the answer without files.
+        files: the request's files.
+        reply: the executor's reply, or None if nothing ran. If nothing ran or compiled, the folder holds only the
+            files that were placed.
     """
     found: Mapping[str, bytes] | None = files.placed
     if isinstance(reply, ReplyWithFiles) and reply.compile.status == "ok":
@@ -85,12 +88,12 @@ def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) ->
 
 
 def sandbox_error(message: str, pod_name: str | None = None) -> RunCodeResponse:
-    """Give the answer that says that nothing ran."""
+    """Return the answer for a request that was not run."""
     return RunCodeResponse(status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name)
 
 
 def text(data: bytes) -> str:
-    """Decode what a program printed; what is not UTF-8 becomes a complaint, as in the stock server."""
+    """Decode a program's output; output that is not UTF-8 is replaced by an error text, as in the stock server."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -109,8 +112,6 @@ def _of_compiler(compiled: CompileResult) -> CommandRunResult:
 
 
 def _of_run(run: ProgramRun) -> CommandRunResult:
-    if not run.confirmed:
-        raise TryAgain("the run ended near its time limit and could not be repeated alone: send it again")
     if run.end == "not_run":
         raise TryAgain("the sandbox did not run the program: send it again")
     late = run.end == "timeout"
@@ -125,7 +126,7 @@ def _of_run(run: ProgramRun) -> CommandRunResult:
 
 
 def _return_code(run: ProgramRun) -> tuple[int | None, str]:
-    """Give the return code, and what stderr should say beside what the program wrote."""
+    """Return the return code, and a text to append to the program's stderr."""
     if run.end == "output_limit":
         return -signal.SIGXFSZ, "\nstopped by the sandbox: more output than it keeps\n"
     if run.end == "memory_limit":

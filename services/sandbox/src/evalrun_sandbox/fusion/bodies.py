@@ -1,4 +1,4 @@
-"""Bodies to requests, and what is wrong with them, as FastAPI says it: the stock server's clients may look."""
+"""Parses request bodies; errors have FastAPI's format, which clients of the stock server may read."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ RequestT = TypeVar("RequestT", bound=BaseModel)
 
 
 class InvalidBody(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """The body is not what its schema says; holds the list of complaints."""
+    """The body does not match its schema; holds the list of errors."""
 
     def __init__(self, complaints: list[Any]) -> None:
         super().__init__("the body does not fit its schema")
@@ -23,17 +23,17 @@ class InvalidBody(Exception):  # noqa: N818 - an answer, not a failure of ours
 
 
 def read(model: type[RequestT], body: bytes, content_type: str | None) -> RequestT:
-    """Read a request.
+    """Parse a request.
 
     Args:
-        model: its schema.
-        body: as it came.
-        content_type: the header; without one the body counts as JSON.
+        model: the request's schema.
+        body: the raw body.
+        content_type: the header; if absent, the body is parsed as JSON.
 
     Raises:
-        InvalidBody: it does not fit. So does what is sent as something else than JSON, as a page of another site can
-            send it through a browser without asking.
-        BadRequest: it cannot be read at all.
+        InvalidBody: the body does not match, or is not sent as JSON: a foreign web page can make a browser send other
+            types without a check.
+        BadRequest: the body cannot be parsed at all.
     """
     try:
         value: Any = _parsed(body) if _is_json(content_type) else body.decode()
@@ -62,7 +62,7 @@ def _is_json(content_type: str | None) -> bool:
 
 
 def _parsed(body: bytes) -> object:
-    """Parse JSON; a lone surrogate, which no source file and no stdin can hold, is a complaint. Raises ValueError."""
+    """Parse JSON. Reports lone surrogates, which no source file or stdin can contain. Raises ValueError."""
     if not body:
         return None
     text = body.decode("utf-8-sig")
@@ -83,7 +83,7 @@ def _complaint(kind: str, message: str, given: object, *place: int, **context: s
 
 @web.middleware
 async def as_fastapi(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer what no route answers (404, 405, 413) in JSON, with the reason as `detail`."""
+    """Answer requests without a route (404, 405, 413) in JSON, with the reason as `detail`."""
     try:
         return await handler(request)
     except web.HTTPClientError as error:

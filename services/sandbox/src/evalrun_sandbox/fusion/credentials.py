@@ -1,11 +1,11 @@
-"""How SandboxFusion's clients, which know no token, can send one: as the password in the endpoint's address."""
+"""Accepts a token from SandboxFusion's clients, which have no setting for it: the password of the endpoint's URL."""
 
 import base64
 import binascii
 
 
 def as_bearer(header: str) -> str:
-    """Give an Authorization header as `Bearer TOKEN`, also where it is Basic with the token as its password.
+    """Return an Authorization header as `Bearer TOKEN`; converts Basic with the token as its password.
 
     `http://evalrun:TOKEN@HOST:PORT` as an endpoint, or a .netrc entry, makes requests and aiohttp send Basic.
     """

@@ -1,41 +1,41 @@
-"""Pure: a /run_code request as the executor's request, or why not."""
+"""Translates a /run_code request into the executor's request, or refuses it. Pure."""
 
 import math
 
-from evalrun_sandbox.api import Limits, RunRequest
+from evalrun_executor.api import Limits, RunRequest
+from evalrun_executor.private_files import RequestWithFiles
 from evalrun_sandbox.fusion.files import Files
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.wire import RunCodeRequest
-from evalrun_sandbox.private_files import RequestWithFiles
+from evalrun_sandbox.fusion.schemas import RunCodeRequest
 
 DEFAULT_MEMORY_MIB = 1024
-"""Where the request names no limit. The stock server has none: one program then takes its machine down."""
-OUTPUT_KIB = 1024
-"""Of stdout and of stderr, each: what the stock server's documents promise, and it does not keep."""
-_LEAST_MEMORY_MIB, _MOST_MEMORY_MIB = 16, 1 << 20
-_MOST_SECONDS = 3600.0
+"""Default memory limit. The stock server has none, so one program can take its machine down."""
+OUTPUT_KIB = 64 * 1024
+"""Output limit of stdout and stderr each: the judge's own default, because contest answers of 2 MB exist."""
+_MIN_MEMORY_MIB, _MAX_MEMORY_MIB = 16, 1 << 20
+_MAX_SECONDS = 3600.0
 
 CLIENT_MARGIN_SECONDS = 10.0
-"""verl's client gives up `compile_timeout + run_timeout + 10` seconds after it sent a request."""
+"""verl's client times out `compile_timeout + run_timeout + 10` seconds after sending a request."""
 _STOP_FACTOR = 1.2
 _ANSWER_SECONDS = 2.0
-_LEAST_PATIENCE = 5.0
+_MIN_PATIENCE = 5.0
 
 
 def seconds(timeout: float) -> float:
-    """Give a time limit that the executor takes; 0 where none is left: not a number, 0 or less."""
-    return min(timeout, _MOST_SECONDS) if timeout > 0 else 0.0
+    """Return a time limit that the executor accepts, or 0 if the given one is 0 or less or not a number."""
+    return min(timeout, _MAX_SECONDS) if timeout > 0 else 0.0
 
 
 def memory_mib(asked: int | None) -> int:
-    """Give the memory limit for what the request asks."""
+    """Return the memory limit for the requested one."""
     if asked is None or asked <= 0:
         return DEFAULT_MEMORY_MIB
-    return min(max(asked, _LEAST_MEMORY_MIB), _MOST_MEMORY_MIB)
+    return min(max(asked, _MIN_MEMORY_MIB), _MAX_MEMORY_MIB)
 
 
 def to_executor(request: RunCodeRequest, files: Files | None = None) -> RunRequest:
-    """Give the executor's request: one run, `run_timeout` as CPU seconds. Raises BadRequest for another language."""
+    """Return the executor's request: one run, `run_timeout` as CPU seconds. Raises BadRequest for another language."""
     if request.language not in ("python", "c", "cpp"):
         raise BadRequest(f"language {request.language} is not one of c, cpp, python")
     limits = Limits(seconds(request.run_timeout), memory_mib(request.memory_limit_MB), OUTPUT_KIB)
@@ -48,13 +48,13 @@ def to_executor(request: RunCodeRequest, files: Files | None = None) -> RunReque
 
 
 def patience_seconds(compile_timeout: float, run_timeout: float) -> float:
-    """Give how long a request may wait for its turn.
+    """Return how many seconds a request may wait for a slot.
 
-    As late as an answer in time is still likely: what verl's client waits, less the CPU time that the program may use
-    before it is stopped, less a margin. Later, its client is gone and takes the time-out for the sandbox's failure;
-    much earlier would spend its three attempts while the queue moves.
+    This is the longest wait after which an answer in time is still likely: the timeout of verl's client, minus the CPU
+    time the program may use, minus a margin. After a longer wait the client has timed out and blames the sandbox; a
+    much shorter one would use up its three attempts while the queue moves.
     """
     run = seconds(run_timeout)
     compile_ = seconds(compile_timeout)
     left = compile_ + run + CLIENT_MARGIN_SECONDS - _STOP_FACTOR * run - _ANSWER_SECONDS
-    return max(_LEAST_PATIENCE, math.floor(left))
+    return max(_MIN_PATIENCE, math.floor(left))

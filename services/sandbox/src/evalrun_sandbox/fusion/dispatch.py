@@ -1,8 +1,8 @@
-"""From a request's turn to the executor's answer, in the errors that this API knows.
+"""Queues requests for the executor and maps its errors to this API's.
 
-A client that was told to try again finds its place in the queue, or its answer, when it does: without that, all who
-wait would lose their places at the same moment, the slots would idle until they are back, and some would never be
-served (4 of 64 with verl's client on a busy machine). What nobody comes back for is given up.
+A client that is told to retry keeps its place in the queue, or finds its answer ready. Otherwise all waiting clients
+would lose their places at the same moment, the slots would idle until they return, and some would never be served (4
+of 64 with verl's client on a busy machine). A request whose client does not return is dropped.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from typing import Protocol
 
 import msgspec
 
-from evalrun_sandbox.api import RunReply, RunRequest
-from evalrun_sandbox.errors import Busy, ExecutorLost, RequestRefused
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused
 from evalrun_sandbox.fusion.refusals import BadRequest, TryAgain
 from evalrun_sandbox.fusion.turns import Turns
 
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 15.0
-"""Between two attempts verl's client sleeps 2 s at most, SandboxFusion's 9 s before its fifth and last."""
+"""Between two attempts verl's client sleeps at most 2 s, SandboxFusion's 9 s before its fifth and last attempt."""
 
 
 class ProgramExecutor(Protocol):
-    """What runs programs: `evalrun_sandbox.executor.Executor`, or a stand-in."""
+    """Runs programs: `evalrun_executor.executor.Executor`, or a fake."""
 
     @property
     def slots(self) -> int:
@@ -36,7 +36,7 @@ class ProgramExecutor(Protocol):
 
     @property
     def languages(self) -> list[str]:
-        """Languages that it can run."""
+        """Languages it can run."""
         ...
 
     async def run(self, request: RunRequest) -> RunReply:
@@ -45,17 +45,17 @@ class ProgramExecutor(Protocol):
 
 
 class _Job:
-    """A request on its way: waiting for its turn, running, or done."""
+    """A request that is waiting, running, or done."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        """When its caller stops waiting for the start."""
+        """When its caller stops waiting for it to start."""
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[RunReply]
 
 
 class Dispatcher:
-    """Runs programs in turn. `Executor.run` refuses beyond its slots; clients of this API cannot go elsewhere."""
+    """Queues programs, because `Executor.run` refuses requests beyond its slots and clients have no other sandbox."""
 
     def __init__(
         self,
@@ -78,16 +78,16 @@ class Dispatcher:
         return self._executor.languages
 
     async def run(self, request: RunRequest, weight: int, patience_seconds: float) -> RunReply:
-        """Wait for a turn and run; a caller that is cancelled takes its program with it.
+        """Wait for a slot and run. Cancelling the caller also stops its program.
 
         Args:
-            request: the executor's.
-            weight: bytes that the caller holds meanwhile.
-            patience_seconds: longest wait before it starts.
+            request: the executor's request.
+            weight: bytes the caller holds while waiting.
+            patience_seconds: maximum wait before it starts.
 
         Raises:
-            BadRequest: the executor cannot serve this.
-            TryAgain: no turn came in time, or the machinery died under the program.
+            BadRequest: the executor cannot serve this request.
+            TryAgain: no slot became free in time, or the executor failed during the run.
         """
         deadline = self._clock() + patience_seconds
         job = self._taken_up(request, deadline) or self._begin(request, weight, deadline)
@@ -125,7 +125,7 @@ class Dispatcher:
                     raise TryAgain(f"the sandbox lost the program: {error}") from error
 
     def _leave(self, request: RunRequest, job: _Job) -> None:
-        """Keep a job whose caller was sent away, until it comes back or the grace ends."""
+        """Keep the job of a caller that was told to retry, until it returns or the grace period ends."""
         key = _key(request)
         self._left[key].append(job)
         job.deadline = self._clock() + self._grace_seconds
@@ -133,13 +133,13 @@ class Dispatcher:
 
     def _give_up(self, key: bytes, job: _Job) -> None:
         if job not in self._left.get(key, ()):
-            return  # its caller came back
+            return  # its caller returned
         self._drop(key, job)
         if not job.task.cancel() and not job.task.cancelled():
-            job.task.exception()  # looked at, so that asyncio does not report it
+            job.task.exception()  # retrieved, so that asyncio does not report it
 
     def _taken_up(self, request: RunRequest, deadline: float) -> _Job | None:
-        """Give the oldest job like this that was left; each has one caller at a time, for programs may be random."""
+        """Return the oldest kept job of an equal request. A job has one caller at a time: programs may be random."""
         if not self._left:
             return None
         key = _key(request)

@@ -1,8 +1,8 @@
-"""Pure: from a completion to code, by SandboxFusion's two rules, with their faults.
+"""Extracts code from a completion by SandboxFusion's two rules, including their faults. Pure.
 
-Here the first block wins, also inside `<think>`; evalrun's own rule is another (evalrun_judge.extraction). Observed
-there and kept: `~~~` fences are text, a closing fence on the code's last line does not close, indented fences keep
-the indent, and without a fence only a Python program's first definition is found.
+The first block wins, even inside `<think>`; evalrun's own rule differs (evalrun_judge.extraction). Reproduced faults:
+`~~~` fences are text, a closing fence on the code's last line does not close, indented fences keep the indent, and
+without a fence only the first definition of a Python program is found.
 """
 
 import re
@@ -19,11 +19,11 @@ _TAGS = {
 _LANGUAGE_OF = {tag: language for language, tags in _TAGS.items() for tag in tags}
 
 Block = tuple[str, str]
-"""Language ("" where the tag names none that can run here) and text."""
+"""Language ("" if the tag names none that can run here) and text."""
 
 
 def first_of_language(completion: str, language: str) -> str:
-    """Give the first block of the language, else the first block: closed ones, else an unclosed, else a definition.
+    """Return the first block of the language, else the first block; closed blocks, then unclosed, then a definition.
 
     The stock server's `default_extract_helper`: CommonOJ, and HumanEval's free form.
     """
@@ -33,7 +33,7 @@ def first_of_language(completion: str, language: str) -> str:
 
 
 def first_of_any(completion: str) -> str:
-    """Give the first block whatever its language, cut at Python's main guard and at example usage.
+    """Return the first block of any language, cut at Python's main guard and at example usage.
 
     The stock server's `extract_code_from_freeform_completion` for Python: MBPP, and shadow HumanEval's free form.
     """

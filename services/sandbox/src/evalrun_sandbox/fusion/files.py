@@ -1,7 +1,7 @@
-"""Pure: `files` and `fetch_files` of a /run_code request as the executor's, and back.
+"""Translates `files` and `fetch_files` of a /run_code request for the executor, and back. Pure.
 
-What the stock server does with them is kept, but for where a path leads: there `..` and absolute paths read and write
-the host, and a link that the program left is followed.
+Behaves like the stock server except for paths: there `..` and absolute paths read and write the host, and links created
+by the program are followed.
 """
 
 import base64
@@ -9,17 +9,17 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evalrun_sandbox.contained.folder import DEPTH, FILES, TOTAL_MIB
-from evalrun_sandbox.contained.frames import FILES_BYTES
+from evalrun_executor.contained.folder import DEPTH, FILES, TOTAL_MIB
+from evalrun_executor.contained.frames import FILES_BYTES
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.wire import RunCodeRequest
+from evalrun_sandbox.fusion.schemas import RunCodeRequest
 
 IGNORED = "IGNORE_THIS_FILE"
-"""In a path: the stock server places no such file."""
-MOST_FILES, MOST_MIB = FILES * 9 // 10, TOTAL_MIB * 3 // 4
-"""Of what the folder may hold: the rest is the compiler's and the program's own."""
+"""Maximum length of a name in a path; the stock server does not place longer ones."""
+MAX_FILES, MAX_MIB = FILES * 9 // 10, TOTAL_MIB * 3 // 4
+"""Part of the folder's capacity; the rest is for the compiler and the program."""
 _BLOCK = 4096
-_LONGEST_NAME = 255
+_MAX_NAME_BYTES = 255
 TOO_LARGE = f"\nstopped by the sandbox: more than {FILES_BYTES >> 20} MiB in the files that fetch_files names\n"
 
 
@@ -29,7 +29,7 @@ class Unplaceable(Exception):  # noqa: N818 - an answer, not a failure of ours
 
 @dataclass(frozen=True)
 class Files:
-    """What a request wants done with files."""
+    """The files of a request: those to place and those to fetch."""
 
     placed: Mapping[str, bytes] = field(default_factory=dict)
     """By normal path."""
@@ -42,12 +42,12 @@ class Files:
         return sorted(set(self.fetched.values()))
 
     def given_back(self, found: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Give what is there, by the names that the request has for it."""
+        """Return the files found, by the names used in the request."""
         return {asked: found[path] for asked, path in self.fetched.items() if path in found}
 
 
 def files_of(request: RunCodeRequest) -> Files:
-    """Read a request's files.
+    """Parse a request's files.
 
     Raises:
         BadRequest: a path leaves the private folder, or there is more than the folder may hold.
@@ -56,8 +56,8 @@ def files_of(request: RunCodeRequest) -> Files:
     if not request.files and not request.fetch_files:
         return Files()
     given = {name: text for name, text in request.files.items() if text is not None and IGNORED not in name}
-    if len(given) > MOST_FILES or len(request.fetch_files) > MOST_FILES:
-        raise BadRequest(f"files, fetch_files: at most {MOST_FILES} each")
+    if len(given) > MAX_FILES or len(request.fetch_files) > MAX_FILES:
+        raise BadRequest(f"files, fetch_files: at most {MAX_FILES} each")
     placed = {_place("files", name): text for name, text in given.items()}
     folders = _folders(placed)
     contents = {path: _decoded(path, text) for path, text in placed.items()}
@@ -67,7 +67,7 @@ def files_of(request: RunCodeRequest) -> Files:
 
 
 def _normal(where: str, name: str) -> str:
-    """Give a path without `.`, `..` and doubled slashes. Raises BadRequest where it leaves the folder."""
+    """Return a path without `.`, `..` and doubled slashes. Raises BadRequest if it leaves the folder."""
     path = posixpath.normpath(name)
     if path.startswith("/") or path.split("/")[0] == "..":
         raise BadRequest(
@@ -77,8 +77,8 @@ def _normal(where: str, name: str) -> str:
 
 
 def _can_be(path: str) -> bool:
-    """Say whether a file could have this path."""
-    return path != "." and "\0" not in path and all(len(part.encode()) <= _LONGEST_NAME for part in path.split("/"))
+    """Return whether a file can have this path."""
+    return path != "." and "\0" not in path and all(len(part.encode()) <= _MAX_NAME_BYTES for part in path.split("/"))
 
 
 def _place(where: str, name: str) -> str:
@@ -91,7 +91,7 @@ def _place(where: str, name: str) -> str:
 
 
 def _folders(paths: Mapping[str, str]) -> set[str]:
-    """Give the folders that the files lie in. Raises Unplaceable where a file would be one of them."""
+    """Return the folders of the files. Raises Unplaceable if a file has the path of a folder."""
     found = {"/".join(path.split("/")[:depth]) for path in paths for depth in range(1, path.count("/") + 1)}
     for path in sorted(found.intersection(paths)):
         raise Unplaceable(f"files: {path[:200]!r} is a file and a folder")
@@ -106,13 +106,13 @@ def _decoded(path: str, text: str) -> bytes:
 
 
 def _refuse_excess(contents: Mapping[str, bytes], folders: set[str]) -> None:
-    """Refuse what would stop the program at once, see `contained.folder`. Raises BadRequest."""
-    if len(contents) + len(folders) > MOST_FILES:
-        raise BadRequest(f"files: at most {MOST_FILES} files and folders")
+    """Raise BadRequest for files that would stop the program at once; see `contained.folder`."""
+    if len(contents) + len(folders) > MAX_FILES:
+        raise BadRequest(f"files: at most {MAX_FILES} files and folders")
     if any(path.count("/") > DEPTH for path in contents):
         raise BadRequest(f"files: at most {DEPTH} folders deep")
-    if _bytes_on_disk([len(content) for content in contents.values()]) > MOST_MIB << 20:
-        raise BadRequest(f"files: at most {MOST_MIB} MiB in all")
+    if _bytes_on_disk([len(content) for content in contents.values()]) > MAX_MIB << 20:
+        raise BadRequest(f"files: at most {MAX_MIB} MiB in all")
 
 
 def _bytes_on_disk(sizes: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""The routes: bodies to requests, answers and refusals to JSON, nothing else."""
+"""The routes: parse bodies, and return answers and refusals as JSON."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,13 +8,12 @@ from pydantic import BaseModel
 
 from evalrun_sandbox.fusion import answer_body, answers, demand
 from evalrun_sandbox.fusion.bodies import InvalidBody, RequestT, read
+from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.files import Files, Unplaceable, files_of
 from evalrun_sandbox.fusion.refusals import FusionRefusal, NotHere, TryAgain
 from evalrun_sandbox.fusion.registry import family_of
-from evalrun_sandbox.fusion.rows import RowFolder
-from evalrun_sandbox.fusion.submission import Submissions
-from evalrun_sandbox.fusion.wire import (
+from evalrun_sandbox.fusion.schemas import (
     DatasetRequest,
     GetMetricsRequest,
     GetPromptByIdRequest,
@@ -23,23 +22,24 @@ from evalrun_sandbox.fusion.wire import (
     RunCodeRequest,
     SubmitRequest,
 )
+from evalrun_sandbox.fusion.submit_runs import Submissions
 
 _RETRY_SECONDS = "1"
 _SMALL_BYTES = 1 << 20
-"""Of a body: a larger one is read beside the event loop, which it would hold up."""
+"""Size of a body above which it is parsed in a thread, because it would block the event loop."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FusionFront:
-    """SandboxFusion's routes. `/run_code` always; `/submit` and the dataset routes where rows may be served."""
+    """SandboxFusion's routes: `/run_code` always, `/submit` and the dataset routes only if rows are served."""
 
     def __init__(self, dispatcher: Dispatcher, rows: RowFolder | None, pod_name: str | None = None) -> None:
         """Wire the routes.
 
         Args:
             dispatcher: runs programs.
-            rows: None turns `/submit` and the dataset routes off.
+            rows: the rows to serve; None disables `/submit` and the dataset routes.
             pod_name: reported as `executor_pod_name`.
         """
         self._dispatcher = dispatcher
@@ -48,7 +48,7 @@ class FusionFront:
         self._submissions = Submissions(dispatcher, pod_name)
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
-        """Register every route of the API but `/v1/ping`, which the sandbox has anyway."""
+        """Register every route of the API except `/v1/ping`, which the sandbox already has."""
         router.add_post("/run_code", _answering(self._run_code))
         router.add_post("/run_jupyter", self._run_jupyter)
         router.add_get("/list_datasets", _answering(self._list_datasets))
@@ -130,7 +130,7 @@ class FusionFront:
 
 
 def _answering(handler: Handler) -> Handler:
-    """Turn refusals into answers, as FastAPI spells them."""
+    """Convert refusals to answers in FastAPI's format."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
@@ -146,7 +146,7 @@ def _answering(handler: Handler) -> Handler:
 
 
 async def _wanted(model: type[RequestT], request: web.Request) -> RequestT:
-    """Give what a request asks for. Raises InvalidBody or BadRequest."""
+    """Parse a request. Raises InvalidBody or BadRequest."""
     body, content_type = await request.read(), request.headers.get("Content-Type")
     if len(body) <= _SMALL_BYTES:
         return read(model, body, content_type)

@@ -1,9 +1,9 @@
-"""Why a request gets no verdict, by HTTP status. None of these says anything about a program.
+"""Reasons why a request gets no verdict, by HTTP status. None of them says anything about a program.
 
 FusionRefusal
 ├── BadRequest     400: change the request
 ├── NotHere        404: the row, or the route, is not on this server
-└── TryAgain       504: nothing is known about the program; send it again
+└── TryAgain       504: the program was not judged; send it again
 """
 
 
@@ -14,18 +14,18 @@ class FusionRefusal(Exception):  # noqa: N818 - an answer, not a failure of ours
 
 
 class BadRequest(FusionRefusal):
-    """The request can never be served here."""
+    """This server can never serve the request."""
 
     status = 400
 
 
 class NotHere(FusionRefusal):
-    """What it names is not on this server."""
+    """The row or route is not on this server."""
 
     status = 404
 
 
 class TryAgain(FusionRefusal):
-    """No verdict now. 504 because verl's client retries that and nothing else; SandboxFusion's own retries all."""
+    """No verdict now. 504 is the only status that verl's client retries; SandboxFusion's own client retries all."""
 
     status = 504

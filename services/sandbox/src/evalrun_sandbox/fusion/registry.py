@@ -1,13 +1,13 @@
-"""Which dataset is judged by which family's rules, and what is refused before anything is looked at."""
+"""Maps datasets to the family that judges them, and refuses unsupported ones."""
 
 from collections.abc import Mapping
 
 from evalrun_sandbox.fusion.families.common_oj import CommonOJ
 from evalrun_sandbox.fusion.families.humaneval import HumanEval
 from evalrun_sandbox.fusion.families.mbpp import Mbpp
-from evalrun_sandbox.fusion.families.plan import Family
+from evalrun_sandbox.fusion.families.program_plan import Family
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.wire import DatasetRequest
+from evalrun_sandbox.fusion.schemas import DatasetRequest
 
 FAMILIES: Mapping[str, Family] = {
     "CommonOJDataset": CommonOJ(), "HumanEvalDataset": HumanEval(), "MBPPDataset": Mbpp(),
@@ -24,10 +24,10 @@ REGISTERED: Mapping[str, str] = {
 
 
 def family_of(request: DatasetRequest) -> Family:
-    """Give the family that serves a request.
+    """Return the family for a request.
 
     Raises:
-        BadRequest: nobody serves it, or it holds what the stock server would execute in its own process.
+        BadRequest: no family serves it, or it contains code that the stock server would run in its own process.
     """
     config = request.config
     if config.custom_extract_logic is not None:

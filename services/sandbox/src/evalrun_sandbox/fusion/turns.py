@@ -1,18 +1,18 @@
-"""Who runs next: a bounded queue before the executor, first come, first served."""
+"""A bounded first-come-first-served queue before the executor."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from evalrun_executor.slots import Slots
 from evalrun_sandbox.fusion.refusals import TryAgain
-from evalrun_sandbox.slots import Slots
 
 MAX_WAITING = 1024
-"""Requests. Many, so that time ends a wait and not the count: a 504 at once would spend a client's few attempts."""
+"""Maximum queued requests. High, because an immediate 504 would use up a client's few attempts."""
 MAX_WAITING_BYTES = 512 << 20
 
 
 class Turns:
-    """As many turns at a time as the executor has slots; those who wait hold their request's bytes."""
+    """Grants as many turns at a time as the executor has slots; waiting callers hold their request's bytes."""
 
     def __init__(self, slots: int, max_waiting: int = MAX_WAITING, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
         self._slots = Slots(slots)
@@ -22,15 +22,15 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of waiting callers."""
         return self._slots.waiting
 
     @asynccontextmanager
     async def turn(self, weight: int) -> AsyncIterator[None]:
-        """Wait for a turn and hold it; a caller that is cancelled leaves the queue.
+        """Wait for a turn and hold it. A cancelled caller leaves the queue.
 
         Args:
-            weight: bytes that the caller holds while it waits.
+            weight: bytes the caller holds while it waits.
 
         Raises:
             TryAgain: the queue is full.

@@ -3,6 +3,11 @@
 import sys
 from collections.abc import Sequence
 
+from evalrun_runtime.early_signals import end_on_signal
+
+if __name__ == "__main__":
+    end_on_signal()  # before the imports below, which take seconds on a busy node
+
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
@@ -11,7 +16,7 @@ from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the proxy until SIGTERM; gives the exit code."""
+    """Run the proxy until SIGTERM and return its exit code."""
     try:
         settings = load_settings(SlotProxySettings, argv, program="python -m evalrun_sandbox.slot_proxy")
         return run_service("slot-proxy", settings, lambda: SlotProxy(settings))

@@ -1,4 +1,4 @@
-"""The proxy: a slot for whatever runs programs, bodies through in a stream, nothing read and nothing kept."""
+"""The proxy: takes a slot for each request that runs programs, and streams bodies without reading or storing them."""
 
 import asyncio
 import hmac
@@ -9,6 +9,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
+from evalrun_runtime.http_site import WatchedSite
 from evalrun_sandbox.fusion.credentials import as_bearer
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
 
@@ -19,10 +20,10 @@ RUNNING = frozenset({"/run_code", "/run_jupyter", "/submit"})
 PASSED = RUNNING | {
     "/list_datasets", "/list_ids", "/get_prompts", "/get_prompt_by_id", "/get_metrics", "/get_metrics_function",
 }  # fmt: skip
-"""All that is passed on: not the server's own pages, nor what a later version may add."""
+"""All forwarded paths. The server's own pages and routes of later versions are not forwarded."""
 OPEN_PATHS = frozenset({"/v1/ping"})
 LOST = (502, 504)
-"""Statuses of ours for a server that gives none."""
+"""Statuses returned if the server gives none."""
 RETRY_MS = 100
 PING_SECONDS = 5.0
 _CLEANUP_SECONDS = 10.0
@@ -34,8 +35,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class SlotProxy:
     """The service that `evalrun_runtime.process.run_service` runs.
 
-    A slot is freed when the server has answered, not when the client has gone: a stock server goes on running a program
-    that nobody waits for, and a slot given away before would be one program too many.
+    A slot is freed when the server has answered, not when the client disconnects: a stock server continues to run a
+    program without a client, and freeing the slot earlier would start one program too many.
     """
 
     def __init__(self, settings: SlotProxySettings, registry: CollectorRegistry = REGISTRY) -> None:
@@ -53,25 +54,25 @@ class SlotProxy:
 
     @property
     def free(self) -> int:
-        """Slots that a request may take."""
+        """Number of free slots."""
         return self._settings.slots - self._busy
 
     async def start(self) -> str:
-        """Listen; gives the address. Raises OSError where the port is taken."""
+        """Listen and return the address. Raises OSError if the port is taken."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
         )
-        # no handler_cancellation: a client that goes must not free its slot
+        # no handler_cancellation: a client that disconnects must not free its slot
         self._runner = web.AppRunner(
             self.application(), access_log=None, shutdown_timeout=self._settings.drain_seconds
         )  # fmt: skip
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._settings.host, self._settings.port).start()
+        await WatchedSite(self._runner, self._settings.host, self._settings.port).start()
         host, port = self._runner.addresses[0][:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def stop(self, grace: float) -> None:
-        """Take nothing new, let what runs be answered within `grace` seconds, end."""
+        """Refuse new requests, wait up to `grace` seconds for running ones, stop."""
         self._draining = True
         if self._runner is not None:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
@@ -80,7 +81,7 @@ class SlotProxy:
             await self._session.close()
 
     def application(self) -> web.Application:
-        """Give the routes."""
+        """Return the routes."""
         application = web.Application(middlewares=[self._check_token])
         application.router.add_get("/v1/ping", self._ping)
         application.router.add_get("/v1/slots", self._slots)
@@ -98,7 +99,7 @@ class SlotProxy:
         return web.json_response({"detail": "send the run's token as 'Authorization: Bearer ...'"}, status=401)
 
     async def _ping(self, _: web.Request) -> web.Response:
-        """Say "pong" where the server does, and 503 where it does not or this proxy is about to end."""
+        """Answer "pong" if the server does, or 503 if it does not or this proxy is stopping."""
         if self._draining:
             return web.json_response({"detail": "draining"}, status=503)
         try:
@@ -138,7 +139,7 @@ class SlotProxy:
         return response
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        """Stream the request to the server and its answer back; without our token, which programs could read there."""
+        """Stream the request to the server and its answer back, without our token, which programs could read there."""
         limit = aiohttp.ClientTimeout(total=self._settings.upstream_seconds)
         headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
         body = request.content.iter_chunked(_CHUNK) if request.can_read_body else None
@@ -164,9 +165,9 @@ class SlotProxy:
                 logger.warning("the server cannot be reached: %s", error)
                 detail = f"the server cannot be reached: {type(error).__name__}"
                 return web.json_response({"detail": detail}, status=502)
-            if isinstance(error, aiohttp.ClientConnectionResetError):  # our own client went
+            if isinstance(error, aiohttp.ClientConnectionResetError):  # our own client disconnected
                 return response
-            raise  # half an answer is out: breaking the connection is the only honest end
+            raise  # half of the answer is sent: only breaking the connection tells the client
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -1,5 +1,5 @@
-"""One module a family of datasets: how a row is shown, and how a completion is judged. Pure.
+"""One module per family of datasets: its prompts and its judging rules. Pure.
 
-A family gives a program to run and, where the verdict is not its exit status, how to read its outputs. `registry` says
-which dataset belongs to which.
+A family returns a program to run and, if the verdict is not its exit status, the expected outputs. `registry` maps
+datasets to families.
 """

@@ -3,10 +3,10 @@
 from typing import Any
 
 from evalrun_sandbox.fusion.extraction import first_of_language
-from evalrun_sandbox.fusion.families.plan import Case, Plan
+from evalrun_sandbox.fusion.families.program_plan import Case, ProgramPlan
 from evalrun_sandbox.fusion.families.row_fields import id_of, list_of, mapping_of, text_of
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.wire import Prompt, Row, SubmitRequest, TestConfig
+from evalrun_sandbox.fusion.schemas import Prompt, Row, SubmitRequest, TestConfig
 
 # The stock server's own sentences (Apache-2.0): a model's answers hang on each word.
 _EN = {
@@ -45,21 +45,21 @@ class CommonOJ:
     """The family's rules."""
 
     def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
-        """Give the statement and a sentence on the language."""
+        """Return the statement and a sentence on the language."""
         del dataset
         sentence = _sentence(config.language, config.locale)
         return Prompt(
             id=id_of(row, "id"), prompt=f"{text_of(row, 'content')}\n\n{sentence}", labels=mapping_of(row, "labels")
         )  # fmt: skip
 
-    def plan(self, row: Row, request: SubmitRequest) -> Plan:
-        """Plan one run a case. Raises BadRequest."""
+    def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
+        """Plan one run per case. Raises BadRequest."""
         config = request.config
         if config.language is None:
             raise BadRequest("config.language field must exist for CommonOJDataset, got None")
         cases = [_case(value, number) for number, value in enumerate(list_of(row, "test"))]
         code = first_of_language(request.completion, config.language)
-        return Plan(
+        return ProgramPlan(
             language=config.language,
             program=code,
             extracted_code=code,
@@ -72,7 +72,7 @@ class CommonOJ:
 
 
 def shortened(case: Case) -> Case:
-    """Cut each long text of a case in its middle, as the stock server does with those that passed."""
+    """Shorten each long text of a case in the middle, as the stock server does for passed cases."""
     return {
         side: {name: _cut(text) if isinstance(text, str) else text for name, text in case[side].items()}
         for side in ("input", "output")
@@ -84,7 +84,7 @@ def _cut(text: str) -> str:
 
 
 def _case(value: Any, number: int) -> Case:  # noqa: ANN401 - the row's own JSON
-    """Check one case. Other files than the two streams are kept and ignored, as in the stock server."""
+    """Validate one case. Files other than the two streams are kept and ignored, as in the stock server."""
     case = {}
     for side, stream in (("input", "stdin"), ("output", "stdout")):
         texts = value.get(side) if isinstance(value, dict) else None

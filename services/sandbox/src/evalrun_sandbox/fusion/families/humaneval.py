@@ -1,14 +1,14 @@
-"""HumanEvalDataset for Python: a function to complete, and a `check` of it. The exit status is the verdict.
+"""HumanEvalDataset for Python: a function to complete and its `check`. The exit status is the verdict.
 
-Only under the names for which the stock server calls `check`: under any other it accepts whatever does not crash.
+Only the names for which the stock server calls `check`: under other names it accepts anything that does not crash.
 """
 
 import re
 
 from evalrun_sandbox.fusion.extraction import first_of_any, first_of_language
-from evalrun_sandbox.fusion.families.plan import Plan
+from evalrun_sandbox.fusion.families.program_plan import ProgramPlan
 from evalrun_sandbox.fusion.families.row_fields import id_of, text_of
-from evalrun_sandbox.fusion.wire import Prompt, Row, SubmitRequest, TestConfig
+from evalrun_sandbox.fusion.schemas import Prompt, Row, SubmitRequest, TestConfig
 
 PLAIN = "humaneval_python"
 
@@ -32,10 +32,10 @@ import string
 from typing import *
 from collections import *
 """
-"""What the stock server puts before each program; its image has numpy, another interpreter may not."""
+"""Prepended to each program by the stock server. Its image has numpy; other interpreters may not."""
 
 _AFTER_FUNCTION = re.compile(r"\n(?!\s|\n)(?=.|\n)")
-"""Before the first line that is not indented."""
+"""Ends a function: the first line that is not indented."""
 _FREE_FORM = {
     "en": (
         "Please complete the above code according to the requirements in the docstring. Write the complete code and "
@@ -50,7 +50,8 @@ class HumanEval:
     """The family's rules."""
 
     def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
-        """Give the function's head, or the head and what to do with it. Labels are all other fields, the tests too."""
+        """Return the function's head, or the head and what to do with it. Labels are all other
+        fields, the tests too."""
         del dataset
         prompt = text_of(row, "prompt")
         if _is_free_form(config):
@@ -61,7 +62,7 @@ class HumanEval:
             id=id_of(row, name), prompt=prompt, labels={key: value for key, value in row.items() if key != "prompt"}
         )
 
-    def plan(self, row: Row, request: SubmitRequest) -> Plan:
+    def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
         """Plan imports, program, tests and the call of `check` as one program."""
         tests, entry_point = text_of(row, "test"), text_of(row, "entry_point")
         config = request.config
@@ -73,7 +74,7 @@ class HumanEval:
         else:
             extracted = body = _function(first_of_any(request.completion))
         program = f"{_IMPORTS}{body}\n{tests}\ncheck({entry_point})"
-        return Plan(
+        return ProgramPlan(
             language="python",
             program=program,
             extracted_code=extracted,

@@ -1,10 +1,10 @@
 """MBPPDataset: a function and assertions, which stand in its prompt. The program's exit status is the verdict."""
 
 from evalrun_sandbox.fusion.extraction import first_of_any
-from evalrun_sandbox.fusion.families.plan import Plan
+from evalrun_sandbox.fusion.families.program_plan import ProgramPlan
 from evalrun_sandbox.fusion.families.row_fields import id_of, list_of, mapping_of, text_of
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.wire import Prompt, Row, SubmitRequest, TestConfig
+from evalrun_sandbox.fusion.schemas import Prompt, Row, SubmitRequest, TestConfig
 
 _TASK = "You are an expert Python programmer, and here is your task: "
 _TESTS = " Your code should pass these tests:\n\n"
@@ -15,7 +15,8 @@ class Mbpp:
     """The family's rules."""
 
     def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
-        """Give the task with its assertions. Raises BadRequest for the few-shot prompt, whose three shots are data."""
+        """Return the task with its assertions. Raises BadRequest for the few-shot prompt, whose
+        three shots are data."""
         del dataset
         if config.is_fewshot:
             raise BadRequest("config.is_fewshot: this server does not hold MBPP's three shots; prepend them yourself")
@@ -26,7 +27,7 @@ class Mbpp:
             labels=mapping_of(row, "labels"),
         )
 
-    def plan(self, row: Row, request: SubmitRequest) -> Plan:
+    def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
         """Plan setup code, program and assertions as one program; a few-shot prompt shows all but the last one."""
         completion = first_of_any(_before(request.completion, "[DONE]"))
         completion = _before(_before(completion, "\nassert"), '\n"""')
@@ -35,7 +36,7 @@ class Mbpp:
         assertions = _assertions(row)
         judged = assertions[-1:] if request.config.is_fewshot else assertions
         program = code + "".join(f"\n{assertion}\n" for assertion in judged)
-        return Plan(
+        return ProgramPlan(
             language="python",
             program=program,
             extracted_code=code,
@@ -53,5 +54,5 @@ def _assertions(row: Row) -> list[str]:
 
 
 def _before(text: str, end: str) -> str:
-    """Give what stands before the first `end`; everything where there is none."""
+    """Return the text before the first `end`, or all of it if there is none."""
     return text.partition(end)[0]

@@ -1,14 +1,14 @@
-"""Reading a row's fields: the stock server keeps them as JSON values, or as the texts of JSON values."""
+"""Reads a row's fields, which the stock server stores as JSON values or as JSON texts."""
 
 import json
 from typing import Any
 
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.wire import Row
+from evalrun_sandbox.fusion.schemas import Row
 
 
 def id_of(row: Row, name: str) -> int | str:
-    """Give the field that names the row. Raises BadRequest."""
+    """Return the field that names the row. Raises BadRequest."""
     value = _given(row, name)
     if not isinstance(value, int | str):
         raise BadRequest(f"row: {name} must be a number or a text, not {type(value).__name__}")
@@ -16,7 +16,7 @@ def id_of(row: Row, name: str) -> int | str:
 
 
 def text_of(row: Row, name: str) -> str:
-    """Give a text field. Raises BadRequest."""
+    """Return a text field. Raises BadRequest."""
     value = _given(row, name)
     if not isinstance(value, str):
         raise BadRequest(f"row: {name} must be a text, not {type(value).__name__}")
@@ -24,7 +24,7 @@ def text_of(row: Row, name: str) -> str:
 
 
 def mapping_of(row: Row, name: str) -> dict[str, Any]:
-    """Give an object field. Raises BadRequest."""
+    """Return an object field. Raises BadRequest."""
     value = _parsed(row, name)
     if not isinstance(value, dict):
         raise BadRequest(f"row: {name} must be an object, not {type(value).__name__}")
@@ -32,7 +32,7 @@ def mapping_of(row: Row, name: str) -> dict[str, Any]:
 
 
 def list_of(row: Row, name: str) -> list[Any]:
-    """Give a list field that is not empty. Raises BadRequest.
+    """Return a list field that is not empty. Raises BadRequest.
 
     A problem without tests accepts every answer in the stock server.
     """

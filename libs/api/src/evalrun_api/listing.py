@@ -1,0 +1,94 @@
+"""What a schedule asks the Job that lists its checkpoints, and what the Job answers.
+
+The answer is the pod's termination message, which Kubernetes cuts at 4,096 bytes: it holds the checkpoints that are to
+be evaluated now and those in trouble, not the whole folder. So the operator needs no right to read pods' logs.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evalrun_api.v1alpha1.lineage import Step
+
+MAX_ANSWER_BYTES = 4000
+DIGEST_DIGITS = 10
+"""Of a checkpoint's digest, in a run's name."""
+MAX_TROUBLES = 8
+"""Checkpoints in trouble that an answer names."""
+
+
+class UnreadableAnswerError(Exception):
+    """Raised when a Job's answer is none."""
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ListingRequest(_Message):
+    """Where to look, and what has been evaluated."""
+
+    url: str = Field(min_length=1, description="The folder of the checkpoints: fsspec URL or path.")
+    pattern: str = Field("*", description="Names of the checkpoints' folders.")
+    policy: Literal["Latest", "EveryNew"] = Field("Latest", description="Which of the new ones are wanted.")
+    limit: int = Field(4, ge=1, le=16, description="With EveryNew, how many at most.")
+    ready_marker: str | None = Field(None, description="A file that the trainer writes last.")
+    quiet_seconds: int = Field(300, ge=0, description="Without marker and tracker, how long nothing may be written.")
+    from_step: int | None = Field(None, description="Checkpoints of lower steps are not looked at.")
+    known: list[str] = Field([], description="The first digits of the digests that have been evaluated.")
+
+
+class ReadyCheckpoint(_Message):
+    """A checkpoint that is to be evaluated: complete, whole, and new."""
+
+    path: Annotated[str, Field(max_length=512)] = Field(description="The model's folder below `url`.")
+    step: Step = Field(description="The training step.")
+    digest: str = Field(min_length=DIGEST_DIGITS, max_length=64, pattern="^[0-9a-f]+$", description="Of its files.")
+
+
+class Trouble(_Message):
+    """A checkpoint that gets no run for now."""
+
+    name: Annotated[str, Field(max_length=255)] = Field(description="Its folder's name.")
+    broken: bool = Field(description="It is complete but lacks something; otherwise it is still being written.")
+    reason: Annotated[str, Field(max_length=512)] = Field(description="What is missing.")
+
+
+class ListingAnswer(_Message):
+    """What was found."""
+
+    version: Literal[1] = Field(1, alias="schema")
+    folders: int = Field(ge=0, description="Folders that match the pattern.")
+    ready: list[ReadyCheckpoint] = Field([], description="By step.")
+    troubles: list[Trouble] = Field([], description="By step, the newest last.")
+    more: bool = Field(default=False, description="There are more than the answer, or the limit, holds.")
+    note: Annotated[str, Field(max_length=512)] = Field(
+        "", description="What else to know, e.g. that nothing is there."
+    )
+
+
+def encode_answer(answer: ListingAnswer) -> str:
+    """Return an answer as text that fits a termination message; `more` says if something was left out."""
+    ready, troubles = list(answer.ready), list(answer.troubles[-MAX_TROUBLES:])
+    while True:
+        cut = len(ready) < len(answer.ready) or len(troubles) < len(answer.troubles)
+        kept = answer.model_copy(update={"ready": ready, "troubles": troubles, "more": answer.more or cut})
+        text = kept.model_dump_json(by_alias=True, exclude_defaults=True)
+        if len(text.encode()) <= MAX_ANSWER_BYTES or not (troubles or ready):
+            return text
+        if troubles:
+            troubles.pop(0)
+        else:
+            ready.pop()
+
+
+def decode_answer(text: str) -> ListingAnswer:
+    """Return the answer that a termination message holds.
+
+    Raises:
+        UnreadableAnswerError: it holds none.
+    """
+    try:
+        return ListingAnswer.model_validate_json(text)
+    except ValidationError as error:
+        raise UnreadableAnswerError(f"the Job's answer cannot be read: {' '.join(text.split())[:200]!r}") from error

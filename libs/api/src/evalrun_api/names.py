@@ -1,0 +1,137 @@
+"""Every name, label, annotation and port of what the operator makes, once."""
+
+from typing import Final
+
+FIELD_MANAGER: Final = "evalrun-operator"
+PREFIX: Final = "evalrun.dev"
+
+RUN_LABEL: Final = f"{PREFIX}/run"
+"""The EvalRun's name: for people and for metrics."""
+RUN_UID_LABEL: Final = f"{PREFIX}/run-uid"
+"""The EvalRun's uid: what selectors use, so that a run never takes the pods of an earlier one of its name."""
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+
+APPLIED_ANNOTATION: Final = f"{PREFIX}/applied"
+"""Digest of the object as it was last applied: what has it already need not be applied again."""
+ATTEMPT_ANNOTATION: Final = f"{PREFIX}/attempt"
+"""Number of the generator attempt, or of the one that a RayCluster was made for."""
+CLUSTER_ANNOTATION: Final = f"{PREFIX}/ray-cluster"
+"""On a RayJob: the RayCluster that it runs on."""
+HEAD_UID_ANNOTATION: Final = f"{PREFIX}/head-uid"
+"""On a RayJob: the head pod that it was started on; a new head knows nothing of its actors and jobs."""
+RESTARTS_ANNOTATION: Final = f"{PREFIX}/restarts"
+"""On the aggregator: how often it was restarted since its run had failed."""
+SCHEDULE_LABEL: Final = f"{PREFIX}/schedule"
+"""On a run and a Job: the EvalSchedule that made it."""
+STEP_LABEL: Final = f"{PREFIX}/step"
+"""On a run: the training step of its checkpoint."""
+PHASE_LABEL: Final = f"{PREFIX}/phase"
+"""On a run: the phase of the training."""
+CHECKPOINT_DIGEST_ANNOTATION: Final = f"{PREFIX}/checkpoint-digest"
+"""On a run: the digest of the checkpoint that it evaluates."""
+SCHEDULED_AT_ANNOTATION: Final = f"{PREFIX}/scheduled-at"
+"""On a run: the time of the start that made it."""
+TRIGGER_ANNOTATION: Final = f"{PREFIX}/trigger"
+"""On an EvalSchedule: any new value asks for a start at once."""
+TOKEN_DIGEST_ANNOTATION: Final = f"{PREFIX}/token-digest"
+"""On pods: a digest of the run's token, so that a new token restarts them all."""
+
+AGGREGATOR: Final = "aggregator"
+JUDGE: Final = "judge"
+SANDBOX: Final = "sandbox"
+GENERATOR: Final = "generator"
+RAY: Final = "ray"
+CHECKPOINT: Final = "checkpoint"
+"""The init container of the Ray workers that fetches the model."""
+
+GRPC_PORT: Final = 50051
+SANDBOX_PORT: Final = 8080
+METRICS_PORT: Final = 9090
+
+LEDGER_FOLDER: Final = "/var/lib/evalrun"
+ORDER_FOLDER: Final = "/etc/evalrun/order"
+ORDER_FILE: Final = "work-order.json"
+CLAIMS_FOLDER: Final = "/mnt/claims"
+TOKEN_KEY: Final = "token"  # noqa: S105 - the key inside the Secret, not a secret
+
+UID_DIGITS: Final = 5
+"""Of a run's uid, in the names of what may outlive it for a while."""
+MAX_RUN_NAME: Final = 30
+"""Longest name of an EvalRun; KubeRay takes 53 characters for a RayCluster and 47 for a RayJob."""
+
+
+def component(run: str, part: str) -> str:
+    """Return the name of a part's workload and Service, e.g. `phase0-judge`."""
+    return f"{run}-{part}"
+
+
+def order_config_map(run: str) -> str:
+    """Return the name of the ConfigMap that holds the work order."""
+    return f"{run}-order"
+
+
+def token_secret(run: str) -> str:
+    """Return the name of the Secret that holds the run's token."""
+    return f"{run}-token"
+
+
+def ledger_claim(run: str, uid: str) -> str:
+    """Return the name of the ledger's claim. It may outlive its run, so a later run of that name needs another one."""
+    return f"{run}-ledger-{uid[:8]}"
+
+
+def ray_cluster(run: str, uid: str, attempt: int) -> str:
+    """Return the name of the RayCluster that was made for an attempt; at most 53 characters.
+
+    The uid is in it since a run may be deleted and applied again while the objects of the first still terminate:
+    KubeRay mistakes a new cluster of the same name for the old one.
+    """
+    return f"{run}-{uid[:UID_DIGITS]}-ray-{attempt}"
+
+
+def attempt_job(run: str, uid: str, attempt: int) -> str:
+    """Return the name of an attempt's Job or RayJob; at most 47 characters."""
+    return f"{run}-{uid[:UID_DIGITS]}-gen-{attempt}"
+
+
+def service_host(name: str, namespace: str) -> str:
+    """Return the host name of a Service inside the cluster, without the cluster's domain."""
+    return f"{name}.{namespace}.svc"
+
+
+def claim_folder(claim: str) -> str:
+    """Return the folder under which a user's volume is mounted."""
+    return f"{CLAIMS_FOLDER}/{claim}"
+
+
+def local_path(url: str) -> str:
+    """Return the path inside our pods of `pvc://CLAIM/PATH`; any other URL as it is."""
+    if not url.startswith("pvc://"):
+        return url
+    claim, _, path = url.removeprefix("pvc://").partition("/")
+    return f"{claim_folder(claim)}/{path}"
+
+
+def claim_url(path: str, ledger: str) -> str:
+    """Return `pvc://CLAIM/PATH` for a path inside our pods that lies on a volume; anything else as it is.
+
+    Args:
+        path: a path in the aggregator's pod, or a URL.
+        ledger: the claim of the run's ledger.
+    """
+    for folder, claim in ((f"{LEDGER_FOLDER}/", f"{ledger}/"), (f"{CLAIMS_FOLDER}/", "")):
+        if path.startswith(folder):
+            return f"pvc://{claim}{path.removeprefix(folder)}"
+    return path
+
+
+def aggregator_path(url: str, ledger: str) -> str:
+    """Return the path in the aggregator's pod of a URL that `claim_url` gave; any other URL as it is."""
+    own = f"pvc://{ledger}/"
+    return f"{LEDGER_FOLDER}/{url.removeprefix(own)}" if url.startswith(own) else local_path(url)
+
+
+def claim_of(url: str) -> str | None:
+    """Return the claim that `pvc://CLAIM/PATH` names; None for any other URL."""
+    return url.removeprefix("pvc://").partition("/")[0] if url.startswith("pvc://") else None

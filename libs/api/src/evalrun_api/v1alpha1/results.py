@@ -1,0 +1,149 @@
+"""What becomes of the results: where they are kept, exported and priced."""
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from evalrun_api.modelling import (
+    NO_CREDENTIALS_RULE,
+    PLACE_RULES,
+    URL_RULE,
+    ApiModel,
+    DecimalText,
+    DnsName,
+    Quantity,
+    Resources,
+    Rule,
+    SecretKeyReference,
+    SecretReference,
+    list_type,
+)
+
+
+class Storage(ApiModel):
+    """The volume of the run's ledger. Block storage: SQLite's WAL corrupts on network file systems."""
+
+    size: Annotated[
+        Quantity,
+        Field(description="Size of the claim."),
+        Rule(
+            "!self.matches('^[0.]+([^0-9.].*)?$')", 'a volume of nothing holds no ledger: write a size such as "10Gi"'
+        ),
+    ] = "10Gi"
+    class_name: DnsName | None = Field(
+        None, description="StorageClass of block storage; unset: the cluster's default. Checked at start."
+    )
+
+
+class Aggregator(ApiModel):
+    """The aggregator's StatefulSet."""
+
+    storage: Storage = Field(Storage(), description="The volume of the run's ledger.")
+    resources: Resources | None = Field(None, description="Of the aggregator's container; unset: the chart's.")
+    keep_seconds_after_finished: int = Field(
+        60,
+        ge=0,
+        le=604_800,
+        description="Seconds after the end for which the aggregator, and its CPU and memory, stay to answer questions; "
+        "the outputs are written before.",
+    )
+
+
+class Output(ApiModel):
+    """Where the results go."""
+
+    url: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="A folder as fsspec URL: s3://..., gs://..., pvc://CLAIM/DIR; on one machine also a path.",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "self.contains('://') && !self.startsWith('file://')",
+            "a path of your machine means nothing in a pod: write s3://..., gs://... or pvc://CLAIM/DIR",
+            place="cluster",
+        ),
+    ] = None
+    retain: bool = Field(default=False, description="Keep the aggregator's volume when the EvalRun is deleted.")
+    credentials_secret_ref: SecretReference | None = Field(
+        None,
+        description="Environment of whoever reads or writes buckets for the run (output, datasets, a model at s3:// or "
+        "gs://), e.g. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+    )
+
+
+class Wandb(ApiModel):
+    """Weights & Biases."""
+
+    project: str = Field(min_length=1, max_length=128, description="The project that gets the run.")
+    entity: str | None = Field(None, min_length=1, max_length=128, description="User or team; unset: the key's own.")
+    name: str | None = Field(
+        None, min_length=1, max_length=128, description="The run's name there; unset: the EvalRun's."
+    )
+    group: str | None = Field(
+        None, min_length=1, max_length=128, description="What it stands together with; unset: the namespace."
+    )
+    tags: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
+        [], max_length=16, description="For filtering.", json_schema_extra=list_type("set")
+    )
+    mode: Literal["online", "offline", "disabled"] = Field(
+        "online", description="offline: files beside the outputs, for `wandb sync`; disabled: nothing is exported."
+    )
+    secret_ref: SecretKeyReference | None = Field(None, description="The API key; needed online.")
+
+    RULES = (
+        Rule(
+            "self.mode != 'online' || has(self.secretRef)",
+            "mode: online needs the API key: write secretRef, or mode: offline",
+            ".secretRef",
+            place="cluster",
+        ),
+    )
+
+
+class Mlflow(ApiModel):
+    """MLflow tracking."""
+
+    tracking_uri: Annotated[
+        str,
+        Field(
+            alias="trackingURI",
+            min_length=1,
+            max_length=1024,
+            description="The tracking server's URL; on one machine also file:///FOLDER.",
+        ),
+        Rule("self.matches('^(https?://[^/]|file:///)')", "write the server's URL, e.g. http://mlflow.tools:5000"),
+        URL_RULE,
+        Rule(
+            "!self.startsWith('file:')",
+            "a folder is kept on one machine only: write the server's URL, e.g. http://mlflow.tools:5000",
+            place="cluster",
+        ),
+        NO_CREDENTIALS_RULE,
+    ]
+    secret_ref: SecretReference | None = Field(
+        None, description="Environment for the client, e.g. MLFLOW_TRACKING_TOKEN."
+    )
+
+
+class Exports(ApiModel):
+    """Where figures go besides the output."""
+
+    wandb: Wandb | None = Field(None, description="Weights & Biases; unset: not used.")
+    mlflow: Mlflow | None = Field(None, description="MLflow; unset: not used.")
+    prometheus: bool = Field(default=True, description="Let Prometheus scrape the run's services.")
+
+
+class Cost(ApiModel):
+    """What a GPU costs."""
+
+    gpu_hour: DecimalText = Field(description='Price of one GPU for an hour, in quotes: "2.50".')
+    currency: str = Field("USD", max_length=3, pattern=r"^[A-Z]{3}$", description="ISO 4217 code.")
+
+    @property
+    def gpu_hour_value(self) -> Decimal:
+        """`gpuHour` as a number."""
+        return Decimal(self.gpu_hour)

@@ -1,0 +1,230 @@
+"""The EvalSchedule: looks for new checkpoints at set times and evaluates each of them once."""
+
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from evalrun_api.modelling import (
+    PLACE_RULES,
+    ApiModel,
+    DatasetName,
+    DecimalText,
+    Rule,
+    SecretKeyReference,
+    list_type,
+)
+from evalrun_api.v1alpha1.evalrun import API_VERSION, HOST_NAME_RULE, ObjectMeta
+from evalrun_api.v1alpha1.schedule_status import EvalScheduleStatus
+from evalrun_api.v1alpha1.spec import NO_LAST_GOOD_RULES, EvalRunSpec
+
+SCHEDULE_KIND: Final = "EvalSchedule"
+MAX_SCHEDULE_NAME: Final = 19
+"""A run is called SCHEDULE-DIGEST, with 10 hexadecimal digits, and an EvalRun's name has at most 30 characters."""
+MAX_PER_TICK: Final = 16
+
+
+class Checkpoints(ApiModel):
+    """Where the training writes its checkpoints, and which of them are evaluated."""
+
+    url: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=512,
+            description="The folder that holds the checkpoints' folders: s3://..., gs://..., pvc://CLAIM/DIR.",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "self.contains('://') && !self.startsWith('file://')",
+            "a path of your machine means nothing in a pod: write s3://..., gs://... or pvc://CLAIM/DIR",
+            place="cluster",
+        ),
+        Rule("!self.matches('^https?://')", "a web server lists no folders: write s3://..., gs://... or pvc://..."),
+    ]
+    pattern: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=128,
+            description="Names of the checkpoints' folders, with * and ?: global_step_* (verl), checkpoint-* (Hugging "
+            "Face). The last number in a name is its step.",
+        ),
+        Rule("!self.contains('/')", "is the name of one folder below url: write it without '/', e.g. global_step_*"),
+        Rule("!self.matches('[[:cntrl:]]')", "holds a control character: write e.g. global_step_*"),
+    ] = "*"
+    policy: Literal["Latest", "EveryNew"] = Field(
+        "Latest",
+        description="Latest: the newest sound checkpoint, if it has not been evaluated. EveryNew: each that has not, "
+        "in the order of the steps.",
+    )
+    max_per_tick: int = Field(
+        4, ge=1, le=MAX_PER_TICK, description="With EveryNew: checkpoints that one start evaluates at most."
+    )
+    ready_marker: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=128,
+            description="A file inside each checkpoint's folder that the trainer writes last, e.g. DONE. Unset: the "
+            "trainer's own tracker file (verl), else every file must be there and quiet for quietSeconds.",
+        ),
+        Rule(
+            "!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)') && !self.matches('[[:cntrl:]]')",
+            "write the file's path inside the checkpoint's folder, e.g. DONE",
+        ),
+    ] = None
+    quiet_seconds: int = Field(
+        300,
+        ge=0,
+        le=86_400,
+        description="Without readyMarker and tracker: seconds since the last write after which a checkpoint counts as "
+        "complete.",
+    )
+
+
+class DailyBudget(ApiModel):
+    """What the schedule may use."""
+
+    gpu_hours_per_day: DecimalText = Field(
+        alias="gpuHoursPerDay",
+        description='GPU hours a day (in timeZone), in quotes: "64". A run is started if what the day has used and '
+        "what the last measured run used fit in. The first run has no such figure and always starts.",
+    )
+
+    @property
+    def gpu_hours_per_day_value(self) -> Decimal:
+        """`gpuHoursPerDay` as a number."""
+        return Decimal(self.gpu_hours_per_day)
+
+
+class TemplateModel(ApiModel):
+    """How each checkpoint is loaded; its path is the checkpoint's own."""
+
+    trust_remote_code: bool = Field(
+        default=False, description="Run Python code that comes with the checkpoint. Only for models that you trust."
+    )
+    token_secret_ref: SecretKeyReference | None = Field(
+        None, description="The hub's access token, where one is needed."
+    )
+
+
+class RunTemplate(EvalRunSpec):
+    """The spec of each run, but for what the schedule fills in: the model's path and the lineage."""
+
+    model: TemplateModel = Field(  # type: ignore[assignment]  # the one field that a template has otherwise
+        TemplateModel(), description="How each checkpoint is loaded. The path is the checkpoint's: leave it out."
+    )
+
+    RULES = (
+        *(rule for rule in EvalRunSpec.RULES if rule not in NO_LAST_GOOD_RULES),
+        Rule(
+            "!has(self.endpoints)",
+            "servers that answer already hold whatever model they were started with, not the checkpoint: write rollout",
+            ".endpoints",
+        ),
+        Rule(
+            "!has(self.lineage) || (!has(self.lineage.schedule) && !has(self.lineage.step) && "
+            "!has(self.lineage.parent))",
+            "the schedule writes lineage.schedule, step and parent itself: write lineage.phase alone",
+            ".lineage",
+        ),
+    )
+
+
+class EvalScheduleSpec(ApiModel):
+    """When to look for checkpoints, where, and how each is evaluated."""
+
+    schedule: Annotated[
+        str,
+        Field(
+            min_length=9,
+            max_length=128,
+            description='When to start, as cron has it: minute, hour, day, month, weekday. "0 3 * * *": at 3 every '
+            "night. A time that a change of the clocks skips comes right after it; one that it repeats comes once.",
+        ),
+        Rule(
+            "self.matches('^[0-9A-Za-z*/,#-]+( [0-9A-Za-z*/,#-]+){4}$')",
+            "write five fields with one blank between them: minute hour day month weekday, e.g. 0 3 * * *",
+        ),
+    ]
+    time_zone: Annotated[
+        str,
+        Field(min_length=1, max_length=64, description="The schedule's time zone, e.g. Europe/Berlin."),
+        Rule(
+            "self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$') && self != 'Local'",
+            "write a name of the IANA time zone database, e.g. Europe/Berlin or Etc/UTC",
+        ),
+    ] = "Etc/UTC"
+    checkpoints: Checkpoints = Field(description="Where the training writes its checkpoints.")
+    concurrency_policy: Literal["Allow", "Forbid", "Replace"] = Field(
+        "Forbid",
+        description="When runs of an earlier start are still active. Allow: start beside them. Forbid: wait until they "
+        "have ended, at most until the next start. Replace: delete them.",
+    )
+    starting_deadline_seconds: int | None = Field(
+        None,
+        ge=10,
+        le=31_536_000,
+        description="Seconds after its time at which a start counts as missed. Unset: until the next one is due.",
+    )
+    suspend: bool = Field(
+        default=False, description="Start nothing. Runs that are active go on; a start asked for by hand is made."
+    )
+    successful_runs_history_limit: int = Field(
+        3, ge=0, le=100, description="Runs with results that are kept as objects; outputs stay where output says."
+    )
+    failed_runs_history_limit: int = Field(1, ge=0, le=100, description="Failed runs that are kept as objects.")
+    budget: DailyBudget | None = Field(None, description="What the schedule may use; unset: no limit.")
+    allow_test_role: list[DatasetName] = Field(
+        [],
+        max_length=64,
+        description="Datasets of role test that the schedule may use all the same: what is looked at every night is "
+        "used for tuning.",
+        json_schema_extra=list_type("set"),
+    )
+    template: RunTemplate = Field(description="The spec of each run.")
+
+    RULES = (
+        Rule(
+            "self.template.datasets.all(d, !has(d.role) || d.role != 'test' || d.name in self.allowTestRole)",
+            "test data is for the end of a phase, and what is looked at every night is used for tuning: take a dev "
+            "dataset, or list the name in allowTestRole",
+            ".template.datasets",
+        ),
+        Rule(
+            "has(self.template.output.url) || self.successfulRunsHistoryLimit > 0",
+            "with retain alone each run's results lie on a volume of its own, which nobody finds without the run: "
+            "write template.output.url or successfulRunsHistoryLimit above 0",
+            ".template.output",
+        ),
+    )
+
+
+class EvalSchedule(ApiModel):
+    """Evaluates every new checkpoint of a training once, at set times."""
+
+    api_version: Literal["evalrun.dev/v1alpha1"] = Field(API_VERSION, description="Group and version.")
+    kind: Literal["EvalSchedule"] = Field(SCHEDULE_KIND, description="Kind of the object.")
+    metadata: ObjectMeta = Field(description="The object's metadata.")
+    spec: EvalScheduleSpec = Field(description="When to look for checkpoints, where, and how each is evaluated.")
+    status: EvalScheduleStatus | None = Field(None, description="What the operator observed; written by it alone.")
+
+    RULES = (
+        Rule(
+            f"size(self.metadata.name) <= {MAX_SCHEDULE_NAME}",
+            "metadata.name is too long for the names of the runs, which add 11 characters: write at most "
+            f"{MAX_SCHEDULE_NAME}",
+            ".metadata.name",
+        ),
+        HOST_NAME_RULE,
+    )
+
+    @classmethod
+    def from_wire(cls, manifest: dict[str, Any]) -> "EvalSchedule":
+        """Read an object that the API server has validated.
+
+        Raises:
+            pydantic.ValidationError: it was not valid after all.
+        """
+        return cls.model_validate(manifest)

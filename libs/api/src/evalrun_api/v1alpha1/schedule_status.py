@@ -1,0 +1,244 @@
+"""What the operator observed of an EvalSchedule, its conditions, and every reason that each may give."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field
+
+from evalrun_api.modelling import ApiModel, list_type
+from evalrun_api.v1alpha1.lineage import Step
+from evalrun_api.v1alpha1.status import Condition, Count, DatasetStatus, Figure
+
+MAX_EVALUATED = 256
+"""Digests that are remembered one by one; below them a step says that a checkpoint was evaluated."""
+MAX_TROUBLED = 16
+"""Broken or unfinished checkpoints that the status names."""
+MAX_ACTIVE = 64
+MAX_USAGE = 64
+
+
+class ScheduleCondition(StrEnum):
+    """What a condition is about. Its status is True, False or Unknown."""
+
+    ACCEPTED = "Accepted"
+    """The operator can follow this schedule."""
+    DISCOVERED = "Discovered"
+    """The checkpoints' folder could be listed at the last start."""
+    SOUND = "Sound"
+    """Every checkpoint that is to be evaluated is complete and whole; the message names the others."""
+    STARTED = "Started"
+    """What came of the last start: True if it made runs, or there was nothing new."""
+    GATE_PASSED = "GatePassed"
+    """The gate of the newest checkpoint that has ended; Unknown while there is none, or it is inconclusive."""
+    SUSPENDED = "Suspended"
+    """`suspend` is true: nothing is started by the clock."""
+
+
+class ScheduleReason(StrEnum):
+    """Why a condition has its status."""
+
+    SPEC_ACCEPTED = "SpecAccepted"
+    """The schedule can be followed."""
+    INVALID_SCHEDULE = "InvalidSchedule"
+    """The cron expression or the time zone cannot be read; the message says what to write instead."""
+
+    NOT_YET = "NotYet"
+    """Nothing has been due so far."""
+    LISTING = "Listing"
+    """A Job lists the checkpoints; the message says what keeps it, if anything does."""
+    LISTED = "Listed"
+    """The folder was listed."""
+    LISTING_FAILED = "ListingFailed"
+    """The folder could not be listed, and is tried again; the message quotes the error."""
+
+    ALL_SOUND = "AllSound"
+    """No checkpoint that is to be evaluated is broken or unfinished."""
+    BEING_WRITTEN = "BeingWritten"
+    """A checkpoint is not complete yet; it is looked at again."""
+    BROKEN = "Broken"
+    """A complete checkpoint lacks something; the message names it. It gets no run, and is looked at again."""
+
+    RUNS_STARTED = "RunsStarted"
+    """The start made runs."""
+    NOTHING_NEW = "NothingNew"
+    """Every sound checkpoint has been evaluated."""
+    START_MISSED = "StartMissed"
+    """startingDeadlineSeconds, or the time of the next start, passed first."""
+    STILL_RUNNING = "StillRunning"
+    """concurrencyPolicy: Forbid, and runs of an earlier start are active: the start waits."""
+    BUDGET_SPENT = "BudgetSpent"
+    """One more run would exceed the day's GPU hours; what was left out is taken up by a later start."""
+    REFUSED = "Refused"
+    """The API server refuses a run, or an object of somebody else has its name; the message quotes it."""
+
+    PASSED = "Passed"
+    """The gate passed."""
+    FAILED = "Failed"
+    """The gate failed."""
+    INCONCLUSIVE = "Inconclusive"
+    """The gate could not tell."""
+    NO_GATE = "NoGate"
+    """The newest run has no gate."""
+
+    SUSPEND_REQUESTED = "SuspendRequested"
+    """`suspend` is true."""
+    NOT_SUSPENDED = "NotSuspended"
+    """`suspend` is false."""
+
+
+SCHEDULE_REASONS: dict[ScheduleCondition, frozenset[ScheduleReason]] = {
+    ScheduleCondition.ACCEPTED: frozenset({ScheduleReason.SPEC_ACCEPTED, ScheduleReason.INVALID_SCHEDULE}),
+    ScheduleCondition.DISCOVERED: frozenset(
+        {ScheduleReason.NOT_YET, ScheduleReason.LISTING, ScheduleReason.LISTED, ScheduleReason.LISTING_FAILED}
+    ),
+    ScheduleCondition.SOUND: frozenset(
+        {ScheduleReason.NOT_YET, ScheduleReason.ALL_SOUND, ScheduleReason.BEING_WRITTEN, ScheduleReason.BROKEN}
+    ),
+    ScheduleCondition.STARTED: frozenset(
+        {ScheduleReason.NOT_YET, ScheduleReason.RUNS_STARTED, ScheduleReason.NOTHING_NEW, ScheduleReason.START_MISSED,
+         ScheduleReason.STILL_RUNNING, ScheduleReason.BUDGET_SPENT, ScheduleReason.REFUSED,
+         ScheduleReason.LISTING_FAILED, ScheduleReason.LISTING}
+    ),
+    ScheduleCondition.GATE_PASSED: frozenset(
+        {ScheduleReason.NOT_YET, ScheduleReason.PASSED, ScheduleReason.FAILED, ScheduleReason.INCONCLUSIVE,
+         ScheduleReason.NO_GATE}
+    ),
+    ScheduleCondition.SUSPENDED: frozenset({ScheduleReason.SUSPEND_REQUESTED, ScheduleReason.NOT_SUSPENDED}),
+}  # fmt: skip
+"""Which reasons a condition may give."""
+
+Digest = Annotated[str, Field(min_length=10, max_length=64, pattern=r"^[0-9a-f]+$")]
+"""Hexadecimal digits of the SHA-256 over a checkpoint's files."""
+Place = Annotated[str, Field(max_length=1024)]
+
+
+class Checkpoint(ApiModel):
+    """One checkpoint, as it was found."""
+
+    url: Place = Field(description="The folder with the model.")
+    step: Step = Field(description="The training step.")
+    digest: Digest = Field(description="Of the files; another one after a rewrite.")
+
+
+class GoodCheckpoint(Checkpoint):
+    """A checkpoint whose run ended with results, and whose gates did not fail."""
+
+    output_url: Place | None = Field(None, alias="outputURL", description="Where its results are.")
+
+
+class EvaluatedDigest(ApiModel):
+    """One checkpoint that has got its run."""
+
+    digest: Digest = Field(description="The checkpoint's digest.")
+    step: Step = Field(description="The training step.")
+
+
+class Evaluated(ApiModel):
+    """Which checkpoints have got their run; kept beyond the deletion of the runs."""
+
+    high_water_step: Step | None = Field(
+        None, description="Checkpoints up to this step are never looked at again: their digests were let go."
+    )
+    digests: list[EvaluatedDigest] = Field(
+        [],
+        max_length=MAX_EVALUATED,
+        description="Checkpoints above that step that have got their run.",
+        json_schema_extra=list_type("map", "digest"),
+    )
+
+
+class OpenStart(ApiModel):
+    """A start that is being worked on: survives a restart of the operator."""
+
+    time: AwareDatetime = Field(description="When it was due.")
+    trigger: str | None = Field(None, max_length=256, description="Of a start by hand, the annotation's value.")
+    looks: Count = Field(0, description="How often the checkpoints were listed for it, failures included.")
+    failures: Count = Field(0, description="Listings in a row that failed.")
+    listed: bool = Field(default=False, description="The checkpoints were listed for it at least once.")
+    next_look_time: AwareDatetime | None = Field(None, description="When to list again; unset: at once.")
+    job: str | None = Field(None, max_length=63, description="The Job that lists, while there is one.")
+
+
+class RunUsage(ApiModel):
+    """GPU hours of one run."""
+
+    run: str = Field(max_length=63, description="The run's name.")
+    day: str = Field(max_length=10, description="The day of its start, in the schedule's time zone.")
+    gpu_hours: Figure = Field(alias="gpuHours", description="GPUs times hours from start to release.")
+    final: bool = Field(default=False, description="The GPUs have been released.")
+
+
+class TroubledCheckpoint(ApiModel):
+    """A checkpoint that gets no run for now."""
+
+    name: str = Field(max_length=255, description="Its folder's name.")
+    broken: bool = Field(description="It is complete, but lacks something; otherwise it is still being written.")
+    reason: str = Field(max_length=512, description="What is missing.")
+
+
+class LatestResult(ApiModel):
+    """The newest checkpoint whose run has ended with results."""
+
+    run: str = Field(max_length=63, description="The run's name.")
+    step: Step = Field(description="The training step.")
+    gate: Literal["True", "False", "Unknown"] | None = Field(
+        None, description="Its condition GatePassed; unset without a gate."
+    )
+    datasets: list[DatasetStatus] = Field(
+        [], max_length=16, description="Its figures.", json_schema_extra=list_type("map", "name")
+    )
+
+
+class EvalScheduleStatus(ApiModel):
+    """What the operator observed of the schedule."""
+
+    observed_generation: Count | None = Field(None, description="The generation of the spec that was last acted on.")
+    conditions: list[Condition] = Field(
+        [],
+        max_length=16,
+        description="Accepted, Discovered, Sound, Started, GatePassed, Suspended.",
+        json_schema_extra=list_type("map", "type"),
+    )
+    reason: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="In one word, what the last start came to."
+    )
+    last_schedule_time: AwareDatetime | None = Field(None, description="The last start that has been dealt with.")
+    next_schedule_time: AwareDatetime | None = Field(None, description="When the next start is due.")
+    last_trigger: str | None = Field(
+        None, max_length=256, description="The value of the annotation evalrun.dev/trigger that was last acted on."
+    )
+    start: OpenStart | None = Field(None, description="The start that is being worked on.")
+    listings: Count = Field(0, description="Jobs that have listed so far; numbers their names.")
+    active: list[Annotated[str, Field(max_length=63)]] = Field(
+        [], max_length=MAX_ACTIVE, description="Runs that have not ended.", json_schema_extra=list_type("set")
+    )
+    evaluated: Evaluated = Field(Evaluated(), description="Which checkpoints have got their run.")
+    last_checkpoint: Checkpoint | None = Field(None, description="The newest checkpoint that has got its run.")
+    last_good: GoodCheckpoint | None = Field(
+        None, description="The newest checkpoint whose run has results and whose gates did not fail."
+    )
+    latest_result: LatestResult | None = Field(None, description="The newest checkpoint with results.")
+    troubled: list[TroubledCheckpoint] = Field(
+        [],
+        max_length=MAX_TROUBLED,
+        description="Checkpoints that get no run for now.",
+        json_schema_extra=list_type("map", "name"),
+    )
+    usage: list[RunUsage] = Field(
+        [],
+        max_length=MAX_USAGE,
+        description="GPU hours of the runs of today and yesterday.",
+        json_schema_extra=list_type("map", "run"),
+    )
+    last_run_gpu_hours: Figure | None = Field(
+        None, alias="lastRunGPUHours", description="GPU hours of the last run that was measured."
+    )
+    checkpoint: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column CHECKPOINT.")
+    good: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column LAST-GOOD.")
+    gate: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column GATE.")
+    next: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column NEXT, in timeZone.")
+
+
+def schedule_condition(status: EvalScheduleStatus, kind: ScheduleCondition) -> Condition | None:
+    """Return a condition of a status."""
+    return next((condition for condition in status.conditions if condition.type == kind), None)

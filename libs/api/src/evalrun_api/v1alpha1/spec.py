@@ -1,0 +1,239 @@
+"""The spec of an EvalRun, and the rules that span its groups."""
+
+import re
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from evalrun_api.modelling import ApiModel, DnsName, LocalObjectReference, Rule, list_type
+from evalrun_api.v1alpha1.gating import Gate
+from evalrun_api.v1alpha1.judging import Judge, JudgeReference
+from evalrun_api.v1alpha1.lineage import Lineage
+from evalrun_api.v1alpha1.results import Aggregator, Cost, Exports, Output
+from evalrun_api.v1alpha1.serving import Endpoint, Generator, Rollout
+from evalrun_api.v1alpha1.task import Dataset, Model, Protocol
+
+MUTABLE_FIELDS = frozenset({"suspend", "ttlSecondsAfterFinished", "backoffLimit"})
+"""What may still change once the run has started, by wire name."""
+
+
+def _gate_rules(expression: str, message: str, field: str) -> tuple[Rule, Rule]:
+    """Return a rule for `gate`, and the same for each of `gates`; `expression` calls the gate `g`."""
+    one = re.sub(r"\bg\.", "self.gate.", expression)
+    return (
+        Rule(f"!has(self.gate) || ({one})", message, f".gate.{field}"),
+        Rule(f"self.gates.all(g, {expression})", message, ".gates"),
+    )
+
+
+class PodMetadata(ApiModel):
+    """Labels and annotations of pods, e.g. for a policy that asks for an owner."""
+
+    labels: Annotated[
+        dict[str, Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]],
+        Field(max_length=16, description='Labels, e.g. team: "evals". They win over the chart\'s.'),
+        Rule(
+            "self.all(k, k.matches('^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",
+            "a label's key is a name of at most 63 characters, after a domain and '/' if you like: example.com/team",
+        ),
+        Rule(
+            "self.all(k, !k.startsWith('evalrun.dev/') && !k.startsWith('app.kubernetes.io/') && "
+            "!k.startsWith('ray.io/') && !k.startsWith('kueue.x-k8s.io/'))",
+            "labels of evalrun.dev, app.kubernetes.io, ray.io and kueue.x-k8s.io select the run's own pods: choose "
+            "another domain",
+        ),
+    ] = {}  # noqa: RUF012 - pydantic copies it
+    annotations: Annotated[
+        dict[str, Annotated[str, Field(max_length=1024)]],
+        Field(max_length=16, description="Annotations. They win over the chart's."),
+        Rule(
+            "self.all(k, !k.startsWith('evalrun.dev/'))",
+            "annotations of evalrun.dev are the operator's own: choose another domain",
+        ),
+    ] = {}  # noqa: RUF012 - pydantic copies it
+
+
+NO_LAST_GOOD_RULES = _gate_rules(
+    "!has(g.baseline) || g.baseline != 'LastGood'",
+    "LastGood is known to an EvalSchedule only: write the name of an EvalRun, or the URL of its outputs",
+    "baseline",
+)
+"""A single run has no last good checkpoint."""
+
+
+class EvalRunSpec(ApiModel):
+    """What is to be evaluated, how, and where the results go."""
+
+    model: Model = Field(description="The model under evaluation.")
+    datasets: Annotated[
+        list[Dataset],
+        Field(
+            max_length=16,
+            description="What it is evaluated on.",
+            json_schema_extra=list_type("map", "name"),
+        ),
+        Rule("size(self) > 0", "nothing to evaluate: list at least one dataset with name and source"),
+        Rule(
+            "self.all(d, self.exists_one(e, e.name == d.name))",
+            "two datasets have the same name: results are kept by name, give each its own",
+        ),
+    ]
+    protocol: Protocol = Field(Protocol(), description="How answers are drawn; unset: EVAL@1.")
+    rollout: Rollout | None = Field(None, description="Replicas that the run starts on GPUs. Either this or endpoints.")
+    endpoints: Annotated[
+        list[Endpoint] | None,
+        Field(
+            min_length=1,
+            max_length=64,
+            description="Servers that answer already (simple mode). Either this or rollout.",
+            json_schema_extra=list_type("atomic"),
+        ),
+        Rule(
+            "self.all(e, self.exists_one(f, f.url == e.url))",
+            "two endpoints have the same url: list each server once",
+        ),
+        Rule(
+            "self.all(e, !self.exists(f, f.url == e.url + '/' || f.url == e.url + '/v1' || f.url == e.url + '/v1/'))",
+            "two endpoints are one server ('/' and '/v1' at the end make no other): list each server once",
+        ),
+    ] = None
+    generator: Generator | None = Field(None, description="The generator of simple mode; unset: the chart's defaults.")
+    pods: PodMetadata = Field(PodMetadata(), description="What every pod of the run carries besides its own labels.")
+    judge: Judge | None = Field(None, description="A judge of the run's own; unset without judgeRef: the defaults.")
+    judge_ref: JudgeReference | None = Field(None, description="A shared judge instead.")
+    aggregator: Aggregator = Field(Aggregator(), description="The keeper of the run's ledger.")
+    output: Output = Field(Output(), description="Where the results go. In a cluster: url, retain: true, or both.")
+    exports: Exports = Field(Exports(), description="Where figures go besides the output.")
+    gate: Gate | None = Field(None, description="A comparison with an earlier run that the run must pass.")
+    lineage: Lineage | None = Field(None, description="Which checkpoint of which training the model is.")
+    gates: list[Gate] = Field(
+        [],
+        max_length=8,
+        description="Several such comparisons, all of which must pass. Either this or gate. Bonferroni's correction "
+        "keeps the chance of any wrong decision at what one gate's confidence says.",
+        json_schema_extra=list_type("atomic"),
+    )
+    cost: Cost | None = Field(None, description="Prices, for the cost of a solved problem.")
+    suspend: bool = Field(default=False, description="Free the GPUs and wait; what is in the ledger stays.")
+    backoff_limit: int = Field(
+        3, ge=0, le=100, description="How often a failed generator or cluster is tried again before the run fails."
+    )
+    active_deadline_seconds: int | None = Field(
+        None, ge=1, le=31_536_000, description="Seconds from the start after which the run fails; unset: none."
+    )
+    ttl_seconds_after_finished: int | None = Field(
+        None,
+        ge=0,
+        le=31_536_000,
+        description="Seconds after the end at which the EvalRun is deleted with all that it made, as a Job is; outputs "
+        "stay where output says. Unset: it is kept.",
+    )
+    operator_class: DnsName | None = Field(
+        None,
+        description="Which operator runs it, if several serve one cluster: the one of this class. Unset: the one that "
+        "has none.",
+    )
+    service_account_name: DnsName | None = Field(
+        None, description="ServiceAccount of aggregator and generator, e.g. for access to a bucket."
+    )
+    image_pull_secrets: list[LocalObjectReference] = Field(
+        [],
+        max_length=8,
+        description="Secrets with which the images are pulled.",
+        json_schema_extra=list_type("map", "name"),
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.rollout) != has(self.endpoints)",
+            "write either rollout (replicas on GPUs) or endpoints (servers that answer already), not both and not none",
+        ),
+        Rule(
+            "!has(self.generator) || has(self.endpoints)",
+            "generator is simple mode's: with rollout the head runs it, so write rollout.headResources",
+            ".generator",
+        ),
+        Rule(
+            "!has(self.judge) || !has(self.judgeRef)",
+            "write either judge (the run's own) or judgeRef (a shared one), not both",
+            ".judgeRef",
+        ),
+        Rule(
+            "has(self.output.url) || self.output.retain",
+            "the results would be lost: write output.url (s3://..., gs://..., pvc://CLAIM/DIR), or output.retain: true "
+            "to keep the volume",
+            ".output",
+            place="cluster",
+        ),
+        Rule(
+            "!has(self.rollout) || self.rollout.enableChunkedPrefill || self.rollout.maxNumBatchedTokens >= "
+            "self.rollout.promptLength + self.protocol.maxNewTokens",
+            "without chunked prefill a step must hold a whole sequence: write maxNumBatchedTokens of at least "
+            "promptLength + maxNewTokens, or enableChunkedPrefill: true",
+            ".rollout.maxNumBatchedTokens",
+        ),
+        Rule(
+            "!has(self.gate) || size(self.gates) == 0",
+            "write either gate (one) or gates (several), not both",
+            ".gates",
+        ),
+        Rule(
+            "self.gates.all(g, self.gates.all(h, !has(g.baseline) || !has(h.baseline) || g.baseline.contains('://') || "
+            "h.baseline.contains('://') || g.baseline == h.baseline))",
+            "the gates name several EvalRuns as baselines: name one, and the others by the URL of their outputs",
+            ".gates",
+        ),
+        *NO_LAST_GOOD_RULES,
+        *_gate_rules(
+            "(!has(g.dataset) || self.datasets.exists(d, d.name == g.dataset)) && "
+            "g.datasets.all(p, self.datasets.exists(d, d.name == p.name))",
+            "the gate compares a dataset that this run does not evaluate: write the name of one of datasets",
+            "dataset",
+        ),
+        *_gate_rules(
+            "self.datasets.all(d, d.judgeMode == 'RunCode' || ((!has(g.dataset) || d.name != g.dataset) && "
+            "g.datasets.all(p, p.name != d.name)))",
+            "results of judgeMode: Submit can be forged and feed no gate: write judgeMode: RunCode for this dataset",
+            "dataset",
+        ),
+        *_gate_rules(
+            "self.datasets.all(d, !has(d.role) || d.role != 'test' || d.name in g.allowTestRole || "
+            "((!has(g.dataset) || d.name != g.dataset) && g.datasets.all(p, p.name != d.name)))",
+            "test data is for the end of a phase, not for tuning: gate a dev dataset, or list it in allowTestRole",
+            "dataset",
+        ),
+        # That k is at most samples is for the aggregator to see: `string(k)` has no bound in the API server's estimate,
+        # so a rule that joins it to 'pass_at_' exceeds the cost budget a hundredfold (1.36).
+        *_gate_rules(
+            "!g.metric.startsWith('pass_at_') || self.protocol.name == 'EVAL@k'",
+            "pass_at_<k> is measured by EVAL@k only: write protocol.name: EVAL@k or another metric",
+            "metric",
+        ),
+        *_gate_rules(
+            "g.metric != 'solved_within_budget' || self.protocol.name == 'EVAL@budget'",
+            "solved_within_budget is measured by EVAL@budget only: write protocol.name: EVAL@budget or another metric",
+            "metric",
+        ),
+        Rule(
+            "!has(self.rollout) || self.rollout.loadFormat != 'dummy' || (!has(self.gate) && size(self.gates) == 0)",
+            "figures of dummy weights are worthless: remove gate, or write loadFormat: auto",
+            ".gate",
+        ),
+    )
+
+    @property
+    def all_gates(self) -> tuple[Gate, ...]:
+        """The gates, however they are written."""
+        return (*self.gates,) if self.gate is None else (self.gate,)
+
+    @property
+    def baseline_run(self) -> str | None:
+        """The EvalRun that the gates name as their baseline; None where they name none."""
+        return next((gate.baseline for gate in self.all_gates if gate.names_a_run), None)
+
+    @property
+    def own_judge(self) -> Judge | None:
+        """The judge that the run makes: `judge` or its defaults; None where a shared one is named."""
+        if self.judge_ref is not None:
+            return None
+        return self.judge or Judge()

@@ -1,0 +1,397 @@
+"""What is measured: the model, the datasets and the protocol."""
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from evalrun_api.modelling import (
+    PLACE_RULES,
+    ApiModel,
+    DatasetName,
+    DecimalText,
+    PositiveFractionText,
+    Rule,
+    SecretKeyReference,
+    ToleranceText,
+    list_type,
+)
+
+TestGroup = Literal["public", "private", "generated"]
+
+
+class Model(ApiModel):
+    """The model under evaluation."""
+
+    path: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="A hub id (Qwen/Qwen2.5-Coder-7B-Instruct), or a folder with a model in Hugging Face's layout: "
+            "pvc://CLAIM/DIR, s3://..., gs://...",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "!self.startsWith('/') && !self.startsWith('.') && !self.startsWith('file:')",
+            "a path of your machine means nothing in a pod: write a hub id, pvc://CLAIM/DIR, s3://... or gs://...",
+            place="cluster",
+        ),
+    ]
+    revision: str | None = Field(
+        None, min_length=1, max_length=256, description="Commit, tag or branch of a hub id; unset: its main branch."
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Run Python code that comes with the model. Only for models that you trust."
+    )
+    token_secret_ref: SecretKeyReference | None = Field(
+        None, description="The hub's access token, for gated or private models."
+    )
+
+    RULES = (
+        Rule(
+            "!has(self.revision) || !self.path.contains('://')",
+            "revision belongs to a hub id; a checkpoint URL names its version itself: remove revision",
+            ".revision",
+        ),
+    )
+
+
+class Comparator(ApiModel):
+    """How a program's output is compared with the expected one."""
+
+    name: Literal["exact", "verl", "sandbox-fusion", "tokens", "standard"] = Field(
+        "standard",
+        description="exact: same bytes. verl: same but for newlines at the end. sandbox-fusion: line by line, without "
+        "case, 1e-5 relative. tokens: blank-separated tokens, with the options below. standard: tokens with abs = rel "
+        "= 1e-6. (A checker program comes with the problem's own record.)",
+    )
+    case_sensitive: bool | None = Field(None, description="tokens only: compare letters with case; unset: true.")
+    abs: ToleranceText | None = Field(None, description='tokens only: absolute tolerance of decimals, e.g. "1e-6".')
+    rel: ToleranceText | None = Field(None, description='tokens only: relative tolerance of decimals, e.g. "1e-6".')
+
+    RULES = (
+        Rule(
+            "self.name == 'tokens' || (!has(self.caseSensitive) && !has(self.abs) && !has(self.rel))",
+            "caseSensitive, abs and rel are options of tokens: write name: tokens, or remove them",
+        ),
+    )
+
+    @property
+    def absolute_tolerance(self) -> float | None:
+        """`abs` as a number."""
+        return None if self.abs is None else float(self.abs)
+
+    @property
+    def relative_tolerance(self) -> float | None:
+        """`rel` as a number."""
+        return None if self.rel is None else float(self.rel)
+
+
+class TestLimits(ApiModel):
+    """What one test may use, for problems whose record sets no limits of its own."""
+
+    __test__ = False  # not a test class, whatever pytest makes of its name
+
+    time_seconds: int | None = Field(
+        None, ge=1, le=600, description="CPU seconds a test; unset: 10, and 30 for contest sets."
+    )
+    time_milliseconds: int | None = Field(
+        None, ge=100, le=600_000, description="The same in milliseconds, instead of timeSeconds: 2500 is 2.5 s."
+    )
+    memory_mib: int | None = Field(
+        None, ge=16, le=65536, alias="memoryMiB", description="Memory a test, in MiB; unset: 1024."
+    )
+    output_kib: int | None = Field(
+        None, ge=1, le=65536, alias="outputKiB", description="stdout, in KiB; unset: 65536. Of stderr the end is kept."
+    )
+
+    RULES = (
+        Rule(
+            "!has(self.timeSeconds) || !has(self.timeMilliseconds)",
+            "timeSeconds and timeMilliseconds say the same: remove one of them",
+            ".timeMilliseconds",
+        ),
+    )
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """The time limit, however it is written; None if it is unset."""
+        return self.time_seconds if self.time_milliseconds is None else self.time_milliseconds / 1000
+
+
+class Dataset(ApiModel):
+    """One dataset of the run."""
+
+    name: DatasetName = Field(description="What the dataset is called in every result, e.g. humaneval.")
+    source: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="Where the problems are: an fsspec URL (s3://..., gs://..., https://...), pvc://CLAIM/PATH or "
+            "builtin:demo; problem records (JSONL, Parquet) or HumanEval and MBPP as published. On one machine also a "
+            "path, relative to the manifest's folder.",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "!self.startsWith('builtin:') || self == 'builtin:demo'",
+            "the only builtin dataset is builtin:demo",
+        ),
+        Rule(
+            "self.startsWith('builtin:') || (self.contains('://') && !self.startsWith('file://'))",
+            "a path of your machine means nothing in a pod: write pvc://CLAIM/PATH, s3://..., gs://... or https://...",
+            place="cluster",
+        ),
+    ]
+    judge_mode: Literal["RunCode", "Submit"] = Field(
+        "RunCode",
+        description="RunCode: our tests, per-test results. Submit: SandboxFusion owns the tests; such results can be "
+        "forged by the program and feed no gate.",
+    )
+    comparator: Comparator | None = Field(
+        None, description="What decides for stdin/stdout problems; unset: standard. A problem's own tolerance wins."
+    )
+    limits: TestLimits | None = Field(None, description="Limits of a test where the problem's record has none.")
+    tests: list[TestGroup] = Field(
+        ["public", "private", "generated"],
+        min_length=1,
+        max_length=3,
+        description="Which groups of a problem's tests are used.",
+        json_schema_extra=list_type("set"),
+    )
+    prompt_format: Literal["Chat", "Completion"] = Field(
+        "Chat", description="Chat: /v1/chat/completions. Completion: /v1/completions, the prompt as it is."
+    )
+    system_prompt: str | None = Field(
+        None,
+        min_length=1,
+        max_length=16_384,
+        description="A system message before each chat; a problem's own one stays instead.",
+    )
+    prompt_template: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="A text file that replaces our prompt: the user message of a chat, or the whole completion "
+            "prompt. It holds {prompt}, and may hold {asserts} (the first three), {entry_point} and {language}. A "
+            "place as for source.",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "self.contains('://') && !self.startsWith('file://')",
+            "a path of your machine means nothing in a pod: write pvc://CLAIM/PATH, s3://..., gs://... or https://...",
+            place="cluster",
+        ),
+    ] = None
+    max_answer_characters: int | None = Field(
+        None, ge=1, le=100_000_000, description="Cut longer answers before the program is looked for; unset: never."
+    )
+    max_problems: int | None = Field(
+        None, ge=1, le=10_000_000, description="Use only the first so many problems; unset: all."
+    )
+    manifest: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="The manifest that the records must match, as `evalrun data prepare` writes it; its audit lies "
+            "beside it. Unset: one in data_manifests beside a source on a volume or on this machine is found.",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "self.contains('://') && !self.startsWith('file://')",
+            "a path of your machine means nothing in a pod: write pvc://CLAIM/PATH, s3://..., gs://... or https://...",
+            place="cluster",
+        ),
+    ] = None
+    audit_policy: Literal["Require", "Warn", "Ignore"] | None = Field(
+        None,
+        description="Require: refuse the run unless the records match a manifest whose audit passed. Warn: run, and "
+        "record what is wrong. Ignore: look at nothing. Unset: refuse a failed audit and records that do not match, "
+        "where there is a manifest.",
+    )
+    role: Literal["train", "dev", "test"] | None = Field(
+        None,
+        description="What the dataset may be used for: no gate may use test unless allowTestRole names it. Unset: as "
+        "its audit or its records say.",
+    )
+    stop_after_timeouts: int = Field(
+        3,
+        ge=0,
+        le=100_000,
+        description="After so many time-outs a problem's other tests run with a short limit (1 s, or a tenth of theirs "
+        "if that is less): one that does not end within it is assumed to time out. 0: every test at the full limit.",
+    )
+
+    RULES = (
+        Rule(
+            "!has(self.systemPrompt) || self.promptFormat == 'Chat'",
+            "a completion prompt has no system message: remove systemPrompt, or write promptFormat: Chat",
+            ".systemPrompt",
+        ),
+        Rule(
+            "!has(self.manifest) || !has(self.auditPolicy) || self.auditPolicy != 'Ignore'",
+            "a manifest that is not looked at says nothing: remove manifest, or write auditPolicy: Warn",
+            ".auditPolicy",
+        ),
+        Rule(
+            "!has(self.role) || self.role != 'train'",
+            "training data is never evaluated: write the dev or test split, or role: dev",
+            ".role",
+        ),
+        Rule(
+            "self.judgeMode != 'Submit' || !has(self.comparator)",
+            "with judgeMode: Submit SandboxFusion compares: remove comparator, or write judgeMode: RunCode",
+            ".comparator",
+        ),
+    )
+
+
+class Budget(ApiModel):
+    """What EVAL@budget may spend."""
+
+    output_tokens_per_problem: int = Field(
+        ge=1, le=100_000_000, description="Output tokens a problem; the last sample may be cut."
+    )
+
+
+class Protocol(ApiModel):
+    """How answers are drawn and what is reported."""
+
+    name: Literal["EVAL@1", "EVAL@k", "EVAL@budget"] = Field(
+        "EVAL@1",
+        description="EVAL@1: one greedy answer. EVAL@k: samples answers at a temperature above 0, pass@k. EVAL@budget: "
+        "samples until a token budget is spent.",
+    )
+    temperature: Annotated[
+        DecimalText,
+        Field(description='Sampling temperature in quotes, "0.0" (greedy) to "2.0".'),
+        Rule("double(self) <= 2.0", 'write a temperature from "0.0" to "2.0"'),
+    ] = "0.0"
+    top_p: PositiveFractionText = Field("1.0", description='Nucleus sampling, in quotes; "1.0": off.')
+    top_k: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Sample from so many likeliest tokens; unset: all. For vLLM, SGLang.",
+    )
+    min_p: PositiveFractionText | None = Field(
+        None, description="Leave out tokens below this share of the likeliest one, in quotes; unset: off. As topK."
+    )
+    repetition_penalty: Annotated[
+        DecimalText | None,
+        Field(description='Above "1.0": tokens that were there become less likely; in quotes; unset: off. As topK.'),
+        Rule("double(self) > 0.0 && double(self) <= 2.0", 'write a penalty above "0.0" and up to "2.0", e.g. "1.05"'),
+    ] = None
+    stop: list[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
+        [],
+        max_length=16,
+        description="Texts at which an answer ends; they are not part of it.",
+        json_schema_extra=list_type("atomic"),
+    )
+    ignore_eos: bool = Field(
+        default=False, description="Go on past the end-of-text token, to maxNewTokens: for load tests. As topK."
+    )
+    samples: int = Field(1, ge=1, le=1000, description="Answers a problem; more than 1 needs EVAL@k.")
+    k: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+        [],
+        max_length=16,
+        description="EVAL@k: which pass@k to report, each at most samples.",
+        json_schema_extra=list_type("set"),
+    )
+    max_new_tokens: int = Field(2048, ge=1, le=1_048_576, description="Longest answer, in tokens.")
+    seed: int = Field(0, ge=0, le=2_000_000_000, description="Seed; sample i of a problem is asked for with seed + i.")
+    deterministic: bool = Field(
+        default=False,
+        description="Batch-invariant kernels: the same answers at any load, but slower.",
+    )
+    noise_floor_repeats: int = Field(
+        0, ge=0, le=20, description="Repeat a greedy run so many times to measure how often verdicts flip by chance."
+    )
+    budget: Budget | None = Field(None, description="EVAL@budget: what may be spent.")
+
+    RULES = (
+        Rule(
+            "self.name != 'EVAL@1' || self.samples == 1",
+            'EVAL@1 is one greedy answer: write samples: 1, or name: EVAL@k with temperature: "0.8" (to repeat a '
+            "greedy run use noiseFloorRepeats)",
+            ".samples",
+        ),
+        Rule(
+            "self.name != 'EVAL@1' || double(self.temperature) == 0.0",
+            'EVAL@1 is greedy: write temperature: "0.0", or name: EVAL@k',
+            ".temperature",
+        ),
+        Rule(
+            "self.name != 'EVAL@1' || double(self.topP) == 1.0",
+            'EVAL@1 is greedy: write topP: "1.0", or name: EVAL@k',
+            ".topP",
+        ),
+        Rule(
+            "self.name == 'EVAL@1' || double(self.temperature) > 0.0",
+            'at temperature 0 every sample is the same: write a temperature above 0, e.g. "0.8", or name: EVAL@1',
+            ".temperature",
+        ),
+        Rule(
+            "self.k.all(k, k <= self.samples)",
+            "pass@k needs at least k samples: raise samples, or list only k up to samples",
+            ".k",
+        ),
+        Rule(
+            "self.name != 'EVAL@k' || size(self.k) > 0",
+            "EVAL@k reports pass@k: list at least one k, e.g. k: [1, 10]",
+            ".k",
+        ),
+        Rule(
+            "self.name == 'EVAL@k' || size(self.k) == 0",
+            "k belongs to EVAL@k: remove k, or write name: EVAL@k",
+            ".k",
+        ),
+        Rule(
+            "self.name != 'EVAL@budget' || has(self.budget)",
+            "EVAL@budget needs budget.outputTokensPerProblem",
+            ".budget",
+        ),
+        Rule(
+            "self.name == 'EVAL@budget' || !has(self.budget)",
+            "budget belongs to EVAL@budget: remove budget, or write name: EVAL@budget",
+            ".budget",
+        ),
+        Rule(
+            "self.name != 'EVAL@budget' || self.samples == 1",
+            "EVAL@budget draws samples until the budget is spent: remove samples",
+            ".samples",
+        ),
+        Rule(
+            "self.noiseFloorRepeats == 0 || double(self.temperature) == 0.0",
+            'noiseFloorRepeats repeats a greedy run: remove it, or write name: EVAL@1 with temperature: "0.0"',
+            ".noiseFloorRepeats",
+        ),
+    )
+
+    @property
+    def temperature_value(self) -> float:
+        """`temperature` as a number."""
+        return float(self.temperature)
+
+    @property
+    def top_p_value(self) -> float:
+        """`topP` as a number."""
+        return float(self.top_p)
+
+    @property
+    def min_p_value(self) -> float | None:
+        """`minP` as a number."""
+        return None if self.min_p is None else float(self.min_p)
+
+    @property
+    def repetition_penalty_value(self) -> float | None:
+        """`repetitionPenalty` as a number."""
+        return None if self.repetition_penalty is None else float(self.repetition_penalty)
+
+    @property
+    def greedy(self) -> bool:
+        """Whether answers are drawn without chance."""
+        return Decimal(self.temperature) == 0

@@ -1,0 +1,100 @@
+"""The work order: what a run's processes are told to do, as a JSON or YAML file.
+
+The operator writes it into a ConfigMap, the command line into the run's folder; both hold the spec as resolved. It is
+the one module of this package that aggregator and generator import.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from evalrun_api.scaling import wanted_replicas
+from evalrun_api.v1alpha1 import Dataset, EvalRunSpec, Gate, Protocol, Rollout
+from evalrun_runtime.exits import BadInputError
+
+__all__ = [
+    "Dataset",
+    "EvalRunSpec",
+    "Gate",
+    "Protocol",
+    "Rollout",
+    "WorkOrder",
+    "parse_work_order",
+    "read_work_order",
+    "wanted_replicas",
+]
+
+
+class WorkOrder(BaseModel):
+    """One run of one spec."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    run: str = Field(min_length=1, max_length=253, description="The run's name: a label of every metric.")
+    namespace: str = Field("default", max_length=253, description="The namespace: a label of every metric.")
+    uid: str = Field("", max_length=64, description="The EvalRun's uid; empty on one machine.")
+    created: AwareDatetime = Field(description="When it was asked for, with its time zone (UTC).")
+    spec: EvalRunSpec
+    responses: list[str] | None = Field(
+        None, description="Files of answers made elsewhere, which are judged; nothing is generated then."
+    )
+    sources: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Further sources of a dataset, by its name, beside the one that the spec names. A problem in two "
+        "of them must be the same in both.",
+    )
+    rejudge: str | None = Field(
+        None,
+        min_length=1,
+        description="A name for judging everything anew. At the first start with a name that the ledger does not know "
+        "the verdicts are set aside; a later start with the same name continues.",
+    )
+    images: dict[str, str] = Field(
+        default_factory=dict, description="The image of each part in a cluster, with its digest at best: for the audit."
+    )
+    base_dir: Path = Field(Path(), description="What relative sources and responses are relative to.")
+    output_dir: str = Field(description="Folder of the outputs: a path or an fsspec URL.")
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the order as its file holds it; fields that were never set are left out."""
+        fields = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"spec"})
+        return {"schema": self.schema_version, **fields, "spec": self.spec.to_wire()}
+
+
+def read_work_order(path: Path) -> WorkOrder:
+    """Read a work order.
+
+    Raises:
+        BadInputError: the file cannot be read, or what it says cannot be used; the message names the field.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInputError(f"work order {path}: {' '.join(str(error).split())}") from error
+    return parse_work_order(content, f"work order {path}")
+
+
+def parse_work_order(content: object, where: str) -> WorkOrder:
+    """Return the work order that a document holds.
+
+    Args:
+        content: as JSON.
+        where: what the document is, for the message.
+
+    Raises:
+        BadInputError: it cannot be used; the message names the field.
+    """
+    if not isinstance(content, dict):
+        raise BadInputError(f"{where}: write a mapping with schema, run, created, spec and output_dir")
+    version = content.get("schema", 1)
+    if isinstance(version, int) and version > 1:
+        raise BadInputError(f"{where}: schema {version} is of a newer evalrun; this one knows 1")
+    try:
+        return WorkOrder.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise BadInputError(f"{where}: {field}: {first['msg']}") from error

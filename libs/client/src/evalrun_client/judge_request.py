@@ -1,0 +1,118 @@
+"""Builds the judge request for an answer to a problem. Pure.
+
+Limits and comparator come from the problem's record, or else from the dataset's spec, or else from the defaults of
+docs/verdicts.md.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_api.v1alpha1 import Dataset
+from evalrun_data.records import AssertTests, CheckTest, Problem, ServerTests, StdioTests
+
+DEFAULT_TIME_SECONDS = 10.0
+CONTEST_TIME_SECONDS = 30.0
+"""Of stdin/stdout problems."""
+DEFAULT_MEMORY_MIB = 1024
+DEFAULT_OUTPUT_KIB = 65536
+LARGE_SUITE = 64 * 1024
+"""Characters from which a problem's tests are named by digest once the judge has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model answered to one problem."""
+
+    text: str
+    mode: judge_pb2.SubmissionMode.ValueType = judge_pb2.SUBMISSION_MODE_AUTO
+    language: str = ""
+    """Empty: the problem's."""
+    truncated: bool = False
+    """The model was cut off at its token limit."""
+
+
+def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) -> judge_pb2.JudgeRequest:
+    """Return the request for one answer; its `request_id` is the sender's to choose."""
+    request = judge_pb2.JudgeRequest(
+        run=run,
+        submission=judge_pb2.Submission(
+            text=answer.text,
+            mode=answer.mode,
+            language=answer.language or problem.language,
+            truncated=answer.truncated,
+            max_characters=dataset.max_answer_characters or 0,
+        ),
+        limits=test_limits(dataset, problem),
+        stop_after_timeouts=dataset.stop_after_timeouts,
+    )
+    if dataset.judge_mode == "Submit":
+        request.submit.dataset = problem.sandbox_dataset
+        request.submit.id = problem.sandbox_id
+        return request
+    truth = problem.ground_truth
+    match truth:
+        case StdioTests():
+            for given, expected in zip(truth.inputs, truth.outputs, strict=True):
+                request.stdio.tests.add(input=given, expected_output=expected)
+            if sum(map(len, truth.inputs)) + sum(map(len, truth.outputs)) >= LARGE_SUITE:
+                request.suite_digest = suite_digest(truth.inputs, truth.outputs)
+            comparator = deciding_comparator(dataset, problem)
+            if comparator is not None:
+                request.comparator.CopyFrom(comparator)
+        case CheckTest():
+            request.check.prompt = truth.prompt
+            request.check.test = truth.test
+            request.check.entry_point = truth.entry_point
+        case AssertTests():
+            request.asserts.asserts.extend(truth.test_list)
+            request.asserts.setup_code = truth.test_setup_code
+            request.asserts.entry_point = truth.entry_point
+            request.asserts.prelude = truth.prelude
+    return request
+
+
+def suite_digest(inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    """Return the digest of stdin/stdout tests as `judge.proto` defines it."""
+    whole = hashlib.sha256()
+    for case in zip(inputs, outputs, strict=True):
+        for text in case:
+            data = text.encode("utf-8", "surrogatepass")
+            whole.update(len(data).to_bytes(8, "little"))
+            whole.update(data)
+    return whole.digest()
+
+
+def test_limits(dataset: Dataset, problem: Problem) -> judge_pb2.Limits:
+    """Return the limits of a test."""
+    asked = dataset.limits
+    contest = isinstance(problem.ground_truth, StdioTests | ServerTests)  # a server's may be a contest's
+    default = CONTEST_TIME_SECONDS if contest else DEFAULT_TIME_SECONDS
+    return judge_pb2.Limits(
+        time_seconds=problem.limits.time_seconds or (asked and asked.cpu_seconds) or default,
+        memory_mib=problem.limits.memory_mib or (asked and asked.memory_mib) or DEFAULT_MEMORY_MIB,
+        output_kib=(asked and asked.output_kib) or DEFAULT_OUTPUT_KIB,
+    )
+
+
+def deciding_comparator(dataset: Dataset, problem: Problem) -> judge_pb2.Comparator | None:
+    """Return what decides for a stdin/stdout problem; None: the judge's default, `standard`."""
+    own = problem.comparator
+    if own is not None and not (own.by_format and dataset.comparator is not None):
+        comparator = judge_pb2.Comparator(name=own.name, case_sensitive=own.case_sensitive, abs=own.abs, rel=own.rel)
+        if own.checker is not None:
+            checker = own.checker
+            comparator.checker.CopyFrom(
+                judge_pb2.Checker(protocol=checker.protocol, language=checker.language, source=checker.source)
+            )
+        return comparator
+    asked = dataset.comparator
+    if asked is None:
+        return None
+    return judge_pb2.Comparator(
+        name=asked.name,
+        case_sensitive=asked.case_sensitive,
+        abs=asked.absolute_tolerance,
+        rel=asked.relative_tolerance,
+    )

@@ -1,0 +1,46 @@
+"""What `judgeMode: Submit` asks of a dataset: its problems name rows of the server's, which has the tests. Pure."""
+
+from collections.abc import Iterable, Iterator
+
+from evalrun_client.fusion_names import is_dataset_name, is_row_id
+from evalrun_data.records import Problem, ServerTests
+from evalrun_runtime.exits import BadInputError
+
+
+def with_tests(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
+    """Pass on problems whose tests are here. Raises BadInputError at the first whose are not."""
+    for problem in problems:
+        if isinstance(problem.ground_truth, ServerTests):
+            raise BadInputError(
+                f"{source}: problem '{problem.problem_id}': it has no tests (ground_truth): a SandboxFusion server has "
+                "them: write judgeMode: Submit for its dataset"
+            )
+        yield problem
+
+
+def with_rows(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
+    """Pass on problems that name a row of the server's.
+
+    Args:
+        problems: of the dataset.
+        source: where they were read, for the message.
+
+    Raises:
+        BadInputError: at the first that names none, or one that means something else to the server.
+    """
+    for problem in problems:
+        dataset, row = problem.sandbox_dataset, problem.sandbox_id
+        where = f"{source}: problem '{problem.problem_id}'"
+        if not dataset or not row:
+            raise BadInputError(
+                f"{where}: judgeMode: Submit needs sandbox_dataset and sandbox_id, the row of the SandboxFusion server "
+                "that has its tests: add them to the record, or write judgeMode: RunCode"
+            )
+        if not is_dataset_name(dataset):
+            raise BadInputError(f"{where}: sandbox_dataset {dataset[:100]!r}: write one of the server's /list_datasets")
+        if not is_row_id(row):
+            raise BadInputError(
+                f"{where}: sandbox_id {row[:100]!r}: write one of the server's /list_ids, without quotes, backslashes, "
+                "control characters or '..'"
+            )
+        yield problem

@@ -1,0 +1,393 @@
+"""Reads and writes objects of the API server. I/O only, no decision."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import httpx2
+from lightkube import ALL_NS, ApiError, AsyncClient
+from lightkube.generic_resource import GenericNamespacedResource, create_namespaced_resource
+from lightkube.types import CascadeType, PatchType
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunStatus, EvalScheduleStatus
+from evalrun_cluster.errors import (
+    ClusterError,
+    ConflictError,
+    NameTakenError,
+    RefusedError,
+    RetryError,
+    UnreachableError,
+)
+from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET, Kind
+from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
+from evalrun_runtime.backoff import backoff_seconds
+
+ResultT = TypeVar("ResultT")
+
+RETRIES = 3
+"""Times that a write is tried again soon; then the whole pass is."""
+RETRY_SECONDS = 0.05
+COME_BACK = frozenset({408, 429, 500, 502, 503, 504})
+CONFLICT, NOT_FOUND = 409, 404
+
+
+def resource_of(kind: Kind) -> type[GenericNamespacedResource]:
+    """Return lightkube's class for a kind: plain dictionaries on the wire, whatever the kind."""
+    return RESOURCES[kind.kind]
+
+
+def _make(kind: Kind) -> type[GenericNamespacedResource]:
+    made: type[GenericNamespacedResource] = create_namespaced_resource(kind.group, kind.version, kind.kind, kind.plural)
+    return made
+
+
+RESOURCES = {kind.kind: _make(kind) for kind in (*KINDS.values(), SECRET, EVENT, EVAL_RUN, EVAL_SCHEDULE, LEASE)}
+
+
+def translated(error: httpx2.HTTPError, what: str) -> ClusterError:
+    """Return the error as one of ours, by what the caller should do; `what` says what was tried,
+    and on which object."""
+    text = " ".join(str(error).split())[:1000]
+    code = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) and error.response else 0
+    if isinstance(error, ApiError):
+        code = error.status.code or code
+    if code == CONFLICT:
+        return ConflictError(f"{what}: {text}")
+    if code == 0 or code in COME_BACK:  # time-outs and broken connections come without a code
+        return UnreachableError(f"{what}: {type(error).__name__} {text}")
+    return RefusedError(f"{what}: {text}")
+
+
+def is_missing(error: httpx2.HTTPError) -> bool:
+    """Return whether the object, or its whole kind, is not there."""
+    if isinstance(error, ApiError):
+        return error.status.code == NOT_FOUND
+    return isinstance(error, httpx2.HTTPStatusError) and error.response.status_code == NOT_FOUND
+
+
+def controller_of(item: Object) -> str | None:
+    """Return the uid of an object's controller; None if it has none."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), None)
+
+
+def refuse_foreign(wanted: Object, there: Object) -> None:
+    """Raise if an object that is there is not the run's for which one of that name is wanted.
+
+    Raises:
+        NameTakenError: it belongs to somebody else.
+        RetryError: it belongs to an earlier run of the name.
+    """
+    kind, name = wanted["kind"], wanted["metadata"]["name"]
+    labels = there["metadata"].get("labels") or {}
+    ours, theirs = controller_of(wanted), controller_of(there)
+    if theirs is not None and theirs == ours:
+        return
+    wanted_labels = wanted["metadata"]["labels"]
+    same_run = labels.get(names.RUN_UID_LABEL) == wanted_labels.get(names.RUN_UID_LABEL)
+    if ours is None and same_run:  # a volume that outlives its run has no owner
+        return
+    maker = next((one for one in wanted["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    whose_kind = KIND if maker is None else maker["kind"]
+    whose_name = wanted_labels.get(names.RUN_LABEL) if maker is None else maker["name"]
+    owners = there["metadata"].get("ownerReferences") or ()
+    if any((own["kind"], own["name"], own["uid"] == theirs) == (whose_kind, whose_name, True) for own in owners):
+        raise RetryError(f"{kind} {name} belongs to an earlier {whose_kind} {whose_name} and is still being deleted")
+    owner = next((f"{owner['kind']} {owner['name']}" for owner in owners if owner.get("controller")), "")
+    manager = labels.get("app.kubernetes.io/managed-by", "")
+    we = "the run" if whose_kind == KIND else whose_name
+    whose = f"it belongs to {owner}" if owner else f"{we} did not make it"
+    managed = f" (managed by {manager})" if manager else ""
+    raise NameTakenError(f"{kind} {name} is there already, and {whose}{managed}")
+
+
+class ExactClient(AsyncClient):
+    """lightkube's client, with what its `delete` lacks: a precondition."""
+
+    async def delete_exactly(self, kind: str, name: str, namespace: str, uid: str) -> None:
+        """Delete an object if it has this uid, and, in the background, what it owns."""
+        # A Job deleted without saying so would orphan its pods.
+        params = {"uid": uid, "propagationPolicy": CascadeType.BACKGROUND.value}
+        await self._client.request("delete", res=RESOURCES[kind], name=name, namespace=namespace, params=params)
+
+    async def get_group(self, group: str) -> None:
+        """Read the discovery document of an API group. Raises httpx2.HTTPError."""
+        http = self._client._client
+        (await http.get(f"/apis/{group}")).raise_for_status()
+
+
+class Cluster:
+    """The API server, as the operator writes to it.
+
+    Args:
+        client: lightkube's, with our field manager.
+    """
+
+    def __init__(self, client: ExactClient) -> None:
+        self._client = client
+
+    async def serves_runs(self, namespace: str | None) -> bool:
+        """Return whether EvalRuns are served, i.e. whether their CRD is there.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        runs = self._client.list(resource_of(EVAL_RUN), namespace=namespace or ALL_NS, chunk_size=1)
+
+        async def first() -> bool:
+            async for _ in runs:
+                break
+            return True
+
+        return await self._found(first, "listing EvalRuns") is not None
+
+    async def serves_group(self, group: str) -> bool:
+        """Return whether an API group is served, by the API server itself or by one behind it.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+
+        async def read() -> bool:
+            await self._client.get_group(group)
+            return True
+
+        return await self._found(read, f"asking for API group {group}") is not None
+
+    async def read_run(self, namespace: str, name: str) -> Object | None:
+        """Return the EvalRun of that name, or None if there is none. Lists one object, so it needs only `list`.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        return await self._named(EVAL_RUN.kind, name, namespace)
+
+    async def read_token(self, run: RunIdentity) -> str | None:
+        """Return the run's token; None if the run has no Secret yet.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        name = names.token_secret(run.name)
+        secret = await self._named(SECRET.kind, name, run.namespace)
+        if secret is None or controller_of(secret) != run.uid:
+            return None  # creating ours says whose it is
+        return base64.b64decode(secret["data"][names.TOKEN_KEY]).decode()
+
+    async def create(self, manifest: Object) -> None:
+        """Create an object; one that is there already is fine if it is the same run's.
+
+        Raises:
+            NameTakenError: it belongs to somebody else.
+            RetryError: it belongs to an earlier run of the name, and is being deleted with it.
+            ClusterError: as the module `errors` says.
+        """
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        item = RESOURCES[kind].from_dict(manifest)
+        try:
+            await self._tried(lambda: self._client.create(item), f"creating {kind} {name}", repeat_conflicts=False)
+        except ConflictError:
+            there = await self._named(kind, name, namespace)
+            if there is None:
+                raise
+            refuse_foreign(manifest, there)
+
+    async def change(self, kind: str, name: str, namespace: str, uid: str, patch: list[Object]) -> None:
+        """Change some fields of an object that has this uid.
+
+        Raises:
+            ConflictError: it is gone, or another object has taken its name.
+            ClusterError: as the module `errors` says.
+        """
+        whole = [{"op": "test", "path": "/metadata/uid", "value": uid}, *patch]
+        await self._kept(
+            lambda: self._client.patch(RESOURCES[kind], name, whole, namespace=namespace, patch_type=PatchType.JSON),
+            f"changing {kind} {name}", (kind, name, namespace, uid),
+        )  # fmt: skip
+
+    async def apply(self, manifest: Object, uid: str) -> None:
+        """Apply an object server-side to the one that has this uid.
+
+        Raises:
+            ConflictError: it is gone, or another object has taken its name.
+            ClusterError: as the module `errors` says.
+        """
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        item = RESOURCES[kind].from_dict({**manifest, "metadata": {**metadata, "uid": uid}})
+        await self._kept(
+            lambda: self._client.apply(item, force=True), f"applying {kind} {name}", (kind, name, namespace, uid)
+        )
+
+    async def delete(self, kind: str, name: str, namespace: str, uid: str) -> None:
+        """Delete an object and, in the background, what it owns; one that is gone is fine.
+
+        Raises:
+            ConflictError: another object has taken its name.
+            ClusterError: as the module `errors` says.
+        """
+        await self._gone_or(lambda: self._client.delete_exactly(kind, name, namespace, uid), f"deleting {kind} {name}")
+
+    async def read(self, kind: str, name: str, namespace: str) -> Object | None:
+        """Return an object by its name; None if there is none. A list of one: it takes no right beyond `list`.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        return await self._named(kind, name, namespace)
+
+    async def pods_of_job(self, job: str, namespace: str) -> list[Object]:
+        """Return the pods of a Job.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        found = self._client.list(RESOURCES["Pod"], namespace=namespace, labels={"batch.kubernetes.io/job-name": job})
+
+        async def all_of_them() -> list[Object]:
+            return [dict(pod) async for pod in found]
+
+        return await self._once(all_of_them, f"listing the pods of Job {job}")
+
+    async def write_status(self, manifest: Object, status: EvalRunStatus | EvalScheduleStatus) -> Object | None:
+        """Write a status if its object has not changed since it was read; gives the new object, None if it is gone.
+
+        Raises:
+            ConflictError: it has changed.
+            ClusterError: as the module `errors` says.
+        """
+        kind = str(manifest.get("kind", KIND))
+        item = RESOURCES[kind].Status.from_dict({**manifest, "status": status.to_wire()})
+        name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+        written = await self._found(
+            lambda: self._client.replace(item, name, namespace=namespace), f"writing the status of {kind} {name}"
+        )
+        return None if written is None else dict(written)
+
+    async def last_warning(self, namespace: str, uid: str) -> str:
+        """Return the last warning that Kubernetes recorded of an object; empty if there is none.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        found = self._client.list(
+            resource_of(EVENT), namespace=namespace, fields={"involvedObject.uid": uid, "type": "Warning"}
+        )
+
+        async def newest() -> str:
+            events = [dict(event) async for event in found]
+            last = max(events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "", default={})
+            text = f"{last.get('reason', '')}: {last.get('message', '')}".strip(": ")
+            return " ".join(text.split())[:500]
+
+        return await self._once(newest, f"listing the events of an object in {namespace}")
+
+    async def read_lease(self, name: str, namespace: str) -> Object | None:
+        """Return a Lease; None if there is none.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        found = await self._found(
+            lambda: self._client.get(resource_of(LEASE), name, namespace=namespace), f"reading Lease {name}"
+        )
+        return None if found is None else dict(found)
+
+    async def write_lease(self, lease: Object) -> Object:
+        """Create a Lease, or replace the version that it names. Once: whoever leads has no time to wait.
+
+        Raises:
+            ConflictError: it has changed, or is there already.
+            ClusterError: as the module `errors` says.
+        """
+        item, metadata = RESOURCES[LEASE.kind].from_dict(lease), lease["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        if "resourceVersion" in metadata:
+            written = await self._once(
+                lambda: self._client.replace(item, name, namespace=namespace), f"renewing Lease {name}"
+            )
+        else:
+            written = await self._once(lambda: self._client.create(item), f"creating Lease {name}")
+        return dict(written)
+
+    async def record(self, run: RunIdentity, event: StatusEvent, time: str, kind: str = KIND) -> None:
+        """Record an event of a run, or of an object of another kind of ours.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{run.name}.", "namespace": run.namespace},
+            "type": "Warning" if event.warning else "Normal",
+            "reason": event.reason,
+            "message": event.message[:1000],
+            "involvedObject": {
+                "apiVersion": API_VERSION, "kind": kind, "name": run.name, "namespace": run.namespace, "uid": run.uid,
+            },
+            "source": {"component": names.FIELD_MANAGER},
+            "reportingComponent": names.FIELD_MANAGER,
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "count": 1,
+        }  # fmt: skip
+        item = RESOURCES["Event"].from_dict(manifest)
+        await self._once(lambda: self._client.create(item), f"recording an event of {kind} {run.name}")
+
+    async def _named(self, kind: str, name: str, namespace: str) -> Object | None:
+        """Return an object by its name; None if there is none. A list of one: it takes no right beyond `list`."""
+        what = f"reading {kind} {name}"
+        if kind == SECRET.kind:  # Secrets are never listed
+            secret = await self._found(lambda: self._client.get(RESOURCES[kind], name, namespace=namespace), what)
+            return None if secret is None else dict(secret)
+        found = self._client.list(RESOURCES[kind], namespace=namespace, fields={"metadata.name": name})
+
+        async def only() -> Object | None:
+            return next(iter([dict(item) async for item in found]), None)
+
+        return await self._once(only, what)
+
+    async def _kept(self, request: Callable[[], Awaitable[Any]], what: str, target: tuple[str, str, str, str]) -> None:
+        """Send a change of one certain object. The API server says 422 of a wrong uid, as of much else: look at it."""
+        kind, name, namespace, uid = target
+        try:
+            await self._tried(request, what)
+        except RefusedError as error:
+            there = await self._named(kind, name, namespace)
+            if there is None or there["metadata"]["uid"] != uid:
+                raise ConflictError(f"{what}: another object has its name by now") from error
+            raise
+
+    async def _tried(
+        self, request: Callable[[], Awaitable[ResultT]], what: str, *, repeat_conflicts: bool = True
+    ) -> ResultT:
+        """Send a request that may be repeated, again soon where the API server could not do it just now."""
+        for attempt in range(RETRIES):
+            try:
+                return await self._once(request, what)
+            except RetryError as error:
+                if isinstance(error, ConflictError) and not repeat_conflicts:
+                    raise
+                await asyncio.sleep(backoff_seconds(attempt + 1, RETRY_SECONDS))
+        return await self._once(request, what)
+
+    async def _once(self, request: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
+        try:
+            return await request()
+        except httpx2.HTTPError as error:
+            raise translated(error, what) from error
+
+    async def _gone_or(self, request: Callable[[], Awaitable[None]], what: str) -> None:
+        await self._tried(lambda: self._found(request, what), what)
+
+    async def _found(self, request: Callable[[], Awaitable[Any]], what: str) -> Any:  # noqa: ANN401 - JSON
+        try:
+            return await request()
+        except httpx2.HTTPError as error:
+            if is_missing(error):
+                return None
+            raise translated(error, what) from error

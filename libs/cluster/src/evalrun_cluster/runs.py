@@ -1,0 +1,273 @@
+"""EvalRuns of the current cluster, as a user reads and writes them; the cluster is KUBECONFIG's or the pod's own.
+
+Needs the extra `cluster`; only `cluster_commands` imports it, and only when a cluster is asked for. I/O only.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar
+
+import httpx2
+from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
+from lightkube import ApiError, AsyncClient, ConfigError
+from lightkube.codecs import from_dict
+from lightkube.core.exceptions import LoadResourceError
+from lightkube.resources.core_v1 import Pod
+from lightkube.types import PatchType
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import EvalRun, EvalSchedule
+from evalrun_cluster.client import is_missing, resource_of, translated
+from evalrun_cluster.errors import RefusedError, UnreachableError
+from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
+from evalrun_cluster.reader_pod import reader_pod
+from evalrun_runtime.exits import BadInputError
+
+FIELD_MANAGER = "evalrun-cli"
+REQUEST_SECONDS = 15.0
+START_SECONDS = 120.0
+POLL_SECONDS = 0.5
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True)
+class RunPod:
+    """A pod of a run."""
+
+    name: str
+    part: str
+    containers: tuple[str, ...]
+    ready: bool
+
+
+class ClusterRuns:
+    """The EvalRuns of one namespace.
+
+    Args:
+        client: lightkube's.
+        namespace: where; None: the context's own.
+        start_seconds: how long a pod that reads a volume may take to start.
+    """
+
+    def __init__(self, client: AsyncClient, namespace: str | None, start_seconds: float = START_SECONDS) -> None:
+        self._client = client
+        self._start_seconds = start_seconds
+        self.namespace = str(namespace or client.namespace)
+
+    async def apply(self, document: dict[str, Any]) -> str:
+        """Apply an object of a file server-side; gives `kind/name`.
+
+        Raises:
+            BadInputError: the API server refuses it, or nothing is known of its kind.
+            UnreachableError: it does not answer.
+        """
+        kind, metadata = str(document.get("kind")), document.get("metadata") or {}
+        what = f"{kind} {metadata.get('name')}"
+        given = {**document, "metadata": {**metadata, "namespace": metadata.get("namespace") or self.namespace}}
+        try:
+            item = resource_of(EVAL_RUN).from_dict(given) if kind == EVAL_RUN.kind else from_dict(given)
+        except (LoadResourceError, AttributeError) as error:
+            raise BadInputError(f"{what}: this command cannot apply it: apply it with kubectl") from error
+        await self._tried(lambda: self._client.apply(item, force=True), f"applying {what}")
+        return f"{kind.lower()}/{metadata.get('name')}"
+
+    async def schedule(self, name: str) -> EvalSchedule | None:
+        """Return an EvalSchedule; None if there is none.
+
+        Raises:
+            BadInputError: the API server refuses.
+            UnreachableError: it does not answer.
+        """
+        resource = resource_of(EVAL_SCHEDULE)
+        try:
+            found = await self._client.get(resource, name, namespace=self.namespace)
+        except httpx2.HTTPError as error:
+            if is_missing(error):
+                return None
+            raise _translated(error, f"reading EvalSchedule {name}") from error
+        return EvalSchedule.from_wire(dict(found))
+
+    async def trigger(self, name: str, value: str) -> bool:
+        """Ask an EvalSchedule for a start by a new value of its annotation. Returns False if there is none.
+
+        Raises:
+            BadInputError: the API server refuses.
+            UnreachableError: it does not answer.
+        """
+        patch = {"metadata": {"annotations": {names.TRIGGER_ANNOTATION: value}}}
+        resource = resource_of(EVAL_SCHEDULE)
+        try:
+            await self._client.patch(resource, name, patch, namespace=self.namespace, patch_type=PatchType.MERGE)
+        except httpx2.HTTPError as error:
+            if is_missing(error):
+                return False
+            raise _translated(error, f"changing EvalSchedule {name}") from error
+        return True
+
+    async def get(self, name: str) -> EvalRun | None:
+        """Return an EvalRun, or None if there is none.
+
+        Raises:
+            BadInputError: the API server refuses, or serves no EvalRuns.
+            UnreachableError: it does not answer.
+        """
+        what = f"reading EvalRun {name}"
+        try:
+            found = await self._client.get(resource_of(EVAL_RUN), name, namespace=self.namespace)
+        except httpx2.HTTPError as error:
+            if is_missing(error):
+                if isinstance(error, ApiError) and error.status.details is not None and error.status.details.name:
+                    return None
+                raise BadInputError(
+                    "this cluster serves no EvalRuns: install evalrun there first (docs/install.md)"
+                ) from error
+            raise _translated(error, what) from error
+        return EvalRun.from_wire(dict(found))
+
+    async def pods(self, run: EvalRun) -> list[RunPod]:
+        """Return the pods of a run by part and name. Raises as `get` does."""
+        uid = str(run.metadata.uid)
+
+        async def listed() -> list[Pod]:
+            pods = self._client.list(Pod, namespace=self.namespace, labels={names.RUN_UID_LABEL: uid})
+            return [pod async for pod in pods]
+
+        found = await self._tried(listed, f"listing the pods of EvalRun {run.metadata.name}")
+        return sorted((_run_pod(pod) for pod in found), key=lambda pod: (pod.part, pod.name))
+
+    async def log(self, pod: RunPod, container: str, *, follow: bool, tail: int | None) -> AsyncIterator[str]:
+        """Return a container's log line by line. Raises as `get` does."""
+        lines = self._client.log(
+            pod.name, namespace=self.namespace, container=container, follow=follow, tail_lines=tail, newlines=False
+        )
+        try:
+            async for line in lines:
+                yield line
+        except httpx2.HTTPError as error:
+            raise _translated(error, f"reading the log of {pod.name}") from error
+
+    async def run_in(self, pod: RunPod, command: Sequence[str], output: BinaryIO) -> None:
+        """Run a command in a pod's first container, its stdout into `output`.
+
+        Raises:
+            BadInputError: it failed, or may not be run there; the message is its own.
+            UnreachableError: the connection broke.
+        """
+        what = f"running {command[0]} in pod {pod.name}"
+        try:
+            answer = await self._tried(
+                lambda: self._client.exec(
+                    pod.name, namespace=self.namespace, container=pod.containers[0], command=list(command),
+                    stdout=output, stderr=True,
+                ),
+                what,
+            )  # fmt: skip
+        except WebSocketUpgradeError as error:
+            code = error.response.status_code
+            raise BadInputError(f"{what}: refused ({code}): it takes the right `create` on pods/exec") from error
+        except HTTPXWSException as error:
+            raise UnreachableError(f"{what}: the connection broke: {type(error).__name__} {error}") from error
+        if answer.exit_code != 0:
+            said = " ".join(str(answer.stderr or "").split()[-60:])
+            raise BadInputError(f"{what}: it ended with {answer.exit_code}: {said}")
+
+    @asynccontextmanager
+    async def reader(self, run: EvalRun, claim: str) -> AsyncIterator[RunPod]:
+        """Run a pod that mounts a claim of a run whose aggregator has gone; it is deleted at the end.
+
+        Raises:
+            BadInputError: it cannot be made, or does not start; the message says why.
+            UnreachableError: the API server does not answer.
+        """
+        try:
+            manifest = reader_pod(run, claim)
+        except KeyError as error:
+            raise BadInputError(f"EvalRun {run.metadata.name} does not say which image its aggregator had") from error
+        made = await self._tried(
+            lambda: self._client.create(Pod.from_dict(manifest)), f"creating a pod that reads claim {claim}"
+        )
+        name = _run_pod(made).name
+        try:
+            yield await self._started(name)
+        finally:
+            await self._tried(lambda: self._client.delete(Pod, name, namespace=self.namespace), f"deleting pod {name}")
+
+    async def _started(self, name: str) -> RunPod:
+        """Wait until a pod runs."""
+        waits = "it was not scheduled"
+        try:
+            async with asyncio.timeout(self._start_seconds):
+                while True:
+                    pod = await self._tried(
+                        lambda: self._client.get(Pod, name, namespace=self.namespace), f"reading pod {name}"
+                    )
+                    if (known := _run_pod(pod)).ready:
+                        return known
+                    waits = _waits_for(pod) or waits
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as error:
+            raise BadInputError(f"pod {name} did not start in {self._start_seconds:.0f} s: {waits}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _tried(self, request: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
+        try:
+            return await request()
+        except httpx2.HTTPError as error:
+            raise _translated(error, what) from error
+
+
+def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None = None) -> ClusterRuns:
+    """Connect to the current cluster. Called inside the running loop.
+
+    Args:
+        namespace: None: the context's own.
+        transport: what requests go through; None: the network.
+
+    Raises:
+        BadInputError: no cluster is configured.
+    """
+    try:
+        client = AsyncClient(field_manager=FIELD_MANAGER, timeout=httpx2.Timeout(REQUEST_SECONDS), transport=transport)
+    except (ConfigError, OSError) as error:
+        said = " ".join(str(error).split())
+        raise BadInputError(f"no cluster: {said}: set KUBECONFIG, or run on this machine with --local") from error
+    return ClusterRuns(client, namespace)
+
+
+def _translated(error: httpx2.HTTPError, what: str) -> Exception:
+    known = translated(error, what)
+    return BadInputError(str(known)) if isinstance(known, RefusedError) else known
+
+
+def _waits_for(pod: Pod) -> str:
+    """Return why a pod does not run yet; empty if it does not say."""
+    status = pod.status
+    said = [
+        f"{container.state.waiting.reason}: {container.state.waiting.message or ''}"
+        for container in (status.containerStatuses if status is not None else None) or ()
+        if container.state is not None and container.state.waiting is not None
+    ]
+    said += [
+        f"{condition.reason}: {condition.message}"
+        for condition in (status.conditions if status is not None else None) or ()
+        if condition.type == "PodScheduled" and condition.status == "False"
+    ]
+    return " ".join("; ".join(said).split()).strip(": ")
+
+
+def _run_pod(pod: Pod) -> RunPod:
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    labels = (metadata.labels if metadata is not None else None) or {}
+    conditions = (status.conditions if status is not None else None) or []
+    return RunPod(
+        name=str(metadata.name if metadata is not None else ""),
+        part=str(labels.get(names.COMPONENT_LABEL, "")),
+        containers=tuple(container.name for container in (spec.containers if spec is not None else ())),
+        ready=any(condition.type == "Ready" and condition.status == "True" for condition in conditions),
+    )

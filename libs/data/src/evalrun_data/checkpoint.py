@@ -1,0 +1,125 @@
+"""`python -m evalrun_data.checkpoint URL FOLDER`: brings a model from a store to a folder, since engines read folders.
+
+An init container of the Ray workers runs it, where `model.path` is an fsspec URL (s3://, gs://, ...). The folder
+appears when it is whole, so a restarted container finds all or nothing.
+"""
+
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from evalrun_runtime.backoff import backoff_seconds
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.logs import configure_logging
+
+logger = logging.getLogger(__name__)
+
+FILES_AT_ONCE = 8
+ATTEMPTS = 5
+FIRST_WAIT_SECONDS = 1.0
+CONFIG = "config.json"
+"""What every Hugging Face model folder has."""
+
+
+def fetch_checkpoint(source: str, folder: Path, wait: Callable[[float], None] = time.sleep) -> int:
+    """Copy every file under `source`; gives their bytes, 0 where the folder is there already.
+
+    Args:
+        source: an fsspec URL of a folder in Hugging Face's layout.
+        folder: where it is to be.
+        wait: between two attempts at a file, in seconds.
+
+    Raises:
+        BadInputError: nothing is there, it may not be read, or it is no model's folder.
+        OSError: the store or the disk failed, also after some attempts.
+    """
+    if folder.exists():
+        return 0
+    import fsspec  # costs 0.2 s to import
+
+    try:
+        store, root = fsspec.core.url_to_fs(source)
+        found = {_relative(name, root, source): info for name, info in store.find(root, detail=True).items()}
+    except (ValueError, ImportError, FileNotFoundError, PermissionError) as error:
+        raise BadInputError(f"model.path {source}: {' '.join(str(error).split())}") from error
+    _check_layout(source, found)
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+
+    def copy(relative: str) -> int:
+        return _copied(store, found[relative], part / relative, wait)
+
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        try:
+            copied = sum(pool.map(copy, sorted(found)))
+        except (FileNotFoundError, PermissionError) as error:
+            raise BadInputError(f"model.path {source}: {' '.join(str(error).split())}") from error
+    part.rename(folder)
+    return copied
+
+
+def _relative(name: str, root: str, source: str) -> str:
+    """Return a file's place below the folder that is fetched."""
+    relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
+    if relative.is_absolute() or ".." in relative.parts:
+        raise BadInputError(f"model.path {source}: the name {name!r} leads out of its folder")
+    return str(relative)
+
+
+def _check_layout(source: str, found: dict[str, Any]) -> None:
+    if not found:
+        raise BadInputError(f"model.path {source}: nothing is there")
+    if CONFIG in found:
+        return
+    below = sorted(str(PurePosixPath(name).parent) for name in found if name.endswith(f"/{CONFIG}"))
+    advice = f"; there is one in {', '.join(below[:3])}: name that folder" if below else ""
+    raise BadInputError(f"model.path {source}: no model is there, {CONFIG} is missing{advice}")
+
+
+def _copied(store: Any, info: dict[str, Any], target: Path, wait: Callable[[float], None]) -> int:  # noqa: ANN401 - fsspec has no types
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            store.get_file(info["name"], str(target))
+            size = target.stat().st_size
+            if info.get("size") not in {None, size}:
+                raise OSError(f"{info['name']}: {size} of {info['size']} bytes came")
+        except (FileNotFoundError, PermissionError):
+            raise
+        except OSError as error:
+            if attempt == ATTEMPTS:
+                raise
+            logger.warning("%s; again", error)
+            wait(backoff_seconds(attempt, FIRST_WAIT_SECONDS))
+        else:
+            return size
+    raise OSError(f"{info['name']}: not tried")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fetch; gives the exit code. Says in its last line on stderr why it is not 0."""
+    configure_logging("json", "info")
+    if len(arguments) != 2:
+        sys.stderr.write("evalrun: write python -m evalrun_data.checkpoint URL FOLDER\n")
+        return ExitCode.BAD_INPUT
+    source, folder = arguments
+    started = time.monotonic()
+    try:
+        copied = fetch_checkpoint(source, Path(folder))
+    except BadInputError as error:
+        sys.stderr.write(f"evalrun: {error}\n")
+        return ExitCode.BAD_INPUT
+    except OSError as error:
+        sys.stderr.write(f"evalrun: {source}: {' '.join(str(error).split())}\n")
+        return ExitCode.FAILED
+    logger.info("%s: %.1f GB in %.0f s", source, copied / 1e9, time.monotonic() - started)
+    return ExitCode.SUCCEEDED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

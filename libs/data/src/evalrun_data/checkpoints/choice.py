@@ -1,0 +1,80 @@
+"""Looks at a folder's checkpoints in the order of their steps and answers which are to be evaluated.
+
+Reads as little as it can: only folders from the lowest step that matters on, and digests only of those that are whole.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from evalrun_api.listing import DIGEST_DIGITS, ListingAnswer, ListingRequest, ReadyCheckpoint, Trouble
+from evalrun_data.checkpoints.layout import Unfit, examine, wanted_contents
+from evalrun_data.checkpoints.readiness import TRACKER, Signs, parse_tracker, step_of, unfinished
+from evalrun_data.checkpoints.store import CheckpointStore
+
+
+def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datetime) -> ListingAnswer:
+    """Return what is to be evaluated.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    names = store.folders()
+    if names is None:
+        return ListingAnswer(folders=0, note="there is no such folder: the training has written nothing yet")
+    matching = [name for name in names if fnmatchcase(name, request.pattern)]
+    tracked = None if request.ready_marker else store.tracker(TRACKER)
+    signs = Signs(request.ready_marker, None if tracked is None else parse_tracker(tracked), request.quiet_seconds)
+    stepless = [name for name in matching if step_of(name) is None]
+    ready, troubles, more = _looked_at(request, store, signs, matching, now)
+    reason = "has no step: no number in its name"
+    troubles += [Trouble(name=name[:255], broken=True, reason=reason) for name in stepless]
+    note = "" if matching else f"{len(names)} folders, none of which matches {request.pattern}"
+    return ListingAnswer(folders=len(matching), ready=ready, troubles=troubles, more=more, note=note)
+
+
+def _looked_at(
+    request: ListingRequest, store: CheckpointStore, signs: Signs, names: list[str], now: datetime
+) -> tuple[list[ReadyCheckpoint], list[Trouble], bool]:
+    ready: list[ReadyCheckpoint] = []
+    troubles: list[Trouble] = []
+    known = set(request.known)
+    latest = request.policy == "Latest"
+    for step, name in ordered(names, request.from_step, newest_first=latest):
+        found = examined(request, store, signs, step, name, now)
+        if isinstance(found, Trouble):
+            troubles.append(found)
+            continue
+        if found.digest[:DIGEST_DIGITS] not in known:
+            if len(ready) == request.limit:
+                return ready, troubles, True
+            ready.append(found)
+        if latest:
+            break
+    return ready, troubles[::-1] if latest else troubles, False
+
+
+def ordered(names: list[str], from_step: int | None, *, newest_first: bool) -> Iterator[tuple[int, str]]:
+    """Yield the folders that have a step from `from_step` on, by step, then by name."""
+    steps = [(step, name) for name in names if (step := step_of(name)) is not None]
+    wanted = [(step, name) for step, name in steps if from_step is None or step >= from_step]
+    yield from sorted(wanted, reverse=newest_first)
+
+
+def examined(
+    request: ListingRequest, store: CheckpointStore, signs: Signs, step: int, name: str, now: datetime
+) -> ReadyCheckpoint | Trouble:
+    """Return a checkpoint as one that is complete and whole, or what keeps it from being so. Raises StoreError."""
+    facts = store.files(name)
+    waiting = unfinished(step, {path: fact.modified for path, fact in facts.items()}, signs, now)
+    if waiting:
+        return Trouble(name=name[:255], broken=False, reason=waiting[:512])
+    sizes = {path: fact.size for path, fact in facts.items()}
+    contents = {path: store.read(name, path, sizes[path]) for path in wanted_contents(sizes)}
+    found = examine(sizes, contents)
+    if isinstance(found, Unfit):
+        return Trouble(name=name[:255], broken=True, reason=found.reason[:512])
+    prefix = f"{found.folder}/" if found.folder else ""
+    model = {path: fact for path, fact in facts.items() if path.startswith(prefix) and path != request.ready_marker}
+    path = f"{name}/{found.folder}" if found.folder else name
+    return ReadyCheckpoint(path=path, step=step, digest=store.digest(name, model)[:32])

@@ -1,0 +1,149 @@
+"""Whether a checkpoint's folder holds a model that can be served. Pure: over names, sizes and a few small files.
+
+Layouts: Hugging Face folders, alone or where a trainer puts them (verl: `actor/huggingface`). What cannot be served as
+it lies (verl's FSDP shards, LoRA adapters, Megatron) is told with what to do about it.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+MODEL_FOLDERS = ("", "actor/huggingface", "huggingface", "actor")
+"""Where a model may lie inside a checkpoint's folder, the first that has one counts."""
+CONFIG = "config.json"
+ADAPTER_CONFIG = "adapter_config.json"
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+SINGLE = ("model.safetensors", "pytorch_model.bin")
+TOKENIZERS = (
+    ("tokenizer.json",), ("tokenizer.model",), ("vocab.json", "merges.txt"), ("vocab.txt",), ("tekken.json",),
+)  # fmt: skip
+"""Sets of files one of which makes a tokenizer."""
+FSDP_SHARD = re.compile(r"(?:^|.*/)model_world_size_(\d+)_rank_(\d+)\.pt$")
+MEGATRON_FOLDERS = ("dist_ckpt/", "actor/dist_ckpt/")
+MERGE_ADVICE = (
+    "holds FSDP shards and no Hugging Face weights: merge them (python -m verl.model_merger merge --backend fsdp), or "
+    "have the trainer write hf_model too (actor.checkpoint.save_contents)"
+)
+MEGATRON_ADVICE = (
+    "holds a Megatron checkpoint and no Hugging Face weights: merge it where megatron-core is installed (python -m "
+    "verl.model_merger merge --backend megatron), or have the trainer write hf_model too"
+)
+ADAPTER_ADVICE = "holds a LoRA adapter alone: merge it into its base model, only whole models are served"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that can be served."""
+
+    folder: str
+    """Below the checkpoint's folder; empty: that folder itself."""
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """What keeps a checkpoint from being served."""
+
+    reason: str
+
+
+def wanted_contents(files: Mapping[str, int]) -> list[str]:
+    """Return the small files that `examine` needs to read.
+
+    Args:
+        files: sizes in bytes, by path below the checkpoint's folder.
+    """
+    folder = _model_folder(files)
+    return [] if folder is None else [name for index in INDEXES if (name := _join(folder, index)) in files]
+
+
+def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Model | Unfit:
+    """Return the model that a folder holds, or what is missing.
+
+    Args:
+        files: sizes in bytes, by path below the checkpoint's folder.
+        contents: of the files that `wanted_contents` names.
+    """
+    folder = _model_folder(files)
+    if folder is None:
+        return _without_model(files)
+    below = {name.removeprefix(_join(folder, "")): size for name, size in files.items() if _is_below(name, folder)}
+    missing = _missing_weights(below, {name.rpartition("/")[2]: text for name, text in contents.items()})
+    if missing and (other := _trainers_shards(files)) is not None:
+        return other
+    if not any(all(name in below for name in names) for names in TOKENIZERS):
+        missing = [*missing, "a tokenizer (tokenizer.json, tokenizer.model, or vocab.json with merges.txt)"]
+    empty = [name for name in (CONFIG, *SINGLE) if below.get(name) == 0]
+    if missing or empty:
+        where = f" in {folder}" if folder else ""
+        parts = [f"is missing {_listed(missing)}"] if missing else []
+        parts += [f"has an empty {_listed(empty)}"] if empty else []
+        return Unfit(f"{' and '.join(parts)}{where}")
+    return Model(folder)
+
+
+def _without_model(files: Mapping[str, int]) -> Unfit:
+    if not files:
+        return Unfit("is empty")
+    if any(name.rpartition("/")[2] == ADAPTER_CONFIG for name in files):
+        return Unfit(ADAPTER_ADVICE)
+    return _trainers_shards(files) or Unfit(f"is missing {CONFIG}")
+
+
+def _trainers_shards(files: Mapping[str, int]) -> Unfit | None:
+    """Return what is to be said of a trainer's own shards; None if there are none."""
+    shards = {name: match for name in files if (match := FSDP_SHARD.match(name)) is not None}
+    if shards:
+        world = max(int(match[1]) for match in shards.values())
+        there = {int(match[2]) for match in shards.values() if int(match[1]) == world}
+        first = next(iter(sorted(shards)))
+        absent = [
+            f"{first.rpartition('model_world_size_')[0]}model_world_size_{world}_rank_{rank}.pt"
+            for rank in range(world)
+            if rank not in there
+        ]
+        return Unfit(f"is missing {_listed(absent)}") if absent else Unfit(MERGE_ADVICE)
+    if any(name.startswith(MEGATRON_FOLDERS) for name in files):
+        return Unfit(MEGATRON_ADVICE)
+    return None
+
+
+def _missing_weights(below: Mapping[str, int], contents: Mapping[str, bytes]) -> list[str]:
+    """Return what of the weights is missing or empty."""
+    for index in INDEXES:
+        if index in below:
+            shards = shards_of(contents.get(index, b""))
+            if shards is None:
+                return [f"a readable {index}"]
+            return [shard for shard in shards if not below.get(shard)]
+    if any(name in below for name in SINGLE):
+        return []
+    if any(re.fullmatch(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)", name) for name in below):
+        return ["the index of its shards (model.safetensors.index.json)"]
+    return ["weights (model.safetensors, or an index with its shards)"]
+
+
+def shards_of(index: bytes) -> list[str] | None:
+    """Return the files that an index of shards names, sorted; None if it cannot be read."""
+    try:
+        weights = json.loads(index)["weight_map"]
+        return sorted({str(shard) for shard in weights.values()}) or None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _model_folder(files: Mapping[str, int]) -> str | None:
+    return next((folder for folder in MODEL_FOLDERS if _join(folder, CONFIG) in files), None)
+
+
+def _is_below(name: str, folder: str) -> bool:
+    return name.startswith(_join(folder, ""))
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

@@ -1,0 +1,59 @@
+"""Whether a checkpoint is complete, or still being written. Pure: the time is an argument.
+
+Three signs, the first that there is counts: a marker inside the folder, written last; the trainer's tracker one level
+up, which names the newest complete step (verl); else nothing has been written for a while.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+TRACKER = "latest_checkpointed_iteration.txt"
+"""verl and Megatron write it, in the folder of the checkpoints, after a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Signs:
+    """How it is told that a checkpoint is complete."""
+
+    marker: str | None
+    tracked: int | None
+    """The step that the tracker names; None if there is no tracker."""
+    quiet_seconds: int
+
+
+def step_of(name: str) -> int | None:
+    """Return the step in a folder's name, its last number; None if it has none."""
+    numbers = re.findall(r"\d+", name)
+    return int(numbers[-1]) if numbers and len(numbers[-1]) <= 12 else None
+
+
+def parse_tracker(text: bytes) -> int | None:
+    """Return the step that a tracker names; None if it is being written, or names none."""
+    digits = text.strip()
+    return int(digits) if digits.isdigit() and len(digits) <= 12 else None
+
+
+def unfinished(step: int, files: Mapping[str, datetime | None], signs: Signs, now: datetime) -> str:
+    """Return why a checkpoint counts as still being written; empty if it is complete.
+
+    Args:
+        step: the checkpoint's.
+        files: when each file was last written, by path below the checkpoint's folder; None if the store does not say.
+        signs: how it is told.
+        now: the time.
+    """
+    if signs.marker is not None:
+        return "" if signs.marker in files else f"has no {signs.marker} yet"
+    if signs.tracked is not None:
+        return "" if step <= signs.tracked else f"is being written: {TRACKER} names step {signs.tracked}"
+    times = [time for time in files.values() if time is not None]
+    if len(times) < len(files):
+        return "cannot be told complete: the store gives no time of its files; write checkpoints.readyMarker"
+    if not times:
+        return "is empty"
+    quiet = (now - max(times)).total_seconds()
+    if quiet < signs.quiet_seconds:
+        return f"was written to {max(0, round(quiet))} s ago: {signs.quiet_seconds} s without a write are waited for"
+    return ""

@@ -1,0 +1,269 @@
+"""Our own record, in both directions: what every other format is turned into."""
+
+import json
+import math
+import re
+from dataclasses import asdict
+from typing import Literal
+
+from evalrun_data.records import (
+    LANGUAGES,
+    ROLES,
+    TEST_GROUPS,
+    AssertTests,
+    Checker,
+    CheckTest,
+    GroundTruth,
+    Language,
+    Message,
+    Problem,
+    ProblemComparator,
+    ProblemLimits,
+    Role,
+    ServerTests,
+    StdioTests,
+    TestGroup,
+)
+from evalrun_data.rows import Row
+
+COMPARATORS = ("exact", "verl", "sandbox-fusion", "tokens", "standard", "checker")
+CHECKER_PROTOCOLS: tuple[Literal["kattis", "testlib"], ...] = ("kattis", "testlib")
+
+SERVER_SETTINGS = ("custom_extract_logic", "provided_data", "dataset_type", "sandbox_config")
+"""Of SandboxFusion's `TestConfig`: code and rows that it runs or unpickles in its own process."""
+
+_DAY = re.compile(r"^\d{4}-\d{2}-\d{2}$")
+_LANGUAGE_SPELLINGS: dict[str, Language] = {
+    **{name: name for name in LANGUAGES},
+    "python3": "python",
+    "py": "python",
+    "c++": "cpp",
+    "cc": "cpp",
+}
+
+
+def parse_record(row: Row, dataset: str | None) -> Problem:
+    """A row of our record. `dataset` serves where the row does not name its own.
+
+    Fields that we do not know are left alone: teams add columns. `prompt_sha256` is computed, never taken over. What
+    looks like a setting of SandboxFusion's is refused in a record that names a row there: it would be dropped.
+    """
+    _refuse_server_settings(row)
+    own_dataset = row.name("dataset") if row.has("dataset") or dataset is None else dataset
+    return Problem(
+        dataset=own_dataset,
+        problem_id=row.name("problem_id"),
+        prompt=row.text("prompt"),
+        ground_truth=_tests_or_row(row),
+        split=row.optional_text("split"),
+        data_source=row.optional_text("data_source", own_dataset),
+        difficulty=parse_difficulty(row),
+        sandbox_dataset=row.optional_text("sandbox_dataset"),
+        sandbox_id=row.optional_text("sandbox_id"),
+        language=parse_language(row),
+        limits=parse_limits(row),
+        comparator=parse_comparator(row),
+        messages=parse_messages(row, "messages") if row.has("messages") else (),
+        role=parse_role(row),
+        date=_date(row),
+    )
+
+
+def _date(row: Row) -> str:
+    """Return the day of publication. A column of that name with anything else is somebody's own, and left alone."""
+    value = row.values.get("date")
+    return value if isinstance(value, str) and _DAY.match(value) else ""
+
+
+def parse_role(row: Row) -> Role | Literal[""]:
+    """Return what the record may be used for: train, dev or test; empty if it does not say."""
+    if not row.has("role"):
+        return ""
+    role = next((known for known in ROLES if known == row.values["role"]), None)
+    if role is None:
+        raise row.error(f"field '{row.path}role' is '{row.values['role']}': write one of {', '.join(ROLES)}")
+    return role
+
+
+def parse_difficulty(row: Row) -> str:
+    """Return the difficulty as text: phase 0's Parquet has texts, numbers, and NaN where it has none."""
+    value = row.values.get("difficulty")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return row.optional_text("difficulty")
+    if math.isnan(value):
+        return ""
+    return str(int(value)) if math.isfinite(value) and value == int(value) else str(value)
+
+
+def _tests_or_row(row: Row) -> GroundTruth:
+    """The tests; a record that names a row of a SandboxFusion server may leave them there."""
+    if not row.has("ground_truth") and row.has("sandbox_dataset") and row.has("sandbox_id"):
+        return ServerTests()
+    truth = _object_or_json(row, "ground_truth")
+    if truth.has("test") and truth.has("entry_point") and not truth.has("prompt"):  # phase 0's own evaluation Parquet
+        truth = truth.replaced(prompt=row.text("prompt"))
+    return parse_ground_truth(truth)
+
+
+def _refuse_server_settings(row: Row) -> None:
+    if not row.has("sandbox_dataset"):
+        return
+    for name in SERVER_SETTINGS:
+        if row.has(name):
+            raise row.error(
+                f"field '{row.path}{name}' is never sent to a SandboxFusion server, which would execute, unpickle or "
+                "replace tests by it: remove it"
+            )
+
+
+def parse_ground_truth(truth: Row) -> GroundTruth:
+    """Return the tests by kind, told apart by their fields. Raises BadInputError if there is none or lengths vary."""
+    if truth.has("inputs") or truth.has("outputs"):
+        return _stdio(truth)
+    if truth.has("test_list"):
+        asserts = truth.texts("test_list")
+        if not asserts:
+            raise truth.error(f"field '{truth.path}test_list' is empty: a problem needs at least one test")
+        setup, prelude = truth.optional_text("test_setup_code"), truth.optional_text("prelude")
+        return AssertTests(asserts, setup, truth.name("entry_point"), prelude)
+    if truth.has("test") or truth.has("entry_point"):
+        return CheckTest(truth.text("prompt"), truth.name("test"), truth.name("entry_point"))
+    raise truth.error(
+        f"field '{truth.path.rstrip('.')}' holds no tests: expected inputs and outputs, or prompt, test and "
+        "entry_point, or test_list, test_setup_code and entry_point"
+    )
+
+
+def _stdio(truth: Row) -> StdioTests:
+    inputs, outputs = truth.texts("inputs"), truth.texts("outputs")
+    if len(inputs) != len(outputs):
+        raise truth.error(f"field '{truth.path.rstrip('.')}' has {len(inputs)} inputs but {len(outputs)} outputs")
+    if not inputs:
+        raise truth.error(f"field '{truth.path}inputs' is empty: a problem needs at least one test")
+    groups: list[TestGroup] = []
+    for name in truth.texts("groups") if truth.has("groups") else ():
+        group = next((known for known in TEST_GROUPS if known == name), None)
+        if group is None:
+            raise truth.error(f"field '{truth.path}groups' has '{name}' (known: {', '.join(TEST_GROUPS)})")
+        groups.append(group)
+    if groups and len(groups) != len(inputs):
+        raise truth.error(f"field '{truth.path.rstrip('.')}' has {len(inputs)} inputs but {len(groups)} groups")
+    return StdioTests(inputs, outputs, tuple(groups))
+
+
+def parse_language(row: Row, default: Language = "python") -> Language:
+    """The programming language; `python3`, `py`, `c++` and `cc` are understood."""
+    if not row.has("language"):
+        return default
+    spelt = row.name("language")
+    language = _LANGUAGE_SPELLINGS.get(spelt.strip().lower())
+    if language is None:
+        raise row.error(f"field '{row.path}language' is '{spelt}' (known: {', '.join(LANGUAGES)})")
+    return language
+
+
+def parse_limits(row: Row) -> ProblemLimits:
+    """`limits`, with a typing error refused: a limit that is not applied would be a wrong verdict."""
+    if not row.has("limits"):
+        return ProblemLimits()
+    limits = _object_or_json(row, "limits")
+    limits.only("time_seconds", "memory_mib")
+    return ProblemLimits(
+        limits.optional_number("time_seconds", above=True), limits.optional_count("memory_mib", minimum=1)
+    )
+
+
+def parse_comparator(row: Row) -> ProblemComparator | None:
+    """`comparator`, with a typing error refused."""
+    if not row.has("comparator"):
+        return None
+    given = _object_or_json(row, "comparator")
+    name = given.name("name")
+    if name not in COMPARATORS:
+        raise given.error(f"field '{given.path}name' is '{name}' (known: {', '.join(COMPARATORS)})")
+    if name == "checker":
+        given.only("name", "protocol", "language", "source")
+        protocol = next((known for known in CHECKER_PROTOCOLS if known == given.name("protocol")), None)
+        if protocol is None:
+            raise given.error(f"field '{given.path}protocol' is '{given.name('protocol')}' (known: kattis, testlib)")
+        return ProblemComparator(name, checker=Checker(protocol, parse_language(given), given.name("source")))
+    given.only("name", "case_sensitive", "abs", "rel", "by_format")
+    return ProblemComparator(
+        name,
+        given.optional_flag("case_sensitive"),
+        given.optional_number("abs"),
+        given.optional_number("rel"),
+        by_format=given.optional_flag("by_format") or False,
+    )
+
+
+def parse_messages(row: Row, field: str) -> tuple[Message, ...]:
+    """A chat: a list of objects with `role` and `content`, both texts."""
+    value = row.values[field]
+    if not isinstance(value, list) or not value:
+        raise row.wrong(field, "a list of messages")
+    messages = []
+    for index, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise row.error(f"field '{row.path}{field}[{index}]' should be an object with role and content")
+        message = row.within(f"{field}[{index}]", item)
+        messages.append(Message(message.name("role"), message.text("content")))
+    return tuple(messages)
+
+
+def _object_or_json(row: Row, field: str) -> Row:
+    """An object, or the same as JSON in a text: a Parquet column has one type, so mixed files hold texts."""
+    value = row.values.get(field)
+    if not isinstance(value, str):
+        return row.inside(field)
+    try:
+        parsed = json.loads(value)
+    except ValueError as error:
+        raise row.error(f"field '{row.path}{field}' is neither an object nor JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise row.error(f"field '{row.path}{field}' should hold a JSON object")
+    return row.within(field, parsed)
+
+
+def record_of(problem: Problem) -> dict[str, object]:
+    """The record of a problem, ready for JSON; `parse_record` gives the problem back."""
+    record: dict[str, object] = {
+        "dataset": problem.dataset,
+        "split": problem.split,
+        "problem_id": problem.problem_id,
+        "prompt": problem.prompt,
+        "data_source": problem.data_source,
+        "ground_truth": _without_empty(asdict(problem.ground_truth), "groups", "prelude") or None,
+        "difficulty": problem.difficulty,
+        "sandbox_dataset": problem.sandbox_dataset,
+        "sandbox_id": problem.sandbox_id,
+        "prompt_sha256": problem.prompt_sha256,
+        "language": problem.language,
+    }
+    if problem.role:
+        record["role"] = problem.role
+    if problem.date:
+        record["date"] = problem.date
+    if problem.limits != ProblemLimits():
+        record["limits"] = _given(asdict(problem.limits))
+    if problem.comparator is not None:
+        fields = _given(asdict(problem.comparator))
+        if not fields["by_format"]:
+            del fields["by_format"]
+        checker = fields.pop("checker", None)
+        record["comparator"] = {**fields, **checker} if isinstance(checker, dict) else fields
+    if problem.messages:
+        record["messages"] = [asdict(message) for message in problem.messages]
+    return record
+
+
+def _given(fields: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _without_empty(fields: dict[str, object], *names: str) -> dict[str, object]:
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in fields.items()
+        if key not in names or value
+    }

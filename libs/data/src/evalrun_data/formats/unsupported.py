@@ -1,0 +1,30 @@
+"""Benchmarks that are told by their fields and not judged here, each with the reason."""
+
+from evalrun_data.rows import Row
+
+
+def refuse_unsupported(row: Row) -> None:
+    """Raise BadInputError if a row is of a benchmark that cannot be judged here, with the reason and a way out."""
+    if row.has("instance_id") and (row.has("test_patch") or row.has("FAIL_TO_PASS") or row.has("base_commit")):
+        raise row.error(
+            "SWE-bench is not supported: its answers are patches of a repository, tested in an image of their own for "
+            "each instance, and one program is judged here: use SWE-bench's own harness"
+        )
+    if row.has("instruct_prompt") and row.has("complete_prompt"):
+        raise row.error(
+            "BigCodeBench is not supported: its tests are unittest classes that patch and watch the process in which "
+            "the program runs, and the assertions here run apart from it, out of the program's reach: use "
+            "BigCodeBench's own evaluator"
+        )
+    if row.has("checker") and row.has("validator") and row.has("description"):
+        raise row.error(
+            "CodeContests+ is not supported as published: its checkers include testlib.h, which no sandbox here has: "
+            "write the row as a record whose comparator is {name: checker, protocol: testlib, language: cpp, source: "
+            "...}, with testlib.h pasted into the source (docs/data-formats.md)"
+        )
+    if row.has("stop_tokens") and row.has("tests") and row.has("prompt") and row.has("language"):
+        raise row.error(
+            f"MultiPL-E ({row.values['language']}) is not supported: its tests are the end of the program itself, in "
+            "whose process a program can end before they run and pass; Python is its source, HumanEval or MBPP: read "
+            "those, and use MultiPL-E's own containers for other languages"
+        )

@@ -1,0 +1,1 @@
+"""Data governance: prepares datasets, writes their manifests, and audits them for duplicates and leakage."""

@@ -1,0 +1,131 @@
+"""Audits prepared datasets: the same problem in two of them, word for word or nearly, is an overlap.
+
+Every pair of datasets is compared but two training splits. An overlap that the allow file does not name fails both
+datasets. Shared 13-grams and near-duplicates inside one dataset are reported beside it; they fail nothing.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from evalrun_data.governance.allow_file import AllowedOverlap, OverlapKind
+from evalrun_data.governance.audit_report import report_markdown
+from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, NgramCount, Overlap
+from evalrun_data.governance.compared_texts import ProblemText, StoredTexts, Texts
+from evalrun_data.governance.manifest import read_manifest
+from evalrun_data.governance.near_duplicates import ComparedText, Fingerprint, Matches, ReferenceIndex
+from evalrun_data.governance.near_inside import InsideIndex, NearInside
+from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT, PreparedDataset, read_prepared
+from evalrun_runtime.atomic_files import write_text
+
+TRAIN: Final = "train"
+
+Found = tuple[int, OverlapKind, float, float]
+"""Position of the reference, kind, Jaccard, containment."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetTexts:
+    """A dataset's texts, which stay where they are if the dataset is a training split."""
+
+    name: str
+    role: str
+    texts: Texts
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison found."""
+
+    overlaps: Sequence[Overlap]
+    ngrams: Sequence[NgramCount]
+    near_inside: Sequence[NearInside]
+
+
+def audit_folder(folder: Path, allowed: Sequence[AllowedOverlap]) -> AuditResult:
+    """Audit a prepared folder; writes `audit.json` and `audit_report.md` into its `data_manifests`.
+
+    Raises:
+        BadInputError: the folder was not prepared, or a file in it is damaged.
+    """
+    datasets = read_prepared(folder)
+    manifests = folder / MANIFESTS
+
+    def texts(dataset: PreparedDataset) -> DatasetTexts:
+        return DatasetTexts(dataset.name, dataset.role, StoredTexts(manifests / "texts" / f"{dataset.name}.jsonl"))
+
+    found = compare([texts(dataset) for dataset in datasets], allowed)
+    failed = {name for overlap in found.overlaps if overlap.allowed is None for name in overlap.datasets}
+    audited = []
+    for dataset in datasets:
+        hashed = read_manifest(str(manifests / f"{dataset.name}.jsonl")).sha256
+        audited.append(AuditedDataset(dataset, hashed, "failed" if dataset.name in failed else "passed"))
+    unused = [entry for entry in allowed if not any(_covers(entry, overlap) for overlap in found.overlaps)]
+    result = AuditResult(
+        tuple(audited), tuple(found.overlaps), tuple(found.ngrams), tuple(found.near_inside), tuple(unused)
+    )
+    write_text(manifests / REPORT, report_markdown(result))
+    write_text(manifests / AUDIT, json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n")
+    return result
+
+
+def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] = ()) -> Compared:
+    """Compare datasets with each other, and the problems of each among themselves. Pure over its texts."""
+    held = [(dataset.name, list(dataset.texts)) for dataset in datasets if dataset.role != TRAIN]
+    keys = [f"{name}/{text.problem_id}" for name, texts in held for text in texts]
+    index = ReferenceIndex([ComparedText(str(i), text.text) for i, text in enumerate(_all(held))])
+    exact: defaultdict[str, list[int]] = defaultdict(list)
+    for position, text in enumerate(_all(held)):
+        for digest in text.exact:
+            exact[digest].append(position)
+    overlaps: list[Overlap] = []
+    counts: defaultdict[tuple[str, str], int] = defaultdict(int)
+    near_inside: list[NearInside] = []
+
+    def look(name: str, texts: Texts, first: int) -> None:
+        inside = InsideIndex(name, lambda earlier: texts[earlier].text)
+        for place, text in enumerate(texts):
+            key, made = f"{name}/{text.problem_id}", Fingerprint.of(text.text)
+            if (near := inside.take(place, text.problem_id, made)) is not None:
+                near_inside.append(near)
+            if first >= len(keys):
+                continue
+            same = sorted({i for digest in text.exact for i in exact.get(digest, ()) if i >= first})
+            matches = index.matches_of(key, made, first)
+            found: list[Found] = [(i, "exact", 1.0, 1.0) for i in same]
+            for position, kind, jaccard, contained in found + _near(matches, set(same)):
+                reason = _reason(allowed, kind, key, keys[position])
+                overlaps.append(Overlap(kind, key, keys[position], jaccard, contained, reason))
+            for other in {keys[int(i)].partition("/")[0] for i in matches.ngram}:
+                counts[name, other] += 1
+
+    for dataset in datasets:
+        if dataset.role == TRAIN:
+            look(dataset.name, dataset.texts, 0)
+    first = 0
+    for name, texts in held:
+        first += len(texts)
+        look(name, texts, first)
+    ngrams = [NgramCount(first, second, rows) for (first, second), rows in sorted(counts.items())]
+    return Compared(overlaps, ngrams, near_inside)
+
+
+def _near(matches: Matches, same: set[int]) -> list[Found]:
+    pairs = ((int(pair.reference), pair) for pair in matches.near)
+    return [(i, "near", pair.jaccard, pair.containment) for i, pair in pairs if i not in same]
+
+
+def _all(held: Sequence[tuple[str, Sequence[ProblemText]]]) -> Iterator[ProblemText]:
+    for _, texts in held:
+        yield from texts
+
+
+def _reason(allowed: Sequence[AllowedOverlap], kind: OverlapKind, first: str, second: str) -> str | None:
+    return next((entry.reason for entry in allowed if entry.allows(kind, first, second)), None)
+
+
+def _covers(entry: AllowedOverlap, overlap: Overlap) -> bool:
+    return entry.allows(overlap.kind, overlap.first, overlap.second)

@@ -1,0 +1,134 @@
+"""Writes the audit report for people: counts, overlaps with their state, leakage, the MBPP ids, versions. Pure."""
+
+import platform
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from evalrun_data.formats.mbpp import REGRESSION_IDS
+from evalrun_data.governance.audit_result import AuditResult, Overlap
+from evalrun_data.governance.near_duplicates import MIN_CONTAINMENT, MIN_JACCARD
+from evalrun_data.governance.near_inside import MIN_INSIDE_JACCARD
+from evalrun_data.governance.shingles import NGRAM_WORDS, SHINGLE_CHARACTERS
+
+MAX_LISTED: Final = 200
+"""Pairs in a table; audit.json has all of them."""
+
+_METHOD: Final = (
+    f"Near: at least {MIN_JACCARD:g} of all shingles of {SHINGLE_CHARACTERS} word characters are shared (Jaccard), "
+    f"or at least {MIN_CONTAINMENT:g} of the second problem's shingles and a run of {NGRAM_WORDS} words. Candidates "
+    f"come from MinHash and from shared {NGRAM_WORDS}-grams, and each pair is verified exactly.\n\n"
+    "Not found by any of these: problems that were rephrased, or translated into another programming language. On "
+    "labelled data fewer than 1 in 100 of them were found, so an empty table is no proof that there are none.\n"
+)
+
+
+def report_markdown(result: AuditResult) -> str:
+    """Return `audit_report.md`."""
+    family = {audited.dataset.name: audited.dataset.source_url for audited in result.datasets}
+    inside = [overlap for overlap in result.overlaps if _same_family(overlap, family)]
+    outside = [overlap for overlap in result.overlaps if not _same_family(overlap, family)]
+    open_ones = sum(overlap.allowed is None for overlap in result.overlaps)
+    allowed = len(result.overlaps) - open_ones
+    state = f"State: **{result.state}**. {open_ones} overlaps are not allowed, {allowed} are allowed by the allow file."
+    sections = [
+        f"# Audit report\n\n{state}\n",
+        f"## 1. Sample counts\n\n{_counts(result)}\n{_inside(result)}",
+        f"## 2. Overlap between splits\n\n{_overlaps(inside)}",
+        f"## 3. External leakage\n\n{_overlaps(outside)}\n{_METHOD}\n{_ngrams(result)}",
+        f"## 4. The fixed MBPP ids\n\n{_mbpp(result)}",
+        f"## 5. Versions\n\n{_versions(result)}",
+    ]
+    if result.unused:
+        lines = "".join(f"- {entry.first} and {entry.second}: {entry.reason}\n" for entry in result.unused)
+        sections.append(f"## Allowances that cover nothing\n\n{lines}")
+    return "\n".join(sections)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _counts(result: AuditResult) -> str:
+    head = ("dataset", "split", "role", "before", "after", "removed", "state", "manifest hash")
+    rows = [
+        (d.name, d.split, d.role, d.kept + d.removed, d.kept, d.removed, audited.state, audited.manifest_sha256)
+        for audited in result.datasets
+        for d in (audited.dataset,)
+    ]
+    return _table(head, rows)
+
+
+def _inside(result: AuditResult) -> str:
+    near = result.near_inside
+    head = (
+        f"Near-duplicates inside a dataset, at {MIN_INSIDE_JACCARD:g} of all shingles (they stay, and fail nothing): "
+    )
+    if not near:
+        return f"{head}none.\n"
+    rows = [(each.dataset, each.problem_id, each.near_to, each.jaccard) for each in near[:MAX_LISTED]]
+    more = len(near) - MAX_LISTED
+    table = _table(("dataset", "problem", "near to", "Jaccard"), rows)
+    return f"{head}{len(near)}.\n\n{table}" + (f"\n{more} more stand in `audit.json`.\n" if more > 0 else "")
+
+
+def _same_family(overlap: Overlap, family: dict[str, str]) -> bool:
+    first, second = overlap.datasets
+    return family[first] == family[second]
+
+
+def _overlaps(overlaps: Sequence[Overlap]) -> str:
+    if not overlaps:
+        return "None found.\n"
+    head = ("kind", "problem", "and", "Jaccard", "contained", "state")
+    rows = [
+        (
+            o.kind,
+            o.first,
+            o.second,
+            o.jaccard,
+            o.containment,
+            f"allowed: {o.allowed}" if o.allowed else "**not allowed**",
+        )
+        for o in overlaps[:MAX_LISTED]
+    ]
+    more = len(overlaps) - MAX_LISTED
+    return _table(head, rows) + (f"\n{more} more stand in `audit.json`.\n" if more > 0 else "")
+
+
+def _ngrams(result: AuditResult) -> str:
+    if not result.ngrams:
+        return f"No row shares a run of {NGRAM_WORDS} words with a problem of another dataset.\n"
+    rows = [(count.first, count.second, count.rows) for count in result.ngrams]
+    return (
+        f"Rows that share a run of {NGRAM_WORDS} words, whether or not they are near (fails nothing by itself):\n\n"
+        + _table(("rows of", "with", "rows"), rows)
+    )
+
+
+def _mbpp(result: AuditResult) -> str:
+    first, last = REGRESSION_IDS.start, REGRESSION_IDS.stop - 1
+    ids = f"`mbpp_reg` is MBPP's task ids {first} to {last}, {len(REGRESSION_IDS)} problems"
+    held = next((audited.dataset for audited in result.datasets if audited.dataset.name == "mbpp_reg"), None)
+    if held is None:
+        return f"{ids}. It is not among these datasets.\n"
+    return f"{ids}. Here: {held.kept} after and {held.kept + held.removed} before duplicates were removed.\n"
+
+
+def _versions(result: AuditResult) -> str:
+    rows = [
+        (d.name, d.version or "not given", d.licence, d.source_url, source.source, source.bytes, source.sha256)
+        for audited in result.datasets
+        for d in (audited.dataset,)
+        for source in d.sources
+    ]
+    head = ("dataset", "version", "licence", "published at", "read from", "bytes", "SHA-256")
+    programs = f"evalrun {version('evalrun')}, rensa {version('rensa')}, Python {platform.python_version()}"
+    return f"{_table(head, rows)}\nWritten by {programs}.\n"

@@ -1,0 +1,91 @@
+"""What an audit found. Plain data, as it stands in `audit.json`."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from evalrun_data.governance.allow_file import AllowedOverlap, OverlapKind
+from evalrun_data.governance.near_inside import NearInside
+from evalrun_data.governance.prepared import PreparedDataset
+
+AuditState = Literal["passed", "failed"]
+SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """One problem that two datasets have."""
+
+    kind: OverlapKind
+    first: str
+    """`DATASET/PROBLEM_ID`."""
+    second: str
+    jaccard: float
+    containment: float
+    allowed: str | None
+    """The allow file's reason; None: not allowed, so the audit fails."""
+
+    @property
+    def datasets(self) -> tuple[str, str]:
+        """Return the names of both datasets."""
+        return self.first.partition("/")[0], self.second.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class NgramCount:
+    """How many rows of one dataset share a run of thirteen words with some problem of another."""
+
+    first: str
+    second: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedDataset:
+    """A dataset with its manifest's hash and its state."""
+
+    dataset: PreparedDataset
+    manifest_sha256: str
+    state: AuditState
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The whole audit."""
+
+    datasets: tuple[AuditedDataset, ...]
+    overlaps: tuple[Overlap, ...]
+    ngrams: tuple[NgramCount, ...]
+    near_inside: tuple[NearInside, ...]
+    """Problems that nearly equal an earlier one of their own dataset; they stay, and fail nothing."""
+    unused: tuple[AllowedOverlap, ...]
+    """Entries of the allow file that cover nothing."""
+
+    @property
+    def state(self) -> AuditState:
+        """Return `failed` if any overlap is not allowed."""
+        return "failed" if any(overlap.allowed is None for overlap in self.overlaps) else "passed"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of audit.json: the same for the same data, so that its hash names the audit."""
+        return {
+            "schema": SCHEMA,
+            "state": self.state,
+            "datasets": {
+                audited.dataset.name: {
+                    "state": audited.state,
+                    "role": audited.dataset.role,
+                    "split": audited.dataset.split,
+                    "records": audited.dataset.kept,
+                    "removed": audited.dataset.removed,
+                    "manifest_sha256": audited.manifest_sha256,
+                    "version": audited.dataset.version,
+                    "licence": audited.dataset.licence,
+                    "source_url": audited.dataset.source_url,
+                }
+                for audited in self.datasets
+            },
+            "overlaps": [asdict(overlap) for overlap in self.overlaps],
+            "near_inside": [asdict(near) for near in self.near_inside],
+            "ngram_13": [asdict(count) for count in self.ngrams],
+            "unused_allowances": [asdict(entry) for entry in self.unused],
+        }

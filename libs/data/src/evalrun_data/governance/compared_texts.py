@@ -1,0 +1,101 @@
+"""What the audit compares of a problem: its prompt, the asserts shown with it, and the solution published beside it.
+
+Training texts often hold a problem together with its solution, so a comparison of prompts alone finds fewer copies.
+"""
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from evalrun_data.records import AssertTests, Problem, canonical_text
+from evalrun_data.rows import Row
+from evalrun_data.sources import open_source, rows_of_bytes
+from evalrun_runtime.exits import BadInputError
+
+_SOLUTION_FIELDS: Final = ("canonical_solution", "code", "reference_solution")
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemText:
+    """A problem of a dataset as the audit sees it."""
+
+    problem_id: str
+    exact: tuple[str, ...]
+    """SHA-256 of each canonical text that counts as this very problem: the prompt first."""
+    text: str
+
+    @property
+    def json_line(self) -> str:
+        """The text as it stands in `data_manifests/texts/`, with its line break."""
+        return json.dumps({"problem_id": self.problem_id, "exact": self.exact, "text": self.text}) + "\n"
+
+
+def solution_of(row: Row) -> str:
+    """Return the solution that is published with a problem's row; empty if there is none."""
+    extra = row.values.get("extra_info")
+    for values in (row.values, extra if isinstance(extra, dict) else {}):
+        for name in _SOLUTION_FIELDS:
+            if isinstance(value := values.get(name), str):
+                return value
+    return ""
+
+
+def problem_text(problem: Problem, solution: str) -> ProblemText:
+    """Return the text of a problem with the solution published beside it, if any."""
+    shown = isinstance(problem.ground_truth, AssertTests) and not problem.messages
+    asserts = problem.ground_truth.test_list if shown and isinstance(problem.ground_truth, AssertTests) else ()
+    # HumanEval's solution continues its prompt; MBPP's stands below the task.
+    whole = (problem.prompt + solution, f"{problem.prompt}\n{solution}") if solution else ()
+    exact = dict.fromkeys(text_sha256(text) for text in (problem.prompt, *whole))
+    return ProblemText(problem.problem_id, tuple(exact), "\n".join((problem.prompt, solution, *asserts)))
+
+
+def text_sha256(text: str) -> str:
+    """Return the SHA-256 of a text's canonical form: of a prompt, its `prompt_sha256`."""
+    return hashlib.sha256(canonical_text(text).encode()).hexdigest()
+
+
+class Texts(Protocol):
+    """The texts of a dataset: read in order, and again by their position."""
+
+    def __iter__(self) -> Iterator[ProblemText]:
+        """Yield them in order."""
+        ...
+
+    def __getitem__(self, position: int, /) -> ProblemText:
+        """Return one that was yielded."""
+        ...
+
+
+class StoredTexts:
+    """A file in `data_manifests/texts/`. Memory holds one text at a time, and where each begins."""
+
+    def __init__(self, file: Path) -> None:
+        """Read nothing yet."""
+        self._file = file
+        self._begins = array("Q")
+
+    def __iter__(self) -> Iterator[ProblemText]:
+        """Yield the texts. Raises BadInputError if the file is damaged."""
+        self._begins = array("Q")
+        begin = 0
+        with open_source(str(self._file), Path()) as stream:
+            for number, line in enumerate(stream, 1):
+                self._begins.append(begin)
+                begin += len(line)
+                yield self._parsed(line, number)
+
+    def __getitem__(self, position: int, /) -> ProblemText:
+        """Return a text that was yielded. Raises BadInputError if the file is damaged."""
+        with open_source(str(self._file), Path()) as stream:
+            stream.seek(self._begins[position])
+            return self._parsed(stream.readline(), position + 1)
+
+    def _parsed(self, line: bytes, number: int) -> ProblemText:
+        for row in rows_of_bytes(line, str(self._file)):
+            return ProblemText(row.name("problem_id"), row.texts("exact"), row.text("text"))
+        raise BadInputError(f"{self._file}:{number}: is blank: prepare the data again")

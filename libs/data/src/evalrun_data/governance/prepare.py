@@ -1,0 +1,300 @@
+"""Prepares datasets: raw copies, normalised records, manifests, duplicates, audit.
+
+Everything is made in `OUTPUT/.preparing` and gets its place at the end, by renaming. A killed preparation goes on where
+it stopped; one that was refused leaves nothing.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from evalrun_data.governance.audit import audit_folder
+from evalrun_data.governance.audit_result import AuditResult
+from evalrun_data.governance.compared_texts import problem_text, solution_of
+from evalrun_data.governance.manifest import manifest_line
+from evalrun_data.governance.parts import Part, PartFolder
+from evalrun_data.governance.plan import SANDBOX_FUSION_SCHEME, DatasetPlan, Plan
+from evalrun_data.governance.prepared import DATASETS, MANIFESTS, PREPARED, PreparedDataset, Source
+from evalrun_data.governance.raw_copies import CopiedFile, copy_source
+from evalrun_data.governance.record_tables import columns_of
+from evalrun_data.readers import iter_source_rows
+from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
+from evalrun_data.rows import Row
+from evalrun_data.shards import files_of
+from evalrun_runtime.atomic_files import sync_folder, write_text
+from evalrun_runtime.exits import BadInputError
+
+STAGING: Final = ".preparing"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a preparation is."""
+
+    dataset: str
+    step: str
+    done: int
+    """Bytes copied, or problems read."""
+
+
+Report = Callable[[Progress], None]
+FetchRows = Callable[[str, Path], None]
+"""Writes the rows of a `sandboxfusion:` source to a file."""
+
+
+class Preparation:
+    """One preparation into one folder."""
+
+    def __init__(self, plan: Plan, output: Path, report: Report, fetch_rows: FetchRows) -> None:
+        """Prepare nothing yet.
+
+        Args:
+            plan: what to prepare.
+            output: destination folder; created if absent.
+            report: called as the work goes on, often.
+            fetch_rows: brings the rows of a SandboxFusion server.
+        """
+        self._plan = plan
+        self._output = output
+        self._staging = output / STAGING
+        self._report = report
+        self._fetch_rows = fetch_rows
+
+    def run(self) -> AuditResult:
+        """Prepare every dataset, audit them, and put everything in its place.
+
+        Raises:
+            BadInputError: a source or the folder cannot be used; nothing is left of this preparation then.
+        """
+        if self._finished():
+            return audit_folder(self._output, self._plan.allowed)
+        made = not self._output.exists()
+        self._open_staging()
+        if not self._publishing.exists():
+            try:
+                datasets = [self._dataset(dataset) for dataset in self._plan.datasets]
+                self._assemble(datasets)
+            except BadInputError:
+                shutil.rmtree(self._staging)
+                if made:
+                    self._output.rmdir()
+                raise
+            write_text(self._publishing, "")
+        self._publish()
+        return audit_folder(self._output, self._plan.allowed)
+
+    @property
+    def _publishing(self) -> Path:
+        """Is there as soon as everything is made and only has to be moved."""
+        return self._staging / "publishing"
+
+    def _finished(self) -> bool:
+        """Return whether this very plan has been prepared here. Raises BadInputError where another one has."""
+        done = self._output / MANIFESTS / PREPARED
+        if self._output.is_symlink() or (self._output.exists() and not self._output.is_dir()):
+            raise BadInputError(f"{self._output}: is not a folder: name one, or a path where there is nothing yet")
+        if not done.exists():
+            return False
+        if json.loads(done.read_text(encoding="utf-8")).get("plan_sha256") != self._plan.sha256:
+            raise BadInputError(f"{self._output}: holds other datasets already: prepare these into another folder")
+        shutil.rmtree(self._staging, ignore_errors=True)  # left by a kill after the last step
+        return True
+
+    def _open_staging(self) -> None:
+        marker = self._staging / "plan.sha256"
+        if marker.exists() and marker.read_text(encoding="utf-8") != self._plan.sha256:
+            shutil.rmtree(self._staging)  # of a plan that was changed since: none of it can be trusted
+        if not self._staging.exists():
+            names = [name for dataset in self._plan.datasets for name in (dataset.name, f"{dataset.name}.parquet")]
+            for name in (*names, MANIFESTS):
+                if (self._output / name).exists() or (self._output / name).is_symlink():
+                    raise BadInputError(f"{self._output / name}: is there already: prepare into an empty folder")
+        try:
+            self._staging.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInputError(f"{self._output}: cannot be written: {error.strerror}") from error
+        write_text(marker, self._plan.sha256)
+
+    def _dataset(self, dataset: DatasetPlan) -> PreparedDataset:
+        """Prepare one dataset in the staging folder, from where an earlier attempt stopped."""
+        work, final = self._staging / "work" / dataset.name, self._staging / "final"
+        done = work / "done.json"
+        if done.exists():
+            return PreparedDataset.from_json(json.loads(done.read_text(encoding="utf-8")))
+        copies = self._raw_copies(dataset, work, final / dataset.name)
+        parts = PartFolder(work / "parts", dataset.role)
+        self._read(dataset, final / dataset.name, copies, parts)
+        kept, removed = parts.merge(
+            records=final / f"{dataset.name}.parquet",
+            manifest=final / MANIFESTS / f"{dataset.name}.jsonl",
+            texts=final / MANIFESTS / "texts" / f"{dataset.name}.jsonl",
+            duplicates=work / "duplicates.jsonl",
+        )
+        sources = tuple(Source(copy.name, copy.source, copy.bytes, copy.sha256) for copy in copies)
+        prepared = PreparedDataset(
+            name=dataset.name,
+            role=dataset.role,
+            split=dataset.split,
+            version=dataset.version,
+            licence=dataset.licence,
+            source_url=dataset.source_url,
+            sources=sources,
+            kept=kept,
+            removed=removed,
+        )
+        write_text(final / dataset.name / "SOURCES.json", json.dumps(asdict(prepared), indent=1) + "\n")
+        write_text(done, json.dumps(asdict(prepared)))
+        shutil.rmtree(work / "parts")
+        return prepared
+
+    def _raw_copies(self, dataset: DatasetPlan, notes: Path, folder: Path) -> list[CopiedFile]:
+        copies: list[CopiedFile] = []
+        sources = [
+            file
+            for source in dataset.sources
+            for file in (
+                [source] if source.startswith(SANDBOX_FUSION_SCHEME) else files_of(source, self._plan.base_dir)
+            )
+        ]
+        for number, source in enumerate(sources):
+            name = _raw_name(source)
+            if any(copy.name == name for copy in copies):
+                name = f"{number}-{name}"
+            note = notes / f"{name}.copied.json"
+            if note.exists():
+                copies.append(CopiedFile(**json.loads(note.read_text(encoding="utf-8"))))
+                continue
+            copies.append(self._raw_copy(dataset, source, folder / name))
+            write_text(note, json.dumps(asdict(copies[-1])))
+        return copies
+
+    def _raw_copy(self, dataset: DatasetPlan, source: str, target: Path) -> CopiedFile:
+        def copied(size: int) -> None:
+            self._report(Progress(dataset.name, "copying", size))
+
+        if not source.startswith(SANDBOX_FUSION_SCHEME):
+            return copy_source(source, self._plan.base_dir, target, copied)
+        fetched = target.with_name(f".{target.name}.fetched")
+        fetched.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._fetch_rows(source, fetched)
+            return replace(copy_source(str(fetched), Path(), target, copied), source=source)
+        finally:
+            fetched.unlink(missing_ok=True)
+
+    def _read(self, dataset: DatasetPlan, raw: Path, copies: list[CopiedFile], parts: PartFolder) -> None:
+        """Read the raw copies from where the committed parts end."""
+        ids: set[str] = set()
+        first_id: dict[str, str] = {}
+        for problem_id, digest in parts.seen():
+            ids.add(problem_id)
+            first_id.setdefault(digest, problem_id)
+        part, consumed, skip = Part(), 0, parts.consumed
+        for problem, row in _rows_of(dataset, raw, copies):
+            consumed += 1
+            if consumed <= skip:
+                continue
+            _check(problem, row)
+            if problem.problem_id in ids:
+                raise row.error(
+                    f"problem '{problem.problem_id}' of dataset '{dataset.name}' is there twice: keep one of them, or "
+                    "give it another problem_id"
+                )
+            ids.add(problem.problem_id)
+            _add(part, dataset, problem, row, consumed - 1, first_id)
+            if part.full:
+                parts.commit(part, consumed)
+                part = Part()
+            self._report(Progress(dataset.name, "reading", consumed))
+        if part.rows or part.duplicates:
+            parts.commit(part, consumed)
+
+    def _assemble(self, datasets: list[PreparedDataset]) -> None:
+        """Write what belongs to all datasets together."""
+        manifests = self._staging / "final" / MANIFESTS
+        duplicates: dict[str, list[str]] = {}
+        for dataset in datasets:
+            held = duplicates.setdefault(dataset.split or dataset.name, [])
+            held.append((self._staging / "work" / dataset.name / "duplicates.jsonl").read_text(encoding="utf-8"))
+        for split, lines in duplicates.items():
+            write_text(manifests / f"duplicates_{split}.jsonl", "".join(lines))
+        write_text(manifests / DATASETS, json.dumps([asdict(dataset) for dataset in datasets], indent=1) + "\n")
+
+    def _publish(self) -> None:
+        """Move everything to its place, `prepared.json` last. Each step can be repeated after a kill."""
+        final = self._staging / "final"
+        for file in sorted(final.rglob("*")):
+            if file.is_file():
+                target = self._output / file.relative_to(final)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(target)
+                sync_folder(target.parent)
+        prepared = {"schema": 1, "plan_sha256": self._plan.sha256}
+        write_text(self._output / MANIFESTS / PREPARED, json.dumps(prepared) + "\n")
+        shutil.rmtree(self._staging)
+
+
+def _rows_of(dataset: DatasetPlan, raw: Path, copies: list[CopiedFile]) -> Iterator[tuple[Problem, Row]]:
+    """Yield the problems of every raw copy; complaints name the source as the user did."""
+    for copy in copies:
+        path, found = raw / copy.name, False
+        try:
+            for problem, row in iter_source_rows(str(path), dataset.name):
+                found = True
+                yield problem, replace(row, source=copy.source)
+        except BadInputError as error:
+            raise BadInputError(str(error).replace(str(path), copy.source)) from error
+        if not found:
+            raise BadInputError(
+                f"{copy.source}: no problem of dataset '{dataset.name}' there: write the name that its rows have"
+            )
+
+
+def _check(problem: Problem, row: Row) -> None:
+    """Refuse what every reader takes and no evaluation can use."""
+    if not problem.prompt.strip():
+        raise row.error(f"problem '{problem.problem_id}' has a blank prompt: write the task's text, or remove the row")
+    for name, text in (("problem_id", problem.problem_id), ("prompt", problem.prompt)):
+        if "\0" in text:
+            raise row.error(f"field '{name}' has a NUL byte at character {text.index(chr(0))}: remove it")
+    if len(problem.problem_id.splitlines()) > 1:
+        raise row.error(f"field 'problem_id' is {problem.problem_id!r}: write it in one line")
+
+
+def _add(part: Part, dataset: DatasetPlan, problem: Problem, row: Row, index: int, first_id: dict[str, str]) -> None:
+    """Add a problem to the part, or to its duplicates where an earlier one has the same canonical text."""
+    problem = replace(problem, role=dataset.role, split=dataset.split or problem.split)
+    line = manifest_line(problem, version=dataset.version, source_url=dataset.source_url)
+    first = first_id.setdefault(line.prompt_sha256, problem.problem_id)
+    if first != problem.problem_id:
+        part.duplicates.append(json.dumps({**asdict(line), "duplicate_of": first}, ensure_ascii=False) + "\n")
+        return
+    part.rows.append(columns_of(problem, index, solution_of(row)))
+    part.manifest.append(line)
+    part.texts.append(problem_text(problem, solution_of(row)))
+    part.bytes += len(problem.prompt) + _test_characters(problem)
+
+
+def _test_characters(problem: Problem) -> int:
+    match problem.ground_truth:
+        case StdioTests(inputs, outputs):
+            return sum(map(len, inputs)) + sum(map(len, outputs))
+        case AssertTests(asserts):
+            return sum(map(len, asserts))
+        case CheckTest(prompt, test):
+            return len(prompt) + len(test)
+        case _:
+            return 0
+
+
+def _raw_name(source: str) -> str:
+    """Return what a raw copy is called: the source's last part, which also tells the published files."""
+    if source.startswith(SANDBOX_FUSION_SCHEME):
+        # Not NAME.jsonl: humaneval.jsonl would be read as the published file.
+        return f"sandboxfusion-{source.removeprefix(SANDBOX_FUSION_SCHEME)}.jsonl"
+    name = re.split(r"[/\\]", re.split(r"[?#]", source)[0])[-1]
+    return name.lstrip(".") or "data"

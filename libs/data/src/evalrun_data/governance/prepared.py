@@ -1,0 +1,66 @@
+"""What a preparation says of itself, as it stands in `data_manifests/datasets.json`."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from evalrun_runtime.exits import BadInputError
+
+MANIFESTS: Final = "data_manifests"
+DATASETS: Final = "datasets.json"
+PREPARED: Final = "prepared.json"
+"""Written last: the folder is whole as soon as it is there."""
+AUDIT: Final = "audit.json"
+REPORT: Final = "audit_report.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One raw file of a dataset."""
+
+    name: str
+    source: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDataset:
+    """One dataset of a prepared folder."""
+
+    name: str
+    role: str
+    split: str
+    version: str
+    licence: str
+    source_url: str
+    sources: tuple[Source, ...]
+    kept: int
+    removed: int
+    """Duplicates: records whose canonical text an earlier one has."""
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "PreparedDataset":
+        """Create it from its JSON."""
+        return cls(**{**value, "sources": tuple(Source(**source) for source in value["sources"])})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+def read_prepared(folder: Path) -> list[PreparedDataset]:
+    """Read what a prepared folder holds. Raises BadInputError if it is not one, or not finished."""
+    manifests = folder / MANIFESTS
+    if not (manifests / PREPARED).exists():
+        hint = "the preparation was interrupted: run `evalrun data prepare` again, it goes on"
+        if not (folder / ".preparing").exists():
+            hint = "name the folder that `evalrun data prepare --output` wrote"
+        raise BadInputError(f"{folder}: is no prepared folder ({manifests / PREPARED} is missing): {hint}")
+    try:
+        return [
+            PreparedDataset.from_json(item) for item in json.loads((manifests / DATASETS).read_text(encoding="utf-8"))
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInputError(f"{manifests / DATASETS}: is damaged ({error}): prepare the data again") from error

@@ -1,0 +1,157 @@
+"""The audit of a run's data: whether its records are those of a manifest that passed an audit."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from evalrun_data.governance.manifest import MAX_MANIFEST_BYTES, mismatches, read_manifest
+from evalrun_data.governance.plan import KNOWN_DATASETS
+from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT
+from evalrun_data.governance.prepared_check import MAX_AUDIT_BYTES, read_audit
+from evalrun_data.records import Problem
+from evalrun_data.sources import local_path, read_bytes
+from evalrun_runtime.exits import BadInputError
+
+AuditPolicy = Literal["Require", "Warn", "Ignore"]
+
+AUDIT_FAILED: Final = "AuditFailed"
+"""Begins the message of a refusal: the operator makes it the condition's reason."""
+MAX_SHOWN: Final = 3
+
+
+class AuditFailedError(BadInputError):
+    """Raised when a run's data did not pass its audit, or is not the data that was audited."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetAudit:
+    """What a run knows of one dataset's audit."""
+
+    manifest: str
+    manifest_sha256: str
+    state: str
+    """Of the dataset in its audit: passed, failed, or missing where no audit lies beside the manifest."""
+    role: str = ""
+    audit_sha256: str = ""
+    warnings: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Copies for the run's outputs, by their names in `audit/`."""
+
+
+def audit_dataset(
+    name: str,
+    source: str,
+    problems: Iterable[Problem],
+    *,
+    manifest: str | None,
+    policy: AuditPolicy | None,
+    base_dir: Path = Path(),
+    all_tests: bool = True,
+) -> DatasetAudit | None:
+    """Check a dataset against its manifest and the audit beside it.
+
+    Args:
+        name: the dataset.
+        source: where its records came from. A manifest in `data_manifests` beside it, or one folder above, is found.
+        problems: all its records; not read if there is no manifest.
+        manifest: where the manifest is; None where the spec names none.
+        policy: None requires what is found: a failed audit or other records are refused, a missing audit is a warning.
+        base_dir: what relative paths are relative to.
+        all_tests: whether the records have all their tests; otherwise their numbers are not compared.
+
+    Returns:
+        What the run records, or None if there is no manifest, or it is to be ignored.
+
+    Raises:
+        AuditFailedError: the data may not be used.
+    """
+    if policy == "Ignore":
+        return None
+    place = manifest or _manifest_beside(source, name, base_dir)
+    if place is None:
+        if policy == "Require":
+            raise AuditFailedError(
+                f"{AUDIT_FAILED}: dataset '{name}' names no manifest, and none lies beside {source}: prepare it with "
+                "`evalrun data prepare`, or write auditPolicy: Ignore"
+            )
+        return None
+    try:
+        known = read_manifest(place, base_dir)
+        faults = mismatches(known, problems, name, tests=all_tests)
+        audit, missing = _audited(place, base_dir, name, known.sha256, faults)
+        audit_files = _copies(name, place, base_dir)
+    except BadInputError as error:
+        raise AuditFailedError(f"{AUDIT_FAILED}: dataset '{name}': {error}") from error
+    found = DatasetAudit(place, known.sha256, *audit, files=audit_files)
+    if missing and policy != "Require":
+        found = replace(found, warnings=(missing,))
+    elif missing:
+        faults.append(missing)
+    if not faults:
+        return found
+    if policy == "Warn":
+        return replace(found, warnings=(*found.warnings, *faults))
+    shown = "; ".join(faults[:MAX_SHOWN])
+    if len(faults) > MAX_SHOWN:
+        shown += f" (and {len(faults) - MAX_SHOWN} more)"
+    advice = f"use the data that {place} lists, audit it again, or write auditPolicy: Warn"
+    raise AuditFailedError(f"{AUDIT_FAILED}: dataset '{name}': {shown}: {advice}")
+
+
+def role_of(name: str, given: str | None, audit: DatasetAudit | None, problems: Sequence[Problem]) -> str:
+    """Return what a dataset may be used for: as the spec says, else its audit, its records, or its well-known name."""
+    recorded = problems[0].role if problems else ""
+    known = KNOWN_DATASETS.get(name)
+    return given or (audit.role if audit else "") or recorded or (known.role if known else "")
+
+
+def _audited(
+    place: str, base_dir: Path, name: str, manifest_sha256: str, faults: list[str]
+) -> tuple[tuple[str, str, str], str]:
+    """Return state, role and hash of the audit beside a manifest, and why there is none; adds to the faults."""
+    file = _beside(place, AUDIT)
+    if not _exists(file, base_dir):
+        return ("missing", "", ""), f"no audit lies beside its manifest ({file}): run `evalrun data audit`"
+    audit = read_audit(file, base_dir)
+    dataset = audit.datasets.get(name)
+    if dataset is None:
+        return ("missing", "", audit.sha256), f"{file} does not audit it: run `evalrun data audit`"
+    if dataset.manifest_sha256 != manifest_sha256:
+        faults.append(f"its manifest is not the one that {file} audited")
+    if dataset.state != "passed":
+        faults.append(f"its audit {dataset.state}: see {_beside(place, REPORT)}")
+    return (dataset.state, dataset.role, audit.sha256), ""
+
+
+def _copies(name: str, place: str, base_dir: Path) -> dict[str, bytes]:
+    files = {f"{name}/manifest.jsonl": read_bytes(place, base_dir, max_bytes=MAX_MANIFEST_BYTES)}
+    for beside in (AUDIT, REPORT):
+        if _exists(_beside(place, beside), base_dir):
+            files[f"{name}/{beside}"] = read_bytes(_beside(place, beside), base_dir, max_bytes=MAX_AUDIT_BYTES)
+    return files
+
+
+def _manifest_beside(source: str, name: str, base_dir: Path) -> str | None:
+    """Return the manifest that `evalrun data prepare` wrote beside a source on this machine; None if there is none."""
+    path = None if source.startswith("builtin:") else local_path(source, base_dir)
+    if path is None:
+        return None
+    folders = (path.parent, path.parent.parent)
+    files = (folder / MANIFESTS / f"{name}.jsonl" for folder in folders)
+    return next((str(file) for file in files if file.is_file()), None)
+
+
+def _beside(place: str, name: str) -> str:
+    folder, slash, _ = place.rpartition("/")
+    return f"{folder}{slash}{name}"
+
+
+def _exists(place: str, base_dir: Path) -> bool:
+    path = local_path(place, base_dir)
+    if path is not None:
+        return path.is_file()
+    import fsspec  # costs 0.2 s to import; local files do without
+
+    files, inside = fsspec.url_to_fs(place)
+    return bool(files.exists(inside))

@@ -1,0 +1,38 @@
+"""Reads the YAML files of data governance as rows, so that every complaint names file and field."""
+
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from evalrun_data.rows import Row, kind_of
+from evalrun_data.sources import read_bytes
+from evalrun_runtime.exits import BadInputError
+
+MAX_YAML_BYTES: Final = 16 << 20
+
+
+def read_yaml(file: Path) -> object:
+    """Return the content of a YAML file. Raises BadInputError if it cannot be read or is no YAML."""
+    content = read_bytes(str(file), max_bytes=MAX_YAML_BYTES)
+    try:
+        return yaml.safe_load(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{file}: byte {error.start} is not UTF-8: save the file as UTF-8") from error
+    except yaml.MarkedYAMLError as error:
+        where = f"{file}:{error.problem_mark.line + 1}" if error.problem_mark else str(file)
+        raise BadInputError(f"{where}: {error.problem or 'is not YAML'}") from error
+    except yaml.YAMLError as error:
+        raise BadInputError(f"{file}: {error}".replace("\n", " ")) from error
+
+
+def entries_of(value: object, file: Path, what: str) -> list[Row]:
+    """Return the items of a list of mappings as rows. Raises BadInputError if it is anything else."""
+    if not isinstance(value, list) or not value:
+        raise BadInputError(f"{file}: expected {what}, not {kind_of(value)}")
+    rows = []
+    for number, item in enumerate(value, 1):
+        if not isinstance(item, dict):
+            raise BadInputError(f"{file} entry {number}: expected a mapping, not {kind_of(item)}")
+        rows.append(Row({str(key): field for key, field in item.items()}, str(file), number, unit="entry"))
+    return rows

@@ -1,0 +1,212 @@
+"""Reads problems: `load_problems` for a list, `iter_problems` for a stream. A row's fields tell its format.
+
+Nothing is dropped in silence: a row that cannot be used ends the reading with a BadInputError naming file and line.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from evalrun_data import demo
+from evalrun_data.formats.apps import is_apps, parse_apps
+from evalrun_data.formats.codecontests import parse_codecontests, parse_statement_and_tests
+from evalrun_data.formats.evalplus import BASE_SUFFIX, is_evalplus, parse_evalplus
+from evalrun_data.formats.humaneval import parse_humaneval
+from evalrun_data.formats.livecodebench import is_livecodebench, parse_livecodebench
+from evalrun_data.formats.mbpp import REGRESSION_IDS, parse_mbpp, task_number
+from evalrun_data.formats.record import parse_record
+from evalrun_data.formats.unsupported import refuse_unsupported
+from evalrun_data.formats.verl import parse_verl
+from evalrun_data.records import TEST_GROUPS, Problem, StdioTests
+from evalrun_data.rows import Row
+from evalrun_data.shards import files_of
+from evalrun_data.sources import BUILTIN_SCHEME, read_rows
+from evalrun_runtime.exits import BadInputError
+
+Parser = Callable[[Row, str | None], Problem]
+
+_TOLD_BY_FIELDS: Final[tuple[tuple[Callable[[Row], bool], Parser], ...]] = (
+    (is_evalplus, parse_evalplus),
+    (is_livecodebench, parse_livecodebench),
+    (is_apps, parse_apps),
+)
+"""Formats whose fields no other has; before the file's name is asked, and before what looks like a record."""
+
+_PUBLISHED_NAME: Final = re.compile(r"(?:^|[/\\])(humaneval|mbpp)\.jsonl(?:\.gz)?$", re.IGNORECASE)
+
+
+def load_problems(
+    source: str, dataset: str | None = None, base_dir: Path = Path(), *, tests: Collection[str] = ()
+) -> list[Problem]:
+    """The problems of one source, in its order.
+
+    Args:
+        source: a path (relative to `base_dir`), `file://`, any fsspec URL, or `builtin:demo`.
+        dataset: take this dataset's problems; None takes all.
+        base_dir: where relative paths start: the folder of the file that names the source.
+        tests: groups of contest tests to keep (public, private, generated); empty keeps all.
+
+    Raises:
+        BadInputError: one line naming what is wrong and where: a missing, empty or broken file, a malformed line, a
+            missing field, a problem without tests, a repeated problem, a dataset that the source does not hold.
+    """
+    return list(iter_problems(source, dataset, base_dir, tests=tests))
+
+
+def load_problem_files(sources: Sequence[str], base_dir: Path = Path()) -> list[Problem]:
+    """The problems of several sources, each with all its datasets. A problem in two of them is an error."""
+    return list(_unique(chain.from_iterable(_all_rows(source, None, base_dir) for source in sources)))
+
+
+def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Problem]:
+    """The problems of several sources, each once: one that stands in two of them must be the same in both.
+
+    Args:
+        of_sources: what to call a source in a message, and its problems.
+
+    Raises:
+        BadInputError: a problem of one source is another one in a source before; names both.
+    """
+    seen: dict[tuple[str, str], tuple[bytes, str]] = {}
+    for where, problems in of_sources:
+        for problem in problems:
+            content = hashlib.sha256(repr(problem).encode("utf-8", "surrogatepass")).digest()
+            known = seen.get(problem.key)
+            if known is None:
+                seen[problem.key] = content, where
+                yield problem
+            elif known[0] != content:
+                raise BadInputError(
+                    f"{where}: problem '{problem.problem_id}' of dataset '{problem.dataset}' is another one in "
+                    f"{known[1]}: leave one of the two out, or give their datasets different names"
+                )
+
+
+def iter_problems(
+    source: str, dataset: str | None = None, base_dir: Path = Path(), *, tests: Collection[str] = ()
+) -> Iterator[Problem]:
+    """As `load_problems`, one problem at a time: a training split does not fit into memory."""
+    unknown = sorted(set(tests) - set(TEST_GROUPS))
+    if unknown:
+        raise BadInputError(f"{source}: unknown group of tests '{unknown[0]}' (known: {', '.join(TEST_GROUPS)})")
+    narrowed = 0 < len(set(tests)) < len(TEST_GROUPS)  # all groups named is no choice, whether or not a file has them
+    present: dict[str, None] = {}
+    found = False
+    for problem in _unique(_all_rows(source, dataset, base_dir)):
+        present[problem.dataset] = None
+        if dataset is None or problem.dataset == dataset:
+            found = True
+            yield _with_groups(problem, tests, source) if narrowed else problem
+    if not found:
+        raise BadInputError(f"{source}: no dataset '{dataset}' there (it holds: {', '.join(present) or 'none'})")
+
+
+def iter_source_rows(source: str, dataset: str, base_dir: Path = Path()) -> Iterator[tuple[Problem, Row]]:
+    """Yield the problems of one dataset of a source with the row that each was read from.
+
+    For what a problem does not keep, e.g. its published solution. A problem that is there twice is not looked for.
+    """
+    for problem, row in _parsed_rows(source, dataset, base_dir):
+        if problem.dataset == dataset:
+            yield problem, row
+
+
+def _all_rows(source: str, dataset: str | None, base_dir: Path) -> Iterator[tuple[Problem, str]]:
+    """Each problem with where it stands."""
+    if source.startswith(BUILTIN_SCHEME):
+        demo.check_name(source)
+        yield from ((problem, source) for problem in demo.problems())
+        return
+    yield from ((problem, row.where) for problem, row in _parsed_rows(source, dataset, base_dir))
+
+
+def _parsed_rows(source: str, dataset: str | None, base_dir: Path) -> Iterator[tuple[Problem, Row]]:
+    published = _PUBLISHED_NAME.search(source)
+    fixed = published.group(1).lower() if published else None
+    name = fixed or dataset
+    parser: Parser | None = None
+    for row in chain.from_iterable(read_rows(file, base_dir) for file in files_of(source, base_dir)):
+        if parser is None:
+            parser = _format_of(row, fixed)
+            if parser is parse_evalplus:
+                name = dataset
+            if parser is parse_verl and dataset is not None:
+                name = _verl_dataset(source, dataset, base_dir)
+            elif parser is parse_record and name is None and not row.has("dataset"):
+                name = _file_stem(source)  # phase 0's own Parquet does not say: its file's name does
+        if parser is parse_mbpp and dataset == "mbpp_reg":
+            if task_number(row) in REGRESSION_IDS:
+                yield parser(row, dataset), row
+            continue
+        problem = parser(row, name)
+        yield problem, row
+        if parser is parse_evalplus and dataset is None and row.values["base_input"]:
+            yield parser(row, problem.dataset + BASE_SUFFIX), row  # the other figure that EvalPlus reports
+
+
+def _file_stem(source: str) -> str:
+    return re.split(r"[/\\]", source)[-1].partition(".")[0]
+
+
+def _verl_dataset(source: str, dataset: str, base_dir: Path) -> str | None:
+    """What verl rows are to be called: the dataset asked for, unless that is one of the file's data sources."""
+    files = files_of(source, base_dir)
+    rows = chain.from_iterable(read_rows(file, base_dir, columns=("data_source",)) for file in files)
+    sources = {row.values.get("data_source") for row in rows}
+    return None if dataset in sources else dataset
+
+
+def _format_of(row: Row, published: str | None) -> Parser:
+    """Which format the first row has; the others must have it too."""
+    refuse_unsupported(row)
+    for is_it, parser in _TOLD_BY_FIELDS:
+        if is_it(row):
+            return parser
+    if published:
+        return parse_mbpp if published == "mbpp" else parse_humaneval
+    has = row.has
+    if has("reward_model") or (has("data_source") and has("prompt") and not has("problem_id")):
+        return parse_verl
+    if has("problem_id") or has("ground_truth"):
+        return parse_record
+    if has("public_tests") or has("private_tests") or has("generated_tests"):
+        return parse_codecontests
+    if has("statement"):
+        return parse_statement_and_tests
+    if has("test_list") or (has("text") and has("code")):
+        return parse_mbpp
+    if has("task_id"):
+        return parse_humaneval
+    fields = ", ".join(list(row.values)[:8]) or "none"
+    raise row.error(
+        f"not a known problem format (fields: {fields}); a record needs dataset, problem_id, prompt and ground_truth"
+    )
+
+
+def _unique(problems: Iterable[tuple[Problem, str]]) -> Iterator[Problem]:
+    seen: dict[tuple[str, str], str] = {}
+    for problem, where in problems:
+        first = seen.setdefault(problem.key, where)
+        if first is not where:
+            raise BadInputError(
+                f"{where}: problem '{problem.problem_id}' of dataset '{problem.dataset}' is there twice (first {first})"
+            )
+        yield problem
+
+
+def _with_groups(problem: Problem, wanted: Collection[str], source: str) -> Problem:
+    tests = problem.ground_truth
+    if not isinstance(tests, StdioTests):
+        return problem
+    if not tests.groups:
+        raise BadInputError(
+            f"{source}: problem '{problem.problem_id}' does not say which group its tests are in: leave `tests` away"
+        )
+    kept = tests.of_groups(wanted)
+    if not kept.count:
+        raise BadInputError(f"{source}: problem '{problem.problem_id}' has no {' or '.join(sorted(wanted))} tests")
+    return replace(problem, ground_truth=kept)

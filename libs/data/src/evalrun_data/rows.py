@@ -1,0 +1,163 @@
+"""One row of a file with typed access to its fields: every complaint names file, line and field."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evalrun_runtime.exits import BadInputError
+
+_KINDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+
+_TEST_COLUMN = re.compile(r"(?:^|_)(?:tests?|asserts?|assertions?|inputs?|outputs?)(?:_|$)", re.IGNORECASE)
+"""Names under which published data sets keep tests: `plus_input`, `test`, `assertion`, `generated_tests`, ..."""
+
+
+def kind_of(value: object) -> str:
+    """Return the kind of a JSON value in words."""
+    return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An object read from a file; null counts as absent, as Parquet cannot tell them apart."""
+
+    values: Mapping[str, object]
+    source: str
+    """The file as the user named it."""
+    number: int
+    """Line (JSONL) or row (Parquet), from 1."""
+    unit: str = "line"
+    path: str = ""
+    """Dotted path of this object inside the row, with its last dot; empty for the row itself."""
+
+    @property
+    def where(self) -> str:
+        """`FILE:LINE`, or `FILE row N` for Parquet."""
+        return f"{self.source}:{self.number}" if self.unit == "line" else f"{self.source} {self.unit} {self.number}"
+
+    def error(self, what: str) -> BadInputError:
+        """The error about this row, to be raised."""
+        return BadInputError(f"{self.where}: {what}")
+
+    def wrong(self, field: str, wanted: str) -> BadInputError:
+        """The error, to be raised, that the field is missing, or is not what it should be."""
+        value = self.values.get(field)
+        if value is None:
+            return self.error(f"field '{self.path}{field}' is missing (expected {wanted})")
+        return self.error(f"field '{self.path}{field}' should be {wanted}, not {kind_of(value)}")
+
+    def has(self, field: str) -> bool:
+        """Return whether the field is present and not null."""
+        return self.values.get(field) is not None
+
+    def text(self, field: str) -> str:
+        """A text that must be there; may be empty."""
+        value = self.values.get(field)
+        if not isinstance(value, str):
+            raise self.wrong(field, "text")
+        return self.encodable(field, value)
+
+    def name(self, field: str) -> str:
+        """A text that must be there and not blank."""
+        value = self.text(field)
+        if not value.strip():
+            raise self.error(f"field '{self.path}{field}' is empty")
+        return value
+
+    def optional_text(self, field: str, default: str = "") -> str:
+        """A text, or the default where absent."""
+        return self.text(field) if self.has(field) else default
+
+    def optional_number(self, field: str, *, minimum: float = 0.0, above: bool = False) -> float | None:
+        """A number at least (or, with `above`, more than) the minimum, or None where absent."""
+        if not self.has(field):
+            return None
+        value = self.values[field]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong(field, "a number")
+        if not (value > minimum if above else value >= minimum) or value == float("inf"):
+            raise self.error(
+                f"field '{self.path}{field}' should be {'more than' if above else 'at least'} {minimum:g}, not {value}"
+            )
+        return float(value)
+
+    def optional_count(self, field: str, *, minimum: int = 0) -> int | None:
+        """A whole number at least the minimum, or None where absent."""
+        value = self.optional_number(field, minimum=minimum)
+        if value is not None and not value.is_integer():
+            raise self.error(f"field '{self.path}{field}' should be a whole number, not {value}")
+        return None if value is None else int(value)
+
+    def optional_flag(self, field: str) -> bool | None:
+        """True or false, or None where absent."""
+        value = self.values.get(field)
+        if value is not None and not isinstance(value, bool):
+            raise self.wrong(field, "true or false")
+        return value
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        """A list of texts that must be there; may be empty."""
+        value = self.values.get(field)
+        if not isinstance(value, list):
+            raise self.wrong(field, "a list of texts")
+        for index, item in enumerate(value):
+            if not isinstance(item, str):
+                raise self.error(f"field '{self.path}{field}[{index}]' should be text, not {kind_of(item)}")
+            self.encodable(f"{field}[{index}]", item)
+        return tuple(value)
+
+    def inside(self, field: str) -> "Row":
+        """The object in this field, which must be there."""
+        value = self.values.get(field)
+        if not isinstance(value, dict):
+            raise self.wrong(field, "an object")
+        return self.within(field, value)
+
+    def within(self, field: str, values: Mapping[str, object]) -> "Row":
+        """An object found in this field, for messages that give its path."""
+        return Row(values, self.source, self.number, self.unit, f"{self.path}{field}.")
+
+    def replaced(self, **values: object) -> "Row":
+        """The same row with some fields replaced."""
+        return Row({**self.values, **values}, self.source, self.number, self.unit, self.path)
+
+    def only(self, *known: str) -> None:
+        """Raises BadInputError where the object has a field that is not one of these: a typing error must not pass."""
+        for field in self.values:
+            if field not in known and self.has(field):
+                raise self.error(f"field '{self.path}{field}' is unknown (known: {', '.join(known)})")
+
+    def refuse_unused_tests(self, reader: str, *known: str) -> None:
+        """Raise BadInputError if a column holds tests that the reader ignores: a wrong program could pass without them.
+
+        Args:
+            reader: what the format is called in the message.
+            known: columns that the reader uses, or that add nothing to those it uses.
+        """
+        unused = ", ".join(f"'{field}'" for field in self.values if field not in known and self._holds_tests(field))
+        if unused:
+            raise self.error(
+                f"the reader of {reader} rows does not use the tests in {unused}, so wrong answers could pass: write "
+                f"the row as a record with all of its tests (docs/data-formats.md), or remove {unused}"
+            )
+
+    def _holds_tests(self, field: str) -> bool:
+        return _TEST_COLUMN.search(field) is not None and self.values[field] not in (None, "", [], {})
+
+    def encodable(self, field: str, value: str) -> str:
+        r"""The text, unless it has a lone surrogate (`"\ud800"`), which no program can read and no wire carries."""
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise BadInputError(
+                    f"{self.where}: field '{self.path}{field}' is not valid Unicode at character {error.start}"
+                ) from error
+        return value

@@ -1,0 +1,87 @@
+"""Finds the Parquet shards of a data set as the Hugging Face hub publishes it.
+
+A source may be a folder (`NAME/data`), or a split in one: `NAME/data/test` is `test-00000-of-00002.parquet` and so on.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from evalrun_data.sources import BUILTIN_SCHEME, local_path
+from evalrun_runtime.exits import BadInputError
+
+_SHARD: Final = re.compile(r"^(?P<split>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})\.parquet$")
+
+
+def files_of(source: str, base_dir: Path = Path()) -> list[str]:
+    """Return the files that a source stands for: itself, or the shards of a folder or of a split in it, in order.
+
+    Raises:
+        BadInputError: a shard is missing, or the folder holds several splits.
+    """
+    if source.startswith(BUILTIN_SCHEME) or source.lower().endswith((".parquet", ".json", ".jsonl", ".gz")):
+        return [source]
+    folder, split, names = _listed(source, base_dir)
+    shards = chosen_shards(source, names, split)
+    return [f"{folder}/{name}" for name in shards] or [source]
+
+
+def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
+    """Return which files of a folder are meant, by number; none if there are no shards. Pure.
+
+    Args:
+        source: for complaints.
+        names: of the folder's files.
+        split: the only one that is meant; empty if the source is the folder itself.
+
+    Raises:
+        BadInputError: a shard is missing, or no split is named where there are several.
+    """
+    found: dict[str, dict[int, str]] = {}
+    counts: dict[str, int] = {}
+    for name in names:
+        if (shard := _SHARD.match(name)) and split in {"", shard["split"]}:
+            found.setdefault(shard["split"], {})[int(shard["number"])] = name
+            counts[shard["split"]] = int(shard["count"])
+    if len(found) > 1:
+        example = f"{source.rstrip('/')}/{sorted(found)[0]}"
+        raise BadInputError(f"{source}: holds the splits {', '.join(sorted(found))}: name one, e.g. {example}")
+    for name, shards in found.items():
+        missing = [number for number in range(counts[name]) if number not in shards]
+        if missing:
+            raise BadInputError(
+                f"{source}: shard {missing[0]} of {counts[name]} is missing ({name}-{missing[0]:05d}-of-...): fetch "
+                "the whole split"
+            )
+        return [shards[number] for number in sorted(shards)]
+    return []
+
+
+def _listed(source: str, base_dir: Path) -> tuple[str, str, list[str]]:
+    """Return a folder, the split that the source means in it, and the names of the folder's files."""
+    path = local_path(source, base_dir)
+    plain = source.rstrip("/")
+    above, _, last = plain.rpartition("/")
+    if path is None:
+        return _listed_remote(plain, above, last)
+    if path.is_dir():
+        return plain, "", [entry.name for entry in path.iterdir()]
+    if not path.exists() and path.parent.is_dir():
+        return above or ".", last, [entry.name for entry in path.parent.iterdir()]
+    return plain, "", []
+
+
+def _listed_remote(plain: str, above: str, last: str) -> tuple[str, str, list[str]]:
+    import fsspec  # costs 0.2 s to import; local files do without
+
+    try:
+        files, inside = fsspec.url_to_fs(plain)
+        if files.isdir(inside):
+            return plain, "", [str(name).rpartition("/")[2] for name in files.ls(inside, detail=False)]
+        parent = inside.rpartition("/")[0]
+        if not files.exists(inside) and files.isdir(parent):
+            return above, last, [str(name).rpartition("/")[2] for name in files.ls(parent, detail=False)]
+    except (OSError, ImportError, ValueError):
+        return plain, "", []  # reading it says what is wrong, with the words for it
+    return plain, "", []

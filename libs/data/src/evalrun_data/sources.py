@@ -1,0 +1,283 @@
+"""Opens what a user names (a path, `file://`, any fsspec URL) and yields its rows, gzip and Parquet told by content."""
+
+import codecs
+import gzip
+import io
+import json
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO, Final, cast
+from urllib.parse import unquote, urlsplit
+
+from evalrun_data.rows import Row, kind_of
+from evalrun_runtime.exits import BadInputError
+
+BUILTIN_SCHEME: Final = "builtin:"
+VOLUMES_FOLDER: Final = Path("/mnt/claims")
+"""Where the pods of a cluster mount users' volumes, each under its claim's name."""
+_GZIP_MAGIC = b"\x1f\x8b"
+_PARQUET_MAGIC = b"PAR1"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# Contest problems have megabytes of tests a row: few rows at a time keep a 13k-record file in a small memory.
+_PARQUET_BATCH_ROWS = 8
+_COPY_BYTES = 4 << 20
+_PARQUET_BUFFER_BYTES = 1 << 20
+"""Read a column in pieces: without it pyarrow holds a row group whole, which is gigabytes of tests in some files."""
+MAX_LINE_BYTES: Final = 128 << 20
+"""Of one JSONL row. Its text and its parsed form are in memory at once: more would not fit into 1 GB."""
+_PICKLE_NAMES: Final = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".npy", ".npz")
+
+
+def local_path(source: str, base_dir: Path) -> Path | None:
+    """Return a source's path on this machine, relative ones below `base_dir`, or None for a remote URL."""
+    if "://" not in source:
+        return base_dir / source
+    parts = urlsplit(source)
+    if parts.scheme != "file":
+        return None
+    if parts.netloc not in ("", "localhost"):
+        raise BadInputError(f"{source}: a file URL has three slashes: file:///absolute/path")
+    return Path(unquote(parts.path))
+
+
+def check_inside_volume(path: Path, volumes: Path = VOLUMES_FOLDER) -> None:
+    """Refuse a path that starts in a mounted volume and leads out of it, by `..` or by a symbolic link.
+
+    Whoever may name a path on a volume, or write to one, would otherwise read the pod's own files: tokens, environment.
+
+    Raises:
+        BadInputError: it leads out of the volume. The message does not say where to.
+    """
+    if path.parts[: len(volumes.parts)] != volumes.parts:
+        return
+    claim = path.parts[len(volumes.parts) : len(volumes.parts) + 1]
+    root = volumes.joinpath(*claim).resolve()
+    if claim in ((), ("..",)) or not path.resolve().is_relative_to(root):
+        raise BadInputError(f"{path}: leads out of its volume: name a file inside, without '..' or a link to outside")
+
+
+def check_readable(source: str, base_dir: Path = Path()) -> None:
+    """Raise BadInputError if a source on this machine cannot be opened. Remote ones are not asked."""
+    if source.startswith(BUILTIN_SCHEME) or local_path(source, base_dir) is None:
+        return
+    with open_source(source, base_dir):
+        pass
+
+
+def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] = ()) -> Iterator[Row]:
+    """The rows of a JSONL(.gz), JSON array or Parquet file; of Parquet, only these columns where some are named.
+
+    Raises BadInputError: missing, a folder, empty, broken gzip or Parquet, a line that is not one JSON object.
+    """
+    found = False
+    try:
+        with open_source(source, base_dir) as stream:
+            magic = stream.read(4)
+            stream.seek(0)
+            if not magic:
+                raise BadInputError(f"{source}: the file is empty")
+            if magic[:1] == b"\x80" or source.lower().endswith(_PICKLE_NAMES):
+                raise BadInputError(
+                    f"{source}: looks like a pickle, which may run any code when it is loaded: none is ever loaded; "
+                    "write the rows as JSONL or Parquet"
+                )
+            if magic[:2] in _UTF16_MARKS:
+                raise BadInputError(f"{source}: is UTF-16: save the file as UTF-8")
+            if magic == _PARQUET_MAGIC:
+                rows = _parquet_rows(stream, source, columns)
+            elif magic[:2] == _GZIP_MAGIC:
+                rows = _json_rows(cast("BinaryIO", gzip.GzipFile(fileobj=stream)), source)
+            elif source.endswith(".gz"):
+                raise BadInputError(f"{source}: not gzip, although its name ends in .gz")
+            elif source.endswith(".parquet"):
+                raise BadInputError(f"{source}: not Parquet, although its name ends in .parquet")
+            else:
+                rows = _json_rows(stream, source)
+            for row in rows:
+                found = True
+                yield row
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise BadInputError(f"{source}: broken gzip: {error}") from error
+    except OSError as error:
+        raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
+    if not found:
+        raise BadInputError(f"{source}: the file is empty")
+
+
+def read_bytes(source: str, base_dir: Path = Path(), *, max_bytes: int) -> bytes:
+    """Return the content of a small file. Raises BadInputError if it is missing or larger than `max_bytes`."""
+    try:
+        with open_source(source, base_dir) as stream:
+            content = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
+    if len(content) > max_bytes:
+        raise BadInputError(f"{source}: is larger than {max_bytes >> 20} MiB")
+    return content
+
+
+def rows_of_bytes(content: bytes, source: str) -> Iterator[Row]:
+    """Yield the rows of JSONL that is in memory. Raises BadInputError as `read_rows` does."""
+    yield from _json_rows(io.BytesIO(content), source)
+
+
+@contextmanager
+def open_source(source: str, base_dir: Path) -> Iterator[BinaryIO]:
+    """Open what a source names, a remote file as a copy on this machine. Raises BadInputError if it cannot be read."""
+    path = local_path(source, base_dir)
+    if path is None:
+        with tempfile.TemporaryFile() as copy:
+            _fetch(source, copy)
+            yield cast("BinaryIO", copy)
+        return
+    check_inside_volume(path)
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError as error:
+        raise BadInputError(f"{source}: no such file{_looked_in(source, path)}") from error
+    except IsADirectoryError as error:
+        raise BadInputError(f"{source}: is a folder; name the file in it") from error
+    except OSError as error:
+        raise BadInputError(f"{source}: cannot be read: {error.strerror}") from error
+    with stream:
+        yield stream
+
+
+def _fetch(source: str, copy: IO[bytes]) -> None:
+    """Copies a remote file: it is read whole anyway, and some stores cannot seek."""
+    import fsspec  # costs 0.2 s to import; local files do without
+
+    try:
+        with fsspec.open(source, "rb") as remote:
+            shutil.copyfileobj(remote, copy, _COPY_BYTES)
+    except FileNotFoundError as error:
+        raise BadInputError(f"{source}: {_why_missing(error)}") from error
+    except (OSError, ImportError, ValueError) as error:
+        # ImportError: the protocol's package is not installed; ValueError: an unknown protocol. Both name it.
+        raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
+    copy.seek(0)
+
+
+def _json_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
+    begun = False
+    for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), 1):
+        if line.isspace():
+            continue
+        if not begun and line.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[":
+            yield from _array_rows(line, stream, source)
+            return
+        begun = True
+        if len(line) > MAX_LINE_BYTES:
+            raise BadInputError(
+                f"{source}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB: write one JSON object a line, "
+                "and large tests as Parquet"
+            )
+        hint = "; expected one JSON object a line" if number == 1 and line.lstrip()[:1] == b"{" else ""
+        value = _parsed(_decoded(line, source, number), f"{source}:{number}", hint)
+        if not isinstance(value, dict):
+            raise BadInputError(f"{source}:{number}: expected one JSON object a line, not {kind_of(value)}")
+        yield Row(value, source, number)
+
+
+def _array_rows(begin: bytes, stream: BinaryIO, source: str) -> Iterator[Row]:
+    """Yield the objects of a file that is one JSON array: as large as a line may be, since memory holds it whole."""
+    content = begin + stream.read(MAX_LINE_BYTES + 1 - len(begin))
+    if len(content) > MAX_LINE_BYTES:
+        raise BadInputError(
+            f"{source}: is one JSON array of more than {MAX_LINE_BYTES >> 20} MiB: write one JSON object a line, or "
+            "Parquet"
+        )
+    values = _parsed(_decoded(content, source, 1), source)
+    if not isinstance(values, list):
+        raise BadInputError(f"{source}: expected a JSON array of objects, not {kind_of(values)}")
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise BadInputError(f"{source} item {number}: expected an object, not {kind_of(value)}")
+        yield Row(value, source, number, unit="item")
+
+
+def _parsed(text: str, where: str, hint: str = "") -> object:
+    """Parse one JSON value, with what JSON does not have refused."""
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except _DuplicateFieldError as error:
+        raise BadInputError(f"{where}: field '{error}' is there twice") from error
+    except json.JSONDecodeError as error:
+        raise BadInputError(f"{where}: not JSON: {error.msg} at {_place(text, error)}{hint}") from error
+    except _NotFiniteError as error:
+        raise BadInputError(f"{where}: {error} is not JSON: write null, or a number") from error
+    except RecursionError as error:
+        raise BadInputError(f"{where}: nested too deeply") from error
+    except ValueError as error:  # Python's own bound on the digits that it turns into a number
+        message = f"{where}: has a number of more than {sys.get_int_max_str_digits()} digits: write it as a text"
+        raise BadInputError(message) from error
+
+
+def _place(text: str, error: json.JSONDecodeError) -> str:
+    return f"column {error.pos + 1}" if "\n" not in text.rstrip() else f"line {error.lineno}, column {error.colno}"
+
+
+def _decoded(line: bytes, source: str, number: int) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        message = f"{source}:{number}: not UTF-8: {error.reason} at byte {error.start}: save the file as UTF-8"
+        raise BadInputError(message) from error
+
+
+class _NotFiniteError(ValueError):
+    """A number that JSON does not have: NaN, Infinity."""
+
+
+def _refuse_constant(name: str) -> float:
+    raise _NotFiniteError(name)
+
+
+class _DuplicateFieldError(ValueError):
+    """A JSON object names a field twice; which one would win is nobody's guess."""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _DuplicateFieldError(next(name for name in names if names.count(name) > 1))
+    return values
+
+
+def _parquet_rows(stream: BinaryIO, source: str, columns: tuple[str, ...]) -> Iterator[Row]:
+    import pyarrow  # costs 0.3 s to import; JSONL does without
+    import pyarrow.parquet
+
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(stream, buffer_size=_PARQUET_BUFFER_BYTES) as parquet:
+            for batch in parquet.iter_batches(batch_size=_PARQUET_BATCH_ROWS, columns=list(columns) or None):
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(values, source, number, unit="row")
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{source}: broken Parquet after row {number}: {_one_line(error)}") from error
+
+
+def _looked_in(source: str, path: Path) -> str:
+    return "" if str(path) == source else f" (looked for {path})"
+
+
+def _why_missing(error: BaseException) -> str:
+    """Return why a remote file is not there: fsspec calls it so too where its server could not be reached."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in {401, 403}:  # the Hugging Face hub answers so for what does not exist, too
+        return f"the server answered {status}: there is no such file, or it needs a token (HF_TOKEN for hf://)"
+    return "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {_one_line(error)}"
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,127 @@
+"""The batch API of `evalrun-sandbox`: the types that cross the wire, as MessagePack (texts are bytes, as they were).
+
+`POST /v1/run` takes a `RunRequest` and answers 200 with a `RunReply`, 404 with a `Refused` where it names inputs that
+are not kept, 429 with a `Busy` where every slot is taken, 400 with a `Refused`, 504 with one where the caller's
+deadline (the header `evalrun-timeout-ms`) has passed. `GET /v1/info` answers with `SandboxInfo` as JSON, `GET /v1/ping`
+with `"pong"`.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+Level = Literal["none", "limits", "seccomp", "full"]
+"""Containment reached, least first."""
+
+LEVELS: tuple[Level, ...] = ("none", "limits", "seccomp", "full")
+
+CONTENT_TYPE = "application/msgpack"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one run may use."""
+
+    time_seconds: float = 10.0
+    """CPU seconds. The wall limit is twice that plus 5 s."""
+    memory_mib: int = 1024
+    output_kib: int = 1024
+    """Of stdout and of stderr, each."""
+
+
+class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One program, to be compiled once and run on each input.
+
+    What is not said is left out of the message, so that a sandbox that knows fewer fields still takes it.
+    """
+
+    language: Literal["python", "c", "cpp"]
+    code: str
+    inputs: list[bytes]
+    """One run an input, which it reads on stdin; at least one. Empty on the wire where `inputs_digest` names them."""
+    limits: Limits = Limits()
+    mode: str = "stdio"
+    """`stdio`: the code is the program. `calls`: Python only; the code defines functions, the input is a batch of calls
+    (see `call_harness`), and stdout is the batch's answer."""
+    stop_after_timeouts: int = 0
+    """Runs left after this many time-outs are not started. 0: all are."""
+    inputs_digest: bytes = b""
+    """The inputs' `digest_of`, where they are worth keeping: with inputs, the sandbox keeps them for a while; without,
+    it takes those that it keeps, or answers 404. Only for a sandbox that keeps some (`SandboxInfo.keep_mib`)."""
+
+
+def digest_of(inputs: Iterable[bytes]) -> bytes:
+    """Return the inputs' SHA-256: over each, after its length in 8 bytes, low first."""
+    whole = hashlib.sha256()
+    for data in inputs:
+        whole.update(len(data).to_bytes(8, "little"))
+        whole.update(data)
+    return whole.digest()
+
+
+End = Literal["exited", "timeout", "memory_limit", "output_limit", "not_run"]
+
+
+class ProgramRun(msgspec.Struct, frozen=True):
+    """What one run did; a verdict is somebody else's to make."""
+
+    end: End
+    """`exited`: by itself or by a signal, see `exit_code`. `output_limit`: stdout or stderr passed the cap."""
+    exit_code: int | None = None
+    """Negative: ended by that signal. None where nothing ran, or where the run was stopped at a limit."""
+    stdout: bytes = b""
+    """Up to the cap."""
+    stderr: bytes = b""
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    peak_memory_mib: int = 0
+    confirmed: bool = True
+    """False: it ended between 1.0 and 1.2 x the time limit, or short of CPU by the wall, and no run alone decided."""
+    measured: bool = True
+    """False: by a server that stops programs by the wall clock and does not say what CPU time they took."""
+
+
+class CompileResult(msgspec.Struct, frozen=True):
+    """How compiling went; for Python, whether the interpreter accepts the program."""
+
+    status: Literal["ok", "error", "timeout"]
+    seconds: float = 0.0
+    stderr: bytes = b""
+
+
+class RunReply(msgspec.Struct, frozen=True):
+    """The answer to a `RunRequest`."""
+
+    compile: CompileResult
+    runs: list[ProgramRun]
+    """One an input, in order; all `not_run` where it did not compile."""
+    level: Level
+    """The containment under which it ran."""
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """Every slot is taken: go elsewhere, or come back."""
+
+    free: int
+    retry_after_ms: int
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The request itself cannot be served."""
+
+    message: str
+
+
+class SandboxInfo(msgspec.Struct, frozen=True):
+    """What a sandbox is and can do."""
+
+    version: str
+    level: Level
+    slots: int
+    languages: list[str]
+    python_version: str
+    missing: list[str] = []
+    """What stands between this machine and a higher level, one line each."""
+    keep_mib: int = 0
+    """Memory for inputs that requests then name by digest; 0: none are kept."""

@@ -1,0 +1,222 @@
+"""One program on its inputs, run by as many runners as get a slot for it."""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
+from evalrun_executor.contained import frames
+from evalrun_executor.contained.limits import wall_limit
+from evalrun_executor.errors import ExecutorLost
+from evalrun_executor.frame_reader import (
+    MAX_TEXT,
+    FrameReader,
+    RunRules,
+    parse_compiled,
+    parse_complaint,
+    parse_filed,
+    parse_run,
+)
+from evalrun_executor.private_files import contents, job_fields, read_files
+from evalrun_executor.time_outs import cut_after
+from evalrun_executor.zygote_process import ZygoteProcess
+
+MAX_OUTPUT_BYTES = 256 << 20
+"""Of stdout that one request's runs may hold together; what comes beyond it has printed too much."""
+MAX_INPUTS = 16384
+"""What a pipe of 64 KiB holds."""
+_SILENCE_SECONDS = 120.0
+"""A runner that says nothing for this long beyond its test's wall limit is lost."""
+_ENDED_SECONDS = 10.0
+_SMALL_BYTES = 1 << 20
+_OUTPUTS = 2
+"""Memory files that come with one run: what it wrote to stdout and to stderr."""
+_COMPILER_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
+
+
+class Work:
+    """A job's memory file, and the pipe from which its runners take the next index."""
+
+    def __init__(self, job: frames.Job, inputs: Sequence[bytes], indices: Sequence[int]) -> None:
+        self.blob = os.memfd_create("job")
+        _write_all(self.blob, [job.encode(), *inputs])
+        self.indices = -1
+        self.indices = self.queue(indices)
+
+    def queue(self, indices: Sequence[int]) -> int:
+        """Return the read end of a pipe that holds `indices`, in place of the one before."""
+        if self.indices >= 0:
+            os.close(self.indices)
+        self.indices, write_end = os.pipe()
+        os.write(write_end, b"".join(frames.INDEX.pack(index) for index in indices))
+        os.close(write_end)
+        return self.indices
+
+    def stop(self) -> None:
+        """Take what nobody has begun away."""
+        while os.read(self.indices, 1 << 16):
+            pass
+
+    def close(self) -> None:
+        """Free both."""
+        os.close(self.blob)
+        os.close(self.indices)
+
+
+class Batch:
+    """Results of one request, as they come in."""
+
+    def __init__(self, zygote: ZygoteProcess, request: RunRequest, kind: int, executable: int | None = None) -> None:
+        limits = request.limits
+        self.zygote = zygote
+        self._kind = kind
+        self._executable = executable
+        self._request = request
+        self._output_bytes = limits.output_kib * 1024
+        job = frames.Job(
+            request.mode, request.language, request.code.encode("utf-8", "surrogatepass"), limits.time_seconds,
+            limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *job_fields(request),
+        )  # fmt: skip
+        self.work = Work(job, [*request.inputs, *contents(request)], range(len(request.inputs)))
+        self._rules = RunRules(
+            len(request.inputs),
+            self._output_bytes,
+            limits.time_seconds,
+            limits.memory_mib,
+            zygote.hello["filter"] != "1",
+        )
+        self._stopped = False
+        self._printed = 0
+        """Bytes of stdout that are held."""
+        self.runs: dict[int, ProgramRun] = {}
+        self.files: Mapping[str, bytes] | None = {}
+        """Of a request with files: those of its last run."""
+        self.compiled = None if kind == frames.KIND_PROGRAM or request.mode == "calls" else CompileResult("ok")
+
+    @property
+    def left(self) -> int:
+        """Runs without a result; 0 where there will be none."""
+        if self._stopped or (self.compiled is not None and self.compiled.status != "ok"):
+            return 0
+        return len(self._request.inputs) - len(self.runs)
+
+    def again(self, index: int) -> None:
+        """Forget a run and queue it once more."""
+        forgotten = self.runs.pop(index, None)
+        self._printed -= 0 if forgotten is None else len(forgotten.stdout)
+        self.files = {}
+        self.work.queue([index])
+
+    def resume(self) -> bool:
+        """Queue what was left out after time-outs that proved to be none; says whether there is anything."""
+        left = [index for index in range(len(self._request.inputs)) if index not in self.runs]
+        if not left or cut_after(self.runs, self._request.stop_after_timeouts) is not None:
+            return False
+        self._stopped = False
+        self.work.queue(left)
+        return True
+
+    async def run_in(self, slot: int) -> None:
+        """Run what is left in `slot`; returns when nothing is left to begin.
+
+        Raises:
+            ExecutorLost: the runner died or spoke nonsense.
+        """
+        fds = [self.work.blob, self.work.indices]
+        if self._kind == frames.KIND_HARNESS_WORKER:
+            await self._run_kept(slot, fds)
+            return
+        if self._executable is not None:
+            fds.append(self._executable)
+        runner, ended = self.zygote.spawn(slot, self._kind, fds)
+        reader = FrameReader(runner, 2 * self._output_bytes + MAX_TEXT)
+        try:
+            await self._read_all(reader, ended)
+        finally:
+            reader.close()
+
+    async def _run_kept(self, slot: int, fds: Sequence[int]) -> None:
+        """Run the remaining tests through the slot's harness worker. Raises ExecutorLost."""
+        worker = self.zygote.worker(slot)
+        reader = FrameReader(worker.socket, 2 * self._output_bytes + MAX_TEXT, descriptors=_OUTPUTS)
+        done = False
+        try:
+            worker.ask(fds)
+            await self._read_all(reader, worker.ended)
+            done = True
+        finally:
+            reader.close_descriptors()
+            if not done:
+                self.zygote.drop_worker(slot)
+
+    async def _read_all(self, reader: FrameReader, ended: asyncio.Future[int]) -> None:
+        limit = wall_limit(self._request.limits.time_seconds) + _SILENCE_SECONDS
+        compiled = False
+        while True:
+            frame = await reader.next(limit)
+            if frame is None:
+                await self._explain_end(ended, compiled=compiled)
+                return
+            kind, payload = frame
+            if kind == frames.RUN:
+                self._take(*parse_run(payload, self._rules))
+            elif kind == frames.FILED:
+                self._take(*parse_filed(payload, reader.descriptors, self._rules))
+            elif kind == frames.COMPILED:
+                self.compiled = parse_compiled(payload)
+                compiled = True
+            elif kind == frames.COMPLAINT and self.compiled is not None:
+                complaint = parse_complaint(payload, reader.descriptors)
+                self.compiled = CompileResult(self.compiled.status, self.compiled.seconds, complaint)
+            elif kind == frames.FILES:
+                self.files = read_files(payload, reader.descriptors, self._request)
+            elif kind == frames.DONE:
+                return
+            elif kind == frames.FAULT:
+                raise ExecutorLost(payload.decode(errors="replace"))
+            else:
+                raise ExecutorLost(f"a runner sent a frame of type {kind}")
+
+    def _take(self, index: int, run: ProgramRun) -> None:
+        self._printed += len(run.stdout)
+        if self._printed > MAX_OUTPUT_BYTES:
+            run = msgspec.structs.replace(run, end="output_limit", exit_code=None, stdout=b"")
+        self.runs[index] = run
+        if run.end == "timeout" and cut_after(self.runs, self._request.stop_after_timeouts) is not None:
+            self.work.stop()
+            self._stopped = True
+
+    async def _explain_end(self, ended: asyncio.Future[int], *, compiled: bool) -> None:
+        """A runner went without DONE: the program's text killed the compiler in it, or the machine lost it."""
+        either: set[asyncio.Future[Any]] = {ended, self.zygote.lost}
+        await asyncio.wait(either, timeout=_ENDED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            raise ExecutorLost("the zygote died")
+        code = os.waitstatus_to_exitcode(ended.result()) if ended.result() >= 0 else errno.EAGAIN
+        if not compiled and self.compiled is None:
+            if -code == signal.SIGXCPU:
+                self.compiled = CompileResult(
+                    "timeout", stderr=b"the interpreter took too long to compile the program\n"
+                )
+                return
+            if -code in _COMPILER_CRASHES:
+                self.compiled = CompileResult("error", stderr=b"the program crashes the interpreter's compiler\n")
+                return
+        raise ExecutorLost(f"a runner ended with {code}")
+
+    def close(self) -> None:
+        """Free the job."""
+        self.work.close()
+
+
+def _write_all(fd: int, pieces: Sequence[bytes]) -> None:
+    if sum(map(len, pieces)) <= _SMALL_BYTES:
+        os.write(fd, b"".join(pieces))  # a memory file takes all of it
+        return
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.writelines(pieces)

@@ -1,0 +1,357 @@
+"""Structures to values; see `values`. Never evaluates code."""
+
+from __future__ import annotations
+
+from _collections import (  # type: ignore[import-not-found]  # no stubs; a tenth of collections' cost
+    OrderedDict,
+    defaultdict,
+    deque,
+)
+from math import isfinite
+
+from evalrun_executor.calls.encoding import MAX_DEPTH, TAGS
+from evalrun_executor.calls.exceptions import restored
+from evalrun_executor.calls.heap import Heap, shape_of
+from evalrun_executor.calls.json_text import ValueRefusedError
+from evalrun_executor.calls.originals import CHANGING, Json, Value, base_of, slots_of, state_of
+from evalrun_executor.calls.standard_values import NAMED, imported, named_fields
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Find = Callable[[str, Json], Value]
+
+MARKS = frozenset("rgL")
+
+
+class Decoder:
+    """Makes values of structures; never evaluates code.
+
+    Args:
+        heap: of the test; without it no reference and no opaque object is taken.
+        find: `find(tag, payload)` gives the object of a mark; without it marks are refused.
+        opaque: `opaque(description, content)` gives what stands for an object of the program; content is the plain
+            value that it derives from, or None.
+    """
+
+    def __init__(
+        self, heap: Heap | None = None, find: Find | None = None, opaque: Callable[[Json, Value], Value] | None = None
+    ) -> None:
+        self.heap = heap
+        self._find = find
+        self._opaque = opaque
+
+    def decode(self, structure: Json, depth: int = 0, *, hashed: bool = False) -> Value:
+        """Return the value of a structure.
+
+        Raises:
+            ValueRefusedError: it is not a structure that `encode` makes.
+        """
+        kind = type(structure)
+        if structure is None or kind in (bool, int, str, float):
+            if kind is float and not isfinite(structure):
+                raise ValueRefusedError("malformed value")
+            return structure
+        if depth > MAX_DEPTH + 2:
+            raise ValueRefusedError(f"value nested deeper than {MAX_DEPTH}")
+        if kind is list:
+            made: list[Value] = []
+            self._fill(made, structure, depth, hashed)
+            return made
+        if kind is dict and len(structure) == 1:
+            ((tag, payload),) = structure.items()
+            try:
+                if tag in MARKS and self._find is not None:
+                    return self._find(tag, payload)
+                if tag in ("a", "p"):
+                    return self._known(tag, payload)
+                return getattr(self, f"_read_{tag}")(payload, depth, hashed)
+            except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError) as error:
+                raise ValueRefusedError("malformed value") from error
+        raise ValueRefusedError("malformed value")
+
+    def apply(self, changed: Json) -> list[Value]:
+        """Do to the objects of this side what `changes` says; gives them.
+
+        Raises:
+            ValueRefusedError: it is no such structure.
+        """
+        found = []
+        try:
+            for reference, contents in changed:
+                thing = self.decode(reference)
+                if shape_of(thing) is None:
+                    raise ValueRefusedError("malformed change")
+                self._write(thing, contents, 1, hashed=False)
+                found.append(thing)
+        except (TypeError, ValueError) as error:
+            raise ValueRefusedError("malformed change") from error
+        return found
+
+    def _known(self, side: str, number: Json) -> Value:
+        if self.heap is None or type(number) is not int or number < 0:
+            raise ValueRefusedError("malformed value")
+        return self.heap.objects[side][number]
+
+    def _keep(self, hashed: bool) -> int:
+        """Keep a number for an object that is not made yet."""
+        if self.heap is None or hashed:
+            return -1
+        made = self.heap.objects[self.heap.theirs]
+        made.append(None)
+        return len(made) - 1
+
+    def _place(self, number: int, thing: Value) -> None:
+        if number >= 0 and self.heap is not None:
+            self.heap.place(self.heap.theirs, number, thing)
+
+    def _fill(self, thing: Value, contents: Json, depth: int, hashed: bool) -> Value:
+        """Register a new object that can change, and give it what it holds."""
+        self._place(self._keep(hashed), thing)
+        return self._write(thing, contents, depth, hashed)
+
+    def _write(self, thing: Value, contents: Json, depth: int, hashed: bool) -> Value:
+        if type(thing) is list and type(contents) is list:
+            thing[:] = self._items(contents, depth, hashed)
+        else:
+            self._write_other(thing, contents, depth, hashed)
+        if self.heap is not None and not hashed:
+            self.heap.settle(thing)
+        return thing
+
+    def _write_other(self, thing: Value, contents: Json, depth: int, hashed: bool) -> None:
+        base = base_of(type(thing))
+        if base is list:
+            list.__setitem__(thing, slice(None), self._items(contents, depth, hashed))
+        elif base is dict:
+            pairs = self._pairs(contents, depth, hashed)
+            owner = OrderedDict if isinstance(thing, OrderedDict) else dict
+            owner.clear(thing)
+            for key, item in pairs:
+                owner.__setitem__(thing, key, item)
+        elif base is set:
+            items = self._items(contents, depth, hashed=True)
+            set.clear(thing)
+            set.update(thing, items)
+        elif base is deque:
+            items = self._items(contents, depth, hashed)
+            deque.clear(thing)
+            deque.extend(thing, items)
+        elif base is bytearray:
+            bytearray.__setitem__(thing, slice(None), bytes.fromhex(contents))
+        elif base is None:
+            state = state_of(thing)
+            if state is None:
+                raise ValueRefusedError("malformed value")
+            pairs = self._pairs(contents, depth, hashed)
+            if not all(type(name) is str for name, _ in pairs):
+                raise ValueRefusedError("malformed value")
+            state.clear()
+            state.update(pairs)
+        else:
+            raise ValueRefusedError("malformed value")
+
+    def _items(self, payload: Json, depth: int, hashed: bool) -> list[Value]:
+        if type(payload) is not list:
+            raise ValueRefusedError("malformed value")
+        if {int}.issuperset(map(type, payload)):
+            return payload
+        return [self.decode(item, depth + 1, hashed=hashed) for item in payload]
+
+    def _pairs(self, payload: Json, depth: int, hashed: bool) -> list[tuple[Value, Value]]:
+        if type(payload) is not list or len(payload) % 2:
+            raise ValueRefusedError("malformed value")
+        keys = self._items(payload[::2], depth, hashed=True)
+        return list(zip(keys, self._items(payload[1::2], depth, hashed), strict=True))
+
+    def _read_t(self, payload: Json, depth: int, hashed: bool) -> Value:
+        number = self._keep(hashed)
+        made = tuple(self._items(payload, depth, hashed))
+        self._place(number, made)
+        return made
+
+    def _read_z(self, payload: Json, depth: int, hashed: bool) -> Value:
+        number = self._keep(hashed)
+        made = frozenset(self._items(payload, depth, hashed=True))
+        self._place(number, made)
+        return made
+
+    def _read_s(self, payload: Json, depth: int, hashed: bool) -> Value:
+        return self._fill(set(), payload, depth, hashed)
+
+    def _read_d(self, payload: Json, depth: int, hashed: bool) -> Value:
+        return self._fill({}, payload, depth, hashed)
+
+    def _read_O(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
+        return self._fill(OrderedDict(), payload, depth, hashed)
+
+    def _read_K(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
+        return self._fill(imported("collections", "Counter")(), payload, depth, hashed)
+
+    def _read_N(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
+        return self._fill(imported("types", "SimpleNamespace")(), payload, depth, hashed)
+
+    def _read_y(self, payload: Json, depth: int, hashed: bool) -> Value:
+        return self._fill(bytearray(), payload, depth, hashed)
+
+    def _read_q(self, payload: Json, depth: int, hashed: bool) -> Value:
+        longest, items = payload
+        return self._fill(deque((), longest), items, depth, hashed)
+
+    def _read_D(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
+        factory, items = payload
+        number = self._keep(hashed)
+        made = defaultdict(self.decode(factory, depth + 1, hashed=hashed))
+        self._place(number, made)
+        return self._write(made, items, depth, hashed)
+
+    def _read_c(self, payload: Json, depth: int, hashed: bool) -> Value:
+        real, imaginary = self._items(payload, depth, hashed)
+        if type(real) is not float or type(imaginary) is not float:
+            raise ValueRefusedError("malformed value")
+        return complex(real, imaginary)
+
+    def _read_b(self, payload: Json, _depth: int, _hashed: bool) -> Value:
+        return bytes.fromhex(payload)
+
+    def _read_i(self, payload: Json, _depth: int, _hashed: bool) -> Value:
+        return int(payload, 16)
+
+    def _read_f(self, payload: Json, _depth: int, _hashed: bool) -> Value:
+        return {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}[payload]
+
+    def _read_u(self, payload: Json, _depth: int, _hashed: bool) -> Value:
+        return bytes.fromhex(payload).decode("utf-8", "surrogatepass")
+
+    def _read_n(self, payload: Json, _depth: int, _hashed: bool) -> Value:
+        module, _, name = payload.rpartition(".")
+        return imported(module, name) if module else NAMED[payload]
+
+    def _read_v(self, payload: Json, depth: int, hashed: bool) -> Value:
+        kind, parts = payload
+        module, _, name = kind.rpartition(".")
+        given = self._items(parts, depth, hashed)
+        if module == "builtins":
+            return {"range": range, "slice": slice}[name](*given)
+        if kind == "re.Pattern":
+            return __import__("re").compile(*given)
+        return imported(module, name)(*given)
+
+    def _read_w(self, payload: Json, depth: int, hashed: bool) -> Value:
+        kind, behind = payload
+        viewed = self.decode(behind, depth + 1, hashed=hashed)
+        owner = OrderedDict if isinstance(viewed, OrderedDict) else dict
+        return {"dict_keys": owner.keys, "dict_values": owner.values, "dict_items": owner.items}[kind](viewed)
+
+    def _read_T(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
+        name, fields, items = payload
+        number = self._keep(hashed)
+        made = tuple.__new__(self._named_class(name, tuple(fields)), self._items(items, depth, hashed))
+        self._place(number, made)
+        return made
+
+    def _named_class(self, name: str, fields: tuple[str, ...]) -> Value:
+        known = self.heap.known.get(name) if self.heap is not None else None
+        if known is not None and named_fields(known) == list(fields):
+            return known
+        found = _NAMED_TUPLES.get((name, fields))
+        if found is None:
+            if not name.replace(".", "").replace("<locals>", "").isidentifier():
+                raise ValueRefusedError("malformed value")
+            found = __import__("collections").namedtuple(name.rpartition(".")[2], fields)
+            _NAMED_TUPLES[name, fields] = found
+        return found
+
+    def _read_I(self, payload: Json, depth: int, _hashed: bool) -> Value:  # noqa: N802 - the tag
+        name, state, slots, content = payload
+        if self.heap is None:
+            raise ValueRefusedError("malformed value")
+        kind: Value = self.heap.known[name]
+        number = self._keep(hashed=False)
+        base = base_of(kind)
+        made = object.__new__(kind) if base is None else base.__new__(kind)
+        self._place(number, made)
+        pairs = self._pairs(state, depth, hashed=False)
+        if pairs:
+            object.__getattribute__(made, "__dict__").update(pairs)
+        for slot, item in slots:
+            if type(slot) is not str or slot not in slots_of(kind):
+                raise ValueRefusedError("malformed value")
+            object.__setattr__(made, slot, self.decode(item, depth + 1))
+        if content is not None:
+            if base not in CHANGING:
+                raise ValueRefusedError("malformed value")
+            ((_, items),) = content.items() if type(content) is dict else (("", content),)
+            self._write(made, items, depth, hashed=False)
+        self.heap.settle(made)
+        return made
+
+    def _read_E(self, payload: Json, _depth: int, _hashed: bool) -> Value:  # noqa: N802 - the tag
+        name, member = payload
+        if self.heap is None:
+            raise ValueRefusedError("malformed value")
+        kind: Value = self.heap.known[name]
+        return kind[member]
+
+    def _read_S(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
+        description, content = payload
+        if self.heap is None or self._opaque is None or hashed:
+            raise ValueRefusedError("malformed value")
+        number = self._keep(hashed=False)
+        inner = Decoder(None)
+        inner_kind = type(content)
+        if (inner_kind is dict and len(content) == 1 and next(iter(content)) in _HOLDERS) or inner_kind is list:
+            tag, items = next(iter(content.items())) if inner_kind is dict else ("", content)
+            base = _HOLDERS[tag]
+            if base in (tuple, frozenset):
+                made = self._opaque(description, base(self._items(items, depth, base is frozenset)))
+                self._place(number, made)
+                return made
+            if base is deque:
+                _, items = items
+            made = self._opaque(description, base())
+            self._place(number, made)
+            return self._write(made, items, depth, hashed=False)
+        made = self._opaque(description, inner.decode(content))
+        self._place(number, made)
+        return made
+
+    def _read_X(self, payload: Json, _depth: int, _hashed: bool) -> Value:  # noqa: N802 - the tag
+        return exception_from(payload, self)
+
+    def _read_h(self, payload: Json, _depth: int, hashed: bool) -> Value:
+        if self.heap is None or self._opaque is None or hashed:
+            raise ValueRefusedError("malformed value")
+        number = self._keep(hashed=False)
+        made = self._opaque(payload, None)
+        self._place(number, made)
+        return made
+
+
+_HOLDERS: dict[str, Value] = {tag: base for base, tag in TAGS.items()}
+_NAMED_TUPLES: dict[tuple[str, tuple[str, ...]], Value] = {}
+
+
+def decode(
+    structure: Json,
+    heap: Heap | None = None,
+    find: Find | None = None,
+    opaque: Callable[[Json, Value], Value] | None = None,
+) -> Value:
+    """Return the value of a structure; see `Decoder`."""
+    return Decoder(heap, find, opaque).decode(structure)
+
+
+def exception_from(parts: Json, decoder: Decoder | None = None) -> BaseException:
+    """Return the exception that `encoding.exception_parts` described.
+
+    Args:
+        parts: the description.
+        decoder: of its values; its heap keeps the program's own classes, so that they stay the same ones.
+
+    Raises:
+        ValueRefusedError: not such a description.
+    """
+    decoder = decoder or Decoder()
+    return restored(parts, decoder.decode, {} if decoder.heap is None else decoder.heap.classes)

@@ -1,0 +1,407 @@
+"""Values to structures; see `values`."""
+
+from __future__ import annotations
+
+from _collections import (  # type: ignore[import-not-found]  # no stubs; a tenth of collections' cost
+    OrderedDict,
+    defaultdict,
+    deque,
+)
+from math import isfinite
+
+from evalrun_executor.calls.exceptions import described
+from evalrun_executor.calls.heap import Heap
+from evalrun_executor.calls.json_text import MAX_BYTES, ValueRefusedError, dumps, to_text
+from evalrun_executor.calls.opaque import description
+from evalrun_executor.calls.originals import (
+    Json,
+    Value,
+    all_,
+    base_of,
+    has_own,
+    id_,
+    issubclass_,
+    len_,
+    list_,
+    map_,
+    max_,
+    min_,
+    qualified_name,
+    repr_,
+    set_,
+    slots_of,
+    sorted_,
+    state_of,
+    type_,
+    type_name,
+)
+from evalrun_executor.calls.standard_values import (
+    NAME_OF,
+    PARTS,
+    VIEWS,
+    named_fields,
+    numpy_value,
+    standard_class,
+    standard_name,
+    viewed,
+)
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Mark = Callable[[Value], Json]
+
+MAX_DEPTH = 64
+_SMALL = 1 << 63
+_CONTAINER = 24
+"""Bytes that a container counts at least: one that unfolds without end is refused within about two seconds."""
+
+
+class Encoder:
+    """Turns values into what JSON can hold.
+
+    Args:
+        heap: of the test; without it nothing is shared, and no opaque object crosses.
+        mark: gives the mark of what is no value; raises ValueRefusedError where it may not cross at all.
+    """
+
+    def __init__(self, heap: Heap | None = None, mark: Mark | None = None) -> None:
+        self._heap = heap
+        self._mark = mark
+        self._left = MAX_BYTES
+        self._open: dict[int, None] = {}
+        """Tuples that are being encoded: nothing can refer to them yet."""
+
+    def encode(self, value: Value, depth: int = 0, *, hashed: bool = False) -> Json:
+        """Return the value's structure.
+
+        Raises:
+            ValueRefusedError: it cannot cross.
+        """
+        kind = type_(value)
+        if kind is int:
+            return value if -_SMALL < value < _SMALL else self._long(value)
+        if kind is str:
+            return self._text(value)
+        if value is None or kind is bool:
+            return value
+        if kind is float:
+            return value if isfinite(value) else {"f": repr_(value)}
+        if kind is bytes:
+            return self._bytes(value)
+        if kind is complex:
+            return self._complex(value)
+        return self._object(value, kind, depth, hashed)
+
+    def _object(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
+        heap = self._heap
+        if heap is not None and not hashed:
+            place = heap.places.get(id_(value))
+            if place is not None:
+                if id_(value) in self._open:
+                    raise ValueRefusedError("value that holds itself by a tuple")
+                return {place[0]: place[1]}
+        way = _WAYS.get(kind)
+        if way is not None:
+            return way(self, value, depth, hashed)
+        name = NAME_OF.get(id_(value))
+        if name is not None:
+            return {"n": name}
+        if issubclass_(kind, type_):
+            name = standard_name(value)
+            if name:
+                return {"n": name}
+        standard = self._standard(value, kind, depth, hashed)
+        if standard is not None:
+            return standard
+        base = base_of(kind)
+        if base is not None:
+            return self._derived(value, kind, base, depth, hashed)
+        return self._other(value, kind, depth, hashed)
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise ValueRefusedError(f"value larger than {MAX_BYTES >> 20} MiB")
+
+    def _add(self, value: Value, hashed: bool) -> None:
+        if self._heap is not None and not hashed:
+            self._heap.add(value, self._heap.mine)
+
+    def _settle(self, value: Value, hashed: bool) -> None:
+        if self._heap is not None and not hashed:
+            self._heap.settle(value)
+
+    def _long(self, value: Value) -> Json:
+        plain = int.__pos__(value)
+        if -_SMALL < plain < _SMALL:
+            return plain
+        self._spend(plain.bit_length() >> 2)
+        return {"i": hex(plain)}
+
+    def _float(self, value: Value) -> Json:
+        plain = float.__pos__(value)
+        return plain if isfinite(plain) else {"f": repr_(plain)}
+
+    def _text(self, value: Value) -> Json:
+        plain = str.__str__(value)
+        self._spend(len_(plain))
+        try:
+            plain.encode()
+        except UnicodeEncodeError:
+            return {"u": plain.encode("utf-8", "surrogatepass").hex()}
+        return plain
+
+    def _bytes(self, value: Value) -> Json:
+        self._spend(2 * bytes.__len__(value))
+        return {"b": bytes.hex(value)}
+
+    def _complex(self, value: Value) -> Json:
+        parts = (vars(complex)["real"].__get__(value), vars(complex)["imag"].__get__(value))
+        return {"c": [self._float(part) for part in parts]}
+
+    def _items(self, items: list[Value], depth: int, hashed: bool) -> list[Value]:
+        if depth >= MAX_DEPTH:
+            raise ValueRefusedError(f"value nested deeper than {MAX_DEPTH}")
+        self._spend(_CONTAINER + 2 * len_(items))
+        kinds = set_(map_(type_, items))
+        if kinds == {int} and min_(items) > -_SMALL and max_(items) < _SMALL:
+            return items
+        if kinds == {float} and all_(map_(isfinite, items)):
+            return items
+        if kinds <= {bool, type_(None)}:
+            return items
+        return [self.encode(item, depth + 1, hashed=hashed) for item in items]
+
+    def contents(self, value: Value, base: Value, depth: int, hashed: bool) -> Json:
+        """Return what a container holds, read by the methods of `base`."""
+        if base is list:
+            return self._items(list_(list.__iter__(value)), depth, hashed)
+        if base is deque:
+            return self._items(list_(deque.__iter__(value)), depth, hashed)
+        if base is tuple:
+            return self._items(list_(tuple.__iter__(value)), depth, hashed)
+        if base is set or base is frozenset:
+            return sorted_(self._items(list_(base.__iter__(value)), depth, True), key=_sort_key)  # noqa: FBT003
+        if base is bytearray:
+            self._spend(2 * bytearray.__len__(value))
+            return bytearray.hex(value)
+        if base is dict:
+            # OrderedDict keeps an order of its own, which dict's methods do not see.
+            owner = OrderedDict if issubclass_(type_(value), OrderedDict) else dict
+            return self._pairs(list_(owner.items(value)), depth, hashed)
+        state = state_of(value) or {}
+        return self._pairs(list_(dict.items(state)), depth, hashed)
+
+    def _pairs(self, pairs: list[tuple[Value, Value]], depth: int, hashed: bool) -> Json:
+        keys = self._items([key for key, _ in pairs], depth, True)  # noqa: FBT003
+        values = self._items([item for _, item in pairs], depth, hashed)
+        flat: list[Value] = [None] * (2 * len_(keys))
+        flat[::2] = keys
+        flat[1::2] = values
+        return flat
+
+    def _list(self, value: Value, depth: int, hashed: bool) -> Json:
+        self._add(value, hashed)
+        items = self.contents(value, list, depth, hashed)
+        self._settle(value, hashed)
+        return items
+
+    def _tuple(self, value: Value, depth: int, hashed: bool) -> Json:
+        self._add(value, hashed)
+        self._open[id_(value)] = None
+        items = {"t": self.contents(value, tuple, depth, hashed)}
+        del self._open[id_(value)]
+        return items
+
+    def _deque(self, value: Value, depth: int, hashed: bool) -> Json:
+        self._add(value, hashed)
+        items = {"q": [value.maxlen, self.contents(value, deque, depth, hashed)]}
+        self._settle(value, hashed)
+        return items
+
+    def _default(self, value: Value, depth: int, hashed: bool) -> Json:
+        self._add(value, hashed)
+        factory = self.encode(value.default_factory, depth + 1, hashed=hashed)
+        items = {"D": [factory, self.contents(value, dict, depth, hashed)]}
+        self._settle(value, hashed)
+        return items
+
+    def _standard(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
+        """Return the structure of a value of the standard library; None for any other."""
+        name = qualified_name(kind)
+        way = PARTS.get(name) if type_(name) is str else None
+        if way is None:
+            return None
+        module, parts = way
+        if module == "builtins":
+            if kind is not VIEWS.get(name, kind):
+                return None
+        elif kind is not standard_class(module, name):
+            return None
+        if name == "Counter":
+            self._add(value, hashed)
+            structure: Json = {"K": self.contents(value, dict, depth, hashed)}
+            self._settle(value, hashed)
+            return structure
+        if name == "SimpleNamespace":
+            self._add(value, hashed)
+            structure = {"N": self.contents(value, None, depth, hashed)}
+            self._settle(value, hashed)
+            return structure
+        if name in VIEWS:
+            return {"w": [name, self.encode(viewed(value), depth + 1)]} if not hashed else None
+        return {"v": [f"{module}.{name}", [self.encode(part, depth + 1, hashed=hashed) for part in parts(value)]]}
+
+    def _derived(self, value: Value, kind: Value, base: Value, depth: int, hashed: bool) -> Json:
+        """Return what an instance of a subclass of a plain type is."""
+        numpy = numpy_value(value, kind)
+        if numpy is not None:
+            return self.encode(numpy[0], depth, hashed=hashed)
+        fields = named_fields(kind) if base is tuple else None
+        if fields is not None:
+            self._add(value, hashed)
+            return {"T": [qualified_name(kind), fields, self.contents(value, tuple, depth, hashed)]}
+        if self._heap is None or self._heap.mine == "a" or hashed:
+            return self._as_base(value, base, depth, hashed)
+        if self._heap.known.get(type_name(value)) is kind:
+            return self._instance(value, kind, base, depth)
+        self._add(value, hashed)
+        structure = {"S": [description(kind, base), self._as_base(value, base, depth, hashed, inner=True)]}
+        self._settle(value, hashed)
+        return structure
+
+    def _as_base(self, value: Value, base: Value, depth: int, hashed: bool, *, inner: bool = False) -> Json:
+        if base is int:
+            return self._long(value)
+        if base is float:
+            return self._float(value)
+        if base is str:
+            return self._text(value)
+        if base is bytes:
+            return self._bytes(value)
+        if base is complex:
+            return self._complex(value)
+        if not inner:
+            self._add(value, hashed)
+        items = self.contents(value, base, depth, hashed)
+        if not inner:
+            self._settle(value, hashed)
+        tag = TAGS[base]
+        if base is deque:
+            return {"q": [None, items]}
+        return items if tag == "" else {tag: items}
+
+    def _instance(self, value: Value, kind: Value, base: Value, depth: int) -> Json:
+        self._add(value, hashed=False)
+        state = self.contents(value, None, depth, hashed=False)
+        slots = [
+            [name, self.encode(object.__getattribute__(value, name), depth + 1)]
+            for name in slots_of(kind)
+            if has_own(value, name)
+        ]
+        content = None if base is None else self._as_base(value, base, depth, hashed=False, inner=True)
+        self._settle(value, hashed=False)
+        return {"I": [type_name(value), state, slots, content]}
+
+    def _other(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
+        numpy = numpy_value(value, kind)
+        if numpy is not None:
+            return self.encode(numpy[0], depth, hashed=hashed)
+        heap = self._heap
+        if issubclass_(kind, BaseException) and not hashed:
+            return {"X": exception_parts(value, heap)}
+        if heap is not None and not hashed:
+            if heap.known.get(type_name(value)) is kind:
+                return self._enum(value, kind) or self._instance(value, kind, None, depth)
+            if heap.mine == "p":
+                self._spend(_CONTAINER)
+                heap.add(value, "p")
+                return {"h": description(kind)}
+        if self._mark is None or hashed:
+            raise ValueRefusedError(f"value of type {type_name(value)}")
+        return self._mark(value)
+
+    def _enum(self, value: Value, kind: Value) -> Json:
+        enum = standard_class("enum", "Enum")
+        if enum is None or not issubclass_(kind, enum):
+            return None
+        return {"E": [type_name(value), object.__getattribute__(value, "_name_")]}
+
+
+def _range(encoder: Encoder, value: Value, depth: int, hashed: bool) -> Json:
+    return {"v": ["builtins.range", [encoder.encode(part) for part in (value.start, value.stop, value.step)]]}
+
+
+def _slice(encoder: Encoder, value: Value, depth: int, hashed: bool) -> Json:
+    parts = (value.start, value.stop, value.step)
+    return {"v": ["builtins.slice", [encoder.encode(part, depth + 1, hashed=hashed) for part in parts]]}
+
+
+def _container(tag: str, base: Value) -> Callable[[Encoder, Value, int, bool], Json]:
+    def way(encoder: Encoder, value: Value, depth: int, hashed: bool) -> Json:
+        encoder._add(value, hashed)
+        structure = {tag: encoder.contents(value, base, depth, hashed)}
+        encoder._settle(value, hashed)
+        return structure
+
+    return way
+
+
+TAGS: dict[Value, str] = {list: "", tuple: "t", dict: "d", set: "s", frozenset: "z", deque: "q", bytearray: "y"}
+_WAYS: dict[Value, Callable[[Encoder, Value, int, bool], Json]] = {
+    list: Encoder._list,
+    tuple: Encoder._tuple,
+    dict: _container("d", dict),
+    set: _container("s", set),
+    frozenset: _container("z", frozenset),
+    bytearray: _container("y", bytearray),
+    OrderedDict: _container("O", dict),
+    deque: Encoder._deque,
+    defaultdict: Encoder._default,
+    range: _range,
+    slice: _slice,
+}
+
+
+def _sort_key(structure: Json) -> str:
+    return to_text(structure)
+
+
+def encode(value: Value, heap: Heap | None = None, mark: Mark | None = None) -> Json:
+    """Return the structure of one value; see `Encoder`."""
+    return Encoder(heap, mark).encode(value)
+
+
+def changes(heap: Heap, things: list[Value], mark: Mark | None = None) -> list[Json]:
+    """Return what `Decoder.apply` does to those of the objects that have changed.
+
+    Raises:
+        ValueRefusedError: something in them cannot cross.
+    """
+    encoder = Encoder(heap, mark)
+    found = []
+    for thing in heap.changed(things):
+        heap.settle(thing)  # first: it may hold itself
+        base = base_of(type_(thing))
+        found.append([heap.reference(thing), encoder.contents(thing, base, 1, hashed=False)])
+    return found
+
+
+def _attempted(value: Value, heap: Heap | None) -> Json:
+    """Return the structure of a value; None where it cannot cross."""
+    before = 0 if heap is None else len(heap.objects[heap.mine])
+    try:
+        structure = encode(value, heap)
+        dumps(structure)
+    except (ValueRefusedError, RecursionError, MemoryError):
+        if heap is not None:
+            heap.forget_after(before)
+        return None
+    return structure
+
+
+def exception_parts(error: BaseException, heap: Heap | None = None) -> dict[str, Json]:
+    """Describe an exception for the other side; what of it cannot cross is left out."""
+    return described(error, lambda value: _attempted(value, heap))

@@ -1,0 +1,197 @@
+"""Exceptions as structures: class, arguments, attributes and causes, and back."""
+
+from __future__ import annotations
+
+import sys
+
+from evalrun_executor.calls.json_text import ValueRefusedError
+from evalrun_executor.calls.originals import (
+    NAME_LENGTH,
+    Json,
+    Value,
+    id_,
+    issubclass_,
+    list_,
+    module_of,
+    qualified_name,
+    state_of,
+    str_,
+    type_,
+    type_name,
+)
+from evalrun_executor.calls.standard_values import NAME_OF, NAMED, standard_class
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Cross = Callable[[Value], Json]
+
+_CAUSES = 5
+"""Exceptions that cross as each other's cause or context."""
+
+
+def _class_parts(kind: Value, depth: int = 0) -> Json:
+    """Return an exception's class: its name where it is builtin, [module, name] of a standard one, [name, bases]
+    else.
+    """
+    name = NAME_OF.get(id_(kind))
+    if name is not None:
+        return name
+    module, own = module_of(kind), str_(qualified_name(kind))[:NAME_LENGTH]
+    if type_(module) is str and module in _EXCEPTION_MODULES and standard_class(module, own) is kind:
+        return {"module": module, "name": own}
+    bases = [base for base in vars(type)["__bases__"].__get__(kind) if issubclass_(base, BaseException)]
+    if depth > 8:
+        bases = [Exception]
+    return [own, [_class_parts(base, depth + 1) for base in bases]]
+
+
+_EXCEPTION_MODULES = {
+    "json": "JSONDecodeError",
+    "json.decoder": "JSONDecodeError",
+    "decimal": "DecimalException InvalidOperation DivisionByZero Overflow Inexact Rounded Clamped",
+    "dataclasses": "FrozenInstanceError",
+    "queue": "Empty Full",
+    "re": "error",
+    "asyncio.exceptions": "CancelledError InvalidStateError TimeoutError",
+    "statistics": "StatisticsError",
+    "binascii": "Error",
+    "struct": "error",
+    "zlib": "error",
+    "configparser": "Error",
+    "csv": "Error",
+}
+
+
+_ATTRIBUTES = 50
+"""Of an exception that cross."""
+
+
+def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, Json]:
+    """Describe an exception for the other side: class, `args`, `message`, attributes, and what it came from.
+
+    Args:
+        error: the exception.
+        cross: gives a value's structure, or None if it cannot cross.
+        depth: of causes.
+    """
+    kind = type_(error)
+    base = "Exception"
+    for ancestor in type.mro(kind):
+        if NAME_OF.get(id_(ancestor)) not in (None, "object"):
+            base = NAME_OF[id_(ancestor)]
+            break
+    arguments = cross(vars(BaseException)["args"].__get__(error))
+    if arguments is None:
+        arguments = cross(())
+    state: list[Json] = []
+    for name, value in list_(dict.items(state_of(error) or {})):
+        if type_(name) is str and name.isascii() and len(state) < _ATTRIBUTES:
+            structure = cross(value)
+            if structure is not None or value is None:
+                state.append([name, structure])
+    try:
+        message = str.__str__(str_(error))[:2000].encode("ascii", "backslashreplace").decode()
+    except BaseException:  # noqa: BLE001 - the program's own __str__
+        message = ""
+    parts = {"type": type_name(error), "base": base, "args": arguments, "message": message}
+    described = _class_parts(kind)
+    if described != base:
+        parts["class"] = described
+    if state:
+        parts["state"] = state
+    if depth < _CAUSES:
+        _add_causes(parts, error, cross, depth)
+    return parts
+
+
+def _add_causes(parts: dict[str, Json], error: BaseException, cross: Cross, depth: int) -> None:
+    for name in ("cause", "context"):
+        other = vars(BaseException)[f"__{name}__"].__get__(error)
+        if other is not None and issubclass_(type_(other), BaseException):
+            parts[name] = described(other, cross, depth + 1)
+    parts["suppress"] = vars(BaseException)["__suppress_context__"].__get__(error)
+
+
+def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int = 0) -> BaseException:
+    """Make the exception that `described` described: of the class itself if that is a standard one.
+
+    Args:
+        parts: the description.
+        decode: gives the value of a structure.
+        classes: the program's own classes that have been met, by name: they stay the same ones.
+        depth: of causes.
+
+    Raises:
+        ValueRefusedError: not such a description.
+    """
+    if type(parts) is not dict or depth > _CAUSES:
+        raise ValueRefusedError("malformed exception")
+    base = NAMED.get(str(parts.get("base")))
+    name, arguments = parts.get("type"), decode(parts.get("args"))
+    if not isinstance(base, type) or not issubclass(base, BaseException) or type(name) is not str:
+        raise ValueRefusedError("malformed exception")
+    if issubclass(base, BaseExceptionGroup):
+        base = Exception  # a group of what did not cross
+    if type(arguments) is not tuple or "\0" in name:
+        raise ValueRefusedError("malformed exception")
+    kind: Value = base
+    if "class" in parts or base.__name__ != name:
+        kind = _class_from(parts.get("class", [name, [base.__name__]]), classes)
+    try:
+        error: BaseException = kind.__new__(kind, *arguments)
+    except TypeError as problem:
+        raise ValueRefusedError("malformed exception") from problem
+    error.args = arguments
+    if isinstance(error, SystemExit):
+        error.code = arguments[0] if len(arguments) == 1 else arguments or None  # type: ignore[assignment]  # any
+    if isinstance(error, StopIteration):
+        error.value = arguments[0] if arguments else None
+    _add_state(error, parts.get("state", []), decode)
+    for other in ("cause", "context"):
+        if parts.get(other) is not None:
+            setattr(error, f"__{other}__", restored(parts[other], decode, classes, depth + 1))
+    error.__suppress_context__ = parts.get("suppress") is True
+    return error
+
+
+def _add_state(error: BaseException, state: Json, decode: Cross) -> None:
+    if type(state) is not list:
+        raise ValueRefusedError("malformed exception")
+    for pair in state:
+        if type(pair) is not list or len(pair) != 2 or type(pair[0]) is not str:
+            raise ValueRefusedError("malformed exception")
+        error.__dict__[pair[0]] = decode(pair[1])
+
+
+def _class_from(described: Json, classes: dict[str, Value], depth: int = 0) -> Value:
+    if type(described) is str:
+        found = NAMED.get(described)
+        if not isinstance(found, type) or not issubclass(found, BaseException):
+            raise ValueRefusedError("malformed exception")
+        return Exception if issubclass(found, BaseExceptionGroup) else found
+    if type(described) is dict:
+        module, name = str(described.get("module")), described.get("name")
+        if name not in _EXCEPTION_MODULES.get(module, "").split():
+            raise ValueRefusedError("malformed exception")
+        return getattr(sys.modules.get(module) or __import__(module, fromlist=["*"]), name)
+    if type(described) is not list or len(described) != 2 or depth > 10:
+        raise ValueRefusedError("malformed exception")
+    name, bases = described
+    if type(name) is not str or type(bases) is not list or not bases or "\0" in name:
+        raise ValueRefusedError("malformed exception")
+    name = name[:NAME_LENGTH]
+    known = classes.get(name)
+    if known is not None:
+        return known
+    above = tuple(_class_from(base, classes, depth + 1) for base in bases)
+    named = classes.get(f"except {name}")  # the class by which the test catches it
+    if named is not None:
+        above = (named, *(base for base in above if base not in (Exception, BaseException)))
+    try:
+        made = type(name, above, {"__module__": "program"})
+    except TypeError as problem:
+        raise ValueRefusedError("malformed exception") from problem
+    classes[name] = made
+    return made

@@ -1,0 +1,161 @@
+"""The objects of one test that both sides know: numbers, references, and what has changed since."""
+
+from __future__ import annotations
+
+from _collections import (  # type: ignore[import-not-found]  # no stubs; a tenth of collections' cost
+    OrderedDict,
+    deque,
+)
+from operator import is_
+
+from evalrun_executor.calls.originals import (
+    ATOMS,
+    CHANGING,
+    Json,
+    Value,
+    all_,
+    base_of,
+    getrefcount,
+    id_,
+    issubclass_,
+    len_,
+    list_,
+    map_,
+    set_,
+    state_of,
+    type_,
+)
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Heap:
+    """The objects of one test that both sides know.
+
+    Args:
+        mine: the letter of this side: `a` for the assertions', `p` for the program's.
+        known: the classes of this side that the other has too, by name.
+    """
+
+    def __init__(self, mine: str, known: dict[str, type] | None = None) -> None:
+        self.mine = mine
+        self.theirs = "p" if mine == "a" else "a"
+        self.objects: dict[str, list[Value]] = {"a": [], "p": []}
+        self.places: dict[int, tuple[str, int]] = {}
+        self.shapes: dict[int, list[Value]] = {}
+        """Contents of what can change, as both sides knew them last."""
+        self.known = {} if known is None else known
+        self.classes: dict[str, Value] = {}
+        """The other side's exception classes that have been met, and those by which a test catches some."""
+
+    def add(self, thing: Value, side: str) -> None:
+        """Return an object the next number of the side that made it."""
+        made = self.objects[side]
+        self.places[id_(thing)] = side, len_(made)
+        made.append(thing)
+
+    def forget_after(self, count: int) -> None:
+        """Take back the numbers that this side gave after the first `count`: what they stood for did not cross."""
+        made = self.objects[self.mine]
+        for thing in made[count:]:
+            self.places.pop(id_(thing), None)
+            self.shapes.pop(id_(thing), None)
+        del made[count:]
+
+    def place(self, side: str, number: int, thing: Value) -> None:
+        """Put an object where a number was kept for it."""
+        self.objects[side][number] = thing
+        self.places[id_(thing)] = side, number
+
+    def settle(self, thing: Value) -> None:
+        """Note that both sides know the object as it is now."""
+        shape = shape_of(thing)
+        if shape is not None:
+            self.shapes[id_(thing)] = shape
+
+    def reference(self, thing: Value) -> Json:
+        """Return the reference to a known object; None for others."""
+        place = self.places.get(id_(thing))
+        return None if place is None else {place[0]: place[1]}
+
+    def changed(self, things: Iterable[Value]) -> list[Value]:
+        """Return those of these objects that are not as the other side knows them."""
+        found = []
+        for thing in things:
+            known = self.shapes.get(id_(thing))
+            if known is not None:
+                now = shape_of(thing)
+                if now is not None and (len_(now) != len_(known) or not all_(map_(is_, now, known))):
+                    found.append(thing)
+        return found
+
+    def reached(self, roots: Iterable[Value]) -> list[Value]:
+        """Return the known containers that these values are or hold."""
+        found, seen, waiting = [], set_(), list_(roots)
+        while waiting:
+            thing = waiting.pop()
+            if type_(thing) in ATOMS or id_(thing) in seen:
+                continue
+            seen.add(id_(thing))
+            if id_(thing) in self.places:
+                found.append(thing)
+            shape = _inside(thing)
+            if shape and not ATOMS.issuperset(map_(type_, shape)):
+                waiting += shape
+        return found
+
+    def held(self, things: list[Value], counted: dict[int, int]) -> list[Value]:
+        """Return those of these objects that something holds beside this heap, and what can be reached from them.
+
+        The caller holds none of them but by `things`, and as often as `counted` says, by id.
+        """
+        inner: dict[int, int] = {}
+        for thing in things:
+            shapes = self.shapes.get(id_(thing))
+            for held in (_inside(thing) or (), shapes or ()):
+                for item in held:
+                    if type_(item) not in ATOMS:
+                        inner[id_(item)] = inner.get(id_(item), 0) + 1
+        kept = []
+        for thing in things:
+            # The heap's own list, the caller's, the loop's name, and the argument of getrefcount itself.
+            if getrefcount(thing) - 4 - inner.get(id_(thing), 0) - counted.get(id_(thing), 0) > 0:
+                kept.append(thing)  # noqa: PERF401 - a comprehension would count differently from Python to Python
+        if not kept:
+            return kept
+        return [thing for thing in self.reached(kept) if id_(thing) in self.shapes]
+
+
+def shape_of(thing: Value) -> list[Value] | None:
+    """Return what an object that can change holds, in one list; None for what cannot change."""
+    kind = type_(thing)
+    if kind is list:
+        return list_(thing)
+    base = base_of(kind)
+    if base is list:
+        return list_(list.__iter__(thing))
+    if base is dict:
+        owner = OrderedDict if issubclass_(kind, OrderedDict) else dict
+        return [part for pair in owner.items(thing) for part in pair]
+    if base is set:
+        return list_(set.__iter__(thing))
+    if base is deque:
+        return list_(deque.__iter__(thing))
+    if base is bytearray:
+        return [bytes(thing)]
+    if base is None:
+        state = state_of(thing)
+        if state is not None:
+            return [part for pair in dict.items(state) for part in pair]
+    return None
+
+
+def _inside(thing: Value) -> list[Value] | None:
+    """Return what a value holds, where it is one that may hold others."""
+    kind = type_(thing)
+    if kind is tuple or (issubclass_(kind, tuple) and kind not in ATOMS):
+        return list_(tuple.__iter__(thing))
+    base = base_of(kind)
+    return shape_of(thing) if base in CHANGING or base is None else None

@@ -1,0 +1,39 @@
+"""Structures as JSON text, and the error of what cannot cross."""
+
+from __future__ import annotations
+
+from json import JSONDecodeError, JSONDecoder, JSONEncoder
+
+from evalrun_executor.calls.originals import Json, len_
+
+MAX_BYTES = 32 * 1024 * 1024
+to_text = JSONEncoder(ensure_ascii=True, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+_from_text = JSONDecoder().decode
+
+
+class ValueRefusedError(Exception):
+    """A value that cannot cross; the message names its type, or why."""
+
+
+def dumps(structure: Json) -> str:
+    """Return the JSON text of a structure: ASCII, on one line.
+
+    Raises:
+        ValueRefusedError: it is longer than `MAX_BYTES`.
+    """
+    text = to_text(structure)
+    if len_(text) > MAX_BYTES:
+        raise ValueRefusedError(f"value larger than {MAX_BYTES >> 20} MiB")
+    return text
+
+
+def loads(text: str) -> Json:
+    """Parse JSON text.
+
+    Raises:
+        ValueRefusedError: it is not JSON, or nested too deep for the parser.
+    """
+    try:
+        return _from_text(text)
+    except (JSONDecodeError, ValueError, RecursionError) as error:
+        raise ValueRefusedError("malformed text") from error

@@ -1,0 +1,104 @@
+"""What the other side is told of an object that cannot cross: its type, and which special methods it answers."""
+
+from __future__ import annotations
+
+import sys
+
+from evalrun_executor.calls.originals import (
+    NAME_LENGTH,
+    Json,
+    Value,
+    module_of,
+    mro_of,
+    own_of,
+    qualified_name,
+    str_,
+    type_,
+)
+
+SPECIALS = [
+    "bool",
+    "len",
+    "iter",
+    "next",
+    "call",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "contains",
+    "getitem",
+    "setitem",
+    "delitem",
+    "str",
+    "repr",
+    "format",
+    "int",
+    "float",
+    "complex",
+    "index",
+    "hash",
+    "abs",
+    "neg",
+    "pos",
+    "invert",
+    "round",
+    "trunc",
+    "floor",
+    "ceil",
+    "reversed",
+    "enter",
+    "exit",
+    "length_hint",
+    "bytes",
+    "copy",
+    "deepcopy",
+] + [
+    prefix + name
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "lshift",
+        "rshift",
+        "and",
+        "or",
+        "xor",
+        "matmul",
+        "divmod",
+    ]
+    for prefix in ("", "r", "i")
+    if prefix + name != "idivmod"
+]
+"""Special methods that an opaque object answers by calls, without their underscores."""
+
+
+def description(kind: Value, base: Value = None) -> Json:
+    """Return what the other side is told of an opaque object's type: name, module where it is a standard one, specials.
+
+    Read by the machinery of `type` alone, so that a metaclass is not asked. Of what derives from a plain type `base`,
+    only the specials that it defines itself.
+    """
+    ways = []
+    mro = mro_of(kind)
+    classes = [own_of(ancestor) for ancestor in mro[: mro.index(base if base is not None else object)]]
+    for number, name in enumerate(SPECIALS):
+        special = f"__{name}__"
+        for own in classes:
+            if special in own:
+                if own[special] is not None:
+                    ways.append(number)
+                break
+    module = module_of(kind) if own_of(kind).get("__module__", "builtins") else ""
+    if type_(module) is not str or module not in _OPAQUE_MODULES or sys.modules.get(module) is None:
+        module = ""
+    return [str_(qualified_name(kind))[:NAME_LENGTH], module, ways]
+
+
+_OPAQUE_MODULES = frozenset(("builtins", "re", "itertools", "functools", "collections", "types", "_asyncio"))

@@ -1,0 +1,73 @@
+"""Builtins bound before a program can replace them, and what is read of objects by them alone: nothing is asked of the
+program itself."""
+
+from __future__ import annotations
+
+import sys
+from _collections import deque  # type: ignore[import-not-found]  # no stubs; a tenth of collections' cost
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+Value: TypeAlias = "Any"
+"""Whatever a program may have made."""
+Json: TypeAlias = "Any"
+"""Whatever JSON may hold."""
+
+ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
+NAME_LENGTH = 200
+
+# Bound now: a program may replace the builtins before its values are encoded.
+type_, issubclass_, len_, id_, list_, set_, map_, all_, max_, min_, sorted_, str_, repr_ = (
+    type, issubclass, len, id, list, set, map, all, max, min, sorted, str, repr,
+)  # fmt: skip
+qualified_name = vars(type)["__qualname__"].__get__
+module_of = vars(type)["__module__"].__get__
+mro_of = vars(type)["__mro__"].__get__
+own_of = vars(type)["__dict__"].__get__
+getrefcount = sys.getrefcount
+
+
+def base_of(kind: Value) -> Value:
+    """Return the plain type that a type is or derives from; None."""
+    for base in BASES:
+        if kind is base or issubclass_(kind, base):
+            return base
+    return None
+
+
+BASES = (list, tuple, dict, set, frozenset, deque, bytearray, complex, bytes, float, str, int)
+CHANGING = (list, dict, set, deque, bytearray)
+
+
+def state_of(thing: Value) -> dict[str, Value] | None:
+    """Return an object's own attributes, by the machinery of `object` alone."""
+    try:
+        state = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return None
+    return state if type_(state) is dict else None
+
+
+def has_own(value: Value, name: str) -> bool:
+    """Return whether `object` itself finds the attribute."""
+    try:
+        object.__getattribute__(value, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def slots_of(kind: Value) -> list[str]:
+    """Return the attributes that a class and those above it keep in slots."""
+    found: list[str] = []
+    for ancestor in mro_of(kind):
+        slots = own_of(ancestor).get("__slots__", ())
+        found += [slots] if type_(slots) is str else [name for name in slots if type_(name) is str]
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+def type_name(value: Value) -> str:
+    """Return the name of the value's type, as it was defined; never asks the value."""
+    return str_(qualified_name(type_(value)))[:NAME_LENGTH]

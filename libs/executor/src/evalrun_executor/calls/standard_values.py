@@ -1,0 +1,138 @@
+"""What of Python and its standard library crosses by name, and the parts that make a standard value."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+
+from evalrun_executor.calls.json_text import ValueRefusedError
+from evalrun_executor.calls.originals import (
+    Value,
+    all_,
+    issubclass_,
+    list_,
+    mro_of,
+    own_of,
+    qualified_name,
+    type_,
+    type_name,
+)
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FUNCTIONS = (
+    "abs all any ascii bin callable chr divmod format hash hex isinstance issubclass iter len max min next oct ord pow"
+    " repr round sorted sum"
+)
+_TYPES = (
+    "bool bytearray bytes complex dict enumerate filter float frozenset int list map object range reversed set slice"
+    " str tuple zip"
+)
+# Not among them, for a test may call what the program returned: eval, exec, open, getattr, type with three arguments.
+NAMED: dict[str, object] = {name: getattr(builtins, name) for name in (_FUNCTIONS + " " + _TYPES).split()}
+NAMED.update(
+    (name, thing)
+    for name, thing in vars(builtins).items()
+    if isinstance(thing, type) and issubclass(thing, BaseException)
+)
+NAMED.update({"NoneType": type(None), "Ellipsis": ..., "NotImplemented": NotImplemented})
+NAME_OF = {id(thing): name for name, thing in NAMED.items()}
+STANDARD = {
+    "collections": ("Counter", "OrderedDict", "defaultdict", "deque"),
+    "fractions": ("Fraction",),
+    "decimal": ("Decimal",),
+    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
+    "uuid": ("UUID",),
+    "pathlib": ("PosixPath", "PurePosixPath"),
+    "types": ("SimpleNamespace",),
+    "re": ("Pattern", "Match"),
+}
+"""Classes of the standard library that cross by name; values of most of them cross too."""
+
+
+def standard_class(module: str, name: str) -> Value:
+    """Return a class of the standard library where it has been imported; else None, so that no value is of it."""
+    found = sys.modules.get(module)
+    return None if found is None else vars(found).get(name)
+
+
+def numpy_value(value: Value, kind: Value) -> tuple[Value] | None:
+    """Return what a numpy scalar or array holds; None where it is none."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        for name in ("ndarray", "generic"):
+            numpys: Value = getattr(numpy, name, None)
+            if type_(numpys) is type_ and issubclass_(kind, numpys):
+                copied = numpys.tolist(value)
+                if type_(copied) is not kind:
+                    return (copied,)
+    return None
+
+
+def named_fields(kind: Value) -> list[str] | None:
+    """Return the fields of a named tuple's class that leaves tuples' methods as they are."""
+    own = own_of(kind)
+    fields = own.get("_fields")
+    if type_(fields) is not tuple or not all_(type_(name) is str and name.isidentifier() for name in fields):
+        return None
+    if mro_of(kind)[1:] != (tuple, object) or "__eq__" in own or "__hash__" in own or "__getattr__" in own:
+        return None
+    return list_(fields)
+
+
+def standard_name(kind: Value) -> str:
+    """Return the name of a class of the standard library that crosses by it; empty for others."""
+    name = qualified_name(kind)
+    for module, names in STANDARD.items():
+        if name in names and standard_class(module, name) is kind:
+            return f"{module}.{name}"
+    return ""
+
+
+def viewed(view: Value) -> Value:
+    """Return the dict behind one of its views."""
+    import gc
+
+    for thing in gc.get_referents(view):
+        if issubclass_(type_(thing), dict):
+            return thing
+    raise ValueRefusedError(f"value of type {type_name(view)}")
+
+
+VIEWS: dict[str, Value] = {
+    "dict_keys": type({}.keys()),
+    "dict_values": type({}.values()),
+    "dict_items": type({}.items()),
+}
+
+
+def _no_parts(_value: Value) -> Value:
+    return ()
+
+
+PARTS: dict[str, tuple[str, Callable[[Value], Value]]] = {
+    "dict_keys": ("builtins", _no_parts), "dict_values": ("builtins", _no_parts), "dict_items": ("builtins", _no_parts),
+    "Counter": ("collections", _no_parts),
+    "SimpleNamespace": ("types", _no_parts),
+    "Fraction": ("fractions", lambda v: (v.numerator, v.denominator)),
+    "Decimal": ("decimal", lambda v: (str(v),)),
+    "date": ("datetime", lambda v: (v.year, v.month, v.day)),
+    "datetime": ("datetime", lambda v: (v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond, v.tzinfo)),
+    "time": ("datetime", lambda v: (v.hour, v.minute, v.second, v.microsecond, v.tzinfo)),
+    "timedelta": ("datetime", lambda v: (v.days, v.seconds, v.microseconds)),
+    "timezone": ("datetime", lambda v: (v.utcoffset(None),)),
+    "UUID": ("uuid", lambda v: (str(v),)),
+    "PosixPath": ("pathlib", lambda v: (str(v),)),
+    "PurePosixPath": ("pathlib", lambda v: (str(v),)),
+    "Pattern": ("re", lambda v: (v.pattern, v.flags)),
+}  # fmt: skip
+"""Module and parts of values of the standard library, by their type's name."""
+
+
+def imported(module: str, name: str) -> Value:
+    """Return what the standard library has under a name that may cross."""
+    if name not in STANDARD.get(module, ()):
+        raise ValueRefusedError("malformed name")
+    return getattr(__import__(module), name)

@@ -1,0 +1,84 @@
+"""Compiling a C or C++ program: once, in a slot, before its tests."""
+
+import os
+import stat
+
+from evalrun_executor.api import CompileResult, RunRequest
+from evalrun_executor.batch import Work
+from evalrun_executor.contained import frames
+from evalrun_executor.contained.compiler import BINARY_MIB, WALL_SECONDS
+from evalrun_executor.errors import ExecutorLost
+from evalrun_executor.frame_reader import MAX_TEXT, FrameReader, parse_compiled
+from evalrun_executor.private_files import contents, job_fields
+from evalrun_executor.toolchain import Toolchain, static_is_missing
+from evalrun_executor.zygote_process import ZygoteProcess
+
+_OUTPUT_BYTES = 64 * 1024
+
+
+class CompileStage:
+    """Compiles one request's program. After `run_in`, `compiled` and `executable` say what came of it."""
+
+    def __init__(self, zygote: ZygoteProcess, toolchain: Toolchain, request: RunRequest) -> None:
+        self._zygote = zygote
+        self._toolchain = toolchain
+        self._request = request
+        self.compiled = CompileResult("error")
+        self.executable: int | None = None
+        """A descriptor of the program, read-only; the caller closes it."""
+
+    async def run_in(self, slot: int) -> None:
+        """Compile in `slot`, statically linked where that works. Raises ExecutorLost."""
+        for command in self._toolchain.commands(self._request.language):
+            self.compiled, self.executable = await self._try(slot, command)
+            if self.compiled.status != "error":
+                self._toolchain.learn(self._request.language, command)
+            if self.compiled.status != "error" or not static_is_missing(self.compiled.stderr):
+                return
+
+    async def _try(self, slot: int, command: list[str]) -> tuple[CompileResult, int | None]:
+        request = self._request
+        code = request.code.encode("utf-8", "surrogatepass")
+        placed, _ = job_fields(request)
+        job = frames.Job("\n".join(command), request.language, code, 0.0, 0, _OUTPUT_BYTES, [], placed)
+        work = Work(job, contents(request), [])
+        try:
+            runner, _ = self._zygote.spawn(slot, frames.KIND_COMPILE, [work.blob, work.indices])
+        finally:
+            work.close()
+        reader = FrameReader(runner, MAX_TEXT)
+        compiled: CompileResult | None = None
+        executable: int | None = None
+        try:
+            while (frame := await reader.next(WALL_SECONDS + 60)) is not None:
+                kind, payload = frame
+                if kind == frames.COMPILED:
+                    compiled = parse_compiled(payload)
+                elif kind == frames.BINARY and reader.descriptors and executable is None:
+                    executable = _read_only(reader.descriptors[0])
+                elif kind == frames.FAULT:
+                    raise ExecutorLost(payload.decode(errors="replace"))
+                elif kind == frames.DONE and compiled is not None and (executable is None) == (compiled.status != "ok"):
+                    return compiled, executable
+                else:
+                    break
+        except BaseException:
+            _close(executable)
+            raise
+        finally:
+            reader.close()
+        _close(executable)
+        raise ExecutorLost("the compile stage ended without an answer")
+
+
+def _close(fd: int | None) -> None:
+    if fd is not None:
+        os.close(fd)
+
+
+def _read_only(binary: int) -> int:
+    """Reopen a memory file, because a file held open for writing cannot be executed. Raises ExecutorLost."""
+    found = os.fstat(binary)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > BINARY_MIB << 20:
+        raise ExecutorLost("the compile stage sent something else than a program")
+    return os.open(f"/proc/self/fd/{binary}", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,0 +1,66 @@
+"""The first lines of a zygote, executed with its modules and its settings, which came over a descriptor.
+
+Registers the modules, and then does one step after another: each forked process gets its next step from here, with
+nothing below it on the stack.
+
+Modules are compiled in a process of their own: what a compiler leaves behind are 400 pages, and each page that a zygote
+holds costs 0.2 us in a fork and the child's end together.
+"""
+
+# ruff: noqa: PTH123
+# Why: pathlib would make the zygote larger, and each fork dearer.
+import sys
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    Source = tuple[str, str, str | None]
+
+
+def _compiled(sources: "list[Source]") -> "list[tuple[str, str, object]]":
+    import marshal
+    import os
+
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            codes = [
+                (name, path, source if source is None else compile(source, path, "exec", dont_inherit=True, optimize=2))
+                for name, path, source in sources
+            ]
+            with open(writing, "wb") as file:
+                marshal.dump(codes, file)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        found: list[tuple[str, str, object]] = marshal.load(file)  # noqa: S302 - our own child's
+    os.waitpid(pid, 0)
+    return found
+
+
+def _boot(
+    modules: "list[Source]",
+    harnesses: "list[Source]",
+    settings: dict[str, object],
+) -> object:
+    compiled = _compiled([*modules, *harnesses])
+    for name, path, code in compiled[: len(modules)]:
+        module = type(sys)(name)
+        module.__file__ = path
+        module.__package__ = name.rpartition(".")[0]
+        sys.modules[name] = module
+        if code is None:  # a package
+            module.__path__ = []
+            continue
+        exec(code, module.__dict__)  # type: ignore[arg-type]  # noqa: S102 - our own modules
+        setattr(sys.modules[module.__package__], name.rpartition(".")[2], module)
+    step: object = sys.modules["evalrun_executor.contained.zygote"].main(settings, compiled[len(modules) :])
+    return step
+
+
+step = _boot(*rest)  # type: ignore[name-defined]  # noqa: F821 - set by the command line, see zygote_process
+while callable(step):
+    step = step()

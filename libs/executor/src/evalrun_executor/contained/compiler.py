@@ -1,0 +1,109 @@
+"""Compiling C and C++: the compiler driver as a contained child of its own, with a policy of its own."""
+
+# ruff: noqa: PTH109, PTH113, PTH123, SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import os
+import time
+
+from evalrun_executor.contained.frames import STOPPED_TIME, Job
+from evalrun_executor.contained.kernel import PR_SET_CHILD_SUBREAPER, close_from, die_with, prctl
+from evalrun_executor.contained.limits import MIB, limit_compiler
+from evalrun_executor.contained.site import Site
+from evalrun_executor.contained.supervision import ChildSupervisor, Pipes, expect_children, expect_none, open_pipes
+
+CPU_SECONDS = 30
+WALL_SECONDS = 90
+MEMORY_MIB = 2048
+BINARY_MIB = 64
+_OUTPUT = "a.out"
+
+
+class Compiled:
+    """What came of it."""
+
+    def __init__(self, status: int, seconds: float, stderr: bytes, binary: int | None) -> None:
+        self.status = status
+        self.seconds = seconds
+        self.stderr = stderr
+        self.binary = binary
+        """A memory file."""
+
+
+class Stage:
+    """A running compiler."""
+
+    def __init__(self, pid: int, pipes: Pipes) -> None:
+        self._pid = pid
+        self._pipes = pipes
+        self._started = time.monotonic()
+
+    def finish(self, supervisor: ChildSupervisor) -> Compiled:
+        """Wait for the compiler and all that it started. Raises FrontGoneError."""
+        try:
+            outcome = supervisor.child(self._pid, self._pipes, self._started, (CPU_SECONDS, WALL_SECONDS))
+        finally:
+            _reap_all(self._pid)
+        seconds = time.monotonic() - self._started
+        if outcome.cpu_seconds >= CPU_SECONDS or outcome.stopped == STOPPED_TIME:
+            return Compiled(2, seconds, outcome.stderr, None)
+        if outcome.status != 0 or not os.path.isfile(_OUTPUT):
+            return Compiled(1, seconds, outcome.stderr or b"the compiler failed without a word\n", None)
+        return Compiled(0, seconds, outcome.stderr, _as_memory_file())
+
+
+def start(site: Site, job: Job, source: str) -> Stage:
+    """Start the compiler in the current folder, the slot's private one, on a file named `source`.
+
+    `job.mode` is the command line, split at newlines. Raises OSError.
+    """
+    command = job.mode.split("\n")
+    with open(source, "wb") as file:
+        file.write(job.code)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    pipes = open_pipes(os.open("/dev/null", os.O_RDONLY))
+    runner = os.getpid()
+    expect_children()
+    pid = os.fork()
+    if pid == 0:
+        die_with(runner)
+        expect_none()
+        os.setpgid(0, 0)
+        for place in (0, 1, 2):
+            os.dup2(pipes[place], place)
+        close_from(3)
+        limit_compiler(CPU_SECONDS, MEMORY_MIB, BINARY_MIB)
+        if site.compiler_filter is not None:
+            site.compiler_filter.install()
+        environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": os.getcwd()}
+        try:
+            os.execve(command[0], [*command, source, "-o", _OUTPUT, "-lm"], environment)  # noqa: S606
+        finally:
+            os._exit(127)
+    return Stage(pid, pipes)
+
+
+def _reap_all(group: int) -> None:
+    """End the stages that the driver left behind: they come to us, as we are their subreaper."""
+    while True:
+        try:
+            os.killpg(group, 9)
+        except ProcessLookupError:
+            pass
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _as_memory_file() -> int | None:
+    with open(_OUTPUT, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > BINARY_MIB * MIB:
+            return None
+        binary = os.memfd_create("program")
+        offset = 0
+        while offset < size:
+            offset += os.sendfile(binary, file.fileno(), offset, size - offset)
+    return binary

@@ -1,0 +1,136 @@
+"""Files that a request puts into the private folder before its run, and those that it wants back after it.
+
+All of it in the runner, so under the program's own Landlock ruleset and user: nothing comes back that the program
+could not have printed. Still no link is followed, and nothing but a regular file is read: a named pipe would hold the
+runner, and where the machine contains nothing a link could name any file.
+"""
+
+# ruff: noqa: PTH123, SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import os
+import stat
+
+from evalrun_executor.contained import frames
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Exchange:
+    """What goes into a folder and comes out of it, for one job."""
+
+    def __init__(self, folder: str, job: frames.Job, blob: int, offset: int) -> None:
+        """Serve `folder`, with what `blob` holds from `offset` on, one file after another."""
+        self._folder = folder
+        self._placed = job.placed
+        self._wanted = job.wanted
+        self._blob = blob
+        self._offset = offset
+        self._texts: list[tuple[str, bytes]] = []
+        self.largest = max((size for _, size in job.placed), default=0)
+        """Bytes of the largest file."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names right in the folder, of files and of folders."""
+        return sorted({os.fsdecode(name.split(b"/")[0]) for name, _ in self._placed})
+
+    def free_name(self, name: str) -> str:
+        """Return a name for the program's own text that no file of the request has, and hardly one of the program's."""
+        name = f"tmp_{name}"
+        while name in self.names:
+            name = f"_{name}"
+        return name
+
+    def add(self, name: str, text: bytes) -> str:
+        """Place `text` too, under a name like `name`; gives the name."""
+        name = self.free_name(name)
+        self._texts.append((name, text))
+        return name
+
+    def place(self) -> None:
+        """Write the files into the folder, which is empty. Raises OSError."""
+        offset = self._offset
+        for name, size in self._placed:
+            parent, last = _parent(self._folder, name, make=True)
+            try:
+                fd = os.open(last, _NEW, 0o644, dir_fd=parent)
+            finally:
+                os.close(parent)
+            try:
+                frames.copy(fd, self._blob, offset, size)
+            finally:
+                os.close(fd)
+            offset += size
+        for script, text in self._texts:
+            with open(f"{self._folder}/{script}", "xb") as file:
+                file.write(text)
+
+    def gather(self) -> tuple[int, bytes] | None:
+        """Return what is wanted: a memory file of all contents, and the payload of a FILES frame; None: nothing is.
+
+        A file that is not there, is no regular file or may not be read has the size `frames.ABSENT`.
+        """
+        if not self._wanted:
+            return None
+        sizes = []
+        left = frames.FILES_BYTES
+        together = os.memfd_create("files")
+        try:
+            for name in self._wanted:
+                size = self._append(together, name, left)
+                sizes.append(size)
+                if size == frames.TOO_LARGE:
+                    os.ftruncate(together, 0)
+                    break
+                left -= 0 if size == frames.ABSENT else size
+        except BaseException:
+            os.close(together)
+            raise
+        return together, b"".join(frames.INDEX.pack(size) for size in sizes)
+
+    def _append(self, together: int, name: bytes, max_bytes: int) -> int:
+        try:
+            parent, last = _parent(self._folder, name, make=False)
+        except OSError:
+            return frames.ABSENT
+        try:
+            fd = os.open(last, _OLD, dir_fd=parent)
+        except OSError:
+            return frames.ABSENT
+        finally:
+            os.close(parent)
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return frames.ABSENT
+            if found.st_size > max_bytes:
+                return frames.TOO_LARGE
+            try:
+                frames.copy(together, fd, 0, found.st_size)
+            except EOFError:  # only where programs may fork can one be left that shortens it
+                return frames.ABSENT
+            return found.st_size
+        finally:
+            os.close(fd)
+
+
+def _parent(folder: str, name: bytes, *, make: bool) -> tuple[int, bytes]:
+    """Return a descriptor of the folder that a path lies in, and the path's last part. Raises OSError."""
+    *above, last = name.split(b"/")
+    fd = os.open(folder, _FOLDER)
+    for part in above:
+        try:
+            if make:
+                try:
+                    os.mkdir(part, 0o755, dir_fd=fd)
+                except FileExistsError:
+                    pass
+            deeper = os.open(part, _FOLDER, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = deeper
+    return fd, last

@@ -1,0 +1,144 @@
+"""What runner and front say to each other.
+
+Front to runner: a memory file that the front wrote (a `Job`, the program's text, the inputs), trusted. Runner to
+front: frames on a stream socket. The runner stands near hostile code, so the front takes every byte of a frame as
+hostile: sizes are bounded, and nothing but fixed structs and raw texts is read.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import struct
+from collections.abc import Callable
+
+KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_HARNESS_WORKER = range(5)
+"""Kinds of spawned processes: a runner of a Python program, harness, compiler or executable; a harness worker."""
+
+FRAME = struct.Struct("<BI")
+"""Type of frame, payload bytes."""
+COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES = 1, 2, 3, 4, 5, 6, 7, 8
+"""A RUN is one test's result; DONE ends the job; FAULT is text on why the runner could not go on; with a BINARY, which
+is empty, comes the descriptor of a compiled program. A FILED is a RUN whose texts come as descriptors of memory files,
+one for each that is not empty: so a harness worker never holds what a program wrote.
+A COMPLAINT (its size, an `INDEX`) is what the compiler said, as a descriptor too; it follows its COMPILED.
+A FILES holds the size (an `INDEX`) of each file that the job wants back, up to the first that is `TOO_LARGE`; with it
+comes the descriptor of a memory file with their contents, one after another."""
+
+FILES_BYTES = 64 << 20
+"""Of the files that come back from one run, together."""
+ABSENT, TOO_LARGE = 0xFFFFFFFF, 0xFFFFFFFE
+"""In place of a size in FILES."""
+
+COMPILED_HEAD = struct.Struct("<Bd")
+"""Status (see `COMPILE_STATUS`), seconds; stderr follows."""
+COMPILE_STATUS = ("ok", "error", "timeout")
+
+RUN_HEAD = struct.Struct("<IBiddQI")
+"""Index, why the runner stopped it (see `NOT_STOPPED`), wait status, CPU seconds, wall seconds, peak KiB, bytes of
+stdout; stdout and stderr follow. Raw: what it means, the front says."""
+NOT_STOPPED, STOPPED_TIME, STOPPED_OUTPUT, STOPPED_OTHER = range(4)
+"""`STOPPED_OTHER`: the reason stands at the end of stderr."""
+
+FILED_HEAD = struct.Struct("<IBiddQII")
+"""As `RUN_HEAD`, then bytes of stderr."""
+
+INDEX = struct.Struct("<I")
+"""An item of the index pipe: the runners of one batch take the next test from it, and its end stops them."""
+
+
+class Job:
+    """One program as a runner sees it."""
+
+    def __init__(
+        self,
+        mode: str,
+        language: str,
+        code: bytes,
+        time_seconds: float,
+        memory_mib: int,
+        output_bytes: int,
+        sizes: list[int],
+        placed: list[tuple[bytes, int]] | None = None,
+        wanted: list[bytes] | None = None,
+    ) -> None:
+        self.mode = mode
+        self.language = language
+        self.code = code
+        """Empty in a harness worker, see `decode_job`."""
+        self.code_size = len(code)
+        self.time_seconds = time_seconds
+        self.memory_mib = memory_mib
+        self.output_bytes = output_bytes
+        self.sizes = sizes
+        """Bytes of each input."""
+        self.placed = placed or []
+        """Path and bytes of each file that the private folder holds before a run, see `exchange`."""
+        self.wanted = wanted or []
+        """Paths of the files that come back after it."""
+
+    def encode(self) -> bytes:
+        """Return the first part of the memory file; the inputs follow it, one after another, then
+        the files to place."""
+        fields = (
+            self.mode, self.language, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes,
+            self.placed, self.wanted,
+        )  # fmt: skip
+        body = marshal.dumps(fields, 2)  # version 2 reads the same in every Python
+        return struct.pack("<Q", len(body)) + body + self.code
+
+
+def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) -> tuple[Job, int, list[int]]:
+    """Read a job; gives it, and the offsets of the program's text and of each input.
+
+    Args:
+        read_at: `read_at(size, offset)` reads the memory file.
+        with_code: False leaves the text where it is: what a harness worker held, each later program might find.
+    """
+    (length,) = struct.unpack("<Q", read_at(8, 0))
+    mode, language, size, *limits = marshal.loads(read_at(length, 8))  # noqa: S302 - by the front, whom we trust
+    code = 8 + length
+    job = Job(mode, language, read_at(size, code) if with_code else b"", *limits)
+    job.code_size = size
+    offsets = []
+    offset = code + job.code_size
+    for size in job.sizes:
+        offsets.append(offset)
+        offset += size
+    return job, code, offsets
+
+
+def plain_memory(name: str) -> int:
+    """Return an empty memory file that nobody may execute: a program that may start one may not write another."""
+    fd = os.memfd_create(name)
+    os.fchmod(fd, 0o600)  # MFD_NOEXEC_SEAL would say it, from Linux 6.3 on
+    return fd
+
+
+def memory_file(blob: int, offset: int, size: int) -> int:
+    """Return a memory file with a copy of a piece of `blob`, rewound: stdin, as if it were `< file`."""
+    fd = plain_memory("stdin")
+    copy(fd, blob, offset, size)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def copy(to: int, source: int, offset: int, size: int) -> None:
+    """Append a piece of `source` to `to`, through no memory of ours. Raises EOFError where it is shorter."""
+    while size > 0:
+        moved = os.sendfile(to, source, offset, size)
+        if moved == 0:
+            raise EOFError("a piece is shorter than it says")
+        offset += moved
+        size -= moved
+
+
+def read_at(fd: int, size: int, offset: int) -> bytes:
+    """Read a piece of a memory file."""
+    data = bytearray()
+    while len(data) < size:
+        piece = os.pread(fd, size - len(data), offset + len(data))
+        if not piece:
+            raise OSError("the job is shorter than it says")
+        data += piece
+    return bytes(data)

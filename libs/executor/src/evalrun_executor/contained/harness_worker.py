@@ -1,0 +1,297 @@
+"""A harness worker: one long-lived process per slot that forks a child for each input of a preloaded harness.
+
+Unlike a runner it serves many programs, so it must not hold any of their data: a later program could find
+in its own memory. It reads limits and sizes only. A program's text goes from the job's memory file into the child, and
+what the child writes goes in memory files to the front; its own child compiles it, once it stands alone.
+"""
+
+# ruff: noqa: SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from resource import setrlimit
+
+from evalrun_executor.contained import folder, frames, landlock, program, python_source
+from evalrun_executor.contained.entrance import Enter, confinement, entrance
+from evalrun_executor.contained.kernel import die_with
+from evalrun_executor.contained.limits import STOP_FACTOR, CompileLimits, job_limits, limit_harness_worker, wall_limit
+from evalrun_executor.contained.site import Site
+from evalrun_executor.contained.supervision import (
+    CHILD_ENDED,
+    FAULTY,
+    FRONT_GONE,
+    QUICK_SECONDS,
+    ChildResult,
+    ChildSupervisor,
+    FrontGoneError,
+    expect_children,
+    wait_for_signal,
+)
+
+Next = Callable[[], "object"]
+_COMPILATION = struct.Struct("<?dd")
+"""What a child says of it: whether the program compiles, CPU seconds until then, seconds it took."""
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+_FDS = 2
+"""That come with a job."""
+_KEPT: list[object] = []
+
+
+class HarnessWorker:
+    """The harness runs of one slot."""
+
+    def __init__(self, site: Site, slot: int, front: int) -> None:
+        self._site = site
+        self._slot = slot
+        self._front = socket.socket(fileno=front)
+        self._work = site.work_folder(slot)
+        self._supervisor = ChildSupervisor(front, self._work, 0, site.cpus, may_fork=site.program_filter is None)
+        self._pending = bytearray()
+        self._blob = self._indices = -1
+        self._offsets: list[int] = []
+        self._compiles = False
+        self._compiled = False
+        self._next = b""
+        """The index of the next test, as it was read; empty at the end."""
+        self._index = 0
+        self._complaint = 0
+        self._files = (-1, -1, -1)
+        self._said = self._says = -1
+        self._compilation = b""
+
+    def begin(self, zygote: int) -> Next | None:
+        """Confine this process, as all that it forks; gives the next step, see `boot`."""
+        try:
+            die_with(zygote)
+            os.setsid()
+            ruleset = self._site.ruleset(self._slot, "harness")
+            if ruleset is not None:
+                landlock.restrict_self(ruleset)
+            self._site.forget_rulesets()
+            os.chdir(self._work)
+            folder.empty(self._work)
+            self._namespace = program.prepare_main("<harness>")
+            program.prepare_streams()
+            limit_harness_worker()
+            expect_children()
+            gc.freeze()
+        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+            self._fault(f"harness worker: {type(error).__name__}: {error}")
+            os._exit(FAULTY)
+        return self.serve
+
+    def serve(self) -> Next | None:
+        """Do jobs until the front leaves; gives a child's next step.
+
+        Forks here, right below `boot`, so that a child leaves one frame behind, and this is kept from being freed.
+        """
+        enter, confine = entrance(watched=self._site.landlock_abi > 0), confinement(self._site.program_filter)
+        fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
+        work = self._work
+        _KEPT.extend((enter, confine, self))
+        status = 0
+        try:
+            while self._take_job():
+                become, limits, has_code = self._future(), self._limits, self._job.code_size > 0 or self._compiles
+                while self._next_test():
+                    stdin, stdout, stderr = self._files
+                    started = clock()
+                    pid = fork()
+                    if pid == 0:
+                        if has_code:
+                            become = self._future_of_code(enter)
+                        else:
+                            enter(stdin, stdout, stderr, -1)
+                        for what, limit in limits:
+                            setrlimit(what, limit)
+                        confine()
+                        return become
+                    if wait(CHILD_ENDED, QUICK_SECONDS) is None:
+                        outcome = self._supervisor.filed_child(pid, (stdout, stderr), started, self._stop_at)
+                    else:
+                        _, ended, usage = reap(pid, 0)
+                        outcome = ChildResult(
+                            0, ended, usage.ru_utime + usage.ru_stime, clock() - started, usage.ru_maxrss
+                        )
+                    if listing(work):  # its mtime would not do: two tests may share a tick of the clock
+                        folder.empty(work)
+                    self._report(outcome)
+                self._end_job()
+        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+            status = FRONT_GONE
+        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+            self._fault(f"harness worker: {type(error).__name__}: {error}")
+            status = FAULTY
+        os._exit(status)
+
+    def _take_job(self) -> bool:
+        """Wait for a job; False at the front's end of file."""
+        message, ancillary, _, _ = self._front.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
+        if not message:
+            return False
+        ((_, _, data),) = ancillary
+        self._blob, self._indices = struct.unpack("2i", data)
+        self._job, self._code, self._offsets = frames.decode_job(self._read_at, with_code=False)
+        self._supervisor.output_bytes = self._job.output_bytes
+        self._limits = job_limits(self._job.time_seconds, self._job.memory_mib, self._job.output_bytes)
+        self._compiles = self._job.mode == "calls"
+        self._compiled = False
+        self._next = os.read(self._indices, frames.INDEX.size)
+        if not self._next:  # other slots have taken all
+            self._say(frames.DONE, b"")
+            self._send([])
+        return True
+
+    def _future(self) -> Next:
+        """Return what a child becomes where there is no program's text."""
+        harness, namespace = self._site.harnesses[self._job.mode], self._namespace
+        return lambda: program.run_harness(harness, "", namespace)
+
+    def _next_test(self) -> bool:
+        """Prepare the next test. Returns False if there is none."""
+        if not self._next:
+            return False
+        (self._index,) = frames.INDEX.unpack(self._next)
+        stdin = frames.memory_file(self._blob, self._offsets[self._index], self._job.sizes[self._index])
+        self._files = (stdin, frames.plain_memory("stdout"), frames.plain_memory("stderr"))
+        if self._compiles:
+            self._said, self._says = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            self._compilation = b""
+        return True
+
+    def _future_of_code(self, enter: Enter) -> Next:
+        """In the child: enter it, read the text, compile it for `calls`; ends the child where it is no program then."""
+        text = self._read_at(self._job.code_size, self._code)
+        stdin, stdout, stderr = self._files
+        harness, namespace = self._site.harnesses[self._job.mode], self._namespace
+        enter(stdin, stdout, stderr, self._says if self._compiles else -1)
+        if not self._compiles:
+            return lambda: program.run_harness(harness, text.decode(), namespace)
+        started = time.monotonic()
+        checked = python_source.check(text, "<program>")
+        seconds = time.monotonic() - started
+        os.write(3, _COMPILATION.pack(checked.code is not None, time.process_time(), seconds))
+        os.close(3)
+        if checked.code is None:
+            os.write(2, checked.stderr)
+            os._exit(0)
+        code = checked.code
+        return lambda: program.run_harness(harness, code, namespace)
+
+    def _stop_at(self) -> tuple[float, float]:
+        """Return the CPU and wall seconds at which a child is stopped; compiling has its own on top."""
+        seconds = self._job.time_seconds
+        cpu: float = 0
+        wall: float = 0
+        if self._compiles:
+            self._listen()
+            cpu, wall = CompileLimits.CPU_SECONDS, 2 * CompileLimits.CPU_SECONDS
+            if self._compilation:
+                _, cpu, wall = _COMPILATION.unpack(self._compilation)
+        return STOP_FACTOR * seconds + cpu, wall_limit(seconds) + wall
+
+    def _listen(self) -> None:
+        """Take what the child has said of its compilation, if it has."""
+        if not self._compilation:
+            try:
+                self._compilation = os.read(self._said, _COMPILATION.size)
+            except BlockingIOError:
+                return
+
+    def _report(self, outcome: ChildResult) -> None:
+        """Return how a child ended; with the last one's end, that the job is done."""
+        stdin, stdout, stderr = self._files
+        os.close(stdin)
+        good = self._take_compilation(outcome) if self._compiles else True
+        self._next = os.read(self._indices, frames.INDEX.size) if good else b""
+        files = [stdout, stderr]
+        if good:
+            files = self._say_end(outcome)
+        elif self._complaint:
+            self._say(frames.COMPLAINT, frames.INDEX.pack(self._complaint))
+            files = [stderr]
+        else:
+            files = []
+        if not self._next:
+            self._say(frames.DONE, b"")
+        self._send(files)
+        os.close(stdout)
+        os.close(stderr)
+
+    def _say_end(self, outcome: ChildResult) -> list[int]:
+        """Return how a program ended; gives the outputs that go with it."""
+        outputs = [(fd, os.fstat(fd).st_size) for fd in self._files[1:]]
+        max_bytes = self._job.output_bytes
+        if any(size > max_bytes for _, size in outputs):
+            outcome.stopped = outcome.stopped or frames.STOPPED_OUTPUT
+        head = frames.FILED_HEAD.pack(
+            self._index, outcome.stopped, outcome.status, outcome.cpu_seconds, outcome.wall_seconds, outcome.peak_kib,
+            *(min(size, max_bytes) for _, size in outputs),
+        )  # fmt: skip
+        self._say(frames.FILED, head)
+        return [fd for fd, size in outputs if size > 0]
+
+    def _take_compilation(self, outcome: ChildResult) -> bool:
+        """Return how compiling went, once; False where there is nothing else to say about the child."""
+        os.close(self._says)
+        self._listen()
+        os.close(self._said)
+        error = b""
+        self._complaint = 0
+        if self._compilation:
+            good, cpu, seconds = _COMPILATION.unpack(self._compilation)
+            outcome.cpu_seconds = max(0.0, outcome.cpu_seconds - cpu)
+            outcome.wall_seconds = max(0.0, outcome.wall_seconds - seconds)
+            status = 0 if good else 1
+            if not good:
+                self._complaint = os.fstat(self._files[2]).st_size
+        else:
+            good, seconds = False, outcome.wall_seconds
+            ended_by = os.WTERMSIG(outcome.status) if os.WIFSIGNALED(outcome.status) else 0
+            if outcome.stopped == frames.STOPPED_TIME or ended_by == signal.SIGXCPU:
+                status, error = 2, b"the interpreter took too long to compile the program\n"
+            elif outcome.stopped != frames.NOT_STOPPED:  # by us, for what the text made the compiler do
+                status, error = 1, b"the interpreter was stopped while it compiled the program\n"
+            elif ended_by in _CRASHES:
+                status, error = 1, b"the program crashes the interpreter's compiler\n"
+            else:
+                raise OSError(f"a child ended with wait status {outcome.status} before it had compiled the program")
+        if not self._compiled:
+            self._compiled = True
+            self._say(frames.COMPILED, frames.COMPILED_HEAD.pack(status, seconds) + error)
+        return bool(good)
+
+    def _end_job(self) -> None:
+        os.close(self._blob)
+        os.close(self._indices)
+
+    def _say(self, frame: int, payload: bytes) -> None:
+        self._pending += frames.FRAME.pack(frame, len(payload)) + payload
+
+    def _send(self, fds: list[int]) -> None:
+        """Send what is pending, with descriptors."""
+        if fds:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
+            sent = self._front.sendmsg([self._pending], rights)
+            del self._pending[:sent]
+        if self._pending:
+            self._front.sendall(self._pending)
+            self._pending.clear()
+
+    def _fault(self, text: str) -> None:
+        self._pending.clear()
+        self._say(frames.FAULT, text.encode(errors="replace")[:2000])
+        try:
+            self._front.sendall(self._pending)
+        except OSError:
+            pass
+
+    def _read_at(self, size: int, offset: int) -> bytes:
+        return frames.read_at(self._blob, size, offset)

@@ -1,0 +1,130 @@
+"""Resource limits of contained processes."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+
+MIB = 1024 * 1024
+STOP_FACTOR = 1.2
+"""A program is stopped at this many times its CPU limit; between 1.0 and this it is run again alone."""
+INTERPRETER_MIB = 64
+"""Address space that the interpreter itself takes (30 MiB measured), on top of the program's own limit."""
+PYTHON_STACK_MIB = 64
+"""Main thread's stack. Threads get 8 MiB, as usual, unless the program asks for another size."""
+COMPILED_MIB = 32
+"""The same of a compiled program: its text, libraries, and its threads' stacks of 2 MiB each."""
+FILE_MIB = 64
+"""Largest file in the private folder."""
+MAX_INPUT_MIB = 4096
+"""Maximum size of what a harness worker writes itself: the memory files of inputs."""
+OPEN_FILES = 256
+CPU_SLACK_SECONDS = 5
+"""What a runner may use itself before it must move its CPU limit on: it does so after each group of tests."""
+TASKS_PER_USER = 8192
+"""RLIMIT_NPROC counts all threads of the user, the neighbours' too, so this is a far backstop: the runner stops a
+program at `supervision.THREADS` threads, and fork is denied."""
+
+
+def wall_limit(time_seconds: float) -> float:
+    """Return the wall seconds after which a program is stopped whatever it does; alone again where it was starved."""
+    return 2 * time_seconds + 5
+
+
+def _set(what: int, value: int) -> None:
+    _, hard = resource.getrlimit(what)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(what, (value, value))
+
+
+def limit_program(time_seconds: float, memory_mib: int, max_input_bytes: int, *, compiled: bool) -> None:
+    """Limit this process, a runner, and with it the children that it forks: once, for ten calls in each cost 0.2 ms.
+
+    The filter lets a child change its stack limit only, so soft limits hold where a runner needs the hard one.
+    """
+    _set(resource.RLIMIT_AS, (memory_mib + (COMPILED_MIB if compiled else INTERPRETER_MIB)) * MIB)
+    _limit_common(max(FILE_MIB, max_input_bytes // MIB + 1))
+    _, max_bytes = resource.getrlimit(resource.RLIMIT_STACK)
+    if compiled and max_bytes == resource.RLIM_INFINITY:
+        # Contest programs recurse deeply, as far as their memory goes. Any other limit would be the size of each of
+        # their threads' stacks too (glibc): 256 MiB left room for two threads in 512.
+        resource.setrlimit(resource.RLIMIT_STACK, (max_bytes, max_bytes))
+    else:
+        _limit_stack(PYTHON_STACK_MIB)
+    refresh_cpu_limit(time_seconds)
+
+
+def _limit_stack(stack_mib: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = stack_mib * MIB if hard == resource.RLIM_INFINITY else min(stack_mib * MIB, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))  # the hard one stays: programs do ask for more
+
+
+def limit_harness_worker() -> None:
+    """Set the limits of this harness worker, and so of its children, that no job changes."""
+    _limit_common(MAX_INPUT_MIB)
+    _limit_stack(PYTHON_STACK_MIB)
+
+
+def job_limits(time_seconds: float, memory_mib: int, output_bytes: int) -> list[tuple[int, tuple[int, int]]]:
+    """Return the soft and hard limits that a harness worker's child sets itself."""
+    wanted = (
+        (resource.RLIMIT_AS, (memory_mib + INTERPRETER_MIB) * MIB),
+        (resource.RLIMIT_FSIZE, max(FILE_MIB * MIB, output_bytes + MIB)),
+        (resource.RLIMIT_CPU, math.ceil(time_seconds * STOP_FACTOR) + CompileLimits.CPU_SECONDS + CPU_SLACK_SECONDS),
+    )
+    found = []
+    for what, value in wanted:
+        _, hard = resource.getrlimit(what)
+        least = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        found.append((what, (least, least)))
+    return found
+
+
+def refresh_cpu_limit(time_seconds: float) -> None:
+    """Set the CPU limit that the next children inherit: only a backstop, in whole seconds.
+
+    The runner counts its own seconds against it, so it has to move on as they pass.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    wanted = int(time.process_time()) + math.ceil(time_seconds * STOP_FACTOR) + CPU_SLACK_SECONDS
+    if hard == resource.RLIM_INFINITY or wanted <= hard:
+        resource.setrlimit(resource.RLIMIT_CPU, (wanted, hard))
+
+
+def limit_compiler(cpu_seconds: int, memory_mib: int, file_mib: int) -> None:
+    """Limit this process and each stage that it starts as a compiler."""
+    _set(resource.RLIMIT_AS, memory_mib * MIB)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+    _limit_common(file_mib)
+
+
+def _limit_common(file_mib: int) -> None:
+    _set(resource.RLIMIT_FSIZE, file_mib * MIB)
+    _set(resource.RLIMIT_NOFILE, OPEN_FILES)
+    _set(resource.RLIMIT_NPROC, TASKS_PER_USER)
+    _set(resource.RLIMIT_CORE, 1)  # unlike 0, also no dump to a program of the machine's that reads it from a pipe
+    _set(resource.RLIMIT_MEMLOCK, 0)
+    _set(resource.RLIMIT_MSGQUEUE, 0)
+    _set(resource.RLIMIT_SIGPENDING, 256)
+
+
+class CompileLimits:
+    """Soft limits around Python's own compiler, in the runner; the children set their own afterwards."""
+
+    CPU_SECONDS = 10
+    MEMORY_MIB = 1024
+
+    def __enter__(self) -> None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        spent = math.ceil(used.ru_utime + used.ru_stime)
+        self._memory = resource.getrlimit(resource.RLIMIT_AS)
+        self._cpu = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_AS, (self.MEMORY_MIB * MIB, self._memory[1]))
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.CPU_SECONDS, self._cpu[1]))
+
+    def __exit__(self, *_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, self._memory)
+        resource.setrlimit(resource.RLIMIT_CPU, self._cpu)

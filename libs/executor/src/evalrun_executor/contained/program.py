@@ -1,0 +1,211 @@
+"""A child that becomes the program: an ordinary `python3 main.py`, as far as the program can tell.
+
+Hash seed 0, so that a program whose answer hangs on the order of a set gives the same answer each time.
+"""
+
+# ruff: noqa: SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives
+import atexit
+import builtins
+import gc
+import os
+import sys
+from collections.abc import Callable
+from types import CodeType, TracebackType
+
+SCRIPT = "main.py"
+OWN_MODULES = "evalrun_"
+_FLUSH_FAILED = 120  # what Python itself ends with
+_C_LONG = 1 << 63
+_leave = os._exit  # before a program can replace it
+
+
+def prepare_streams() -> None:
+    """Recreate sys.stdin, stdout and stderr on descriptors 0, 1 and 2, as Python does at start in C.UTF-8.
+
+    Done in the runner, for all tests at once (300 us of page faults in a child): the descriptors stand for ones of the
+    same kinds, a file and two pipes, that a child puts in their places. Not in the zygote: what a child touches lies
+    on fewer pages when it was made last (25 faults of 330).
+    """
+    nothing = os.memfd_create("stdin")
+    keep_open, pipe = os.pipe()
+    for fd, place in ((nothing, 0), (pipe, 1), (pipe, 2)):
+        os.dup2(fd, place)
+    for fd in (nothing, pipe, keep_open):
+        os.close(fd)
+    for name, fd, mode, errors in (
+        ("stdin", 0, "r", "surrogateescape"),
+        ("stdout", 1, "w", "surrogateescape"),
+        ("stderr", 2, "w", "backslashreplace"),
+    ):
+        buffering = 1 if fd == 2 else -1
+        stream = open(fd, mode, buffering, "utf-8", errors, "\n", closefd=False)  # noqa: SIM115 - lives as long as we do
+        stream.buffer.raw.name = f"<{name}>"  # type: ignore[attr-defined]  # FileIO's name can be set
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def prepare_main(path: str) -> dict[str, object]:
+    """Put a fresh `__main__` in place and give its globals; take our own modules out of sight."""
+    module = type(sys)("__main__")
+    module.__dict__.update(__file__=path, __cached__=None, __builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = module
+    sys.argv = [path if path.startswith("/") else SCRIPT]  # `open(sys.argv[0])` finds the text, as under any judge
+    return module.__dict__
+
+
+_FORGOTTEN: list[object] = []
+
+
+def forget_ours() -> None:
+    """Take our own modules out of sight; what they hold goes on working.
+
+    They are kept: else a child that leaves the last function of one behind would take the module apart, page by page.
+    """
+    _FORGOTTEN.extend(sys.modules.pop(name) for name in [*sys.modules] if name.startswith(OWN_MODULES))
+
+
+def run_program(code: CodeType, namespace: dict[str, object], *, thorough: bool) -> None:
+    """Run the compiled program to its end; never returns.
+
+    Args:
+        code: compiled.
+        namespace: of `prepare_main`.
+        thorough: destroy its objects at the end, for that may be seen, see `python_source.needs_teardown`.
+    """
+    status = 0
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)  # contest judges have no such limit; CPU time is limited anyway
+    try:
+        exec(code, namespace)  # noqa: S102 - what a child is for
+    except BaseException as error:  # noqa: BLE001 - the program's own, whatever it is
+        status = _status_after(error)
+    _end(status, namespace if thorough else None)
+
+
+_AT_START = (
+    "__main__ _collections_abc _sitebuiltins abc builtins codecs encodings genericpath io os posixpath site stat sys"
+)
+_NEVER_SHADOWED = frozenset(_AT_START.split())
+"""What every Python has imported before its program starts: a file of that name beside the program changes nothing."""
+
+
+def run_beside(code: CodeType, namespace: dict[str, object], folder: str, names: list[str]) -> None:
+    """Run the program as one that lies among files, in `folder`; never returns.
+
+    It imports those before any module of the same name: of what the zygote has imported ahead, those are forgotten.
+    Done here, in the child: the runner imports nothing that a request brings.
+    """
+    shadowed = {name[:-3] if name.endswith(".py") else name for name in names} - _NEVER_SHADOWED
+    hidden = [name for name in sys.modules if name.partition(".")[0] in shadowed.difference(sys.builtin_module_names)]
+    _FORGOTTEN.extend(sys.modules.pop(name) for name in hidden)
+    sys.path.insert(0, folder)
+    run_program(code, namespace, thorough=True)
+
+
+def run_harness(main: Callable[..., None], code: object, namespace: dict[str, object]) -> None:
+    """Run a preloaded harness on the code, compiled where it is a program's, to its end; never returns."""
+    status = 0
+    try:
+        main(code)
+    except BaseException as error:  # noqa: BLE001 - the program's own, whatever it is
+        status = _status_after(error)
+    _end(status, namespace)
+
+
+def _status_after(error: BaseException) -> int:
+    """Return the exit status that Python would end with, having printed what it would print."""
+    return _system_exit(error.code) if isinstance(error, SystemExit) else _uncaught(error)
+
+
+def _system_exit(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF if -_C_LONG <= code < _C_LONG else 0xFF
+    try:
+        print(code, file=sys.stderr)  # noqa: T201 - as Python does
+    except Exception:  # noqa: BLE001, S110 - the program may have closed or replaced stderr
+        pass
+    return 1
+
+
+def _uncaught(error: BaseException) -> int:
+    trace: TracebackType | None = error.__traceback__
+    trace = trace.tb_next if trace is not None else None  # the first frame is ours
+    error = error.with_traceback(trace)
+    try:
+        sys.excepthook(type(error), error, trace)
+    except SystemExit as end:
+        return _system_exit(end.code)
+    except BaseException:  # noqa: BLE001 - a hook of the program's
+        sys.__excepthook__(type(error), error, trace)
+    if isinstance(error, KeyboardInterrupt):
+        _flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return 1
+
+
+def _end(status: int, namespace: dict[str, object] | None) -> None:
+    """End as Py_FinalizeEx does, but for what nobody can see: threads, atexit, flush, the globals' destructors."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        _quietly(threading._shutdown)
+    atexit._run_exitfuncs()
+    status = _flush() or status
+    if namespace is not None:  # e.g. a file on descriptor 1 that was never closed is flushed by its destructor
+        for name in ("stdin", "stdout", "stderr"):  # a stdout of its own may need its globals to flush
+            setattr(sys, name, getattr(sys, f"__{name}__", None))
+        gc.collect()  # cycles that nothing refers to: their destructors find every name
+        for last in (False, True):
+            for name in [*namespace]:
+                if name != "__builtins__" and isinstance(namespace[name], _WITHOUT_END) is last:
+                    namespace[name] = None
+        gc.collect()
+        status = _flush() or status
+    _leave(status)
+
+
+_WITHOUT_END = (int, float, complex, str, bytes, type(None), type, type(sys), type(_system_exit), type(len))
+"""Values whose end nobody sees. They go last: Python's own end runs destructors and clean-ups of generators while every
+global is still there."""
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 - Python prints it as unraisable and goes on
+        sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _flush() -> int:
+    """Flush stdout and stderr; gives 120 where that fails, as Python does."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except Exception:  # noqa: BLE001 - looked at again, one by one
+        return _flush_one_by_one()
+    return 0
+
+
+def _flush_one_by_one() -> int:
+    status = 0
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except Exception as error:  # noqa: BLE001 - Python prints it as ignored, and ends with 120
+            status = _FLUSH_FAILED
+            _report_ignored(error)
+    return status
+
+
+def _report_ignored(error: Exception) -> None:
+    try:
+        sys.__stderr__.write(f"Exception ignored in: <sys.stdout>\n{type(error).__name__}: {error}\n")  # type: ignore[union-attr]
+    except Exception:  # noqa: BLE001, S110 - stderr is gone too
+        pass

@@ -1,0 +1,283 @@
+"""A runner: one program. It compiles the program once, then forks one child a test and reports each.
+
+It never runs the program itself. It stands under the slot's Landlock ruleset before it looks at the program's text.
+Functions that fork give what the process does next: the child's stack unwinds to the top before the program starts, so
+that a program finds (almost) all of its recursion limit.
+"""
+
+# ruff: noqa: PTH123
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import _socket  # `socket` itself makes enums of a thousand numbers: 8 ms of each call to a stock SandboxFusion server
+import gc
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable
+from types import CodeType
+
+from evalrun_executor.contained import compiler, folder, frames, landlock, program, python_source
+from evalrun_executor.contained.entrance import confinement, entrance
+from evalrun_executor.contained.exchange import Exchange
+from evalrun_executor.contained.execution import prepare_execution
+from evalrun_executor.contained.kernel import die_with
+from evalrun_executor.contained.limits import STOP_FACTOR, limit_program, refresh_cpu_limit, wall_limit
+from evalrun_executor.contained.site import Site
+from evalrun_executor.contained.supervision import (
+    CHILD_ENDED,
+    FAULTY,
+    FRONT_GONE,
+    ChildResult,
+    ChildSupervisor,
+    Ended,
+    FrontGoneError,
+    Pipes,
+    expect_children,
+    open_pipes,
+    wait_for_signal,
+)
+
+Next = Callable[[], "object"]
+_FLUSH_BYTES = 1 << 16
+_FLUSH_SECONDS = 0.05
+_MAX_GROUP = 8
+_QUICK_CPU_SECONDS = 0.01
+_SHARE = 4
+"""A group is at most this part of what is left."""
+_KEPT: list[object] = []
+PURPOSES = {
+    frames.KIND_PROGRAM: "python",
+    frames.KIND_HARNESS: "python",
+    frames.KIND_HARNESS_WORKER: "harness",
+    frames.KIND_COMPILE: "compile",
+    frames.KIND_EXECUTABLE: "executable",
+}
+"""Which Landlock ruleset what is spawned stands under."""
+
+
+class Runner:
+    """One job in one slot."""
+
+    def __init__(self, site: Site, slot: int, kind: int, fds: list[int]) -> None:
+        self._site = site
+        self._slot = slot
+        self._kind = kind
+        self._front = _socket.socket(fileno=fds[0])
+        self._blob = fds[1]
+        self._indices = fds[2]
+        self._executable = fds[3] if len(fds) > 3 else -1
+        self._pending = bytearray()
+        self._group = 1
+        self._left = 0
+        self._flushed = time.monotonic()
+        self._become: Next | None = None
+        self._exchange: Exchange | None = None
+
+    def run(self, zygote: int) -> Next | None:
+        """Do what there is to do before the tests, in the runner itself; gives the next step, see `boot`."""
+        status = 0
+        try:
+            die_with(zygote)
+            os.setsid()
+            self._prepare()
+            if self._become is not None:
+                return self.serve
+            self._finish()
+        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+            status = FRONT_GONE
+        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+            status = self._fault(f"runner: {type(error).__name__}: {error}")
+        os._exit(status)
+
+    def _prepare(self) -> None:
+        work = self._site.work_folder(self._slot)
+        job, code_at, self._offsets = frames.decode_job(lambda size, offset: frames.read_at(self._blob, size, offset))
+        self._job = job
+        if job.placed or job.wanted:
+            files_at = code_at + job.code_size + sum(job.sizes)
+            self._exchange = Exchange(work, job, self._blob, files_at)
+        path = f"{self._site.source_folder(self._slot)}/{program.SCRIPT}"
+        if self._kind == frames.KIND_PROGRAM and self._exchange is None:
+            _write(path, job.code)
+        ruleset = self._site.ruleset(self._slot, PURPOSES[self._kind])
+        if ruleset is not None:
+            landlock.restrict_self(ruleset)
+        os.chdir(work)
+        folder.empty(work)
+        may_fork = self._kind == frames.KIND_COMPILE or self._site.program_filter is None
+        supervisor = ChildSupervisor(self._front.fileno(), work, job.output_bytes, self._site.cpus, may_fork=may_fork)
+        if self._kind == frames.KIND_COMPILE:
+            self._compile(job, supervisor)
+            return
+        script = program.SCRIPT
+        if self._kind == frames.KIND_PROGRAM and self._exchange is not None:
+            script = self._exchange.add(script, job.code)
+            path = f"{work}/{script}"
+        code: CodeType | None = None
+        if self._kind == frames.KIND_PROGRAM or job.mode == "calls":
+            stdio = self._kind == frames.KIND_PROGRAM
+            checked = python_source.check(job.code, script if stdio else "<program>")
+            self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(checked.status, checked.seconds) + checked.stderr)
+            if checked.code is None:
+                return
+            code = checked.code
+            if self._exchange is None:
+                sys.path.insert(0, self._site.source_folder(self._slot))
+                python_source.import_ahead(code)
+        self._supervisor = supervisor
+        compiled = self._kind == frames.KIND_EXECUTABLE
+        self._become = self._future(code, path)
+        largest = max(job.sizes) if self._exchange is None else max(*job.sizes, self._exchange.largest)
+        limit_program(job.time_seconds, job.memory_mib, largest, compiled=compiled)
+
+    def serve(self) -> Next | None:
+        """Fork a child a test; gives a child's next step. What can be done before, is: each page costs a child 2 us.
+
+        It stands right below `boot`, and what its frame holds is kept: a child leaves it behind, and freeing that
+        would cost it page faults, and the socket's destructor would close whatever has its number by then.
+        """
+        job, supervisor, become, more = self._job, self._supervisor, self._become, self._executable
+        filters = self._site.executable_filter, self._site.program_filter
+        enter, confine = (
+            entrance(watched=self._site.landlock_abi > 0),
+            confinement(filters[self._kind != frames.KIND_EXECUTABLE]),
+        )
+        fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
+        work, exchange = self._site.work_folder(self._slot), self._exchange
+        limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
+        _KEPT.extend((self, enter, confine, limits, work))
+        status = 0
+        try:
+            expect_children()
+            gc.freeze()
+            while group := self._next_group():
+                _KEPT.append(group)
+                ended: list[Ended | ChildResult] = []
+                for _, pipes in group:
+                    if exchange is not None:
+                        exchange.place()
+                    started = clock()
+                    pid = fork()
+                    if pid == 0:
+                        enter(pipes[0], pipes[1], pipes[2], more)
+                        confine()
+                        return become
+                    if wait(CHILD_ENDED, supervisor.quick_seconds) is None:
+                        ended.append(supervisor.child(pid, pipes, started, limits))
+                    else:
+                        _, code, usage = reap(pid, 0)
+                        ended.append((code, usage, clock() - started))
+                    if listing(work):  # its mtime would not do: two tests may share a tick of the clock
+                        self._give_back(exchange)
+                        folder.empty(work)
+                _KEPT.pop()
+                self._report(supervisor, group, ended)
+                refresh_cpu_limit(job.time_seconds)
+            self._finish()
+        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+            status = FRONT_GONE
+        except Exception as error:  # noqa: BLE001 - as in `begin`
+            status = self._fault(f"runner: {type(error).__name__}: {error}")
+        os._exit(status)
+
+    def _finish(self) -> None:
+        self._send(frames.DONE, b"")
+        self._flush()
+
+    def _future(self, code: CodeType | None, path: str) -> Next:
+        """Prepare what every test's child becomes, and give the step that becomes it."""
+        if self._kind == frames.KIND_EXECUTABLE:
+            return prepare_execution(self._site.machine)
+        namespace = program.prepare_main(path)
+        program.prepare_streams()
+        if self._kind == frames.KIND_HARNESS or code is None:
+            harness, text = self._site.harnesses[self._job.mode], code or self._job.code.decode()
+            return lambda: program.run_harness(harness, text, namespace)
+        program.forget_ours()
+        if self._exchange is not None:
+            place, names = self._site.work_folder(self._slot), self._exchange.names
+            return lambda: program.run_beside(code, namespace, place, names)
+        thorough = python_source.needs_teardown(code)
+        return lambda: program.run_program(code, namespace, thorough=thorough)
+
+    def _next_group(self) -> list[tuple[int, Pipes]]:
+        """Take the next tests, with all that they need: what is done for several at once, without a fork in between,
+        finds its pages its own again only once.
+
+        Several only where tests are quick and many are left, so that runners end at about the same time.
+        """
+        data = os.read(self._indices, frames.INDEX.size * self._group)
+        group = []
+        for (index,) in frames.INDEX.iter_unpack(data):
+            stdin = frames.memory_file(self._blob, self._offsets[index], self._job.sizes[index])
+            group.append((index, open_pipes(stdin)))
+            self._left = len(self._offsets) - index - 1
+        return group
+
+    def _report(
+        self, supervisor: ChildSupervisor, group: list[tuple[int, Pipes]], ended: list[Ended | ChildResult]
+    ) -> None:
+        slow = False
+        for (index, pipes), end in zip(group, ended):  # noqa: B905 - equal lengths; Python 3.9 has no strict
+            outcome = end if isinstance(end, ChildResult) else supervisor.outcome(end, pipes)
+            slow = slow or outcome.cpu_seconds > _QUICK_CPU_SECONDS
+            stdout, stderr = outcome.stdout, outcome.stderr
+            head = frames.RUN_HEAD.pack(
+                index, outcome.stopped, outcome.status, outcome.cpu_seconds, outcome.wall_seconds, outcome.peak_kib,
+                len(stdout),
+            )  # fmt: skip
+            self._send(frames.RUN, head + stdout + stderr)
+        self._group = 1 if slow else max(1, min(2 * self._group, _MAX_GROUP, self._left // _SHARE))
+        if slow or len(self._pending) > _FLUSH_BYTES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
+            self._flush()
+
+    def _give_back(self, exchange: Exchange | None) -> None:
+        """Send the files that the job wants back; they come before their test's RUN."""
+        found = exchange.gather() if exchange is not None else None
+        if found is None:
+            return
+        together, payload = found
+        self._flush()
+        self._send_with(frames.FRAME.pack(frames.FILES, len(payload)), together)
+        os.close(together)
+        self._front.sendall(payload)
+
+    def _compile(self, job: frames.Job, supervisor: ChildSupervisor) -> None:
+        source = "main.c" if job.language == "c" else "main.cpp"
+        if self._exchange is not None:
+            source = self._exchange.free_name(source)
+            self._exchange.place()
+        result = compiler.start(self._site, job, source).finish(supervisor)
+        self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(result.status, result.seconds) + result.stderr)
+        self._flush()
+        if result.binary is not None:
+            message = frames.FRAME.pack(frames.BINARY, 0)
+            self._send_with(message, result.binary)
+            os.close(result.binary)  # a file that somebody may write cannot be executed
+        folder.empty(self._site.work_folder(self._slot))
+
+    def _send(self, frame: int, payload: bytes) -> None:
+        self._pending += frames.FRAME.pack(frame, len(payload)) + payload
+
+    def _send_with(self, message: bytes, fd: int) -> None:
+        self._front.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", fd))])
+
+    def _flush(self) -> None:
+        self._front.sendall(self._pending)
+        self._pending.clear()
+        self._flushed = time.monotonic()
+
+    def _fault(self, text: str) -> int:
+        self._send(frames.FAULT, text.encode(errors="replace")[:2000])
+        try:
+            self._flush()
+        except OSError:
+            return FRONT_GONE
+        return FAULTY
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)

@@ -1,0 +1,204 @@
+"""Seccomp filters: an allow-list as a classic BPF program, built once and installed by each child.
+
+A refused call gives EPERM, which ordinary programs see as an ordinary OSError. clone3 gives ENOSYS, so that libc falls
+back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture kills.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+
+from evalrun_executor.contained.kernel import PR_SET_SECCOMP, prctl
+from evalrun_executor.contained.syscalls import COMPILERS, NUMBERS, PLAIN
+
+ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Machine name: column in `NUMBERS`, AUDIT_ARCH value."""
+
+ALLOW = 0x7FFF0000
+KILL_PROCESS = 0x80000000
+ERRNO = 0x00050000
+X32_BIT = 0x40000000
+
+_LOAD, _EQUAL, _AT_LEAST, _AND, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x05, 0x06
+_ANSWERS = {"allow": ALLOW, "refuse": ERRNO | errno.EPERM, "absent": ERRNO | errno.ENOSYS}
+MODE_FILTER = 2
+_SELF = object()
+
+# One condition: (argument, mask or None, value). An alternative is a list of conditions that must all hold.
+_THREAD = 0x00010F00  # CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD, as every C library asks for
+_NOT_A_THREAD = 0x7E02A000  # every CLONE_NEW*, CLONE_PTRACE, CLONE_PARENT
+_FCNTL = (0, 1, 2, 3, 4, 6, 7, 37, 38, 1030, 1032, 1034)
+"""No F_SETOWN and F_SETSIG: they make the kernel send a signal to any process of the same user. Nor F_GETLK and
+F_OFD_GETLK: they tell of another slot's lock on a file that both may only read."""
+_IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+_CLOSE_RANGE = (0, 4)
+"""Not CLOSE_RANGE_UNSHARE: with a table of its own, each thread could open as many files as the limit allows a process,
+and fill as many pipes and sockets, whose memory no limit counts."""
+_NO_SELF_SIGNALS = (9, 19)
+"""SIGKILL and SIGSTOP: a SIGKILL that the runner did not send is then the out-of-memory killer's, never a verdict."""
+EXECUTABLE_FD = 3
+_AT_EMPTY_PATH = 0x1000
+
+Condition = tuple[int, "int | None", object]
+Instruction = tuple[int, int, int, int]
+"""Operation, jump if true, jump if false, constant."""
+Rules = dict[str, list[list[Condition]]]
+
+_COMMON: Rules = {
+    "fcntl": [[(1, None, command)] for command in _FCNTL],
+    "ioctl": [[(1, None, command)] for command in _IOCTL],
+    "prlimit64": [[(0, None, 0), (2, None, 0)], [(0, None, 0), (1, None, 3)]],  # read its own; set RLIMIT_STACK
+    "setrlimit": [[(0, None, 3)]],
+    "prctl": [[(0, None, 15)], [(0, None, 16)]],  # PR_SET_NAME, PR_GET_NAME
+    "clone": [[(0, _THREAD | _NOT_A_THREAD, _THREAD)]],
+    "close_range": [[(2, None, flags)] for flags in _CLOSE_RANGE],
+    "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],  # AF_UNIX, SOCK_STREAM: asyncio wakes itself by one
+    "sendto": [[(4, None, 0), (5, None, 0)]],  # no address: only into a connected pair
+}
+
+
+class Filter:
+    """A BPF program, and where the process id of its user has to be written."""
+
+    def __init__(self, program: bytes, self_offsets: list[int]) -> None:
+        self._buffer = ctypes.create_string_buffer(program, len(program))
+        self.self_places = tuple(offset // 4 for offset in self_offsets)
+        """Of `words`: where the process id of the filter's user stands."""
+        self.words = memoryview(self._buffer).cast("B").cast("I")
+        self.head = struct.pack("@HP", len(program) // 8, ctypes.addressof(self._buffer))
+        """struct sock_fprog: length in instructions, padding, pointer."""
+
+    def for_process(self, pid: int) -> bytes:
+        """Return the program as it is for the process `pid`."""
+        for place in self.self_places:
+            self.words[place] = pid
+        return self._buffer.raw
+
+    def install(self) -> None:
+        """Confine this process for good. Needs no_new_privs. Raises OSError."""
+        own = os.getpid()
+        for place in self.self_places:
+            self.words[place] = own
+        prctl(PR_SET_SECCOMP, MODE_FILTER, self.head)
+
+
+def program_filter(machine: str, *, executable: bool) -> Filter:
+    """Return the filter of a candidate, see `program_assembly`."""
+    return Filter(*program_assembly(machine, executable=executable))
+
+
+def program_assembly(machine: str, *, executable: bool) -> tuple[bytes, list[int]]:
+    """Assemble the filter of a candidate; `executable`: it may start, once, what descriptor 3 holds.
+
+    The descriptor closes with that start. Landlock lets no file be executed, and memory files, which it does not see,
+    come without the right to (`frames.plain_memory`).
+    """
+    rules = dict(_COMMON)
+    own_signal: list[Condition] = [(0, None, _SELF)]
+    rules["kill"] = [own_signal]
+    rules["tgkill"] = [own_signal]
+    if executable:
+        rules["execveat"] = [[(0, None, EXECUTABLE_FD), (4, None, _AT_EMPTY_PATH)]]
+    return assemble(machine, PLAIN, rules)
+
+
+def compiler_filter(machine: str) -> Filter:
+    """Return the filter of a compiler driver and its stages."""
+    return Filter(*compiler_assembly(machine))
+
+
+def compiler_assembly(machine: str) -> tuple[bytes, list[int]]:
+    """Assemble it."""
+    rules = {name: alternatives for name, alternatives in _COMMON.items() if name not in COMPILERS}
+    return assemble(machine, COMPILERS, rules)
+
+
+def assemble(machine: str, allowed: frozenset[str], rules: Rules) -> tuple[bytes, list[int]]:
+    """Return the program's bytes and the offsets of the constants that stand for the caller's process id.
+
+    The call's number is found by binary search: at each installation the kernel walks the program for every number
+    there is, to learn which are allowed whatever the arguments (400 us with a list of comparisons, 60 us with a tree).
+
+    Raises:
+        KeyError: `machine` is no architecture that we know.
+    """
+    column, audit_arch = ARCHITECTURES[machine]
+    targets: dict[int, str] = {number: "allow" for name in allowed if (number := NUMBERS[name][column]) is not None}
+    clone3 = NUMBERS["clone3"][column]
+    if clone3 is not None:
+        targets[clone3] = "absent"
+    for name in rules:
+        number = NUMBERS[name][column]
+        if number is not None:
+            targets[number] = name
+    code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, audit_arch), (_RETURN, 0, 0, KILL_PROCESS)]
+    code += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, X32_BIT), (_RETURN, 0, 0, KILL_PROCESS)]
+    jumps: list[tuple[int, str]] = []
+    _search(_segments(targets), code, jumps)
+    self_offsets: list[int] = []
+    places: dict[str, int] = {}
+    for name, alternatives in sorted(rules.items()):
+        places[name] = len(code)
+        for instruction, is_self in _block(name, alternatives):
+            if is_self:
+                self_offsets.append(len(code) * 8 + 4)
+            code.append(instruction)
+    for index, name in jumps:
+        code[index] = (_JUMP, 0, 0, places[name] - index - 1)
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in code), self_offsets
+
+
+def _segments(targets: dict[int, str]) -> list[tuple[int, str]]:
+    """Return where each run of equal targets begins, from 0 on; what is not named is refused."""
+    segments = [(0, "refuse")]
+    for number in sorted(targets):
+        if segments[-1][1] != targets[number]:
+            segments.append((number, targets[number]))
+        if number + 1 not in targets:
+            segments.append((number + 1, "refuse"))
+    return segments[1:] if segments[1][0] == 0 else segments
+
+
+def _search(segments: list[tuple[int, str]], code: list[Instruction], jumps: list[tuple[int, str]]) -> None:
+    """Append a binary search for the segment of the number that is loaded."""
+    if len(segments) == 1:
+        target = segments[0][1]
+        if target in _ANSWERS:
+            code.append((_RETURN, 0, 0, _ANSWERS[target]))
+        else:
+            jumps.append((len(code), target))
+            code.append((_JUMP, 0, 0, 0))
+        return
+    middle = len(segments) // 2
+    here = len(code)
+    code.append((_AT_LEAST, 0, 0, segments[middle][0]))
+    _search(segments[:middle], code, jumps)
+    code[here] = (_AT_LEAST, len(code) - here - 1, 0, segments[middle][0])
+    _search(segments[middle:], code, jumps)
+
+
+def _block(name: str, alternatives: list[list[Condition]]) -> list[tuple[Instruction, bool]]:
+    """Return the instructions that decide one call by its arguments; the bool marks the caller's process id."""
+    block: list[tuple[Instruction, bool]] = []
+    if name in ("kill", "tgkill"):
+        argument = 1 if name == "kill" else 2
+        for number in _NO_SELF_SIGNALS:
+            block += [((_LOAD, 0, 0, 16 + 8 * argument), False), ((_EQUAL, 0, 1, number), False)]
+            block.append(((_RETURN, 0, 0, ERRNO | errno.EPERM), False))
+    for alternative in alternatives:
+        rest = sum(2 if mask is None else 3 for _, mask, _ in alternative) + 1  # with the final return
+        for argument, mask, value in alternative:
+            block.append(((_LOAD, 0, 0, 16 + 8 * argument), False))  # the low half: what the kernel's int holds
+            rest -= 1
+            if mask is not None:
+                block.append(((_AND, 0, 0, mask), False))
+                rest -= 1
+            rest -= 1
+            is_self = value is _SELF
+            block.append(((_EQUAL, 0, rest, 0 if is_self else int(str(value))), is_self))
+        block.append(((_RETURN, 0, 0, ALLOW), False))
+    block.append(((_RETURN, 0, 0, ERRNO | errno.EPERM), False))
+    return block

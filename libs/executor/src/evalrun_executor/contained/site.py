@@ -1,0 +1,86 @@
+"""What the zygote knows of its machine, fixed before the first program runs."""
+
+# ruff: noqa: PTH103, PTH120
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from evalrun_executor.contained import landlock, seccomp
+
+_SYSTEM_READABLE = (
+    "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime",
+    "/usr/share/zoneinfo", "/dev/urandom", "/dev/random", "/dev/zero",
+)  # fmt: skip
+_TOOLCHAIN = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/lib", "/lib", "/lib64", "/bin")
+_HEADERS = ("/usr/include", "/usr/local/include")
+_LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
+
+
+class Site:
+    """Folders, filters and rulesets that runners and children confine themselves with."""
+
+    def __init__(self, place: str, package_dirs: list[str], *, contain: bool) -> None:
+        self.place = place
+        self.machine = os.uname().machine
+        self.cpus = len(os.sched_getaffinity(0))
+        self.landlock_abi = landlock.abi() if contain else 0
+        self.harnesses: dict[str, Callable[[str], None]] = {}
+        self.package_dirs = package_dirs
+        known = contain and self.machine in seccomp.ARCHITECTURES
+        self.program_filter = seccomp.program_filter(self.machine, executable=False) if known else None
+        self.executable_filter = seccomp.program_filter(self.machine, executable=True) if known else None
+        self.compiler_filter = seccomp.compiler_filter(self.machine) if known else None
+        self._rulesets: dict[tuple[str, int], int] = {}
+
+    def work_folder(self, slot: int) -> str:
+        """Return the slot's private folder."""
+        return f"{self.place}/slot-{slot}/work"
+
+    def source_folder(self, slot: int) -> str:
+        """Return the folder of the slot's program text: the program may read it, not change it."""
+        return f"{self.place}/slot-{slot}/source"
+
+    def make_folders(self, slot: int) -> None:
+        """Make the slot's folders where they are not there."""
+        for folder in (self.work_folder(slot), self.source_folder(slot)):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+
+    def ruleset(self, slot: int, purpose: str) -> int | None:
+        """Return the Landlock ruleset for a runner of the slot; None where there is no Landlock.
+
+        Args:
+            slot: whose folders it grants.
+            purpose: `python`, `harness`, `executable` or `compile`.
+        """
+        if self.landlock_abi == 0:
+            return None
+        key = (purpose, slot)
+        if key not in self._rulesets:
+            self._rulesets[key] = landlock.make_ruleset(self.landlock_abi, self._rules(slot, purpose))
+        return self._rulesets[key]
+
+    def forget_rulesets(self, but: int | None = None) -> None:
+        """Close them all, `but` one."""
+        for key, ruleset in [*self._rulesets.items()]:
+            if ruleset != but:
+                os.close(ruleset)
+                del self._rulesets[key]
+
+    def _rules(self, slot: int, purpose: str) -> list[tuple[str, int]]:
+        rules = [(path, landlock.READ) for path in _SYSTEM_READABLE]
+        rules.append((self.work_folder(slot), landlock.PRIVATE))
+        rules.append(("/dev/null", landlock.READ_FILE | landlock.WRITE_FILE))
+        if purpose == "compile":
+            rules += [(path, landlock.READ | landlock.EXECUTE) for path in _TOOLCHAIN]
+            rules += [(path, landlock.READ) for path in _HEADERS]
+            return rules
+        if purpose == "python":  # to the others it would be the text of the last Python program that ran in the slot
+            rules.append((self.source_folder(slot), landlock.READ))
+        if purpose == "executable":  # the program itself is a memory file, which Landlock exempts
+            rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in _LOADERS]
+            return rules
+        interpreter = {os.path.dirname(os.__file__), *(path for path in sys.path if path.startswith("/"))}
+        return rules + [(path, landlock.READ) for path in sorted(interpreter | set(self.package_dirs))]

@@ -1,0 +1,288 @@
+"""The runner's watch over one child: drain what it prints, hold it to its limits, reap it."""
+
+# ruff: noqa: PTH116, SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import os
+import select
+import time
+from _signal import (  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives
+    SIG_BLOCK,
+    SIG_SETMASK,
+    SIGCHLD,
+    pthread_sigmask,
+    sigtimedwait,
+)
+from collections.abc import Callable
+from resource import struct_rusage
+
+from evalrun_executor.contained import folder
+from evalrun_executor.contained.frames import NOT_STOPPED, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
+from evalrun_executor.contained.limits import MIB
+
+TICK_SECONDS = 0.02
+"""Between two looks at a running child: bounds by how much it can pass a limit that the kernel does not hold."""
+QUICK_SECONDS = 0.04
+THREADS = 256
+KEPT_STDERR = 1 << 16
+"""Bytes at the end of stderr that are kept, where its traceback stands. Nobody compares it, so more is no failure."""
+_FRONT_LEFT = -1
+_CHUNK = 1 << 18
+_PIPE_BYTES = 1 << 16
+CHILD_ENDED = (SIGCHLD,)
+wait_for_signal = sigtimedwait
+FRONT_GONE, FAULTY = 3, 4
+"""Exit statuses of a runner or a harness worker that could not go on."""
+
+
+def expect_children() -> None:
+    """Block SIGCHLD in this process, so that it can be waited for; `expect_none` undoes it in a child."""
+    pthread_sigmask(SIG_BLOCK, CHILD_ENDED)
+
+
+def expect_none() -> None:
+    """Block no signal, as an ordinary program starts."""
+    pthread_sigmask(SIG_SETMASK, ())
+
+
+class FrontGoneError(Exception):
+    """The front closed its end: nobody wants the answer."""
+
+
+class _Stop(Exception):  # noqa: N818 - an order, not an error
+    """The child has to be stopped."""
+
+    def __init__(self, why: int, reason: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.reason = reason
+
+
+class ChildResult:
+    """How a child ended, uninterpreted."""
+
+    def __init__(self, stopped: int, status: int, cpu_seconds: float, wall_seconds: float, peak_kib: int) -> None:
+        self.stopped = stopped
+        self.status = status
+        self.cpu_seconds = cpu_seconds
+        self.wall_seconds = wall_seconds
+        self.peak_kib = peak_kib
+        self.stdout = b""
+        self.stderr = b""
+
+
+Ended = tuple[int, "struct_rusage", float]
+"""Wait status, usage, wall seconds."""
+Limits = Callable[[], "tuple[float, float]"]
+"""Returns the CPU and wall seconds at which a child is stopped; called again at each check."""
+Pipes = tuple[int, int, int, int, int]
+"""The descriptors of one child: its stdin, stdout and stderr, and our ends of the latter two."""
+
+
+def open_pipes(stdin: int) -> Pipes:
+    """Return the descriptors for a child that reads `stdin`."""
+    out, out_end = os.pipe()
+    err, err_end = os.pipe()
+    return stdin, out_end, err_end, out, err
+
+
+class ChildSupervisor:
+    """Supervises the children of one slot; holds what is the same for all tests."""
+
+    def __init__(self, front: int, work_folder: str, output_bytes: int, cpus: int, *, may_fork: bool) -> None:
+        self._may_fork = may_fork
+        self._front = front
+        self._folder = work_folder
+        self.output_bytes = output_bytes
+        self._files: tuple[int, ...] = ()
+        self._cut = -1
+        """The descriptor whose output is truncated to its end."""
+        self._kept = min(KEPT_STDERR, output_bytes)
+        self._free = 0
+        self._cpus = cpus
+        self.quick_seconds = QUICK_SECONDS
+        self._poller = select.poll()
+        self._poller.register(front, select.POLLIN | select.POLLRDHUP)
+
+    def outcome(self, ended: Ended, pipes: Pipes) -> ChildResult:
+        """Return what a child did that `quick` saw end; closes its pipes."""
+        status, usage, wall = ended
+        outcome = ChildResult(NOT_STOPPED, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
+        for fd in pipes[:3]:
+            os.close(fd)
+        outcome.stdout = self._rest(pipes[3], b"", outcome)
+        outcome.stderr = self._end_of(pipes[4], b"")
+        return outcome
+
+    def child(self, pid: int, pipes: Pipes, started: float, limits: tuple[float, float]) -> ChildResult:
+        """Watch `pid` to its end and reap it.
+
+        Args:
+            pid: a child of this process.
+            pipes: its descriptors and ours; all are closed here.
+            started: when it was started, by the monotonic clock.
+            limits: CPU seconds at which it is stopped, and wall seconds.
+
+        Raises:
+            FrontGoneError: the front left; the child is dead and reaped.
+        """
+        out, err = pipes[3:]
+        self._cut = err
+        for fd in pipes[:3]:
+            os.close(fd)
+        pidfd = os.pidfd_open(pid)
+        self._poller.register(pidfd, select.POLLIN)
+        texts = {out: bytearray(), err: bytearray()}
+        stopped, reason = NOT_STOPPED, ""
+        self._free = folder.free_bytes(self._folder)
+        try:
+            self._until_ended(pid, pidfd, texts, started, lambda: limits)
+        except _Stop as stop:
+            stopped, reason = stop.why, stop.reason
+        finally:
+            self._poller.unregister(pidfd)
+            os.close(pidfd)
+        if stopped != NOT_STOPPED:
+            _kill(pid)
+        _, status, usage = os.wait4(pid, 0)
+        sigtimedwait(CHILD_ENDED, 0)  # or the next child would seem to have ended
+        wall = time.monotonic() - started
+        outcome = ChildResult(stopped, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
+        outcome.stdout = self._rest(out, bytes(texts[out]), outcome)
+        outcome.stderr = self._end_of(err, bytes(texts[err]))
+        if len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES:  # it waited for us to read
+            self.quick_seconds = 0.0
+        if stopped == _FRONT_LEFT:
+            raise FrontGoneError
+        if stopped == STOPPED_OTHER:
+            outcome.stderr += f"\nstopped by the sandbox: {reason}\n".encode()
+        return outcome
+
+    def filed_child(self, pid: int, files: tuple[int, ...], started: float, limits: Limits) -> ChildResult:
+        """Supervise like `child`, for a child that writes into memory files, which stay open."""
+        pidfd = os.pidfd_open(pid)
+        self._poller.register(pidfd, select.POLLIN)
+        self._files = files
+        stopped, reason = NOT_STOPPED, ""
+        self._free = folder.free_bytes(self._folder)
+        try:
+            self._until_ended(pid, pidfd, {}, started, limits)
+        except _Stop as stop:
+            stopped, reason = stop.why, stop.reason
+        finally:
+            self._files = ()
+            self._poller.unregister(pidfd)
+            os.close(pidfd)
+        if stopped != NOT_STOPPED:
+            _kill(pid)
+        _, status, usage = os.wait4(pid, 0)
+        sigtimedwait(CHILD_ENDED, 0)  # or the next child would seem to have ended
+        if stopped == _FRONT_LEFT:
+            raise FrontGoneError
+        if stopped == STOPPED_OTHER:
+            os.pwrite(files[1], f"\nstopped by the sandbox: {reason}\n".encode(), os.fstat(files[1]).st_size)
+        cpu = usage.ru_utime + usage.ru_stime
+        return ChildResult(stopped, status, cpu, time.monotonic() - started, usage.ru_maxrss)
+
+    def _rest(self, fd: int, text: bytes, outcome: ChildResult) -> bytes:
+        """Return all that the dead child wrote, up to the cap, and close our end.
+
+        Nobody holds the other end any more, so reading ends; but where programs may fork, a straggler might.
+        """
+        cap = self.output_bytes
+        if self._may_fork:
+            os.set_blocking(fd, False)
+        try:
+            while len(text) <= cap and (data := os.read(fd, _CHUNK)):
+                text += data
+        except BlockingIOError:
+            pass
+        os.close(fd)
+        if len(text) > cap:
+            outcome.stopped = outcome.stopped or STOPPED_OUTPUT
+            return text[:cap]
+        return text
+
+    def _end_of(self, fd: int, text: bytes) -> bytes:
+        """Return the end of what the dead child wrote, and close our end; see `_rest`."""
+        if self._may_fork:
+            os.set_blocking(fd, False)
+        try:
+            while data := os.read(fd, _CHUNK):
+                text = (text + data)[-self._kept :]
+        except BlockingIOError:
+            pass
+        os.close(fd)
+        return text[-self._kept :]
+
+    def _until_ended(self, pid: int, pidfd: int, texts: dict[int, bytearray], started: float, limits: Limits) -> None:
+        """Drain and look, until the child has ended. Raises _Stop where it has to be stopped."""
+        next_look = time.monotonic() + TICK_SECONDS
+        open_ends = set(texts)
+        for fd in texts:
+            self._poller.register(fd, select.POLLIN)
+        try:
+            while True:
+                left = next_look - time.monotonic()
+                if left <= 0:
+                    stop_at, wall = limits()
+                    used = self._look(pid, stop_at, started + wall)
+                    left = min(TICK_SECONDS, max((stop_at - used) / self._cpus, 0.001))
+                    next_look = time.monotonic() + left
+                for fd, events in self._poller.poll(left * 1000):
+                    if fd == pidfd:
+                        return
+                    if fd == self._front:
+                        raise _Stop(_FRONT_LEFT)
+                    if _read_some(fd, texts[fd], events) == 0:
+                        self._poller.unregister(fd)
+                        open_ends.discard(fd)
+                    elif fd == self._cut:
+                        if len(texts[fd]) > 2 * self._kept:
+                            del texts[fd][: -self._kept]
+                    elif len(texts[fd]) > self.output_bytes:
+                        raise _Stop(STOPPED_OUTPUT)
+        finally:
+            for fd in open_ends:
+                self._poller.unregister(fd)
+
+    def _look(self, pid: int, stop_at: float, deadline: float) -> float:
+        """Return the CPU seconds that the child has used. Raises _Stop where that, or something else, is too much."""
+        try:
+            used = time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
+        except OSError:  # it has just ended
+            return 0.0
+        try:
+            threads = os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
+        except OSError:  # it has just ended, or this machine hides processes: the other limits still hold
+            threads = 0
+        if used >= stop_at or time.monotonic() >= deadline:
+            raise _Stop(STOPPED_TIME)
+        if threads > THREADS:
+            raise _Stop(STOPPED_OTHER, f"more than {THREADS} threads")
+        if any(os.fstat(fd).st_size > self.output_bytes for fd in self._files):
+            raise _Stop(STOPPED_OUTPUT)
+        reason = folder.breach(self._folder)
+        if reason is None and self._free - folder.free_bytes(self._folder) > folder.TOTAL_MIB * MIB:
+            reason = folder.hidden_breach(self._folder, pid)  # 1 ms: only where somebody has filled the disk meanwhile
+        if reason is not None:
+            raise _Stop(STOPPED_OTHER, reason)
+        return used
+
+
+def _read_some(fd: int, text: bytearray, events: int) -> int:
+    """Read what is there; 0 at the end."""
+    if not events & select.POLLIN:
+        return 0
+    data = os.read(fd, _CHUNK)
+    text += data
+    return len(data)
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, 9)  # not reaped yet, so the number is still its own
+    try:
+        os.killpg(pid, 9)
+    except ProcessLookupError:  # no group of its own
+        pass

@@ -1,0 +1,222 @@
+"""The zygote: a small single-threaded process that forks a runner for each program.
+
+It starts with a bare interpreter (`-s -S`, an empty environment), holds no secret, no expected output and no other
+program's text, and is never root: started by root it was given another user before it began. Its modules come from the
+front over a pipe, so they need not be readable by its user.
+
+Preloaded harnesses: the front gives name, file name and source of their modules, which are executed in that order,
+under their own names. A harness's main module has `main(code: str) -> None`, which reads stdin and writes stdout.
+
+Control socket (SOCK_SEQPACKET). Front to zygote: `SPAWN` (id, slot, kind) with the descriptors of the runner: its
+socket, the job's memory file, the index pipe and, for a compiled program, the executable. Zygote to front: one hello
+(lines of `name=value`), then an `ENDED` (id, wait status) for each runner that did not end by itself with status 0.
+At the front's end of file, everything that runs is killed, the place is removed, and the zygote ends.
+"""
+
+# ruff: noqa: PTH102, PTH106, PTH123
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import _thread
+import atexit
+import bisect  # noqa: F401 - what most programs import, ahead of every fork
+import collections  # noqa: F401
+import copy  # noqa: F401
+import fcntl
+import functools  # noqa: F401
+import gc
+import heapq  # noqa: F401
+import itertools  # noqa: F401
+import math  # noqa: F401
+import os
+import re  # noqa: F401
+import select
+import signal
+import socket
+import string  # noqa: F401
+import struct
+import sys
+import typing  # noqa: F401 - 6 ms for each program that imports it
+from collections.abc import Callable
+from types import CodeType
+
+from evalrun_executor.contained import folder, frames
+from evalrun_executor.contained.harness_worker import HarnessWorker
+from evalrun_executor.contained.kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+    prctl,
+    trim_heap,
+)
+from evalrun_executor.contained.runner import PURPOSES, Runner
+from evalrun_executor.contained.site import Site
+
+SPAWN = struct.Struct("<III")
+ENDED = struct.Struct("<Ii")
+_MAX_FDS = 8
+_THREAD_STACK = 2 << 20
+"""Bytes of each thread's stack, unless the program asks for another size: 200 of 8 MiB are more than its memory."""
+_LOW_FDS = 128
+"""A zygote of many slots holds hundreds of descriptors. What a runner gets must lie well below `entrance.HIGHEST_FD`,
+up to which its children close what they inherit."""
+
+Next = Callable[[], object]
+
+
+class Zygote:
+    """Serves the control socket until the front leaves."""
+
+    def __init__(self, control: socket.socket, site: Site) -> None:
+        self._control = control
+        self._site = site
+        self._runners: dict[int, tuple[int, int]] = {}
+        """By pidfd: the runner's id and its process id."""
+        self._poller = select.poll()
+        self._poller.register(control, select.POLLIN)
+
+    def serve(self) -> Next | None:
+        """Fork runners until the front leaves; gives the next step in a forked process, None in the zygote."""
+        while True:
+            for fd, _ in self._poller.poll():
+                if fd != self._control.fileno():
+                    self._reap(fd)
+                    continue
+                message, fds, _, _ = socket.recv_fds(self._control, SPAWN.size, _MAX_FDS)
+                if not message:
+                    self._end_all()
+                    return None
+                runner_id, slot, kind = SPAWN.unpack(message)
+                step = self._spawn(runner_id, slot, kind, fds)
+                if step is not None:
+                    return step
+
+    def _spawn(self, runner_id: int, slot: int, kind: int, fds: list[int]) -> Next | None:
+        self._site.make_folders(slot)
+        self._prepare_ruleset(slot, kind)
+        zygote = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            sys.stderr.write(f"evalrun-sandbox zygote: cannot fork: {error}\n")
+            self._control.send(ENDED.pack(runner_id, -1))
+            pid = -1
+        if pid == 0:
+            self._control.close()
+            for fd in self._runners:
+                os.close(fd)
+            if max(fds) >= _LOW_FDS:
+                self._site.forget_rulesets(but=self._site.ruleset(slot, PURPOSES[kind]))
+                fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0) for fd in fds]
+            if kind == frames.KIND_HARNESS_WORKER:
+                worker = HarnessWorker(self._site, slot, fds[0])
+                return lambda: worker.begin(zygote)
+            runner = Runner(self._site, slot, kind, fds)
+            return lambda: runner.run(zygote)
+        for fd in fds:
+            os.close(fd)
+        if pid > 0:
+            pidfd = os.pidfd_open(pid)
+            self._runners[pidfd] = (runner_id, pid)
+            self._poller.register(pidfd, select.POLLIN)
+        return None
+
+    def _prepare_ruleset(self, slot: int, kind: int) -> None:
+        """Build the ruleset here, once a slot, rather than in each runner."""
+        self._site.ruleset(slot, PURPOSES[kind])
+
+    def _reap(self, pidfd: int) -> None:
+        runner_id, pid = self._runners.pop(pidfd)
+        self._poller.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        if status != 0:
+            self._end_orphans()
+            self._control.send(ENDED.pack(runner_id, status))
+
+    def _end_orphans(self) -> None:
+        """End what a runner left behind when it died: it comes to us, as we are its subreaper."""
+        runners = {pid for _, pid in self._runners.values()}
+        for orphan in _children():
+            if orphan not in runners:
+                os.kill(orphan, signal.SIGKILL)
+                os.waitpid(orphan, 0)
+
+    def _end_all(self) -> None:
+        """Kill runners, and what a compiler's driver left to us as their subreaper; remove the place."""
+        for _, pid in self._runners.values():
+            os.kill(pid, signal.SIGKILL)
+        try:
+            while True:
+                for orphan in _children():
+                    os.kill(orphan, signal.SIGKILL)
+                os.waitpid(-1, 0)
+        except ChildProcessError:
+            pass
+        folder.empty(self._site.place)
+        os.rmdir(self._site.place)
+
+
+def _children() -> list[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:  # no CONFIG_PROC_CHILDREN
+        return []
+
+
+def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType | None]]) -> Next | None:
+    """Set up and serve; gives the next step in a forked process, None at the zygote's own end.
+
+    Args:
+        settings: `control` (descriptor), `place` (folder for private folders, made here), `package_dirs`,
+            `contain` (False: no Landlock and no filter), `harnesses` (mode to main module).
+        harnesses: their modules in order: name, file name, code; no code: a package.
+    """
+    control = socket.socket(fileno=int(str(settings["control"])))
+    place = str(settings["place"])
+    os.mkdir(place, 0o700)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    package_dirs = [str(path) for path in settings["package_dirs"]]  # type: ignore[attr-defined]  # list of str
+    site = Site(place, package_dirs, contain=bool(settings["contain"]))
+    for name, path, code in harnesses:
+        if name not in sys.modules:  # a package above it may be there
+            load_module(name, path, code)
+    for mode, name in settings["harnesses"].items():  # type: ignore[attr-defined]  # dict of str
+        site.harnesses[mode] = sys.modules[name].main
+    _look_ordinary(package_dirs)
+    _thread.stack_size(_THREAD_STACK)
+    harnesses.clear()
+    gc.collect()
+    trim_heap()
+    gc.freeze()
+    control.send(
+        f"abi={site.landlock_abi}\nfilter={int(site.program_filter is not None)}\nuid={os.getuid()}\n"
+        f"python={'.'.join(map(str, sys.version_info[:3]))}\n".encode()
+    )
+    return Zygote(control, site).serve()
+
+
+def load_module(name: str, path: str, code: CodeType | None) -> None:
+    """Execute the module `name`, or register a package. What it raises ends the zygote: its traceback says where."""
+    module = type(sys)(name)
+    module.__file__ = path
+    sys.modules[name] = module
+    if code is None:
+        module.__path__ = []
+    else:
+        exec(code, module.__dict__)  # noqa: S102 - our own module, from the front
+
+
+def _look_ordinary(package_dirs: list[str]) -> None:
+    """Return what `site` would have given: exit, quit and help, and the path of a script's interpreter."""
+    import site
+
+    site.setquit()
+    site.setcopyright()
+    site.sethelper()
+    sys.path[:] = [path for path in sys.path if path.startswith("/")] + package_dirs
+    atexit._clear()
+    os.environ.pop("LD_BIND_NOW", None)

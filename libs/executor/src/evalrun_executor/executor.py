@@ -1,0 +1,333 @@
+"""The executor: an async client of the zygote, with slots of its own. The HTTP front and the judge both use it."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evalrun_executor.api import Level, Limits, ProgramRun, RunReply, RunRequest
+from evalrun_executor.batch import MAX_INPUTS, Batch
+from evalrun_executor.compile_stage import CompileStage
+from evalrun_executor.contained import frames
+from evalrun_executor.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe, suffices
+from evalrun_executor.cpus import usable_cpus
+from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
+from evalrun_executor.harness import CALL_HARNESS, Harness
+from evalrun_executor.interpreter import find_interpreter, unprivileged
+from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles, complaints
+from evalrun_executor.slots import Slots
+from evalrun_executor.time_outs import NOT_RUN, decide_alone, in_doubt, in_order
+from evalrun_executor.toolchain import Toolchain
+from evalrun_executor.zygote_process import ZygotePlan, ZygoteProcess
+
+logger = logging.getLogger(__name__)
+
+_RECLAIM_SECONDS = 180.0
+_WORTH_A_RUNNER = 2
+"""Runs left for which another runner (1 to 2 ms: a fork, the compiler) is worth its cost."""
+_TRAVEL_SECONDS = 0.005
+"""How long a slot that was given back is left to the next request, which may be on its way from a gateway: that takes
+1 to 3 ms. Another runner for a batch that is under way would take CPU of its own (7 to 13 % of all, with 20 short tests
+a request), and the next request would have to wait for it."""
+_RETRY_MS = 20
+_MAX_TIME_SECONDS, _MAX_MEMORY_MIB, _MAX_OUTPUT_KIB = 3600.0, 1 << 20, 65536
+
+
+@dataclass(frozen=True)
+class ExecutorPlan:
+    """How an executor is set up."""
+
+    slots: int = field(default_factory=usable_cpus)
+    """Programs that run at the same time; more than there are CPUs makes them wait for each other."""
+    queue: int | None = None
+    """Requests admitted beyond the slots, so that no slot idles while the next one travels; None: as many as slots."""
+    required: Level = "full"
+    allow_uncontained: bool = False
+    preload: Mapping[str, Harness] = field(default_factory=dict)
+    """Harnesses beside `calls`, by mode."""
+    python: str | None = None
+    """Candidates' interpreter; None: the first that works, see `interpreter`."""
+    package_dirs: Sequence[Path] = ()
+    """Folders of packages that candidates may import, beside the interpreter's own."""
+    work_dir: Path | None = None
+    confirm_wait_seconds: float = 300.0
+    """How long a run past its time limit waits for all other slots to be empty before it is reported unconfirmed."""
+    contain: bool = True
+    """False leaves Landlock and the filter out: for benchmarks, which show what they cost."""
+
+
+class Executor:
+    """Runs programs. `start` first; safe to use from one event loop only."""
+
+    def __init__(self, plan: ExecutorPlan | None = None) -> None:
+        self._plan = plan or ExecutorPlan()
+        if self._plan.slots < 1:
+            raise ValueError("an executor needs at least one slot")
+        queue = self._plan.slots if self._plan.queue is None else self._plan.queue
+        self._admitted_limit = self._plan.slots + queue
+        self._admitted = 0
+        self._slots = Slots(self._plan.slots, self._offer, travel_seconds=_TRAVEL_SECONDS)
+        self._toolchain = Toolchain()
+        self._zygote: ZygoteProcess | None = None
+        self._zygote_plan: ZygotePlan | None = None
+        self._starting = asyncio.Lock()
+        self._open: dict[Batch, set[asyncio.Task[None]]] = {}
+        self._reclaims: set[asyncio.Task[None]] = set()
+        self._report: ContainmentReport | None = None
+
+    @property
+    def report(self) -> ContainmentReport:
+        """The containment reached. Raises RuntimeError before `start`."""
+        if self._report is None:
+            raise RuntimeError("the executor has not started")
+        return self._report
+
+    @property
+    def slots(self) -> int:
+        """Programs that can run at the same time."""
+        return self._plan.slots
+
+    @property
+    def free(self) -> int:
+        """Slots that are free now."""
+        return self._slots.free
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """The zygote's process id, where one runs."""
+        return self._zygote.pid if self._zygote is not None and not self._zygote.lost.done() else None
+
+    @property
+    def languages(self) -> list[str]:
+        """Languages that this executor can run."""
+        return [*self._toolchain.languages, "python"]
+
+    async def start(self) -> None:
+        """Start the zygote and find out what containment it reaches.
+
+        Raises:
+            Unusable: the level is below the required one, or nothing can run at all.
+        """
+        if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
+            raise Unusable(
+                "programs can be contained on Linux 5.13 or newer only: judge through a SandboxFusion endpoint"
+            )
+        plan = self._plan
+        identity = unprivileged()
+        interpreter = await find_interpreter(plan.python, identity)
+        harnesses = {"calls": CALL_HARNESS, **plan.preload}
+        packages = [*interpreter.package_dirs, *(str(path.resolve()) for path in plan.package_dirs)]
+        self._zygote_plan = ZygotePlan(
+            interpreter, identity, packages, plan.contain, harnesses, str(plan.work_dir) if plan.work_dir else None
+        )
+        try:
+            self._report = await self._probe(await self._live_zygote())
+            if not suffices(self._report.level, plan.required) and not plan.allow_uncontained:
+                raise Unusable(
+                    f"containment reaches level {self._report.level}, required is {plan.required}: "
+                    + "; ".join(self._report.missing)
+                )
+        except BaseException:
+            await self.close()
+            raise
+        log = logger.info if suffices(self._report.level, plan.required) else logger.warning
+        log("containment: level %s, Landlock ABI %d, Python %s for candidates (%s)%s", self._report.level,
+            self._report.landlock_abi, self._report.python_version, interpreter.path,
+            "".join(f"; missing {line}" for line in self._report.missing))  # fmt: skip
+
+    async def close(self) -> None:
+        """End everything that runs; requests in flight fail with ExecutorLost."""
+        zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            await zygote.close()
+        await asyncio.gather(*self._reclaims, return_exceptions=True)
+
+    async def run(self, request: RunRequest) -> RunReply:
+        """Run a program on its inputs.
+
+        Raises:
+            RequestRefused: it cannot be served, now or later.
+            Busy: every slot and every place in the queue is taken.
+            ExecutorLost: the machinery died under it; nothing is known about the program.
+        """
+        self._check(request)
+        if self._admitted >= self._admitted_limit:
+            raise Busy(self._slots.free, _RETRY_MS)
+        self._admitted += 1
+        try:
+            return await self._run(request, await self._live_zygote())
+        finally:
+            self._admitted -= 1
+
+    async def _run(self, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
+        if request.language == "python":
+            kind = frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS_WORKER
+            return await self._judge(Batch(zygote, request, kind), request, zygote)
+        slots = await self._slots.take(1)
+        stage = CompileStage(zygote, self._toolchain, request)
+        await self._occupy(zygote, slots, stage.run_in)
+        compiled = stage.compiled
+        if stage.executable is None:
+            return RunReply(compiled, [NOT_RUN] * len(request.inputs), self.report.level)
+        try:
+            batch = Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable)
+            reply = await self._judge(batch, request, zygote)
+        finally:
+            os.close(stage.executable)
+        return msgspec.structs.replace(reply, compile=compiled)
+
+    async def _judge(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
+        try:
+            await self._run_everywhere(batch, zygote)
+            compiled = batch.compiled
+            if compiled is None:
+                raise ExecutorLost("a runner ended without a word on the program")
+            if compiled.status == "ok":
+                await self._settle(batch, request, zygote)
+            runs = list(in_order(batch.runs, len(request.inputs), request.stop_after_timeouts))
+            if isinstance(request, RequestWithFiles):
+                files = None if batch.files is None else dict(batch.files)
+                return ReplyWithFiles(compiled, runs, self.report.level, files)
+            return RunReply(compiled, runs, self.report.level)
+        finally:
+            batch.close()
+
+    async def _run_everywhere(self, batch: Batch, zygote: ZygoteProcess) -> None:
+        """Run the batch in one slot, and in every other that is idle and that nobody waits for."""
+        slots = await self._slots.take(1)
+        if batch.left <= _WORTH_A_RUNNER:  # no other slot would help
+            await self._occupy(zygote, slots, batch.run_in)
+            return
+        tasks = {asyncio.create_task(self._occupy(zygote, slots, batch.run_in))}
+        self._open[batch] = tasks
+        try:
+            self._offer()
+            while tasks:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    tasks.discard(task)
+                    task.result()
+        finally:
+            del self._open[batch]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _offer(self) -> None:
+        """Assign idle slots to open batches."""
+        for batch, tasks in self._open.items():
+            zygote = batch.zygote
+            while batch.left - len(tasks) >= _WORTH_A_RUNNER and not zygote.lost.done():
+                slot = self._slots.take_idle()
+                if slot is None:
+                    return
+                tasks.add(asyncio.create_task(self._occupy(zygote, [slot], batch.run_in)))
+
+    async def _occupy(
+        self, zygote: ZygoteProcess, slots: list[int], work: Callable[[int], Coroutine[None, None, None]]
+    ) -> None:
+        """Work in the first slot; give all back once its runner has ended."""
+        clean = False
+        try:
+            await work(slots[0])
+            clean = True
+        finally:
+            ended = zygote.runner_in(slots[0])
+            if clean or ended is None:
+                self._slots.give_back(slots)
+            else:
+                task = asyncio.create_task(self._reclaim(zygote, slots, ended))
+                self._reclaims.add(task)
+                task.add_done_callback(self._reclaims.discard)
+
+    async def _reclaim(self, zygote: ZygoteProcess, slots: list[int], ended: asyncio.Future[int]) -> None:
+        """Return slots back after a runner that was left alone: it sees our end close, kills its child and ends."""
+        either: set[asyncio.Future[Any]] = {ended, zygote.lost}
+        done, _ = await asyncio.wait(either, timeout=_RECLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            logger.error("a runner in slot %d did not end within %.0f s", slots[0], _RECLAIM_SECONDS)
+        self._slots.give_back(slots)
+
+    async def _settle(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> None:
+        """Decide the doubtful runs, then run the tests that were held back for them."""
+        decided: set[int] = set()
+        await self._confirm(batch, request, zygote, decided)
+        while batch.resume():
+            await self._run_everywhere(batch, zygote)
+            if batch.compiled is None or batch.compiled.status != "ok":
+                raise ExecutorLost("the program compiled once, and then no more")
+            await self._confirm(batch, request, zygote, decided)
+
+    async def _confirm(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess, decided: set[int]) -> None:
+        """Run again, with all other slots empty, what is not sure to have passed its time limit or kept it."""
+        limit = request.limits.time_seconds
+        while (index := in_doubt(batch.runs, decided, limit, request.stop_after_timeouts)) is not None:
+            first = batch.runs[index]
+            alone: ProgramRun | None = None
+            try:
+                slots = await asyncio.wait_for(self._slots.take(self.slots), self._plan.confirm_wait_seconds)
+            except TimeoutError:
+                logger.warning("no moment with all slots empty within %.0f s", self._plan.confirm_wait_seconds)
+            else:
+                batch.again(index)
+                await self._occupy(zygote, slots, batch.run_in)
+                alone = batch.runs.get(index)
+            batch.runs[index] = decide_alone(first, alone, limit)
+            decided.add(index)
+
+    async def _live_zygote(self) -> ZygoteProcess:
+        """Return the zygote; restart it if it has died."""
+        async with self._starting:
+            if self._zygote_plan is None:
+                raise ExecutorLost("the executor is not running")
+            if self._zygote is not None and self._zygote.lost.done():
+                logger.error("the zygote died; starting another")
+                await self._zygote.close()
+                self._zygote = None
+            if self._zygote is None:
+                self._zygote = await ZygoteProcess.start(self._zygote_plan)
+            return self._zygote
+
+    async def _probe(self, zygote: ZygoteProcess) -> ContainmentReport:
+        request = RunRequest("python", PROBE, [b""], Limits(10.0, PROBE_MEMORY_MIB, 64))
+        batch = Batch(zygote, request, frames.KIND_PROGRAM)
+        try:
+            await self._run_everywhere(batch, zygote)
+        except ExecutorLost as error:
+            raise Unusable(f"the containment probe could not run: {error}") from error
+        finally:
+            batch.close()
+        run = batch.runs.get(0, NOT_RUN)
+        if not run.stdout:
+            raise Unusable(
+                f"the containment probe did not run ({run.end} {run.exit_code}): {run.stderr.decode()[-500:]}"
+            )
+        abi, version = int(zygote.hello["abi"]), zygote.hello["python"]
+        return reached(read_probe(run.stdout.decode(errors="replace")), abi, version)
+
+    def _check(self, request: RunRequest) -> None:
+        """Refuse what can never be served. Raises RequestRefused."""
+        limits = request.limits
+        modes = {"stdio", *(self._zygote_plan.harnesses if self._zygote_plan else ())}
+        found = [
+            *complaints(request),
+            (request.language not in self.languages, f"language {request.language} is not available here"),
+            (request.mode not in modes, f"mode {request.mode!r} is not one of {sorted(modes)}"),
+            (request.language != "python" and request.mode != "stdio", f"mode {request.mode} is for Python only"),
+            (not 1 <= len(request.inputs) <= MAX_INPUTS, f"inputs: give 1 to {MAX_INPUTS}, not {len(request.inputs)}"),
+            (
+                not 0 < limits.time_seconds <= _MAX_TIME_SECONDS,
+                f"limits.time_seconds: above 0, at most {_MAX_TIME_SECONDS}",
+            ),
+            (not 16 <= limits.memory_mib <= _MAX_MEMORY_MIB, f"limits.memory_mib: 16 to {_MAX_MEMORY_MIB}"),
+            (not 1 <= limits.output_kib <= _MAX_OUTPUT_KIB, f"limits.output_kib: 1 to {_MAX_OUTPUT_KIB}"),
+            (request.stop_after_timeouts < 0, "stop_after_timeouts: 0 or more"),
+        ]
+        for wrong, message in found:
+            if wrong:
+                raise RequestRefused(message)

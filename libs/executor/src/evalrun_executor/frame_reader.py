@@ -1,0 +1,203 @@
+"""Frames from a runner, read as what they are: bytes from a process that stands beside hostile code."""
+
+import asyncio
+import math
+import os
+import socket
+import stat
+from dataclasses import dataclass
+from typing import Any
+
+from evalrun_executor.api import CompileResult, ProgramRun
+from evalrun_executor.contained import frames
+from evalrun_executor.errors import ExecutorLost
+from evalrun_executor.run_ends import end_of
+
+_CHUNK = 1 << 18
+_MAX_STATUS = 0xFFFF
+_REASON = 1000  # bytes that a runner may add to stderr
+MAX_TEXT = 1 << 20
+"""Bytes of a compiler's complaint, or of a fault."""
+
+
+class FrameReader:
+    """Reads whole frames from a non-blocking socket."""
+
+    def __init__(self, runner: socket.socket, max_payload: int, descriptors: int = 1) -> None:
+        """Read from `runner`, which sends no frame larger than `max_payload` bytes, and so many descriptors at once."""
+        self._socket = runner
+        self._max_payload = max_payload
+        self._buffer = bytearray()
+        self.descriptors: list[int] = []
+        """What came with the frames that follow, in order; `close` closes them."""
+        self._most_descriptors = descriptors
+
+    async def next(self, silence_seconds: float) -> tuple[int, bytes] | None:
+        """Return the next frame's type and payload; None at the end of the stream.
+
+        Raises:
+            ExecutorLost: nonsense, or nothing for `silence_seconds`.
+        """
+        head = frames.FRAME.size
+        while True:
+            if len(self._buffer) >= head:
+                kind, length = frames.FRAME.unpack_from(self._buffer)
+                if length > self._max_payload:
+                    raise ExecutorLost(f"a runner announced a frame of {length} bytes")
+                if len(self._buffer) >= head + length:
+                    payload = bytes(self._buffer[head : head + length])
+                    del self._buffer[: head + length]
+                    return kind, payload
+            data = await self._receive(silence_seconds)
+            if not data:
+                return None
+            self._buffer += data
+
+    async def _receive(self, silence_seconds: float) -> bytes:
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, self._most_descriptors)
+            except BlockingIOError:
+                await self._wait(silence_seconds)
+                continue
+            except ConnectionError:
+                return b""
+            self.descriptors += fds
+            if len(self.descriptors) > self._most_descriptors:
+                raise ExecutorLost("a runner sent too many descriptors")
+            return data
+
+    async def _wait(self, silence_seconds: float) -> None:
+        try:
+            async with asyncio.timeout(silence_seconds):
+                await _readable(self._socket)
+        except TimeoutError as error:
+            raise ExecutorLost(f"a runner said nothing for {silence_seconds:.0f} s") from error
+
+    def close(self) -> None:
+        """Close the socket and what came over it."""
+        self._socket.close()
+        self.close_descriptors()
+
+    def close_descriptors(self) -> None:
+        """Close what came over it and was not taken."""
+        for fd in self.descriptors:
+            os.close(fd)
+        self.descriptors.clear()
+
+
+async def _readable(runner: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(runner, _set, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(runner)
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def parse_compiled(payload: bytes) -> CompileResult:
+    """Read a COMPILED frame. Raises ExecutorLost."""
+    head = frames.COMPILED_HEAD
+    if len(payload) < head.size:
+        raise ExecutorLost("a runner sent a short frame")
+    status, seconds = head.unpack_from(payload)
+    names = {0: "ok", 1: "error", 2: "timeout"}
+    if status not in names or not 0 <= seconds < math.inf:
+        raise ExecutorLost(f"a runner sent compile status {status}")
+    return CompileResult(names[status], seconds, payload[head.size :][:MAX_TEXT])  # type: ignore[arg-type]  # of Literals
+
+
+@dataclass(frozen=True)
+class RunRules:
+    """What a RUN frame has to keep to, and what its raw facts mean."""
+
+    inputs: int
+    output_bytes: int
+    time_seconds: float
+    memory_mib: int
+    own_kill_possible: bool
+    """The program could have sent itself SIGKILL: there is no filter."""
+
+
+def parse_run(payload: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
+    """Read a RUN frame; gives the index and the run.
+
+    Raises:
+        ExecutorLost: it cannot be.
+        UnexplainedKill: the machine ran out of memory.
+    """
+    head = frames.RUN_HEAD
+    if len(payload) < head.size:
+        raise ExecutorLost("a runner sent a short frame")
+    *facts, out_size = head.unpack_from(payload)
+    if not _possible(facts, out_size, len(payload) - head.size - out_size, rules):
+        raise ExecutorLost("a runner sent a result that cannot be")
+    return _run(facts, payload[head.size : head.size + out_size], payload[head.size + out_size :], rules)
+
+
+def parse_filed(payload: bytes, descriptors: list[int], rules: RunRules) -> tuple[int, ProgramRun]:
+    """Read a FILED frame; gives the index and the run, closes the descriptors that it takes. Raises as `parse_run`."""
+    if len(payload) != frames.FILED_HEAD.size:
+        raise ExecutorLost("a harness worker sent a short frame")
+    *facts, out_size, err_size = frames.FILED_HEAD.unpack(payload)
+    if not _possible(facts, out_size, err_size, rules):
+        raise ExecutorLost("a harness worker sent an impossible result")
+    stdout = _take_text(descriptors, out_size)
+    return _run(facts, stdout, _take_text(descriptors, err_size), rules)
+
+
+def parse_complaint(payload: bytes, descriptors: list[int]) -> bytes:
+    """Return a compiler's complaint, and close the descriptor with which it came. Raises ExecutorLost."""
+    if len(payload) != frames.INDEX.size:
+        raise ExecutorLost("a harness worker sent a short frame")
+    return _take_text(descriptors, min(MAX_TEXT, *frames.INDEX.unpack(payload)))
+
+
+def _possible(facts: list[Any], out_size: int, err_size: int, rules: RunRules) -> bool:
+    index, stopped, status, cpu, wall, _ = facts
+    max_bytes = rules.output_bytes
+    return (
+        index < rules.inputs
+        and stopped <= frames.STOPPED_OTHER
+        and 0 <= status <= _MAX_STATUS
+        and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
+        and 0 <= cpu < math.inf
+        and 0 <= wall < math.inf
+        and out_size <= max_bytes
+        and 0 <= err_size <= max_bytes + _REASON
+    )  # fmt: skip
+
+
+def _run(facts: list[Any], stdout: bytes, stderr: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
+    index, stopped, status, cpu, wall, peak_kib = facts
+    end, code = end_of(
+        status=status, stopped=stopped, cpu_seconds=cpu, time_limit=rules.time_seconds, peak_kib=peak_kib,
+        memory_mib=rules.memory_mib, stderr=stderr, own_kill_possible=rules.own_kill_possible,
+    )  # fmt: skip
+    return index, ProgramRun(end, code, stdout, stderr, cpu, wall, -(-peak_kib // 1024))
+
+
+def _take_text(descriptors: list[int], size: int) -> bytes:
+    """Read a memory file to `size`; nothing of that size has no file. Raises ExecutorLost."""
+    if size == 0:
+        return b""
+    if not descriptors:
+        raise ExecutorLost("a harness worker sent a result without its texts")
+    fd = descriptors.pop(0)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):  # reading anything else might never end
+            raise ExecutorLost("a harness worker sent a descriptor that is not a memory file")
+        text = bytearray()
+        while len(text) < size and (part := os.pread(fd, size - len(text), len(text))):
+            text += part
+    finally:
+        os.close(fd)
+    if len(text) != size:
+        raise ExecutorLost("a harness worker sent a text that is shorter than announced")
+    return bytes(text)

@@ -1,0 +1,51 @@
+"""Harnesses: programs that a zygote preloads. Each is several modules, shipped as text and loaded in order."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import evalrun_executor.calls
+
+Source = tuple[str, str, str | None]
+"""Name, file and text of a module; no text: a package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    """A harness's modules; the last one has `main(code)`. They import each other and the standard library."""
+
+    modules: tuple[tuple[str, Path], ...]
+    """Name and file of each, in the order in which they are loaded."""
+
+    @property
+    def main(self) -> str:
+        """The name of the module that has `main`."""
+        return self.modules[-1][0]
+
+
+def modules_of(package: str, folder: Path, names: Sequence[str]) -> tuple[tuple[str, Path], ...]:
+    """Return modules of a package, as `Harness` takes them."""
+    return tuple((f"{package}.{name}", folder / f"{name}.py") for name in names)
+
+
+def sources(harnesses: Iterable[Harness]) -> list[Source]:
+    """Return the modules of all the harnesses, each once, below the packages that they are in."""
+    found: dict[str, Source] = {}
+    for name, path in dict.fromkeys(module for harness in harnesses for module in harness.modules):
+        parts = name.split(".")
+        for count in range(1, len(parts)):
+            package = ".".join(parts[:count])
+            found.setdefault(package, (package, "", None))
+        found[name] = name, str(path), path.read_text()
+    return list(found.values())
+
+
+_CALLS = Path(evalrun_executor.calls.__file__).parent
+VALUES = modules_of(
+    "evalrun_executor.calls",
+    _CALLS,
+    ("originals", "json_text", "standard_values", "opaque", "heap", "exceptions", "encoding", "decoding", "values"),
+)
+"""What harnesses that talk of values stand on."""
+CALL_HARNESS = Harness((*VALUES, *modules_of("evalrun_executor.calls", _CALLS, ("call_harness",))))
+"""Runs a program's functions."""

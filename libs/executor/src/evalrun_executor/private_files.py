@@ -1,0 +1,87 @@
+"""Files around a run: what a request puts into the private folder, and what it wants back. In this process only.
+
+The batch API has no such fields: its requests refuse what they do not know.
+"""
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+
+from evalrun_executor.api import RunReply, RunRequest
+from evalrun_executor.contained import frames
+from evalrun_executor.errors import ExecutorLost
+
+
+class RequestWithFiles(RunRequest, frozen=True, forbid_unknown_fields=True):
+    """A program in mode `stdio` with one input, and files around it."""
+
+    files: dict[str, bytes] = {}  # noqa: RUF012 - a msgspec struct copies it
+    """Path, relative and normal, to content: in the private folder before the compiler and before the run."""
+    fetch: list[str] = []  # noqa: RUF012 - as above
+    """Paths of the files that the reply brings, where they are regular files after the run."""
+
+
+class ReplyWithFiles(RunReply, frozen=True):
+    """The answer to a `RequestWithFiles`."""
+
+    files: dict[str, bytes] | None = {}  # noqa: RUF012 - as above
+    """By path; without those that were not there. None: more than `frames.FILES_BYTES` together."""
+
+
+def job_fields(request: RunRequest) -> tuple[list[tuple[bytes, int]], list[bytes]]:
+    """Return what a `frames.Job` says of the request's files: those placed, and those wanted."""
+    if not isinstance(request, RequestWithFiles):
+        return [], []
+    placed = [(name.encode(), len(content)) for name, content in request.files.items()]
+    return placed, [name.encode() for name in request.fetch]
+
+
+def contents(request: RunRequest) -> Sequence[bytes]:
+    """Return the contents of the files to place, in order."""
+    return [*request.files.values()] if isinstance(request, RequestWithFiles) else []
+
+
+def complaints(request: RunRequest) -> list[tuple[bool, str]]:
+    """Return what the executor cannot serve of the request's files: whether it is so, and how to put it."""
+    if not isinstance(request, RequestWithFiles):
+        return []
+    return [
+        (request.mode != "stdio", "files: in mode stdio only"),
+        (len(request.inputs) != 1, "files: with one input only"),
+    ]
+
+
+def read_files(payload: bytes, descriptors: list[int], request: RunRequest) -> Mapping[str, bytes] | None:
+    """Read a FILES frame, and the memory file that comes with it, which is closed; None: they are too large.
+
+    Raises:
+        ExecutorLost: it cannot be.
+    """
+    wanted = request.fetch if isinstance(request, RequestWithFiles) else []
+    if not descriptors or len(payload) % frames.INDEX.size or len(payload) > len(wanted) * frames.INDEX.size:
+        raise ExecutorLost("a runner sent files that nobody asked for")
+    fd = descriptors.pop(0)
+    sizes = [size for (size,) in frames.INDEX.iter_unpack(payload)]
+    try:
+        if sizes[-1:] == [frames.TOO_LARGE]:
+            return None
+        found = [(name, size) for name, size in zip(wanted, sizes, strict=False) if size != frames.ABSENT]
+        if len(sizes) != len(wanted) or sum(size for _, size in found) > frames.FILES_BYTES:
+            raise ExecutorLost("a runner sent files that cannot be")
+        return _read(fd, found)
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, parts: Sequence[tuple[str, int]]) -> dict[str, bytes]:
+    """Read the parts of a memory file, in order. Raises ExecutorLost."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):  # reading anything else might never end
+        raise ExecutorLost("a runner sent something else than a memory file")
+    content = {}
+    offset = 0
+    for name, size in parts:
+        content[name] = os.pread(fd, size, offset)
+        if len(content[name]) != size:
+            raise ExecutorLost("a runner sent less than it says")
+        offset += size
+    return content

@@ -1,0 +1,68 @@
+"""Pure: how a run ended, from what the kernel said about it."""
+
+import os
+import signal
+
+from evalrun_executor.api import End
+from evalrun_executor.contained.frames import NOT_STOPPED, STOPPED_OUTPUT, STOPPED_TIME
+from evalrun_executor.contained.limits import MIB, STOP_FACTOR
+from evalrun_executor.errors import ExecutorLost
+
+NEAR_LIMIT = 0.8
+"""A crash with this share of the memory limit resident is taken for the limit's doing: an allocation that fails gives
+NULL, and most programs then crash. A caught MemoryError and a normal end is a normal end."""
+
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGILL, signal.SIGTRAP)
+_OUT_OF_MEMORY_LINES = (b"MemoryError", b"numpy.core._exceptions._ArrayMemoryError", b"numpy._core._exceptions.")
+
+
+class UnexplainedKill(ExecutorLost):
+    """SIGKILL that neither the runner nor the program can have sent: the machine ran out of memory."""
+
+
+def end_of(
+    *,
+    status: int,
+    stopped: int,
+    cpu_seconds: float,
+    time_limit: float,
+    peak_kib: int,
+    memory_mib: int,
+    stderr: bytes,
+    own_kill_possible: bool,
+) -> tuple[End, int | None]:
+    """Return the end and the exit code (negative: signal; None where a limit ended the run).
+
+    Args:
+        status: as wait4 gave it.
+        stopped: whether and why the runner stopped it: `NOT_STOPPED` and its sisters of `frames`.
+        cpu_seconds: used by the run.
+        time_limit: CPU seconds it was allowed.
+        peak_kib: most memory resident.
+        memory_mib: its memory limit.
+        stderr: what it wrote there.
+        own_kill_possible: the program could have sent itself SIGKILL (no seccomp filter).
+
+    Raises:
+        UnexplainedKill: see there.
+    """
+    code = os.waitstatus_to_exitcode(status)
+    if stopped == STOPPED_OUTPUT:
+        return "output_limit", None
+    if stopped == STOPPED_TIME or cpu_seconds >= STOP_FACTOR * time_limit:
+        return "timeout", None
+    if stopped != NOT_STOPPED:
+        return "exited", code
+    if code == 1 and _last_line(stderr).startswith(_OUT_OF_MEMORY_LINES):
+        return "memory_limit", None
+    if code == -signal.SIGABRT and b"std::bad_alloc" in stderr:
+        return "memory_limit", None
+    if -code in _CRASHES and peak_kib * 1024 >= NEAR_LIMIT * memory_mib * MIB:
+        return "memory_limit", None
+    if code == -signal.SIGKILL and not own_kill_possible:
+        raise UnexplainedKill("a program was killed by something else: the machine ran out of memory")
+    return "exited", code
+
+
+def _last_line(text: bytes) -> bytes:
+    return text.rstrip()[-1000:].rpartition(b"\n")[2]

@@ -1,0 +1,258 @@
+"""The front's handle of one zygote: starts it, requests runners, learns how they ended, ends it."""
+
+import asyncio
+import marshal
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalrun_executor.contained.frames import KIND_HARNESS_WORKER
+from evalrun_executor.contained.zygote import ENDED, SPAWN
+from evalrun_executor.errors import ExecutorLost, Unusable
+from evalrun_executor.harness import Harness, sources
+from evalrun_executor.interpreter import Identity, Interpreter, as_user
+
+MODULES = (
+    "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "supervision", "entrance", "program",
+    "site", "python_source", "compiler", "exchange", "execution", "runner", "harness_worker", "zygote",
+)  # fmt: skip
+"""In the order in which the zygote loads them."""
+_PACKAGE = Path(__file__).parent
+_START_SECONDS = 30.0
+_BOOT = "import marshal,os,sys;boot,*rest=marshal.load(os.fdopen(int(sys.argv[1]),'rb'));exec(boot)"
+_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "MALLOC_ARENA_MAX": "2",  # an arena a thread reserves 64 MiB of address space, which the memory limit counts
+    "LD_BIND_NOW": "1",  # or each child would resolve the functions that it calls, for itself
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+"""All that candidates see of an environment."""
+
+
+@dataclass(frozen=True)
+class ZygotePlan:
+    """All that starting a zygote takes."""
+
+    interpreter: Interpreter
+    identity: Identity
+    package_dirs: Sequence[str]
+    contain: bool
+    harnesses: Mapping[str, Harness]
+    """By mode; each is loaded at start."""
+    work_dir: str | None
+    """Where the private folders lie; None: the first temporary folder that the candidates' user can write to."""
+
+
+@dataclass(frozen=True, eq=False)
+class HarnessWorkerHandle:
+    """The front's handle of a slot's harness worker. Between two jobs nothing is in transit in either direction."""
+
+    socket: socket.socket
+    ended: asyncio.Future[int]
+    """Its wait status, if that is not 0."""
+
+    def ask(self, fds: Sequence[int]) -> None:
+        """Send it a job: the memory file, and the index pipe's read end. Raises ExecutorLost."""
+        try:
+            socket.send_fds(self.socket, [b"J"], fds)
+        except OSError as error:
+            raise ExecutorLost(f"a harness worker is gone: {error}") from error
+
+
+class ZygoteProcess:
+    """A running zygote. `lost` is done once it has died, for whatever reason."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket, place: str) -> None:
+        self._process = process
+        self._control = control
+        self._place = place
+        self._next_id = 0
+        self._ends: dict[int, asyncio.Future[int]] = {}
+        self._in_slot: dict[int, asyncio.Future[int]] = {}
+        self._workers: dict[int, HarnessWorkerHandle] = {}
+        self._loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.hello: dict[str, str] = {}
+
+    @classmethod
+    async def start(cls, plan: ZygotePlan) -> "ZygoteProcess":
+        """Start a zygote and wait for its hello. Raises Unusable."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        place = _choose_place(plan)
+        boot = os.memfd_create("zygote")
+        boot_source = (_PACKAGE / "contained" / "boot.py").read_text()
+        with open(boot, "wb") as file:  # noqa: ASYNC230, PTH123 - a memory file
+            settings: dict[str, object] = {
+                "control": theirs.fileno(),
+                "place": place,
+                "package_dirs": list(plan.package_dirs),
+                "contain": plan.contain,
+                "harnesses": {mode: harness.main for mode, harness in plan.harnesses.items()},
+            }
+            texts = (boot_source, _module_sources(), sources(plan.harnesses.values()), settings)
+            file.write(marshal.dumps(texts, 2))
+            file.flush()
+            os.lseek(boot, 0, os.SEEK_SET)
+            try:
+                # Not the loop's own subprocesses, for uvloop's take no user; and in this thread, whose end is what the
+                # kernel takes for our death.
+                process = subprocess.Popen(  # noqa: ASYNC220 - a vfork, as long as asyncio's own would take
+                    [plan.interpreter.path, "-s", "-S", "-B", "-c", _BOOT, str(boot)],
+                    cwd="/", env=_ENVIRONMENT, pass_fds=(boot, theirs.fileno()),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **as_user(plan.identity),
+                )  # fmt: skip
+            except OSError as error:
+                ours.close()
+                raise Unusable(f"cannot start {plan.interpreter.path}: {error}") from error
+            finally:
+                theirs.close()
+        zygote = cls(process, ours, place)
+        await zygote._greet()
+        return zygote
+
+    async def _greet(self) -> None:
+        self._control.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        try:
+            hello = await asyncio.wait_for(self._loop.sock_recv(self._control, 4096), _START_SECONDS)
+        except (OSError, TimeoutError) as error:
+            await self.close()
+            raise Unusable(f"the zygote did not start: {error or 'no answer'}") from error
+        if not hello:
+            await self.close()
+            raise Unusable("the zygote did not start; its error is on stderr")
+        self.hello = dict(line.split("=", 1) for line in hello.decode().splitlines())
+        self._loop.add_reader(self._control, self._read_ends)
+
+    @property
+    def pid(self) -> int:
+        """The zygote's process id."""
+        return self._process.pid
+
+    def spawn(self, slot: int, kind: int, fds: Sequence[int]) -> tuple[socket.socket, asyncio.Future[int]]:
+        """Ask for a runner in `slot`; gives our end of its socket, and what its wait status will be if it is not 0.
+
+        Args:
+            slot: nobody else may use it until the runner has ended or said DONE.
+            kind: a `frames.KIND_*`.
+            fds: the job's memory file, the index pipe's read end and, for a compiled program, the executable; a worker
+                gets them with each job.
+
+        Raises:
+            ExecutorLost: the zygote is gone.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._next_id = (self._next_id + 1) % 2**32
+            try:
+                socket.send_fds(self._control, [SPAWN.pack(self._next_id, slot, kind)], [theirs.fileno(), *fds])
+            except OSError as error:
+                ours.close()
+                raise ExecutorLost(f"the zygote is gone: {error}") from error
+        ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        ended: asyncio.Future[int] = self._loop.create_future()
+        self._ends[self._next_id] = ended
+        runner_id = self._next_id
+        ended.add_done_callback(lambda _: self._ends.pop(runner_id, None))
+        self._now_in(slot, ended)
+        return ours, ended
+
+    def worker(self, slot: int) -> HarnessWorkerHandle:
+        """Return the slot's harness worker; start it if there is none. Raises ExecutorLost."""
+        found = self._workers.get(slot)
+        if found is None or found.ended.done():
+            if found is not None:
+                found.socket.close()
+            found = HarnessWorkerHandle(*self.spawn(slot, KIND_HARNESS_WORKER, ()))
+            self._workers[slot] = found
+        self._now_in(slot, found.ended)
+        return found
+
+    def drop_worker(self, slot: int) -> None:
+        """Abandon a slot's harness worker during a job: it sees our end close, kills its child and ends."""
+        self._workers.pop(slot).socket.close()
+
+    def _now_in(self, slot: int, ended: asyncio.Future[int]) -> None:
+        previous, worker = self._in_slot.get(slot), self._workers.get(slot)
+        if previous is not None and previous is not ended and (worker is None or worker.ended is not previous):
+            previous.cancel()  # it said DONE: how it ended does not matter
+        self._in_slot[slot] = ended
+
+    def runner_in(self, slot: int) -> asyncio.Future[int] | None:
+        """Return what will hold the wait status of the slot's last runner; None where that has ended, or is lost."""
+        ended = self._in_slot.get(slot)
+        return None if ended is None or ended.done() or self.lost.done() else ended
+
+    def _read_ends(self) -> None:
+        try:
+            message = self._control.recv(ENDED.size)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:
+            self._loop.remove_reader(self._control)
+            if not self.lost.done():
+                self.lost.set_result(None)
+            return
+        runner_id, status = ENDED.unpack(message)
+        ended = self._ends.get(runner_id)
+        if ended is not None and not ended.done():
+            ended.set_result(status)
+
+    async def close(self) -> None:
+        """End the zygote and all that it started."""
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        for worker in self._workers.values():
+            worker.socket.close()
+        self._workers.clear()
+        if not self.lost.done():
+            self.lost.set_result(None)
+        try:
+            await asyncio.to_thread(self._process.wait, 5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+        await asyncio.to_thread(shutil.rmtree, self._place, ignore_errors=True)  # where it could not do so itself
+
+
+def _choose_place(plan: ZygotePlan) -> str:
+    """Return a fresh folder's path, which the zygote then makes."""
+    parent = plan.work_dir
+    if parent is None:
+        parents = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]  # noqa: S108 - a fresh name of mode 0700 in it
+        parent = next((path for path in parents if _open_to(path, plan.identity)), None)
+    if parent is None:
+        raise Unusable("no temporary folder is open to the candidates' user: name one with --work-dir")
+    return f"{parent}/evalrun-sandbox-{os.getpid()}-{os.urandom(6).hex()}"
+
+
+def _open_to(path: str, identity: Identity) -> bool:
+    """Return whether the candidates' user can make a folder in `path`."""
+    if identity.user is None:
+        return os.access(path, os.W_OK | os.X_OK)
+    try:
+        if not Path(path).stat().st_mode & 0o002:
+            return False
+        return all(parent.stat().st_mode & 0o001 for parent in [Path(path), *Path(path).parents])
+    except OSError:
+        return False
+
+
+def _module_sources() -> list[tuple[str, str, str | None]]:
+    found: list[tuple[str, str, str | None]] = [
+        ("evalrun_executor", "", None), ("evalrun_executor.contained", "", None)
+    ]  # fmt: skip
+    for name in MODULES:
+        path = _PACKAGE / "contained" / f"{name}.py"
+        found.append((f"evalrun_executor.contained.{name}", str(path), path.read_text()))
+    return found

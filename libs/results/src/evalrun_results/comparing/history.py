@@ -1,0 +1,115 @@
+"""The curve of a metric over the steps of a training, from what its runs left behind. Pure.
+
+A run says by `spec.lineage` which checkpoint it evaluated; one that says no step is placed by the number in its model's
+folder (`global_step_120`), else left out with the reason.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+JsonObject = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One checkpoint's figure."""
+
+    step: int
+    place: str
+    """Where its run's outputs are."""
+    state: str
+    """The run's: Succeeded, Degraded, ..."""
+    value: float | None
+    low: float | None
+    high: float | None
+    """The interval of `value`; None where the run has none."""
+    judged: int | None
+    """Problems that the figure is about."""
+    started: str
+    """When the run was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One dataset's figures, by step."""
+
+    schedule: str
+    """Empty if the runs name none."""
+    dataset: str
+    metric: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRun:
+    """What a curve needs of a run."""
+
+    place: str
+    summary: JsonObject
+    run_info: JsonObject
+
+
+def lineage_of(run_info: JsonObject) -> dict[str, object]:
+    """Return what a run says of where its model comes from; empty if nothing."""
+    lineage = _object(_object(run_info.get("spec")).get("lineage"))
+    return dict(lineage)
+
+
+def step_of(run_info: JsonObject) -> int | None:
+    """Return the training step of a run; None if it cannot be told."""
+    step = lineage_of(run_info).get("step")
+    if isinstance(step, int) and not isinstance(step, bool):
+        return step
+    path = str(_object(_object(run_info.get("spec")).get("model")).get("path", ""))
+    named = re.search(r"(?:global_step_|checkpoint-|step[-_]?)(\d{1,12})(?:/|$)", path)
+    return int(named[1]) if named else None
+
+
+def curves(runs: Iterable[HistoryRun], metric: str, datasets: Sequence[str] = ()) -> tuple[list[Curve], list[str]]:
+    """Return a curve for each schedule and dataset, and the places of runs whose step cannot be told.
+
+    Args:
+        runs: in any order; two of one step (a checkpoint that was written again) stay two points.
+        metric: of the summary.
+        datasets: those that are wanted; empty: all.
+    """
+    points: dict[tuple[str, str], list[Point]] = {}
+    stepless = []
+    for run in runs:
+        step = step_of(run.run_info)
+        if step is None:
+            stepless.append(run.place)
+            continue
+        schedule = str(lineage_of(run.run_info).get("schedule") or "")
+        for dataset, found in _object(run.summary.get("datasets")).items():
+            if not datasets or dataset in datasets:
+                points.setdefault((schedule, dataset), []).append(_point(step, run, _object(found), metric))
+    ordered = [
+        Curve(schedule, dataset, metric, tuple(sorted(found, key=lambda one: (one.step, one.started, one.place))))
+        for (schedule, dataset), found in sorted(points.items())
+    ]
+    return ordered, stepless
+
+
+def _point(step: int, run: HistoryRun, dataset: JsonObject, metric: str) -> Point:
+    figure = _object(_object(dataset.get("metrics")).get(metric))
+    judged = figure.get("n")
+    return Point(
+        step=step,
+        place=run.place,
+        state=str(run.summary.get("state", "")),
+        value=_number(figure.get("value")),
+        low=_number(figure.get("low")),
+        high=_number(figure.get("high")),
+        judged=judged if isinstance(judged, int) else None,
+        started=str(run.run_info.get("created") or ""),
+    )
+
+
+def _object(value: object) -> JsonObject:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,49 @@
+"""Which problems of two runs are compared: those that were judged in both. Pure."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from evalrun_results.metrics.problem_columns import ProblemColumns
+from evalrun_results.metrics.problem_totals import DatasetTotals
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDataset:
+    """One dataset's problems in two runs, in the same order, and how many could not be paired."""
+
+    problem_ids: tuple[str, ...]
+    """Judged in both: at least one sample each."""
+    baseline: ProblemColumns
+    candidate: ProblemColumns
+    only_in_baseline: int
+    only_in_candidate: int
+    not_judged: int
+    """In both runs, but not judged in one of them."""
+
+    @property
+    def single_samples(self) -> bool:
+        """Whether every problem has one sample in each run: what McNemar's test is for."""
+        return bool((self.baseline.seen == 1).all() and (self.candidate.seen == 1).all())
+
+
+def pair(baseline: DatasetTotals, candidate: DatasetTotals) -> PairedDataset:
+    """Pair the problems of one dataset. Problems that have only noise-floor passes are not in a run."""
+    ours = {name for name, problem in candidate.problems.items() if problem.outcomes.seen}
+    theirs = {name for name, problem in baseline.problems.items() if problem.outcomes.seen}
+    both = ours & theirs
+    paired = sorted(
+        name for name in both if baseline.problems[name].outcomes.judged and candidate.problems[name].outcomes.judged
+    )
+    return PairedDataset(
+        problem_ids=tuple(paired),
+        baseline=columns_of(baseline, paired),
+        candidate=columns_of(candidate, paired),
+        only_in_baseline=len(theirs - ours),
+        only_in_candidate=len(ours - theirs),
+        not_judged=len(both) - len(paired),
+    )
+
+
+def columns_of(totals: DatasetTotals, names: Collection[str]) -> ProblemColumns:
+    """Return the columns of some problems, in the order of their ids."""
+    return ProblemColumns.of(DatasetTotals(problems={name: totals.problems[name] for name in names}))

@@ -1,0 +1,119 @@
+"""What a comparison of so many problems could have shown. Pure."""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+
+from evalrun_api.v1alpha1 import Gate
+from evalrun_results.metrics.intervals import FEW_PROBLEMS, Floats
+from evalrun_results.sequential.planning import problems_needed
+
+POWER: Final = 0.8
+ASSUMED_FLIPS: Final = 0.05
+"""Share of the answers that flip between two runs that are as good as each other, before anything is known of them. The
+message of a gate that was decided goes by the flips that there were.
+"""
+FEWEST_FLIPS: Final = 6
+"""With fewer problems that differ, all the same way, McNemar's test cannot reach p < 0.05: 2 / 2^5 is 0.0625."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerNote:
+    """How small a difference these problems could show."""
+
+    problems: int
+    smallest_difference: float | None
+    """A true difference of this size would be seen (95 % interval without 0) in 80 % of such comparisons; None where
+    too few problems differ to say."""
+    problems_needed: int | None
+    """So that a true difference as large as the one measured would be; None where none was measured."""
+    variance: float
+    """Of the differences over problems, with a won and a lost problem more: what was not seen may still happen."""
+
+
+def power_note(differences: Floats, confidence: float = 0.95) -> PowerNote:
+    """Return what paired differences of this spread could have shown.
+
+    The usual formula of a paired comparison, (z_(1+confidence)/2 + z_power) * s / sqrt(n), with s the standard
+    deviation of the differences over problems (Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, section 5).
+
+    Args:
+        differences: one a problem.
+        confidence: of the two-sided interval.
+    """
+    count = len(differences)
+    spread = float(np.std(differences, ddof=1)) if count > 1 else 0.0
+    variance = float(np.var(np.append(differences, [1.0, -1.0]), ddof=1))
+    if spread == 0 or np.count_nonzero(differences) < 2:
+        return PowerNote(count, None, None, variance)
+    reach = _reach(confidence) * spread
+    measured = abs(float(differences.mean()))
+    needed = math.ceil((reach / measured) ** 2) if measured > 0 else None
+    return PowerNote(count, reach / math.sqrt(count), needed, variance)
+
+
+def margin_to_pass(problems: int, variance: float, confidence: float) -> float:
+    """Return the least margin with which a gate passes a candidate that is as good as its baseline, 4 times in 5.
+
+    Args:
+        problems: compared, at least 1.
+        variance: of the differences over problems; at one sample a problem the share of answers that flip.
+        confidence: of the gate's interval.
+    """
+    return _reach(confidence) * math.sqrt(variance / problems)
+
+
+def problems_to_pass(margin: float, variance: float, confidence: float) -> int | None:
+    """Return how many problems a gate needs to pass an equal candidate 4 times in 5; None with no margin: never so."""
+    if margin <= 0:
+        return None
+    return max(FEW_PROBLEMS, math.ceil(_reach(confidence) ** 2 * variance / margin**2))
+
+
+def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | None:
+    """Return what a gate needs to decide, if it can hardly decide with what it has; None if it can.
+
+    Args:
+        gate: as the spec has it.
+        problems: of its datasets; None if nobody has counted them yet.
+        family: how many gates the run has.
+    """
+    margin, confidence = -gate.least_gain, 1 - (1 - gate.confidence_value) / family
+    if gate.sequential:
+        return _sequential_outlook(gate, problems, confidence)
+    if gate.min_improvement is not None:
+        return None
+    if margin == 0:
+        return (
+            'gate.maxRegression: "0" passes a better run only; an equal one stays inconclusive, however many problems '
+            'there are: write what a run may lose, e.g. "0.05"'
+        )
+    needed = problems_to_pass(margin, ASSUMED_FLIPS, confidence)
+    if needed is None or (problems is not None and problems >= needed):
+        return None
+    says = f"gate: to pass an equal run with maxRegression {margin:g} it needs about {needed:,} problems"
+    if problems is not None:
+        least = margin_to_pass(max(problems, FEW_PROBLEMS), ASSUMED_FLIPS, confidence)
+        says += f", and {gate.label} has {problems}: take more, or a maxRegression of about {least:.2f}"
+    return f"{says} (if {ASSUMED_FLIPS:.0%} of the answers flip between equal runs)"
+
+
+def _sequential_outlook(gate: Gate, problems: int | None, confidence: float) -> str | None:
+    """A benchmark always decides; of problems like these there may be too few."""
+    if gate.population == "benchmark" or problems is None:
+        return None
+    if problems_needed(problems, ASSUMED_FLIPS, gate.least_gain, gate.population, confidence) is not None:
+        return None
+    return (
+        f"gate: {gate.label} has {problems} problems, which leave an equal run undecided more than once in 5 "
+        f"(population: similar; if {ASSUMED_FLIPS:.0%} of the answers flip): take more, a larger maxRegression, or "
+        "population: benchmark"
+    )
+
+
+def _reach(confidence: float) -> float:
+    normal = NormalDist()
+    return normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(POWER)

@@ -1,0 +1,34 @@
+"""What the datasets of a finished run may be used for: shown beside figures, and checked before a gate. Pure."""
+
+from collections.abc import Mapping
+
+from evalrun_api.v1alpha1 import Gate
+from evalrun_data.governance.plan import KNOWN_DATASETS
+
+
+def role_in(run_info: Mapping[str, object], dataset: str) -> str:
+    """Return `train`, `dev` or `test` as the run recorded it; empty if it recorded that it does not know.
+
+    A run that recorded no role at all is older than roles: then the datasets' well-known names decide.
+    """
+    datasets = run_info.get("datasets")
+    recorded = datasets.get(dataset) if isinstance(datasets, Mapping) else None
+    if isinstance(recorded, Mapping) and isinstance(role := recorded.get("role"), str):
+        return role
+    known = KNOWN_DATASETS.get(dataset)
+    return known.role if known else ""
+
+
+def named_with_role(dataset: str, role: str) -> str:
+    """Return a dataset's name for a heading, with its role if it is known."""
+    return f"{dataset} (role: {role})" if role else dataset
+
+
+def refusal_for_role(gate: Gate, dataset: str, role: str) -> str | None:
+    """Return why a gate may not use one of its datasets; None if it may. Test data is not for tuning."""
+    if role != "test" or dataset in gate.allow_test_role:
+        return None
+    return (
+        f"'{dataset}' is test data, for the end of a phase and not for tuning: gate a dev dataset, or write "
+        f"allowTestRole: [{dataset}]"
+    )

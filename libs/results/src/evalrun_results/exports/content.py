@@ -1,0 +1,89 @@
+"""The content exported for a run, the same for every service. Pure."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
+
+from evalrun_api.work_order import WorkOrder
+from evalrun_results.json_text import json_line
+from evalrun_results.metrics.accumulator import DatasetMetrics
+from evalrun_results.samples import JsonObject
+
+QA_COLUMNS: Final = (
+    "dataset", "problem_id", "sample", "prompt", "response", "ground_truth", "pass_ratio", "accepted", "final_status",
+    "not_judged_reason", "output_tokens", "gen_time", "total_judge_time", "error_breakdown", "execution_output",
+    "metadata",
+)  # fmt: skip
+"""Columns of the QA table: the fields of a QA record (docs/outputs.md), nested values as JSON."""
+
+ID_CHARACTERS: Final = 16
+
+
+class ExportContent(BaseModel):
+    """One run, as an exporter gets it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    """Permanent id of the run at the service: a repeated export finds the run by it and never duplicates it."""
+    run: str
+    namespace: str
+    info: dict[str, Any]  # Any: JSON
+    """Of run_info.json: the run's configuration there."""
+    metrics: dict[str, float]
+    """By `eval/<dataset>/<metric>`."""
+    qa: list[dict[str, Any]]
+    """The QA records of every dataset."""
+
+
+def export_id(order: WorkOrder) -> str:
+    """Return the id of a run at the services.
+
+    The EvalRun's uid where there is one, else what stays over the restarts of a run on one machine. A rejudging is
+    another run: its figures must not replace those that it is compared with.
+    """
+    own = order.uid or f"{order.created.isoformat()} {order.output_dir}"
+    parts = (order.namespace, order.run, own, order.rejudge or "")
+    return sha256("\0".join(parts).encode()).hexdigest()[:ID_CHARACTERS]
+
+
+def metric_values(datasets: Mapping[str, DatasetMetrics]) -> dict[str, float]:
+    """Return every figure that has a value by `eval/<dataset>/<metric>`, and each dataset's coverage beside them."""
+    values = {}
+    for name, metrics in datasets.items():
+        values[f"eval/{name}/coverage"] = metrics.coverage
+        values[f"eval/{name}/not_judged"] = float(metrics.not_judged)
+        for metric, figure in metrics.figures.items():
+            if figure.value is not None:
+                values[f"eval/{name}/{metric}"] = figure.value
+    return values
+
+
+def content_of(
+    order: WorkOrder,
+    info: Mapping[str, object],
+    datasets: Mapping[str, DatasetMetrics],
+    qa: Mapping[str, Sequence[JsonObject]],
+) -> ExportContent:
+    """Put together what is exported."""
+    content: dict[str, object] = {
+        "id": export_id(order),
+        "run": order.run,
+        "namespace": order.namespace,
+        "info": info,
+        "metrics": metric_values(datasets),
+        "qa": [record for records in qa.values() for record in records],
+    }
+    return ExportContent.model_validate_json(json_line(content))  # a model's answer may hold what is no character
+
+
+def qa_row(record: Mapping[str, Any]) -> list[Any]:
+    """Return a QA record as a row of `QA_COLUMNS`."""
+    return [_cell(record.get(column)) for column in QA_COLUMNS]
+
+
+def _cell(value: object) -> object:
+    return to_json(value).decode() if isinstance(value, dict | list) else value

@@ -1,0 +1,76 @@
+"""What an exporter is, and what it is told."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalrun_results.exports.content import ExportContent
+
+
+class ExportError(Exception):
+    """The service could not be reached, or refused. The message is one line without secrets."""
+
+
+class WandbTarget(BaseModel):
+    """A project of Weights & Biases."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["wandb"] = "wandb"
+    project: str
+    entity: str | None = None
+    name: str | None = None
+    """None: the run's own."""
+    group: str | None = None
+    """None: the run's namespace."""
+    tags: tuple[str, ...] = ()
+    mode: Literal["online", "offline"] = "online"
+
+
+class MlflowTarget(BaseModel):
+    """An MLflow tracking server, or a store of files."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["mlflow"] = "mlflow"
+    tracking_uri: str
+
+
+Target = Annotated[WandbTarget | MlflowTarget, Field(discriminator="kind")]
+
+
+class Exported(BaseModel):
+    """What came of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    url: str = ""
+    """Where a person finds the run; empty where it is nowhere to be seen yet."""
+    files: str = ""
+    """Folder of what was written on this machine, relative to the outputs."""
+
+
+class ExportJob(BaseModel):
+    """One export, as the process that does it reads it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    target: Target
+    content: ExportContent
+    folder: Path
+    """The outputs' folder; a service's own files may be left in it."""
+    scratch: Path
+    """A folder for whatever else is written; it is removed afterwards."""
+
+
+class Exporter(Protocol):
+    """Sends a run somewhere. Sending it again replaces what was sent."""
+
+    def export(self, content: ExportContent) -> Exported:
+        """Send the run; blocking.
+
+        Raises:
+            ExportError: it could not be sent, or not all of it.
+        """
+        ...

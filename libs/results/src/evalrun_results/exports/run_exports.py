@@ -1,0 +1,114 @@
+"""Exports a finished run to what its spec names; what fails becomes a warning of the run."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalrun_api.v1alpha1 import Exports
+from evalrun_api.work_order import WorkOrder
+from evalrun_results.exports.content import ExportContent, content_of
+from evalrun_results.exports.exporter import Exported, ExportError, MlflowTarget, Target, WandbTarget
+from evalrun_results.exports.process import export_apart
+from evalrun_results.metrics.accumulator import DatasetMetrics
+from evalrun_results.samples import JsonObject
+
+logger = logging.getLogger(__name__)
+
+RunExport = Callable[[Target, ExportContent, Path], Exported]
+"""Does one export into the outputs' folder. Raises ExportError, OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What came of a run's exports."""
+
+    entries: JsonObject
+    """The `exports` of run_info.json, by service."""
+    warnings: tuple[str, ...] = ()
+    """One line each, for people."""
+    wandb_url: str = ""
+
+
+def targets_of(exports: Exports) -> list[Target]:
+    """Return where a spec wants its run exported to."""
+    targets: list[Target] = []
+    if exports.wandb is not None and exports.wandb.mode != "disabled":
+        wandb = exports.wandb
+        targets.append(
+            WandbTarget(
+                project=wandb.project,
+                entity=wandb.entity,
+                name=wandb.name,
+                group=wandb.group,
+                tags=tuple(wandb.tags),
+                mode=wandb.mode,
+            )
+        )
+    if exports.mlflow is not None:
+        targets.append(MlflowTarget(tracking_uri=exports.mlflow.tracking_uri))
+    return targets
+
+
+class RunExports:
+    """The exports of one run.
+
+    Args:
+        order: the run's.
+        export: does one; by default in a process of its own.
+    """
+
+    def __init__(self, order: WorkOrder, export: RunExport) -> None:
+        self._order = order
+        self._export = export
+
+    def __call__(
+        self,
+        info: Mapping[str, object],
+        datasets: Mapping[str, DatasetMetrics],
+        qa: Mapping[str, Sequence[JsonObject]],
+        folder: Path,
+    ) -> ExportReport:
+        """Export to every target at once; blocking. Never raises for their sake: the run has its results."""
+        content = content_of(self._order, info, datasets, qa)
+        targets = targets_of(self._order.spec.exports)
+        entries: JsonObject = {}
+        warnings, wandb_url = [], ""
+        with ThreadPoolExecutor(len(targets)) as threads:  # of their time limits only one is waited for
+            outcomes = threads.map(lambda target: self._try(target, content, folder), targets)
+        for target, outcome in zip(targets, outcomes, strict=True):
+            entry: JsonObject = {"id": content.id, **target.model_dump(exclude={"kind"})}
+            if isinstance(outcome, Exported):
+                entry |= {"state": "done", **outcome.model_dump()}
+                wandb_url = outcome.url if target.kind == "wandb" else wandb_url
+            else:
+                warnings.append(f"export to {target.kind} failed: {outcome}")
+                logger.warning("%s", warnings[-1])
+                entry |= {"state": "failed", "reason": outcome}
+            entries[target.kind] = entry
+        return ExportReport(entries, tuple(warnings), wandb_url)
+
+    def _try(self, target: Target, content: ExportContent, folder: Path) -> Exported | str:
+        """Export to one target; the reason where that failed."""
+        try:
+            return self._export(target, content, folder)
+        except (ExportError, OSError) as error:
+            return str(error)
+
+
+def exports_of(order: WorkOrder, *, scratch_in: Path, seconds: float) -> RunExports | None:
+    """Return the exports of a run; None where its spec names none.
+
+    Args:
+        order: the run's.
+        scratch_in: a folder with room for what the packages write.
+        seconds: that each export may take.
+    """
+    if not targets_of(order.spec.exports):
+        return None
+
+    def export(target: Target, content: ExportContent, folder: Path) -> Exported:
+        return export_apart(target, content, folder, scratch_in=scratch_in, seconds=seconds)
+
+    return RunExports(order, export)

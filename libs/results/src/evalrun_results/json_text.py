@@ -1,0 +1,34 @@
+"""JSON as files hold it: UTF-8, never NaN or Infinity (null), whatever texts models and users come up with. Pure."""
+
+import json
+from collections.abc import Mapping
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+
+def json_line(value: Mapping[str, object]) -> bytes:
+    """Return one line of JSON without its newline.
+
+    A lone surrogate (a user's file may spell one, "\\ud800") is no character and has no UTF-8: it becomes U+FFFD.
+    """
+    try:
+        return to_json(value, inf_nan_mode="null")
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return to_json(_without_surrogates(value), inf_nan_mode="null")
+
+
+def json_document(value: Mapping[str, object], *, sort_keys: bool = False) -> bytes:
+    """Return an indented JSON document, with its last newline."""
+    plain = from_json(json_line(value))
+    return (json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys) + "\n").encode()
+
+
+def _without_surrogates(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case Mapping():
+            return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_without_surrogates(item) for item in value]
+    return value

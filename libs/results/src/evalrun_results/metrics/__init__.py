@@ -1,0 +1,1 @@
+"""Metrics and their intervals, from samples one by one. Pure."""

@@ -1,0 +1,101 @@
+"""When a run was at work, and which part of that time each problem took: what throughput is made of. Pure.
+
+Datasets of a run overlap: one is judged while the next is generated. So their windows cannot be compared: of two equal
+datasets the later one would seem slower. Instead the run's active time is split over problems by the work that each
+caused: seconds of generation by the seconds its requests took, seconds of judging by the CPU seconds of its tests, and
+a second with both half and half. Equal datasets get equal figures, wherever they stand in the file.
+"""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import Final
+
+from evalrun_results.samples import SampleResult
+
+PAUSE_SECONDS: Final = 1.0
+"""A shorter gap between two pieces of work is no pause. It keeps the number of pieces small, too."""
+
+
+@dataclass(slots=True)
+class ActiveTime:
+    """The union of intervals, as disjoint pieces in order."""
+
+    _starts: list[float] = field(default_factory=list)
+    _ends: list[float] = field(default_factory=list)
+
+    def add(self, start: float, end: float) -> None:
+        """Add an interval; one that ends before it starts is empty."""
+        end = max(start, end)
+        first = bisect_left(self._ends, start - PAUSE_SECONDS)
+        after = bisect_right(self._starts, end + PAUSE_SECONDS)
+        if first < after:
+            start, end = min(start, self._starts[first]), max(end, self._ends[after - 1])
+        self._starts[first:after] = [start]
+        self._ends[first:after] = [end]
+
+    @property
+    def seconds(self) -> float:
+        """How long it is in all."""
+        return sum(self._ends) - sum(self._starts)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkShares:
+    """Seconds of the run's active time for each unit of work."""
+
+    generation: float
+    """For each second that a request took."""
+    judging: float
+    """For each CPU second of a test."""
+    problem: float
+    """For each problem, if the work of a kind took time and none of it was measured."""
+
+
+@dataclass(slots=True)
+class RunActivity:
+    """Takes the results of a run one by one, in any order."""
+
+    _generation: ActiveTime = field(default_factory=ActiveTime)
+    _judging: ActiveTime = field(default_factory=ActiveTime)
+    _either: ActiveTime = field(default_factory=ActiveTime)
+
+    def add(self, result: SampleResult) -> None:
+        """Note when the sample was generated and judged; nothing if its answer was made elsewhere."""
+        if result.started_at is None:
+            return
+        generated_at = result.started_at + (result.gen_seconds or 0.0)
+        self._generation.add(result.started_at, generated_at)
+        self._either.add(result.started_at, generated_at)
+        if result.judged_at is not None:
+            # A test's wall seconds are known, not when it began: an answer waits for its turn before.
+            began = max(generated_at, result.judged_at - _judging_seconds(result))
+            self._judging.add(began, result.judged_at)
+            self._either.add(began, result.judged_at)
+
+    def shares(self, generation_work: float, judging_work: float, problems: int) -> WorkShares | None:
+        """Return what each unit of work took of the run's active time; None if no time is known.
+
+        Args:
+            generation_work: seconds of all requests together.
+            judging_work: CPU seconds of all tests together.
+            problems: of the run.
+        """
+        generation, judging, either = (each.seconds for each in (self._generation, self._judging, self._either))
+        if either <= 0 or problems == 0:
+            return None
+        both = max(0.0, generation + judging - either)
+        generation, judging = generation - both / 2, judging - both / 2
+        gaps = either / (generation + judging)  # between a request and a test, where they were no pause
+        generation, judging = generation * gaps, judging * gaps
+        unmeasured = (0.0 if generation_work else generation) + (0.0 if judging_work else judging)
+        return WorkShares(
+            generation=generation / generation_work if generation_work else 0.0,
+            judging=judging / judging_work if judging_work else 0.0,
+            problem=unmeasured / problems,
+        )
+
+
+def _judging_seconds(result: SampleResult) -> float:
+    if result.verdict is None or result.verdict.cached:
+        return 0.0
+    return sum(test.duration for test in result.verdict.tests)

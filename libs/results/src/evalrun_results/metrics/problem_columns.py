@@ -1,0 +1,126 @@
+"""A dataset's problems as numpy columns, one row a problem in the order of their ids. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalrun_results.metrics.activity import WorkShares
+from evalrun_results.metrics.estimators import default_ks, pass_at_k
+from evalrun_results.metrics.intervals import Floats
+from evalrun_results.metrics.problem_totals import FINAL_STATUSES, DatasetTotals
+
+Counts: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemColumns:
+    """Columns of the run itself; problems that have only noise-floor results are not in them.
+
+    Ordered by problem id, so that figures do not depend on the order in which verdicts were reached.
+    """
+
+    seen: Counts
+    """Samples."""
+    judged: Counts
+    accepted: Counts
+    statuses: dict[str, Counts]
+    """Judged samples by final status."""
+    memory_limit: Counts
+    pass_ratio_sum: Floats
+    pass_ratio_high_sum: Floats
+    pass_ratio_count: Counts
+    zero_rewards: Counts
+    output_tokens: Floats
+    tokens_known: Mask
+    """Every sample's tokens were counted."""
+    gen_seconds: Floats
+    gen_seconds_known: Mask
+    judge_seconds: Floats
+    flips: Counts
+    comparable: Counts
+    """Verdicts of noise-floor passes that can be compared with the run's own."""
+
+    @classmethod
+    def of(cls, totals: DatasetTotals) -> Self:
+        """Turn a dataset's problems into columns."""
+        problems = [problem for _, problem in sorted(totals.problems.items()) if problem.outcomes.seen]
+        flips = [problem.flips() for problem in problems]
+        seen = _counts(problem.outcomes.seen.bit_count() for problem in problems)
+        return cls(
+            seen=seen,
+            judged=_counts(problem.outcomes.judged.bit_count() for problem in problems),
+            accepted=_counts(problem.outcomes.accepted.bit_count() for problem in problems),
+            statuses={name: _counts(problem.statuses.get(name, 0) for problem in problems) for name in FINAL_STATUSES},
+            memory_limit=_counts(problem.memory_limit for problem in problems),
+            pass_ratio_sum=_floats(problem.pass_ratio_sum for problem in problems),
+            pass_ratio_high_sum=_floats(problem.pass_ratio_high_sum for problem in problems),
+            pass_ratio_count=_counts(problem.pass_ratio_count for problem in problems),
+            zero_rewards=_counts(problem.zero_rewards for problem in problems),
+            output_tokens=_floats(problem.output_tokens for problem in problems),
+            tokens_known=_counts(problem.with_tokens for problem in problems) == seen,
+            gen_seconds=_floats(problem.gen_seconds for problem in problems),
+            gen_seconds_known=_counts(problem.with_gen_seconds for problem in problems) == seen,
+            judge_seconds=_floats(problem.judge_seconds for problem in problems),
+            flips=_counts(differ for differ, _ in flips),
+            comparable=_counts(comparable for _, comparable in flips),
+        )
+
+    @property
+    def solved(self) -> Mask:
+        """One sample at least was accepted."""
+        return self.accepted > 0
+
+    def pass_ratio(self) -> Floats:
+        """Return each problem's mean pass ratio; 0 where none is known."""
+        return self.pass_ratio_sum / np.maximum(self.pass_ratio_count, 1)
+
+    def pass_ratio_high(self) -> Floats:
+        """Return each problem's mean pass ratio had every assumed time-out passed; 0 where none is known."""
+        return self.pass_ratio_high_sum / np.maximum(self.pass_ratio_count, 1)
+
+    def pass_at(self, k: int) -> Floats:
+        """Return each problem's unbiased pass@k; 0 where fewer than k samples were judged."""
+        pairs = np.stack([self.judged, self.accepted], axis=1)
+        kinds, kind_of = np.unique(pairs, axis=0, return_inverse=True)  # few: many problems share their counts
+        values = _floats(pass_at_k(int(n), int(c), k) if n >= k else 0.0 for n, c in kinds)
+        return values[kind_of.ravel()]
+
+    def default_ks(self) -> tuple[int, ...]:
+        """Return the k that are reported where none were asked for."""
+        return default_ks(int(self.seen.max(initial=0)))
+
+    def accepted_bounds(self) -> tuple[float, float]:
+        """Return [accepted / all, (accepted + not judged) / all], as means over problems: the unit of accepted@1."""
+        if len(self.seen) == 0:
+            return 0.0, 1.0
+        low = (self.accepted / self.seen).mean()
+        high = ((self.accepted + self.seen - self.judged) / self.seen).mean()
+        return float(low), float(high)
+
+    def active_seconds(self, shares: WorkShares) -> Floats:
+        """Return each problem's part of the time in which the run was at work."""
+        work: Floats = shares.generation * self.gen_seconds + shares.judging * self.judge_seconds + shares.problem
+        return work
+
+    def gpu_seconds(self, total: float | None) -> Floats:
+        """Split the dataset's GPU seconds over its problems by output tokens; an unknown count is taken as the mean."""
+        if not total or len(self.seen) == 0:
+            return np.zeros(len(self.seen))
+        known = self.output_tokens[self.tokens_known]
+        weights = np.where(self.tokens_known, self.output_tokens, known.mean() if len(known) else 0.0)
+        if weights.sum() == 0:
+            weights = np.ones(len(weights))
+        parts: Floats = total * weights / weights.sum()
+        return parts
+
+
+def _counts(values: Iterable[int]) -> Counts:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _floats(values: Iterable[float]) -> Floats:
+    return np.fromiter(values, dtype=np.float64)

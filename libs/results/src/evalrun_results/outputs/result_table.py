@@ -1,0 +1,147 @@
+"""`results.jsonl` and `results.parquet`, written together from one stream of rows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from evalrun_results.json_text import json_line
+from evalrun_results.samples import RESULT_SCHEMA_VERSION, SampleResult, result_row
+from evalrun_runtime.atomic_files import atomic_file, named
+
+ROW_GROUP_BYTES: Final = 4 << 20
+"""Of JSON lines that make up a row group: what is held in memory at a time, about four times over."""
+
+STATISTICS: Final = ("dataset", "problem_id", "repeat", "judged", "accepted", "pass_ratio", "final_status")
+"""Columns whose least and greatest values each row group keeps: what rows are chosen by. The footer stays in memory
+until the file ends, and with those of the texts it would be twice as large."""
+
+_TEXT = pa.string()
+_TEXTS = pa.list_(_TEXT)
+
+TEST_TYPE: Final = pa.struct(
+    [
+        ("case_index", pa.int64()),
+        ("status", _TEXT),
+        ("verl_code", pa.int8()),
+        ("ran", pa.bool_()),
+        ("input", _TEXT),
+        ("input_length", pa.int64()),
+        ("expected_output", _TEXT),
+        ("expected_output_length", pa.int64()),
+        ("stdout", _TEXT),
+        ("stdout_length", pa.int64()),
+        ("stderr", _TEXT),
+        ("stderr_length", pa.int64()),
+        ("exit_code", pa.int32()),
+        ("duration", pa.float64()),
+        ("cpu_time", pa.float64()),
+        ("compile_duration", pa.float64()),
+        ("compile_stderr", _TEXT),
+        ("compile_stderr_length", pa.int64()),
+        ("reason", _TEXT),
+        ("disagreeing_comparators", _TEXTS),
+    ]
+)
+
+RESULT_SCHEMA: Final = pa.schema(
+    [
+        ("dataset", _TEXT),
+        ("problem_id", _TEXT),
+        ("sample", pa.int64()),
+        ("turn", pa.int64()),
+        ("repeat", pa.int64()),
+        ("judged", pa.bool_()),
+        ("accepted", pa.bool_()),
+        ("pass_ratio", pa.float64()),
+        ("pass_ratio_high", pa.float64()),
+        ("assumed_timeouts", pa.int64()),
+        ("final_status", _TEXT),
+        ("not_judged_reason", _TEXT),
+        ("difficulty", _TEXT),
+        ("model", _TEXT),
+        ("mode", _TEXT),
+        ("language", _TEXT),
+        ("response", _TEXT),
+        ("code", _TEXT),
+        ("extraction", _TEXT),
+        ("guardrails", _TEXTS),
+        ("containment_level", _TEXT),
+        ("forgeable", pa.bool_()),
+        ("cached", pa.bool_()),
+        ("disagreeing_comparators", _TEXTS),
+        ("rests_on", _TEXTS),
+        ("finish_reason", _TEXT),
+        ("prompt_tokens", pa.int64()),
+        ("output_tokens", pa.int64()),
+        ("gen_time", pa.float64()),
+        ("total_judge_time", pa.float64()),
+        ("queue_time", pa.float64()),
+        ("started_at", pa.float64()),
+        ("judged_at", pa.float64()),
+        ("tests", pa.list_(TEST_TYPE)),
+    ],
+    metadata={"evalrun.results.schema": str(RESULT_SCHEMA_VERSION)},
+)
+"""The columns of `results.result_row`."""
+
+
+class ResultTable:
+    """Appends rows to both files. Rows are held until they fill a row group."""
+
+    def __init__(self, lines: BinaryIO, lines_path: Path, parquet: pq.ParquetWriter) -> None:
+        self._lines = lines
+        self._lines_path = lines_path
+        self._parquet = parquet
+        self._pending = bytearray()
+
+    def add(self, result: SampleResult) -> None:
+        """Append one result's row. Raises OSError where a file cannot be written."""
+        self._pending += json_line(result_row(result))
+        self._pending += b"\n"
+        if len(self._pending) >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that are held."""
+        if self._pending:
+            content, self._pending = self._pending, bytearray()
+            try:
+                self._lines.write(content)
+            except OSError as error:  # named here: further out it would pass for an error of the other file
+                raise named(error, self._lines_path) from error
+            self._parquet.write_table(table_of_lines(content))
+
+
+def table_of_lines(content: bytes | bytearray) -> pa.Table:
+    """Read JSON lines of rows into a table.
+
+    Arrow's own JSON reader makes the table, in C++: 11 times as fast as from Python's dicts (3,000 rows of 10 tests:
+    0.13 s against 1.48 s), and both files hold the same by construction.
+    """
+    return pa_json.read_json(
+        pa.BufferReader(pa.py_buffer(content)),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(content) + 1),  # a line may be MBs long
+        parse_options=pa_json.ParseOptions(explicit_schema=RESULT_SCHEMA, unexpected_field_behavior="error"),
+    )
+
+
+@contextmanager
+def result_table(lines_path: Path, parquet_path: Path) -> Iterator[ResultTable]:
+    """Open both files; they get their names when the block ends well, and leave nothing behind otherwise.
+
+    Raises:
+        OSError: one of them cannot be written; it names the file.
+    """
+    with (
+        atomic_file(lines_path) as lines,
+        atomic_file(parquet_path) as parquet,
+        pq.ParquetWriter(parquet, RESULT_SCHEMA, compression="zstd", write_statistics=list(STATISTICS)) as writer,
+    ):
+        table = ResultTable(lines, lines_path, writer)
+        yield table
+        table.flush()

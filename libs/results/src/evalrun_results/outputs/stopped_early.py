@@ -1,0 +1,90 @@
+"""What the outputs of a run say that its gates ended early: how, and with which intervals. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from evalrun_results.comparing.differences import AMOUNTS, k_of
+from evalrun_results.metrics.accumulator import DatasetMetrics, problem_values
+from evalrun_results.metrics.figures import Figure
+from evalrun_results.metrics.intervals import CONFIDENCE
+from evalrun_results.metrics.problem_columns import ProblemColumns
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.samples import JsonObject
+from evalrun_results.sequential.betting import SHARE, Draws, confidence_sequence
+from evalrun_results.sequential.deciding import Population
+from evalrun_results.sequential.order import drawing_order
+
+NO_INTERVAL: Final = "the run was stopped by its gates: only shares have an interval that holds whenever one stops"
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedDataset:
+    """How far one dataset was drawn."""
+
+    problems: int
+    """That its figures are about: the first ones in drawing order."""
+    of_problems: int
+    """That it has."""
+    cancelled: int
+    """Answers that were not drawn, or whose results do not count since an earlier problem's was not there yet."""
+    population: Population = "benchmark"
+    """Of what its intervals speak."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedEarly:
+    """How a run's gates ended it before it had drawn everything."""
+
+    seed: int
+    """From which the order of the problems follows."""
+    datasets: Mapping[str, StoppedDataset]
+
+    def as_json(self) -> JsonObject:
+        """Return the `stoppedEarly` of summary.json."""
+        return asdict(self)
+
+
+def with_anytime_intervals(
+    metrics: DatasetMetrics, totals: DatasetTotals, stopped: StoppedEarly, name: str
+) -> DatasetMetrics:
+    """Return a dataset's metrics, with intervals that hold although the results decided when to stop.
+
+    Every mean over problems of values from 0 to 1 gets its betting confidence sequence; the others have none. Problems
+    without a value count as anything from 0 to 1.
+    """
+    drawn = stopped.datasets.get(name)
+    if drawn is None or drawn.cancelled == 0:
+        return metrics
+    columns = ProblemColumns.of(totals)
+    ids = sorted(key for key, problem in totals.problems.items() if problem.outcomes.seen)
+    places = {key: place for place, key in enumerate(ids)}
+    order = np.array([places[key] for key in drawing_order(stopped.seed, name, ids)], dtype=np.int64)
+    shares = _shares(columns, metrics.figures)
+    figures = {}
+    for metric, figure in metrics.figures.items():
+        figures[metric] = Figure.without_interval(figure.value, figure.n, NO_INTERVAL)
+        if metric in shares and figure.value is not None:
+            values, members = shares[metric]
+            draws = Draws(
+                np.where(members, values, 0.0)[order],
+                np.where(members, values, 1.0)[order],
+                SHARE,
+                drawn.of_problems if drawn.population == "benchmark" else None,
+            )
+            low, high = confidence_sequence(draws, CONFIDENCE)
+            figures[metric] = replace(figures[metric], low=low, high=high, method="betting", no_interval_because="")
+    return replace(metrics, figures=figures)
+
+
+def _shares(
+    columns: ProblemColumns, figures: Mapping[str, Figure]
+) -> dict[
+    str, "tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]"
+]:
+    ks = [k_of(name) for name in figures if name.startswith("pass_at_")]
+    found = problem_values(columns, ks, budget="solved_within_budget" in figures)
+    costs = {name for name in found if name.startswith("cost_per_solved")}
+    return {name: each for name, each in found.items() if name not in AMOUNTS | costs}

@@ -1,0 +1,261 @@
+"""Writes a run's output files (docs/outputs.md) in one pass over its results.
+
+Each file is there whole or not at all, and `summary.json` comes last: where it is, the folder is complete.
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from evalrun_data.sources import check_inside_volume
+from evalrun_results.comparing.gate import GateDecision, overall
+from evalrun_results.exports.run_exports import ExportReport, RunExports
+from evalrun_results.json_text import json_document, json_line
+from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.outputs.qa_logs import QaLogs, QaOptions
+from evalrun_results.outputs.result_table import result_table
+from evalrun_results.outputs.stopped_early import StoppedEarly, with_anytime_intervals
+from evalrun_results.report.disagreements import DisagreementLog, Disagreements
+from evalrun_results.report.document import ReportContent, render_report
+from evalrun_results.run_warnings import RunWarnings
+from evalrun_results.samples import JsonObject, SampleResult
+from evalrun_runtime.atomic_files import write_atomically
+from evalrun_runtime.exits import BadInputError
+
+SUMMARY: Final = "summary.json"
+REPORT: Final = "report.html"
+SUMMARY_SCHEMA_VERSION: Final = 1
+
+FinalState: TypeAlias = Literal["Succeeded", "Degraded"]
+"""As the phase of an EvalRun says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """What the outputs say beyond the results themselves."""
+
+    run_info: Mapping[str, object]
+    """For audit: written as given, keys sorted. JSON's types only, and no secrets."""
+    metrics: MetricOptions
+    qa: QaOptions
+    decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateDecision]] | None = None
+    """From the run's totals to what its gates decided; None where the run has none."""
+    stopped: StoppedEarly | None = None
+    """How its gates ended the run before it had drawn everything; None where they did not."""
+    currency: str = ""
+    """Of `metrics.gpu_hour_price`; empty where there is no price."""
+    export: RunExports | None = None
+    """Sends the figures elsewhere before the last files are written; None where the run asks for none."""
+    audit_files: Mapping[str, bytes] = field(default_factory=dict)
+    """Manifests and audits of the data, by their names in `audit/`."""
+    partial: str = ""
+    """Why the run ended before everything was decided; empty for any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What `summary.json` says."""
+
+    state: FinalState
+    """Degraded: something was not judged."""
+    datasets: Mapping[str, DatasetMetrics]
+    disagreements: Mapping[str, Disagreements]
+    """By dataset: where another comparator would have decided otherwise."""
+    gates: Sequence[GateDecision] = ()
+    """What its gates decided."""
+    stopped: StoppedEarly | None = None
+    """How they ended it early; None where they did not."""
+    cost: JsonObject | None = None
+    """What its GPUs cost in all; None where it had none of its own."""
+    warnings: Sequence[str] = ()
+    """What makes its figures mislead, one line each."""
+    partial: str = ""
+    """Why the run ended before everything was decided; empty for any other."""
+    exports: ExportReport | None = None
+    """What came of its exports; in run_info.json, not here: they are no result."""
+
+    def as_json(self) -> JsonObject:
+        """Return summary.json."""
+        counts: dict[str, int] = {}
+        for metrics in self.datasets.values():
+            for name, count in metrics.counts.items():
+                if isinstance(count, int):
+                    counts[name] = counts.get(name, 0) + count
+        gate: JsonObject = {} if not self.gates else {"gate": overall(self.gates)}
+        if len(self.gates) > 1:
+            gate["gates"] = [each.as_json() for each in self.gates]
+        stopped: JsonObject = {} if self.stopped is None else {"stoppedEarly": self.stopped.as_json()}
+        cost: JsonObject = {} if self.cost is None else {"cost": self.cost}
+        partial: JsonObject = {"partial": self.partial} if self.partial else {}
+        return {
+            "schema": SUMMARY_SCHEMA_VERSION,
+            "state": self.state,
+            **partial,
+            "warnings": list(self.warnings),
+            "counts": dict(counts),
+            "datasets": {
+                name: {**metrics.summary(), "comparators": self._comparators(name, metrics)}
+                for name, metrics in self.datasets.items()
+            },
+            **cost,
+            **gate,
+            **stopped,
+        }
+
+    @property
+    def gate(self) -> JsonObject | None:
+        """What its gates decided together; None where it has none."""
+        return overall(self.gates) if self.gates else None
+
+    def _comparators(self, name: str, metrics: DatasetMetrics) -> JsonObject:
+        accepted = metrics.counts["accepted"]
+        found = self.disagreements.get(name, Disagreements())
+        return found.as_json(accepted if isinstance(accepted, int) else 0)
+
+    def values(self) -> JsonObject:
+        """Return metrics.json: dataset -> metric -> value."""
+        return {
+            name: {metric: figure.value for metric, figure in metrics.figures.items()}
+            for name, metrics in self.datasets.items()
+        }
+
+
+def write_outputs(
+    results: Iterable[SampleResult], destination: str, plan: OutputPlan, *, staging: Path | None = None
+) -> RunSummary:
+    """Write a run's folder and give its summary; results are read once and never held together.
+
+    Args:
+        results: every pass and turn, each key once; `results.jsonl` keeps their order.
+        destination: the folder itself, as a local path or an fsspec URL (s3://, gs://, ...). Files that are already
+            there are replaced; an old summary.json goes first.
+        plan: what they say beyond the results.
+        staging: where the files of a remote folder are written before they are sent; None: the system's own place for
+            temporary files. It must hold all of them.
+
+    Raises:
+        BadInputError: the URL cannot be used.
+        OSError: a file cannot be written or sent, e.g. the disk is full; it names the file. No summary.json is there.
+        ValueError: a key was given twice.
+    """
+    files, path = resolve_destination(destination)
+    if isinstance(files, LocalFileSystem):
+        return write_folder(results, Path(path), plan)
+    with TemporaryDirectory(prefix="evalrun-outputs-", dir=staging) as folder:
+        summary = write_folder(results, Path(folder), plan)
+        send_folder(Path(folder), files, path)
+    return summary
+
+
+def resolve_destination(destination: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    """Return the file system and the path in it that a destination names; nothing is written yet.
+
+    Raises:
+        BadInputError: the scheme is unknown, its package is not installed, or the path leads out of its volume.
+    """
+    if "://" not in destination:
+        check_inside_volume(Path(destination))
+    try:
+        files, path = fsspec.core.url_to_fs(destination)
+    except (ValueError, ImportError) as error:
+        raise BadInputError(f"output {destination}: {' '.join(str(error).split())}") from error
+    return files, path
+
+
+def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan) -> RunSummary:
+    """Write a run's folder on this machine. Raises as `write_outputs` does."""
+    (folder / "qa_logs").mkdir(parents=True, exist_ok=True)
+    (folder / SUMMARY).unlink(missing_ok=True)
+    metrics, qa_logs, disagreements = MetricsAccumulator(), QaLogs(plan.qa), DisagreementLog()
+    warnings = RunWarnings()
+    with result_table(folder / "results.jsonl", folder / "results.parquet") as table:
+        for result in results:
+            metrics.add(result)
+            qa_logs.add(result)
+            disagreements.add(result)
+            warnings.add(result)
+            table.add(result)
+    for name, content in plan.audit_files.items():
+        (folder / "audit" / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "audit" / name, content)
+    records = _write_qa_logs(qa_logs, folder / "qa_logs")
+    summary = summarise(metrics, disagreements, plan)
+    summary = replace(summary, warnings=[*_partial_lines(summary), *warnings.lines()])
+    run_info = plan.run_info
+    if plan.export is not None:
+        exported = plan.export(run_info, summary.datasets, records, folder)
+        summary = replace(summary, exports=exported)
+        run_info = {**run_info, "exports": exported.entries}
+    write_atomically(folder / "run_info.json", json_document(run_info, sort_keys=True))
+    write_atomically(folder / "metrics.json", json_document(summary.values()))
+    report = ReportContent(summary.as_json(), run_info, metrics.datasets, disagreements.datasets, records)
+    write_atomically(folder / REPORT, render_report(report).encode())
+    write_atomically(folder / SUMMARY, json_document(summary.as_json()))
+    return summary
+
+
+def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan: OutputPlan) -> RunSummary:
+    """Return how the run ended: degraded where anything was not judged, whatever its gate says."""
+    datasets = metrics.finish(plan.metrics)
+    if plan.stopped is not None:
+        datasets = {
+            name: with_anytime_intervals(found, metrics.datasets[name], plan.stopped, name)
+            for name, found in datasets.items()
+        }
+    complete = all(dataset.complete for dataset in datasets.values())
+    gates = () if plan.decide_gates is None else plan.decide_gates(metrics.datasets)
+    state: FinalState = "Succeeded" if complete else "Degraded"
+    return RunSummary(state, datasets, disagreements.datasets, gates, plan.stopped, cost_of(plan), partial=plan.partial)
+
+
+def _partial_lines(summary: RunSummary) -> list[str]:
+    if not summary.partial:
+        return []
+    missing = sum(metrics.not_judged for metrics in summary.datasets.values())
+    return [f"these results are partial: {summary.partial}: {missing} answers have no verdict and count neither way"]
+
+
+def cost_of(plan: OutputPlan) -> JsonObject | None:
+    """Return what the run's GPUs cost in all: seconds, and money where the spec names a price of a GPU hour."""
+    seconds, price = plan.metrics.gpu_seconds, plan.metrics.gpu_hour_price
+    if not seconds:
+        return None
+    money = None if price is None else seconds * price / 3600
+    return {"gpu_seconds": seconds, "gpu_hour": price, "currency": plan.currency or None, "money": money}
+
+
+def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str) -> None:
+    """Copy a finished folder to another file system, summary.json last.
+
+    Raises:
+        OSError: a file cannot be sent; it names the file.
+    """
+    names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    names.sort(key=lambda name: name == SUMMARY)
+    if files.exists(f"{path}/{SUMMARY}"):
+        files.rm_file(f"{path}/{SUMMARY}")
+    for name in names:
+        target = f"{path}/{name}"
+        try:
+            files.makedirs(target.rpartition("/")[0], exist_ok=True)
+            files.put_file(str(folder / name), target)
+        except OSError as error:
+            raise OSError(error.errno or errno.EIO, error.strerror or str(error), target) from error
+
+
+def _write_qa_logs(qa_logs: QaLogs, folder: Path) -> dict[str, list[JsonObject]]:
+    records, summary = qa_logs.finish()
+    for dataset, lines in records.items():
+        # A dataset of the user's own may be called a/b: quoting keeps the file in the folder and names apart.
+        path = folder / f"{quote(dataset, safe='')}_qa.jsonl"
+        write_atomically(path, b"".join(json_line(line) + b"\n" for line in lines))
+    write_atomically(folder / "qa_summary.json", json_document(summary))
+    return records

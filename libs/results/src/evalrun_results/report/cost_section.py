@@ -1,0 +1,60 @@
+"""What the run and each solved problem cost. Pure."""
+
+from typing import Final
+
+from evalrun_results.report import quantities as shown
+from evalrun_results.report.headline import interval_text
+from evalrun_results.report.markup import Child, Markup, element, joined
+from evalrun_results.report.page import table
+from evalrun_results.report.reading import Json, amount, mapping, text
+
+COLUMNS: Final = {
+    "tokens_per_solved": "Tokens",
+    "judge_time_per_solved": "Judge CPU",
+    "gpu_seconds_per_solved": "GPU time",
+    "money_per_solved": "Money",
+}
+"""Of the whole run, unsolved problems included, for each problem that was solved."""
+
+
+def cost_section(summary: Json) -> Markup | None:
+    """Return the costs of a solved problem by dataset, and of the run in all; nothing where nothing is known."""
+    datasets = mapping(summary, "datasets")
+    known = [
+        metric
+        for metric in COLUMNS
+        if any(amount(datasets, name, "metrics", metric, "value") is not None for name in datasets)
+    ]
+    if not known:
+        return None
+    currency = text(summary, "cost", "currency")
+    headings = [
+        "Dataset",
+        *(COLUMNS[metric] + (f", {currency}" if metric == "money_per_solved" else "") for metric in known),
+    ]
+    rows: list[list[Child]] = [
+        [name, *(_figure(mapping(datasets, name, "metrics"), metric) for metric in known)] for name in datasets
+    ]
+    return element(
+        "div",
+        element("h3", "What a solved problem cost"),
+        table(headings, rows, right=frozenset(range(1, len(headings)))),
+        element("p", in_all(summary), class_="quiet"),
+        class_="panel",
+    )
+
+
+def _figure(metrics: Json, metric: str) -> Markup:
+    return joined(
+        shown.figure(metric, amount(metrics, metric, "value")), element("small", interval_text(metric, metrics))
+    )
+
+
+def in_all(summary: Json) -> str:
+    """Return in a sentence what the GPUs of the whole run cost."""
+    what = "The whole run over the problems that were solved, unsolved ones included."
+    seconds, money = amount(summary, "cost", "gpu_seconds"), amount(summary, "cost", "money")
+    if not seconds:
+        return what
+    price = "" if money is None else f", {shown.number(money)} {text(summary, 'cost', 'currency')}"
+    return f"{what} GPUs in all: {shown.seconds(seconds)}{price}."

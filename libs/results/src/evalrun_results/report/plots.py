@@ -1,0 +1,84 @@
+"""Plots as inline SVG: no script, no request; the style sheet gives the colours, for light and dark. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from evalrun_results.report.distributions import Bar
+from evalrun_results.report.markup import Markup, element, escaped, joined
+
+WIDTH: Final = 360.0
+HEIGHT: Final = 150.0
+_LEFT, _TOP, _BOTTOM = 30.0, 10.0, 22.0
+
+
+def histogram(bars: Sequence[Bar], what: str) -> Markup:
+    """Draw bars; each says what it counts when pointed at. what: of the plot, for those who cannot see it."""
+    most = max((bar.count for bar in bars), default=0)
+    if most == 0:
+        return element("p", "nothing to show", class_="quiet")
+    floor = HEIGHT - _BOTTOM
+    slot = (WIDTH - _LEFT) / len(bars)
+    marks: list[Markup] = []
+    for place, bar in enumerate(bars):
+        left = _LEFT + place * slot
+        height = (floor - _TOP) * bar.count / most
+        height = max(height, 1.5) if bar.count else 0.0
+        title = element("title", f"{bar.label}: {bar.count}")
+        box = element(
+            "rect", x=left + 1, y=floor - height, width=max(slot - 2, 1.0), height=height, rx=1.5, class_="bar"
+        )
+        hover = element("rect", x=left, y=_TOP, width=slot, height=floor - _TOP, class_="hover")
+        marks.append(element("g", title, hover, box))
+        if bar.tick:
+            last = place == len(bars) - 1
+            marks.append(_label(WIDTH - 2 if last else left + 1, HEIGHT - 7, bar.tick, "end" if last else "start"))
+    axis = element("line", x1=_LEFT, y1=floor, x2=WIDTH, y2=floor, class_="axis")
+    top = element("line", x1=_LEFT, y1=_TOP, x2=WIDTH, y2=_TOP, class_="grid")
+    scale = joined(_label(_LEFT - 5, _TOP + 4, str(most), "end"), _label(_LEFT - 5, floor + 3, "0", "end"))
+    return _drawing(WIDTH, HEIGHT, what, joined(top, marks, axis, scale))
+
+
+def stacked_bar(parts: Mapping[str, int], labels: Mapping[str, str], what: str) -> Markup:
+    """Draw how a whole splits. Names of parts are CSS classes: literals, not data."""
+    total = sum(parts.values())
+    if total == 0:
+        return element("p", "nothing to show", class_="quiet")
+    left, marks = 0.0, list[Markup]()
+    for name, count in parts.items():
+        if count:
+            width = WIDTH * count / total
+            title = element("title", f"{labels[name]}: {count}")
+            marks.append(element("g", title, element("rect", x=left, y=0, width=width, height=26, class_=name)))
+            left += width
+    return _drawing(WIDTH, 26.0, what, joined(marks), stretch=True)
+
+
+def interval_bar(value: float | None, low: float | None, high: float | None) -> Markup | None:
+    """Draw a share from 0 to 1 with its interval, if it has one."""
+    if value is None:
+        return None
+    start, end = low if low is not None else value, high if high is not None else value
+    marks = (
+        element("line", x1=0, y1=7, x2=160, y2=7, class_="axis"),
+        element("rect", x=160 * start, y=4, width=max(160 * (end - start), 1.0), height=6, rx=3, class_="range"),
+        element("rect", x=min(max(160 * value - 1.5, 0.0), 157.0), y=0, width=3, height=14, rx=1, class_="point"),
+    )
+    return _drawing(160.0, 14.0, f"{value:.3f}, interval {start:.3f} to {end:.3f}", joined(marks), small=True)
+
+
+def _drawing(
+    width: float, height: float, what: str, content: Markup, *, small: bool = False, stretch: bool = False
+) -> Markup:
+    return element(
+        "svg",
+        content,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_label=what,
+        class_="small" if small else "stretch" if stretch else "plot",
+        preserveAspectRatio="none" if stretch else None,
+    )
+
+
+def _label(x: float, y: float, text: str, anchor: str) -> Markup:
+    return element("text", escaped(text), x=x, y=y, text_anchor=anchor)

@@ -1,0 +1,85 @@
+"""The sampled answers of a dataset, to be read by people. Others wrote all of it: it is shown, never run. Pure."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from evalrun_results.report import quantities as shown
+from evalrun_results.report.highlighting import answer, highlighted
+from evalrun_results.report.markup import Child, Markup, element, joined
+from evalrun_results.report.page import folded
+from evalrun_results.report.reading import Json, amount, inside, mapping, text
+from evalrun_results.report.statuses import LABELS, pill
+
+KEPT: Final = 12_000
+"""Characters of a text; the whole lies in the QA logs and in results.jsonl."""
+KEPT_OF_CASE: Final = 2_000
+
+
+def qa_section(records: Sequence[Json]) -> Markup:
+    """Return a dataset's QA records, folded, by how they ended; the accepted ones come last."""
+    places = {status: place for place, status in enumerate(LABELS) if status != "success"}
+    ordered = sorted(records, key=lambda record: places.get(text(record, "final_status"), len(LABELS)))
+    return joined(
+        element("h3", f"{len(ordered)} sampled answers"),
+        [_record(record) for record in ordered],
+    )
+
+
+def _record(record: Json) -> Markup:
+    ratio = amount(record, "pass_ratio")
+    facts = [f"passed {shown.percent(ratio)}"] if ratio is not None else []
+    tokens, gen_time = amount(record, "output_tokens"), amount(record, "gen_time")
+    facts += [f"{tokens:.0f} tokens"] if tokens is not None else []
+    facts += [shown.seconds(gen_time)] if gen_time is not None else []
+    sample = text(record, "sample")
+    name = text(record, "problem_id") + (f" · sample {sample}" if sample not in {"", "0"} else "")
+    summary = joined(
+        pill(text(record, "final_status")),
+        " ",
+        element("span", name, class_="mono"),
+        element("span", " · ".join(facts), class_="right"),
+    )
+    return folded(summary, *_inside(record))
+
+
+def _inside(record: Json) -> Iterator[Child]:
+    if reason := text(record, "not_judged_reason"):
+        yield element("p", f"Not judged: {reason}", class_="quiet")
+    language = "cpp" if "#include" in text(record, "response") else "python"
+    yield element("h4", "Answer")
+    yield answer(_cut(text(record, "response"), KEPT), language) or element("p", "(empty)", class_="quiet")
+    case = mapping(record, "execution_output", "first_failed_case")
+    if case:
+        status = text(case, "status")
+        what = "First test that could not be judged" if status == "api_error" else "First failed test"
+        yield element("h4", f"{what}: case {text(case, 'case_index')}, {status.replace('_', ' ')}")
+        if reason := text(case, "reason"):
+            yield element("p", reason)
+        yield element("div", list(_texts(case)), class_="grid tight")
+    yield folded("Problem", answer(_cut(text(record, "prompt"), KEPT)))
+    truth = inside(record, "ground_truth")
+    if truth:
+        yield folded("Tests", _ground_truth(truth))
+
+
+def _texts(case: Json) -> Iterator[Markup]:
+    for field, label in (("input", "Input"), ("expected", "Expected"), ("actual", "Printed"), ("stderr", "Errors")):
+        if content := text(case, field):
+            yield element("div", element("h4", label), element("pre", _cut(content, KEPT_OF_CASE), dir="ltr"))
+
+
+def _ground_truth(truth: object) -> Markup:
+    test = inside(truth, "test")
+    if isinstance(test, str):
+        return element("pre", highlighted(_cut(test, KEPT)), dir="ltr")
+    asserts = inside(truth, "test_list")
+    if isinstance(asserts, list):
+        return element("pre", highlighted(_cut("\n".join(map(str, asserts)), KEPT)), dir="ltr")
+    written = truth if isinstance(truth, str) else json.dumps(truth, indent=1, ensure_ascii=False, default=str)
+    return element("pre", _cut(written, KEPT), dir="ltr")
+
+
+def _cut(content: str, kept: int) -> str:
+    left = len(content) - kept
+    return content if left <= 0 else f"{content[:kept]}\n... [{left} more characters]"

@@ -1,0 +1,55 @@
+"""How the report writes numbers. Pure."""
+
+from typing import Final
+
+NONE: Final = "\u2013"
+"""Where there is no figure."""
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage with one decimal, or a dash if there is none."""
+    return NONE if share is None else f"{100 * share:.1f}\u00a0%"
+
+
+def seconds(value: float | None) -> str:
+    """Return seconds in the unit that suits them."""
+    if value is None:
+        return NONE
+    if value >= 7200:
+        return f"{value / 3600:.1f} h"
+    if value >= 120:
+        return f"{value / 60:.1f} min"
+    if value >= 1:
+        return f"{_three_digits(value)} s"
+    return "0 s" if value == 0 else f"{_three_digits(value * 1000)} ms"
+
+
+def number(value: float | None) -> str:
+    """Return a number to about three digits, with blanks between thousands."""
+    if value is None:
+        return NONE
+    if abs(value) >= 100:
+        return f"{value:,.0f}".replace(",", "\u202f")
+    return f"{value:.3g}"
+
+
+def round_seconds(value: float) -> str:
+    """Return round seconds, as at the edges of a bar: without closing zeros."""
+    if value >= 120:
+        return seconds(value)
+    return f"{value:.3g} s" if value >= 1 or value == 0 else f"{value * 1000:.3g} ms"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:#.3g}".removesuffix(".")
+
+
+def figure(metric: str, value: float | None) -> str:
+    """Return a metric's value in its unit."""
+    if metric in {"gpu_seconds_per_solved", "judge_time_per_solved", "cost_per_solved_judge_time"} or metric.endswith(
+        ("_gen_time", "_judge_time")
+    ):
+        return seconds(value)
+    if metric in {"throughput", "money_per_solved"} or "tokens" in metric:
+        return number(value)
+    return percent(value)

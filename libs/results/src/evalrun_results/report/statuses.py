@@ -1,0 +1,21 @@
+"""How an answer ended, in words. Pure."""
+
+from typing import Final
+
+from evalrun_results.report.markup import Markup, element
+
+LABELS: Final = {
+    "success": "success",
+    "wrong_answer": "wrong answer",
+    "runtime_error": "runtime error",
+    "timeout": "timeout",
+    "syntax_error": "syntax error",
+    "empty_output": "empty output",
+    "api_error": "not judged",
+}
+"""By final status, which is also the class of its colour."""
+
+
+def pill(status: str) -> Markup:
+    """Return a final status as a coloured word."""
+    return element("span", LABELS.get(status, status), class_=f"pill {status}" if status in LABELS else "pill")

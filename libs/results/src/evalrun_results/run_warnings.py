@@ -1,0 +1,130 @@
+"""What makes a run's figures mislead although every answer was judged: empty answers, packages the sandbox lacks. Pure.
+
+Warnings stand in summary.json, in the report, in the run's status and on the terminal. They change no verdict.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_results.samples import SampleResult
+
+EMPTY_SHARE: Final = 0.9
+"""Share of answers without a program from which a data set's figures say more about the setup than about the model."""
+MAX_PACKAGES: Final = 5
+MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w{0,63})[\w.]{0,200}'")
+
+BROKEN_TEST: Final = "the test itself fails: "
+"""How the judge's reason begins where a test fails whatever the answer."""
+
+FAILED_RUNNING: Final = (pb.FINAL_STATUS_RUNTIME_ERROR, pb.FINAL_STATUS_WRONG_ANSWER)
+
+
+@dataclass
+class _Answers:
+    """Answers of one data set."""
+
+    count: int = 0
+    without_program: int = 0
+    blank: int = 0
+    """Of those without a program: the ones without any text."""
+    cut: int = 0
+    """Of those without a program: the ones that the server stopped at the token limit."""
+
+
+@dataclass
+class BrokenTests:
+    """Problems whose tests fail by themselves, which no answer can pass, by what they fail with."""
+
+    _problems: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)
+
+    def add(self, dataset: str, problem_id: str, verdict: pb.Verdict) -> None:
+        """Take a verdict."""
+        if verdict.judged:
+            return
+        for test in verdict.tests:
+            if test.reason.startswith(BROKEN_TEST):
+                failure = test.reason.removeprefix(BROKEN_TEST)
+                self._problems.setdefault(failure, {})[dataset, problem_id] = None
+                return
+
+    def first_lines(self) -> list[str]:
+        """Return a line for each failure, which stays the same however many problems follow."""
+        return [self._line(failure, next(iter(found))) for failure, found in self._problems.items()]
+
+    def lines(self) -> list[str]:
+        """Return a line for each failure, with the number of problems."""
+        return [
+            self._line(failure, next(iter(found))) + (f" ({len(found)} problems)" if len(found) > 1 else "")
+            for failure, found in self._problems.items()
+        ]
+
+    def _line(self, failure: str, problem: tuple[str, str]) -> str:
+        remedy = "correct the test"
+        if failure.startswith("ModuleNotFoundError"):
+            remedy = "give it the package with --packages DIR, or correct the test"
+        return f"{' '.join(problem)} cannot be judged, since its test fails by itself: {failure}. Data error: {remedy}"
+
+
+@dataclass
+class RunWarnings:
+    """Collects what to warn of, answer by answer."""
+
+    _answers: dict[str, _Answers] = field(default_factory=dict)
+    _packages: Counter[str] = field(default_factory=Counter)
+    _broken: BrokenTests = field(default_factory=BrokenTests)
+
+    def add(self, result: SampleResult) -> None:
+        """Take one judged answer of the run itself; others say nothing new."""
+        if result.repeat or result.verdict is None:
+            return
+        self._broken.add(result.dataset, result.problem_id, result.verdict)
+        answers = self._answers.setdefault(result.dataset, _Answers())
+        answers.count += 1
+        if result.verdict.final_status == pb.FINAL_STATUS_EMPTY_OUTPUT:
+            answers.without_program += 1
+            answers.blank += not result.response.strip()
+            answers.cut += result.finish_reason == "length"
+        elif (package := missing_package(result.verdict)) is not None:
+            self._packages[package] += 1
+
+    def lines(self) -> list[str]:
+        """Return the warnings, one line each."""
+        return [*self._broken.lines(), *self._empty_lines(), *self._package_lines()]
+
+    def _empty_lines(self) -> Iterator[str]:
+        for name, answers in self._answers.items():
+            if answers.without_program >= EMPTY_SHARE * answers.count:
+                shares = f"{answers.blank} have no text at all, {answers.cut} were cut at the token limit"
+                yield (
+                    f"{name}: {answers.without_program} of {answers.count} answers hold no program ({shares}). Likely "
+                    "causes: the server puts the text elsewhere (content is null beside reasoning_content or "
+                    "tool_calls), thoughts use up maxNewTokens, or the chat template is not the model's"
+                )
+
+    def _package_lines(self) -> Iterator[str]:
+        for package, count in self._packages.most_common(MAX_PACKAGES):
+            answers = "1 answer imports" if count == 1 else f"{count} answers import"
+            yield (
+                f"{answers} {package}, which this sandbox lacks: judged as runtime errors. If answers may use it, give "
+                "the sandbox a folder with the package: --packages DIR"
+            )
+        if len(self._packages) > MAX_PACKAGES:
+            yield f"answers import {len(self._packages) - MAX_PACKAGES} more packages that this sandbox lacks"
+
+
+def missing_package(verdict: pb.Verdict) -> str | None:
+    """Return the package whose absence failed the program, or None. The program could have printed the same text."""
+    if verdict.accepted or verdict.final_status not in FAILED_RUNNING:
+        return None
+    for test in verdict.tests:
+        if test.status != pb.TEST_STATUS_RUNTIME_ERROR:
+            continue
+        last_line = test.stderr.text.rstrip().rpartition("\n")[2]
+        found = MISSING_MODULE.search(test.reason) or MISSING_MODULE.match(last_line)
+        if found is not None:
+            return found[1]
+    return None

@@ -1,0 +1,140 @@
+"""The test of a sequential gate: is the mean at least what it must be? Decided as soon as the values say so. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+
+from evalrun_results.metrics.figures import Mask
+from evalrun_results.metrics.intervals import Floats
+from evalrun_results.sequential.betting import (
+    ROUNDING,
+    Bounds,
+    Draws,
+    Integers,
+    confidence_sequence,
+    first_time,
+    log_capital_above,
+)
+
+Population = Literal["benchmark", "similar"]
+"""benchmark: the mean of these very problems, drawn without replacement. similar: of those that they stand for."""
+
+
+class Answer(StrEnum):
+    """What the values say of the mean."""
+
+    AT_LEAST = "at least"
+    BELOW = "below"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """One value a problem, in drawing order, as far as complete.
+
+    lows, highs: between which each value lies: apart where something was not judged.
+    floors, ceilings: between which each problem's value lay before it was drawn, for all problems in drawing order.
+    bounds: of all values.
+    """
+
+    lows: Floats
+    highs: Floats
+    floors: Floats
+    ceilings: Floats
+    bounds: Bounds
+
+    def draws(self, population: Population, count: int | None = None) -> Draws:
+        """Return the first `count` of the values; None: all that are complete."""
+        count = len(self.lows) if count is None else count
+        return Draws(
+            self.lows[:count],
+            self.highs[:count],
+            self.bounds,
+            len(self.floors) if population == "benchmark" else None,
+            float(self.floors[count:].sum()),
+            float(self.ceilings[count:].sum()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a sequential test found."""
+
+    answer: Answer
+    decided_after: int | None
+    """Problems; None while it is open."""
+    looked_at: int
+    """Problems."""
+    low: float
+    high: float
+    """The interval when it was decided, else now. It holds however often somebody looked."""
+    mean: float
+    """Of the problems that it is about; what was not judged counts half way between its bounds."""
+
+
+def decide_mean(values: Values, least: float, population: Population, confidence: float) -> Finding:
+    """Test whether the mean is at least `least`.
+
+    The first answer stands, whenever somebody looks: it depends on the values in their order alone. Each of the two
+    answers is wrong with probability (1 - confidence) / 2 at most.
+    """
+    count = len(values.lows)
+    after = int(decided_after(values, least, population, (1 - confidence) / 2)) if count else 0
+    answer = Answer.OPEN if not after else Answer.AT_LEAST if after > 0 else Answer.BELOW
+    count = abs(after) or count
+    draws = values.draws(population, count)
+    low, high = confidence_sequence(draws, confidence)
+    if answer is Answer.AT_LEAST:
+        low, high = max(low, least), max(high, least)
+    elif answer is Answer.BELOW:
+        low, high = min(low, least), min(high, least)
+    mean = float((draws.lows + draws.highs).mean() / 2) if count else float("nan")
+    return Finding(answer, abs(after) or None, count, low, high, mean)
+
+
+def decided_after(values: Values, least: float, population: Population, error: float) -> Integers:
+    """Return after how many problems it was decided: negative where the mean is below `least`; 0 while it is open.
+
+    Args:
+        values: of one run, or of many that differ in their order: then a row each.
+        least: what the mean must be at least.
+        population: of which the mean is asked.
+        error: probability with which each answer may be wrong.
+    """
+    size = values.floors.shape[-1] if population == "benchmark" else None
+    passed = first_time(log_capital_above(values.lows, least, values.bounds, size), error)
+    failed = first_time(log_capital_above(-values.highs, -least, values.bounds.mirrored(), size), error)
+    if size is not None:
+        surely = _certain_after(values, least)
+        passed, failed = (_sooner(*each) for each in zip((passed, failed), surely, strict=True))
+    passes = (passed > 0) & ((failed == 0) | (passed <= failed))
+    found: Integers = np.where(passes, passed, -failed)
+    return found
+
+
+def _sooner(first: Integers, second: Integers) -> Integers:
+    """Return the smaller of two times, 0 being never."""
+    found: Integers = np.where((first == 0) | ((second > 0) & (second < first)), second, first)
+    return found
+
+
+def _certain_after(values: Values, least: float) -> tuple[Integers, Integers]:
+    """Return after how many problems the rest cannot change the answer any more: at least, and below; 0: not yet."""
+    total, count = values.floors.shape[-1], values.lows.shape[-1]
+    slack = ROUNDING * total
+    worst = np.cumsum(values.lows, axis=-1) + _left(values.floors)[..., :count]
+    best = np.cumsum(values.highs, axis=-1) + _left(values.ceilings)[..., :count]
+    return _first(worst >= total * least - slack), _first(best < total * least - slack)
+
+
+def _left(values: Floats) -> Floats:
+    """Return the sum of what follows each value."""
+    sums: Floats = values.sum(axis=-1, keepdims=True) - np.cumsum(values, axis=-1)
+    return sums
+
+
+def _first(reached: Mask) -> Integers:
+    found: Integers = np.where(reached.any(axis=-1), reached.argmax(axis=-1) + 1, 0)
+    return found

@@ -1,0 +1,28 @@
+"""In which order a run draws its problems, so that those drawn so far are a random sample of all. Pure.
+
+Short, easy answers end first: what has ended is no random sample. What has been drawn in an order that chance fixed
+before anything was known is one, but only up to the first problem that has not ended.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import sha256
+
+
+def drawing_order(seed: int, dataset: str, problem_ids: Iterable[str]) -> list[str]:
+    """Return the problems in the order in which a run of this seed draws them.
+
+    Each problem's place comes from a hash of (seed, dataset, problem), so that any part of the problems is in the same
+    order as it is among all, also for whoever sees that part alone.
+    """
+    return list(_ordered(seed, dataset, tuple(problem_ids)))
+
+
+@lru_cache(maxsize=16)
+def _ordered(seed: int, dataset: str, problem_ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the order; kept, since a gate that is looked at often asks for the same one each time."""
+
+    def place(problem_id: str) -> bytes:
+        return sha256("\0".join((str(seed), dataset, problem_id)).encode("utf-8", "surrogatepass")).digest()
+
+    return tuple(sorted(problem_ids, key=place))

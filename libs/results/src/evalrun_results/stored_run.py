@@ -1,0 +1,156 @@
+"""Reads what a run left behind, from a folder or a URL: its summary, its run_info, and its results one by one."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Self
+from urllib.parse import quote
+
+import fsspec
+
+from evalrun_data.sources import read_rows
+from evalrun_results.metrics.accumulator import MetricsAccumulator
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.outputs.writer import SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
+from evalrun_results.report.disagreements import DisagreementLog
+from evalrun_results.report.document import ReportContent
+from evalrun_results.samples import JsonObject, SampleResult
+from evalrun_results.stored_rows import TOTALS_COLUMNS, stored_result
+from evalrun_runtime.exits import BadInputError
+
+RESULT_FILES: Final = ("results.parquet", "results.jsonl")
+"""The first that is there is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run that has ended."""
+
+    place: str
+    """Its folder or URL, as the user named it."""
+    summary: JsonObject
+    run_info: JsonObject
+    results_file: str | None
+    """None if absent, which is fine for a run without results."""
+
+    @classmethod
+    def open(cls, place: str) -> Self:
+        """Open the outputs of a run.
+
+        Raises:
+            BadInputError: no finished run lies there, it cannot be reached, or a newer evalrun wrote it.
+        """
+        files, path = _reached(place)
+        summary = _document(files, f"{path}/{SUMMARY}", place)
+        if not isinstance(version := summary.get("schema"), int) or version > SUMMARY_SCHEMA_VERSION:
+            raise BadInputError(
+                f"{place}/{SUMMARY}: schema {version} is not known: this evalrun reads up to {SUMMARY_SCHEMA_VERSION}"
+            )
+        datasets = summary.get("datasets")
+        if not isinstance(datasets, dict):
+            raise BadInputError(f"{place}/{SUMMARY}: datasets is missing: name the folder of a run's outputs")
+        found = next((name for name in RESULT_FILES if _exists(files, f"{path}/{name}", place)), None)
+        if found is None and datasets:
+            raise BadInputError(f"{place}: neither {' nor '.join(RESULT_FILES)} is there")
+        return cls(place, summary, _document(files, f"{path}/run_info.json", place), found)
+
+    @property
+    def dataset_names(self) -> list[str]:
+        """The datasets of its summary."""
+        datasets = self.summary["datasets"]
+        return list(datasets) if isinstance(datasets, dict) else []
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether its gates ended it before it had drawn everything."""
+        return self.summary.get("stoppedEarly") is not None
+
+    def results(self, columns: tuple[str, ...] = ()) -> Iterator[SampleResult]:
+        """Return the results one by one; prompts and ground truths are not stored.
+
+        Args:
+            columns: of Parquet, what is read; empty: everything.
+
+        Raises:
+            BadInputError: the file is broken; it names the row.
+        """
+        if self.results_file is None or not self.dataset_names:
+            return
+        for row in read_rows(f"{self.place.rstrip('/')}/{self.results_file}", columns=columns):
+            yield stored_result(row)
+
+    def totals(self) -> Mapping[str, DatasetTotals]:
+        """Read the results and give what comparisons need of them. Raises BadInputError as `results` does."""
+        return self._read(TOTALS_COLUMNS, DisagreementLog())
+
+    def report(self) -> ReportContent:
+        """Read what a report is made of. Raises BadInputError as `results` does."""
+        disagreements = DisagreementLog()
+        totals = self._read((*TOTALS_COLUMNS, "disagreeing_comparators"), disagreements)
+        return ReportContent(self.summary, self.run_info, totals, disagreements.datasets, self.qa_records())
+
+    def _read(self, columns: tuple[str, ...], disagreements: DisagreementLog) -> Mapping[str, DatasetTotals]:
+        accumulator = MetricsAccumulator()
+        try:
+            for result in self.results(columns):
+                accumulator.add(result)
+                disagreements.add(result)
+        except ValueError as error:  # a key is there twice
+            raise BadInputError(f"{self.place}/{self.results_file}: {error}") from error
+        return accumulator.datasets
+
+    def qa_records(self) -> dict[str, list[JsonObject]]:
+        """Return the QA logs by dataset; a dataset without one has no records. Raises BadInputError."""
+        files, path = _reached(self.place)
+        records: dict[str, list[JsonObject]] = {}
+        for name in self.dataset_names:
+            file = f"qa_logs/{quote(name, safe='')}_qa.jsonl"
+            if _exists(files, f"{path}/{file}", self.place):
+                rows = read_rows(f"{self.place.rstrip('/')}/{file}")
+                records[name] = [json.loads(json.dumps(row.values)) for row in rows]
+        return records
+
+
+def _reached(place: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    if place.startswith("pvc://"):
+        raise BadInputError(f"{place}: a volume can be read in its cluster only: name a folder or an fsspec URL")
+    files, path = resolve_destination(place)
+    return files, path.rstrip("/")
+
+
+def _exists(files: fsspec.AbstractFileSystem, path: str, place: str) -> bool:
+    with _store_errors(place):
+        return bool(files.exists(path))
+
+
+def _document(files: fsspec.AbstractFileSystem, path: str, place: str) -> JsonObject:
+    name = path.rpartition("/")[2]
+    with _store_errors(f"{place}/{name}"):
+        try:
+            text = files.cat_file(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise BadInputError(f"{place}: no finished run lies there: {name} is missing") from error
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise BadInputError(f"{place}/{name}: is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise BadInputError(f"{place}/{name}: is not a JSON object: name the folder of a run's outputs")
+    return content
+
+
+@contextmanager
+def _store_errors(place: str) -> Iterator[None]:
+    """Name the place that cannot be read.
+
+    Stores raise their own client's classes (botocore's NoCredentialsError, aiohttp's ClientResponseError, ...), which
+    share no base but Exception; and a baseline that cannot be read must never end a run.
+    """
+    try:
+        yield
+    except BadInputError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise BadInputError(f"{place}: cannot be read: {said[:300]}") from error

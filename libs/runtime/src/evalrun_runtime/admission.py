@@ -1,0 +1,168 @@
+"""Which requests are let in: a queue bounded in requests and in bytes, its depth and the age of its oldest.
+
+Pure but for the clock it is given.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+
+class QueueFullError(Exception):
+    """As many requests are here as may be."""
+
+    def __init__(self, retry_after_seconds: float) -> None:
+        super().__init__("the queue is full")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class DrainingError(Exception):
+    """The server is about to end and takes nothing new."""
+
+    def __init__(self) -> None:
+        super().__init__("the gateway is draining; send it to another one")
+
+
+MIN_RETRY_SECONDS = 0.1
+MAX_RETRY_SECONDS = 10.0
+
+SMOOTHING = 0.1
+"""Weight of the newest interval between two finished requests."""
+
+
+OF_FREE = 4
+"""A run may hold this many times what is free: alone 4/5 of it all, two runs 4/9 each, and so on. What runs leave free
+is how a new one always gets in (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
+Switches", 1998)."""
+
+
+class _Room:
+    """Something that there is so much of, shared by runs: places, bytes."""
+
+    def __init__(self, capacity: Callable[[], int]) -> None:
+        self._capacity = capacity
+        self._held: Counter[str] = Counter()
+        self._taken = 0
+
+    def has(self, run: str, amount: int) -> bool:
+        """Return whether a run may take so much. What is more than all there is has room alone, or would never have."""
+        free = self._capacity() - self._taken
+        return self._held[run] < OF_FREE * free and (amount <= free or not self._taken)
+
+    def take(self, run: str, amount: int) -> None:
+        self._held[run] += amount
+        self._taken += amount
+
+    def give_back(self, run: str, amount: int) -> None:
+        self._taken -= amount
+        self._held[run] -= amount
+        if not self._held[run]:
+            del self._held[run]
+
+
+class Ticket:
+    """One request that was let in: waiting until `begin`, gone with `leave`."""
+
+    def __init__(self, admission: "Admission", number: int, run: str, places: int, size: int, arrived: float) -> None:
+        self._admission = admission
+        self.number = number
+        self.run = run
+        self.places = places
+        self.size = size
+        self.arrived = arrived
+        self.queue_seconds = 0.0
+
+    def begin(self) -> None:
+        """The first work on it has begun; further calls change nothing."""
+        self._admission.begin(self)
+
+    def leave(self) -> None:
+        """It has its answer, or nobody wants it any more."""
+        self._admission.leave(self)
+
+
+class Admission:
+    """Counts requests, and refuses those for which there is no place."""
+
+    def __init__(
+        self,
+        capacity: Callable[[], int],
+        clock: Callable[[], float],
+        on_begin: Callable[[float], None] = lambda seconds: None,
+        *,
+        max_bytes: int,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            capacity: how many requests may be here at once, waiting or running.
+            clock: seconds, monotonic.
+            on_begin: told how many seconds a request has waited, when the first work on it begins.
+            max_bytes: maximum total size of all admitted requests.
+        """
+        self._places, self._bytes = _Room(capacity), _Room(lambda: max_bytes)
+        self._clock = clock
+        self._on_begin = on_begin
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Ticket] = {}
+        self._inside: set[int] = set()
+        self._draining = False
+        self._interval = MIN_RETRY_SECONDS
+        self._last_finish: float | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Requests that no work has begun on."""
+        return len(self._waiting)
+
+    @property
+    def inside(self) -> int:
+        """Requests that are waiting or being judged."""
+        return len(self._inside)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the one that has waited longest has waited; 0 where none waits."""
+        first = next(iter(self._waiting.values()), None)
+        return 0.0 if first is None else self._clock() - first.arrived
+
+    @property
+    def draining(self) -> bool:
+        """Nothing new is taken."""
+        return self._draining
+
+    def drain(self) -> None:
+        """Take nothing new from now on."""
+        self._draining = True
+
+    def enter(self, run: str = "", size: int = 0, places: int = 1) -> Ticket:
+        """Let a run's request of so many bytes and places in. Raises QueueFullError or DrainingError."""
+        if self._draining:
+            raise DrainingError
+        if not (self._places.has(run, places) and self._bytes.has(run, size)):
+            some = max(1, len(self._inside) // 10)  # a tenth of the queue gone: worth coming back
+            raise QueueFullError(min(MAX_RETRY_SECONDS, max(MIN_RETRY_SECONDS, self._interval * some)))
+        ticket = Ticket(self, next(self._numbers), run, places, size, self._clock())
+        self._places.take(run, places)
+        self._bytes.take(run, size)
+        self._waiting[ticket.number] = ticket
+        self._inside.add(ticket.number)
+        return ticket
+
+    def begin(self, ticket: Ticket) -> None:
+        """See `Ticket.begin`."""
+        if self._waiting.pop(ticket.number, None) is not None:
+            ticket.queue_seconds = self._clock() - ticket.arrived
+            self._on_begin(ticket.queue_seconds)
+
+    def leave(self, ticket: Ticket) -> None:
+        """See `Ticket.leave`."""
+        self._waiting.pop(ticket.number, None)
+        if ticket.number in self._inside:
+            self._inside.discard(ticket.number)
+            self._places.give_back(ticket.run, ticket.places)
+            self._bytes.give_back(ticket.run, ticket.size)
+        now = self._clock()
+        if self._last_finish is not None:
+            self._interval += SMOOTHING * (now - self._last_finish - self._interval)
+        self._last_finish = now

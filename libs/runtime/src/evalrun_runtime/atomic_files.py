@@ -1,0 +1,57 @@
+"""Files that are either not there or whole."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that gets its name when the block ends well, durable by then; otherwise nothing is left of it.
+
+    Raises:
+        OSError: it cannot be written, e.g. ENOSPC; `filename` is `path`.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        if error.filename in {None, str(partial)}:  # one that names another file comes from inside the block
+            raise named(error, path) from error
+        raise
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def named(error: OSError, path: Path) -> OSError:
+    """Return the error with the name of the file that it is about; writes carry none."""
+    return OSError(error.errno or errno.EIO, error.strerror or str(error), str(path))
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a small file as a whole. Raises OSError as `atomic_file` does."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a small text file as a whole, in UTF-8, with its folders. Raises OSError as `atomic_file` does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content.encode())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,75 @@
+"""How long a caller still waits, carried along with all that is done for it, from process to process.
+
+Between processes go the seconds that are left, never a time of day: clocks differ (gRPC does the same, with its
+`grpc-timeout` header). Within one the deadline follows the work into the tasks that it starts, as a trace does, so that
+nothing between a request and the call that it ends in need pass it on. All of it is by the event loop's clock.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from types import TracebackType
+
+HEADER = "evalrun-timeout-ms"
+MAX_SECONDS = 1e6
+"""Longest deadline that is sent; a longer one is as good as none."""
+
+_deadline: ContextVar[float | None] = ContextVar("evalrun_deadline", default=None)
+
+
+class DeadlineError(Exception):
+    """The caller's deadline has passed: what was done for it was stopped."""
+
+
+class until:  # noqa: N801 - reads as `asyncio.timeout_at` does
+    """Stop what is done inside the block at a deadline; None: there is none but the one around, if any.
+
+    A class and no generator: every request passes here, and most have no deadline.
+
+    Raises:
+        DeadlineError: it has passed. Nothing inside goes on.
+    """
+
+    __slots__ = ("_deadline", "_scope", "_token")
+
+    def __init__(self, deadline: float | None) -> None:
+        """Take the deadline, by the running loop's clock."""
+        self._deadline = deadline
+        self._scope: asyncio.Timeout | None = None
+        self._token: Token[float | None] | None = None
+
+    async def __aenter__(self) -> None:
+        if self._deadline is None:
+            return
+        around = _deadline.get()
+        self._token = _deadline.set(self._deadline if around is None else min(self._deadline, around))
+        self._scope = await asyncio.timeout_at(self._deadline).__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._scope is None or self._token is None:
+            return
+        _deadline.reset(self._token)
+        try:
+            await self._scope.__aexit__(kind, error, trace)
+        except TimeoutError as passed:
+            raise DeadlineError("the caller's deadline has passed") from passed
+
+
+def seconds_left() -> float | None:
+    """Return the seconds until the deadline of the work around, 0 once it has passed; None: there is none."""
+    deadline = _deadline.get()
+    return None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
+
+
+def deadline_headers() -> dict[str, str]:
+    """Return the HTTP header with the current deadline, or no header if there is none."""
+    left = seconds_left()
+    return {} if left is None else {HEADER: str(int(min(left, MAX_SECONDS) * 1000))}
+
+
+def deadline_of(headers: Mapping[str, str]) -> float | None:
+    """Read a call's deadline from its headers; None where it has none, or none that can be read."""
+    given = headers.get(HEADER, "")
+    return asyncio.get_running_loop().time() + int(given) / 1000 if given.isascii() and given.isdigit() else None

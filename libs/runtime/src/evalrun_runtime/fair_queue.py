@@ -1,0 +1,111 @@
+"""What waits for a slot, shared fairly among runs: one with a thousand requests does not make one with ten wait. Pure.
+
+A free slot goes to the run that holds the fewest of them, and among equals to the one whose last turn is longest ago.
+Each run that has enough to do so holds the same share of the slots at any time (max-min fairness), whatever its
+programs cost: counting requests instead would favour the run with the longest ones. Within a run: first come, first
+served, but requests that have begun before those that have not.
+"""
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class _Waiting(Generic[Item]):
+    """A run's items."""
+
+    def __init__(self) -> None:
+        self.urgent: deque[Item] = deque()
+        self._others: deque[Item] = deque()
+
+    def of(self, urgent: bool) -> deque[Item]:
+        return self.urgent if urgent else self._others
+
+    @property
+    def next(self) -> deque[Item]:
+        """Where the first item is."""
+        return self.urgent or self._others
+
+    def __iter__(self) -> Iterator[Item]:
+        return itertools.chain(self.urgent, self._others)
+
+
+class FairQueue(Generic[Item]):
+    """Waiting items, by run."""
+
+    def __init__(self, gone: Callable[[Item], bool] = lambda item: False) -> None:
+        """Start empty.
+
+        Args:
+            gone: says that nobody waits for an item any more; it is dropped when its turn comes.
+        """
+        self._gone = gone
+        self._waiting: dict[str, _Waiting[Item]] = {}
+        self._held: Counter[str] = Counter()
+        self._turns = itertools.count(1)
+        self._last_turn: dict[str, int] = {}
+
+    def push(self, run: str, item: Item, *, urgent: bool = False) -> None:
+        """Let an item wait; an urgent one goes before those of its run that are not."""
+        self._waiting.setdefault(run, _Waiting()).of(urgent).append(item)
+
+    def first(self) -> tuple[str, Item] | None:
+        """Return whose turn it is, with its run; None where nobody waits."""
+        if len(self._waiting) == 1:  # most gateways serve one run at a time
+            ((run, waiting),) = self._waiting.items()
+            if self._any_left(waiting):
+                return run, waiting.next[0]
+        for idle in [run for run, waiting in self._waiting.items() if not self._any_left(waiting)]:
+            del self._waiting[idle]
+            self._forget(idle)
+        if not self._waiting:
+            return None
+        run = min(self._waiting, key=lambda name: (self._held[name], self._last_turn.get(name, 0)))
+        return run, self._waiting[run].next[0]
+
+    def take(self, run: str) -> Item:
+        """Take the run's first item out: it now holds a slot. Raises KeyError where the run has none waiting."""
+        item = self._waiting[run].next.popleft()
+        self.hold(run)
+        return item
+
+    def pass_over(self, run: str) -> Item:
+        """Take the run's first item out for a moment: those after it come first. Raises KeyError where it has none."""
+        return self._waiting[run].next.popleft()
+
+    def put_back(self, run: str, item: Item) -> None:
+        """Let an item that was passed over be its run's first again."""
+        self._waiting.setdefault(run, _Waiting()).urgent.appendleft(item)
+
+    def hold(self, run: str) -> None:
+        """Count a slot that the run holds."""
+        self._held[run] += 1
+        self._last_turn[run] = next(self._turns)
+
+    def release(self, run: str) -> None:
+        """Announce that the run gave a slot back."""
+        self._held[run] -= 1
+        self._forget(run)
+
+    def clear(self) -> list[Item]:
+        """Take everything out that waits."""
+        everything = [item for waiting in self._waiting.values() for item in waiting if not self._gone(item)]
+        runs = [*self._waiting]
+        self._waiting.clear()
+        for run in runs:
+            self._forget(run)
+        return everything
+
+    def _any_left(self, waiting: "_Waiting[Item]") -> bool:
+        while (items := waiting.next) and self._gone(items[0]):
+            items.popleft()
+        return bool(items)
+
+    def _forget(self, run: str) -> None:
+        """Keep nothing of a run that neither waits nor runs: there may be thousands in a gateway's life."""
+        if self._held[run] <= 0 and run not in self._waiting:
+            del self._held[run]
+            self._last_turn.pop(run, None)

@@ -1,0 +1,161 @@
+"""Settings of a service: one frozen object, read once at start.
+
+A flag wins over the environment (`EVALRUN_<SERVICE>_<FIELD>`), which wins over the file given by `--config`
+(YAML or JSON), which wins over the default.
+"""
+
+import argparse
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
+
+import yaml
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from evalrun_runtime.exits import BadInputError
+
+
+class ServiceSettings(BaseSettings):
+    """What every service can be told. Subclasses set `env_prefix` and add their own fields."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="EVALRUN_", cli_kebab_case=True, cli_hide_none_type=True,
+        cli_avoid_json=True, cli_implicit_flags=True,
+    )  # fmt: skip
+
+    host: str = Field("127.0.0.1", description="Address to listen on. Any but loopback needs a token.")
+    port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0 picks a free one, named when ready.")
+    metrics_port: int | None = Field(None, ge=0, le=65535, description="Port for Prometheus metrics; none by default.")
+    token: SecretStr | None = Field(
+        None, description="Bearer token that callers must send. Give it by environment, not by flag: flags show in ps."
+    )
+    drain_seconds: float = Field(
+        60.0, ge=0, description="Seconds that requests in flight get to end after SIGTERM before they are cut off."
+    )
+    exit_with_parent: bool = Field(default=False, description="Be killed when the process that started this one ends.")
+    log_format: Literal["text", "json"] = Field("text", description="How log lines are written to stderr.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+
+    @model_validator(mode="after")
+    def _no_empty_token(self) -> Self:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, SecretStr) and not value.get_secret_value().strip():
+                raise ValueError(f"{name}: it is set and empty, which would let anyone in: give a token, or unset it")
+        return self
+
+    @model_validator(mode="after")
+    def _token_beyond_loopback(self) -> Self:
+        if self.token is None and not is_loopback(self.host):
+            raise ValueError(f"host {self.host} is not loopback: set a token (environment variable ..._TOKEN)")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Leave only code and the environment; `load_settings` adds the flags above and the file below them."""
+        del settings_cls, dotenv_settings, file_secret_settings
+        return init_settings, env_settings
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def split_commas(value: object) -> object:
+    """Return `a,b`, or a list whose entries may be such texts, as one list of texts; anything else as it is."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list):
+        return value
+    return [part.strip() for entry in value for part in str(entry).split(",") if part.strip()]
+
+
+ItemT = TypeVar("ItemT")
+
+CommaSeparated = Annotated[list[ItemT], NoDecode, BeforeValidator(split_commas)]
+"""A list that a flag takes several times, or once with commas, and a variable with commas."""
+
+SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+
+
+def load_settings(settings_type: type[SettingsT], arguments: Sequence[str], *, program: str) -> SettingsT:
+    """Read the settings from flags, environment and file.
+
+    Raises:
+        BadInputError: a flag, variable or file that cannot be used; the message names it.
+        SystemExit: `--help`, or an unknown flag (argparse's own message and code 2).
+    """
+    remaining, file_values = _split_config(list(arguments))
+    parser = argparse.ArgumentParser(program, description=settings_type.__doc__, allow_abbrev=False)
+    prefix = settings_type.model_config["env_prefix"]
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=argparse.SUPPRESS,
+        help=f"YAML or JSON file of settings, by their names here. A flag wins over the environment "
+        f"({prefix}LOG_LEVEL for --log-level), which wins over this file.",
+    )
+
+    class Configured(settings_type):  # type: ignore[valid-type,misc]
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            del init_settings, dotenv_settings, file_secret_settings
+            flags = CliSettingsSource[Any](settings_cls, root_parser=parser, cli_parse_args=remaining)
+            return flags, env_settings, InitSettingsSource(settings_cls, init_kwargs=file_values)
+
+    Configured.__doc__ = settings_type.__doc__
+    try:
+        configured = Configured()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-") + ": " if first["loc"] else ""
+        raise BadInputError(f"{program}: {where}{first['msg'].removeprefix('Value error, ')}") from error
+    return cast(SettingsT, configured)
+
+
+def _split_config(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Take `--config FILE` out of the arguments and read it."""
+    for index, argument in enumerate(arguments):
+        if argument != "--config" and not argument.startswith("--config="):
+            continue
+        taken = 1 if "=" in argument else 2
+        path = argument.partition("=")[2] if taken == 1 else "".join(arguments[index + 1 : index + 2])
+        try:
+            values = yaml.safe_load(Path(path).read_text())
+        except OSError as error:
+            raise BadInputError(f"--config {path}: {error.strerror}") from error
+        except (UnicodeDecodeError, yaml.YAMLError) as error:
+            raise BadInputError(f"--config {path}: not readable as YAML: {error}".replace("\n", " ")) from error
+        if not isinstance(values, dict):
+            raise BadInputError(f"--config {path}: write a mapping of setting names to values")
+        return arguments[:index] + arguments[index + taken :], values
+    return arguments, {}

@@ -1,0 +1,295 @@
+"""Sends samples to the reward service in batches, from threads of its own, until each has its result.
+
+RewardError
+ +- NotJudgedError      the judge could not tell, or no replica answered in time: no reward follows from it
+ +- InvalidSampleError  the sample cannot be judged as it is written; asking again changes nothing
+ +- RefusedError        the service refuses the caller or the request: a wrong token, a wrong address
+"""
+
+import http.client
+import json
+import os
+import queue
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+from urllib.parse import urlsplit
+
+from evalrun_trainers.options import RAISE, Options
+
+Sample = Mapping[str, Any]
+"""As the service's API has it: response, ground_truth, data_source, ..."""
+Result = Mapping[str, Any]
+"""What the service says of one sample."""
+
+JUDGED = "judged"
+NOT_JUDGED = "not_judged"
+INVALID = "invalid"
+
+FIRST_DELAY_SECONDS = 0.2
+LONGEST_DELAY_SECONDS = 10.0
+SOONER_SECONDS = 0.5
+"""The service is told to answer so much earlier than the client gives up, to say what it did not come to."""
+_AGAIN = (429, 502, 503, 504)
+TOO_LARGE = 413
+
+
+class RewardError(Exception):
+    """There is no reward for a sample."""
+
+
+class NotJudgedError(RewardError):
+    """The judge could not tell."""
+
+
+class InvalidSampleError(RewardError):
+    """The sample cannot be judged as it is written."""
+
+
+class RefusedError(RewardError):
+    """The service refuses the caller or the request."""
+
+
+class _Waiting:
+    """A sample on its way."""
+
+    __slots__ = ("body", "deadline", "future")
+
+    def __init__(self, body: bytes, deadline: float) -> None:
+        self.body = body
+        self.deadline = deadline
+        self.future: Future[Result] = Future()
+
+
+class RewardClient:
+    """Thread-safe; one for each process and set of options is enough.
+
+    Args:
+        options: where to, how many at once.
+        clock: seconds, monotonic.
+        sleep: waits.
+        chance: jitter of delays, and which replica comes first.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.options = options
+        self.counts: Counter[str] = Counter()
+        """Samples by outcome, since the start."""
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance or random.Random()  # noqa: S311 - jitter
+        self._waiting: queue.SimpleQueue[_Waiting] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._collecting = threading.Lock()
+        """Held by the one thread that fills a request: many at once would each send a few samples."""
+        self._threads = 0
+        self._free = 0
+        """Threads that send nothing now."""
+
+    def submit(self, sample: Sample) -> "Future[Result]":
+        """Send a sample; returns at once. The future raises RefusedError; other outcomes are results."""
+        waiting = _Waiting(_encoded(sample), self._clock() + self.options.timeout_seconds)
+        self._waiting.put(waiting)
+        self._ensure_collector()
+        return waiting.future
+
+    def results(self, samples: Iterable[Sample]) -> list[Result]:
+        """Return the results of samples in their order. Raises RefusedError."""
+        futures = [self.submit(sample) for sample in samples]
+        return [future.result() for future in futures]
+
+    def _ensure_collector(self) -> None:
+        """Start a thread if samples wait, all threads are sending, and there may be more."""
+        with self._lock:
+            if self._free or self._threads >= self.options.connections or self._waiting.empty():
+                return
+            self._threads += 1
+            self._free += 1
+        threading.Thread(target=self._work, name="evalrun-reward", daemon=True).start()
+
+    def _work(self) -> None:
+        connections = _Connections(self.options, self._chance)
+        while True:
+            with self._collecting:
+                batch = self._batch(self._waiting.get())
+            with self._lock:
+                self._free -= 1
+            self._ensure_collector()
+            self._send(batch, connections)
+            with self._lock:
+                self._free += 1
+
+    def _batch(self, first: _Waiting) -> list[_Waiting]:
+        """Return a sample with those that come within the linger time."""
+        batch, end = [first], self._clock() + self.options.linger_seconds
+        while len(batch) < self.options.max_batch:
+            try:
+                batch.append(self._waiting.get(timeout=max(0.0, end - self._clock())))
+            except queue.Empty:
+                break
+        return batch
+
+    def _send(self, batch: Sequence[_Waiting], connections: "_Connections") -> None:
+        """Send a batch until every sample has its result."""
+        try:
+            results = self._results_of(batch, connections)
+        except RewardError as error:
+            for waiting in batch:
+                waiting.future.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, and the thread must live
+            for waiting in batch:
+                waiting.future.set_exception(RewardError(f"a fault of the client: {error!r}"))
+        else:
+            for waiting, result in zip(batch, results, strict=True):
+                with self._lock:
+                    self.counts[str(result.get("outcome"))] += 1
+                waiting.future.set_result(result)
+
+    def _results_of(self, batch: Sequence[_Waiting], connections: "_Connections") -> Sequence[Result]:
+        deadline = min(waiting.deadline for waiting in batch)
+        head = json.dumps({"run": self.options.run, "shape": self.options.shape})[:-1].encode()
+        body = b"".join((head, b', "samples": [', b",".join(waiting.body for waiting in batch), b"]}"))
+        tries, why = 0, "it was never reached"
+        while (left := deadline - self._clock()) > 0:
+            try:
+                status, answer, wait = connections.post(body, left)
+            except (OSError, http.client.HTTPException) as error:
+                status, answer, wait = 0, {}, 0.0
+                why = f"{connections.url}: {error or type(error).__name__}"
+            if status == 200:
+                results: Sequence[Result] = answer["results"]
+                return results
+            if status == TOO_LARGE and len(batch) > 1:
+                half = len(batch) // 2
+                return [
+                    *self._results_of(batch[:half], connections),
+                    *self._results_of(batch[half:], connections),
+                ]
+            if status:
+                why = f"{connections.url}: {status}: {answer.get('message', '')}"
+            if status and status not in _AGAIN:
+                raise RefusedError(why)
+            if status != 429:
+                connections.next()
+            tries += 1
+            delay = max(wait, min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20)))
+            self._sleep(min(delay * self._chance.uniform(0.5, 1.0), max(0.0, deadline - self._clock())))
+        reason = f"no answer within {self.options.timeout_seconds:g} s: {why}"
+        return [{"outcome": NOT_JUDGED, "reward": None, "reason": reason} for _ in batch]
+
+
+class _Connections:
+    """A thread's connections, one a replica."""
+
+    def __init__(self, options: Options, chance: random.Random) -> None:
+        self._urls = options.urls
+        self._token = options.token
+        self._open: dict[str, http.client.HTTPConnection] = {}
+        self._current = chance.randrange(len(self._urls))
+
+    @property
+    def url(self) -> str:
+        """The replica that is asked now."""
+        return self._urls[self._current]
+
+    def next(self) -> None:
+        """Ask another replica from now on."""
+        self._current = (self._current + 1) % len(self._urls)
+
+    def post(self, body: bytes, seconds: float) -> tuple[int, Mapping[str, Any], float]:
+        """Post; returns status, the JSON answer and the seconds to wait. Raises OSError, HTTPException."""
+        kept = self._open.pop(self.url, None)
+        if kept is not None:
+            try:
+                return self._exchange(kept, body, seconds)
+            except (ConnectionError, http.client.BadStatusLine):  # the server had closed it; judging is idempotent
+                kept.close()
+        parts = urlsplit(self.url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        return self._exchange(kind(parts.hostname or "", parts.port), body, seconds)
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, body: bytes, seconds: float
+    ) -> tuple[int, Mapping[str, Any], float]:
+        headers = {"Content-Type": "application/json", "evalrun-timeout-ms": str(_told_ms(seconds))}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.timeout = seconds
+            if connection.sock is not None:
+                connection.sock.settimeout(seconds)
+            connection.request("POST", f"{urlsplit(self.url).path}/v1/rewards", body, headers)
+            answer = connection.getresponse()
+            data, wait = answer.read(), answer.headers.get("Retry-After", "")
+        except BaseException:
+            connection.close()
+            raise
+        self._open[self.url] = connection
+        return answer.status, _decoded(data), float(wait) if wait.isdigit() else 0.0
+
+
+def reward_of(result: Result, options: Options) -> float:
+    """Return the reward of a result, or what the options name for a sample that could not be judged.
+
+    Raises:
+        NotJudgedError: the judge could not tell, and the options name no number.
+        InvalidSampleError: the sample cannot be judged as it is written.
+    """
+    if result.get("outcome") == INVALID:
+        raise InvalidSampleError(str(result.get("reason")))
+    reward = result.get("reward")
+    if reward is not None:
+        return float(reward)
+    if options.on_not_judged == RAISE:
+        raise NotJudgedError(str(result.get("reason")))
+    return float(options.on_not_judged)
+
+
+_clients: dict[tuple[int, Options], RewardClient] = {}
+_clients_lock = threading.Lock()
+
+
+def client_for(options: Options) -> RewardClient:
+    """Return this process's client for these options; a forked process gets one of its own, with its own threads."""
+    key = os.getpid(), options
+    with _clients_lock:
+        if key not in _clients:
+            _clients[key] = RewardClient(options)
+        return _clients[key]
+
+
+def _told_ms(seconds: float) -> int:
+    return int(max(seconds / 2, seconds - SOONER_SECONDS) * 1000)
+
+
+def _encoded(sample: Sample) -> bytes:
+    given = {name: value for name, value in sample.items() if value is not None}
+    return json.dumps(given, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a trainer's row holds
+    """Return what JSON can hold of a value of numpy's, or of another library that has `tolist`."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a sample holds {type(value).__name__}, which JSON cannot hold")
+
+
+def _decoded(data: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        return {"message": data[:200].decode(errors="replace")}
+    return answer if isinstance(answer, dict) else {"message": str(answer)[:200]}

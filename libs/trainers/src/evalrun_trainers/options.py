@@ -1,0 +1,100 @@
+"""What a trainer says about its rewards: keyword arguments win over EVALRUN_REWARD_* variables, those over defaults."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import urlsplit
+
+SHAPES = ("dense", "sparse")
+RAISE = "raise"
+
+
+class OptionsError(ValueError):
+    """An option cannot be used; the message names it and what to write instead."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How rewards are asked for."""
+
+    url: str = "http://127.0.0.1:8090"
+    """The reward service; several replicas with commas between them."""
+    token: str = ""
+    """What the service asks for. Better as EVALRUN_REWARD_TOKEN: a trainer prints its configuration."""
+    run: str = ""
+    """Who asks: the service and the judge share their places fairly by it."""
+    shape: str = "dense"
+    """dense: the share of tests passed. sparse: 1 for an accepted answer, else 0."""
+    on_not_judged: str | float = RAISE
+    """What a sample counts that the judge could not decide: "raise" NotJudgedError, "nan", or a number."""
+    timeout_seconds: float = 900.0
+    """How long one sample may take, retries included."""
+    max_batch: int = 128
+    """Most samples of one request."""
+    linger_seconds: float = 0.005
+    """How long the first sample of a request waits for others."""
+    connections: int = 16
+    """Most requests at once."""
+
+    def __post_init__(self) -> None:
+        """Check. Raises OptionsError."""
+        for address in self.urls:
+            parts = urlsplit(address)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise OptionsError(f"url {address!r}: write http://HOST:PORT")
+        if not self.urls:
+            raise OptionsError("url is empty: write http://HOST:PORT, or set EVALRUN_REWARD_URL")
+        if self.shape not in SHAPES:
+            raise OptionsError(f"shape {self.shape!r}: write one of {', '.join(SHAPES)}")
+        if isinstance(self.on_not_judged, str) and self.on_not_judged != RAISE:
+            raise OptionsError(f"on_not_judged {self.on_not_judged!r}: write raise, nan, or a number")
+        for name in ("timeout_seconds", "max_batch", "connections"):
+            if not getattr(self, name) > 0:
+                raise OptionsError(f"{name} {getattr(self, name)!r}: write a number above 0")
+        if not self.linger_seconds >= 0:
+            raise OptionsError(f"linger_seconds {self.linger_seconds!r}: write 0 or more")
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of the service."""
+        return tuple(part.strip().rstrip("/") for part in self.url.split(",") if part.strip())
+
+
+def read_options(given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Options:
+    """Return the options of keyword arguments and environment. Raises OptionsError; names an unknown argument too.
+
+    Args:
+        given: keyword arguments; None counts as not given.
+        environment: EVALRUN_REWARD_URL for `url`, and so on.
+    """
+    known = {field.name: field for field in fields(Options)}
+    if unknown := sorted(set(given) - set(known)):
+        raise OptionsError(f"unknown option {unknown[0]!r}: write one of {', '.join(known)}")
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        value = given.get(name)
+        if value is None:
+            value = environment.get(f"EVALRUN_REWARD_{name.upper()}")
+        if value is not None:
+            values[name] = _typed(name, value, field.default)
+    return Options(**values)
+
+
+def _typed(name: str, value: Any, default: object) -> Any:  # noqa: ANN401 - of whatever type the option is
+    if name == "on_not_judged":
+        return _not_judged(value)
+    kind: type[Any] = type(default)
+    try:
+        return kind(value)
+    except (TypeError, ValueError) as error:
+        raise OptionsError(f"{name} {value!r}: write a {kind.__name__}") from error
+
+
+def _not_judged(value: Any) -> str | float:  # noqa: ANN401 - text or number
+    if isinstance(value, str) and value.strip().lower() == RAISE:
+        return RAISE
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise OptionsError(f"on_not_judged {value!r}: write raise, nan, or a number") from error

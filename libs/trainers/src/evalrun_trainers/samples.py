@@ -1,0 +1,58 @@
+"""A trainer's row -> a sample, and a result -> what a trainer logs. Pure."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from evalrun_trainers.client import JUDGED, Result, Sample
+
+FROM_EXTRA_INFO = ("language", "truncated")
+
+
+def sample_of(
+    data_source: str,
+    response: str,
+    ground_truth: Any,  # noqa: ANN401 - whatever the row holds
+    extra_info: Mapping[str, Any] | None = None,
+) -> Sample:
+    """Return the sample of a row in verl's layout.
+
+    Args:
+        data_source: the row's.
+        response: the model's answer.
+        ground_truth: its tests, or what names them; passed on as it is.
+        extra_info: of it `language`, `truncated` and `problem_prompt` are passed on.
+    """
+    extra = extra_info or {}
+    sample = {"response": response, "data_source": str(data_source or ""), "ground_truth": ground_truth}
+    for name in FROM_EXTRA_INFO:
+        if extra.get(name) is not None:
+            sample[name] = extra[name]
+    if isinstance(extra.get("problem_prompt"), str):
+        sample["prompt"] = extra["problem_prompt"]
+    return sample
+
+
+def logged(result: Result, score: float) -> dict[str, Any]:
+    """Return what a trainer keeps beside the score: the same keys for every sample, numbers and texts only.
+
+    verl makes an array of each key over a batch, and means of those that are numbers.
+    """
+    return {
+        "score": score,
+        "acc": float(bool(result.get("accepted"))),
+        "judged": float(result.get("outcome") == JUDGED),
+        "pass_ratio": _number(result.get("pass_ratio")),
+        "pass_ratio_high": _number(result.get("pass_ratio_high")),
+        "f2p_count": float(result.get("f2p_count") or 0),
+        "f2p_total": float(result.get("f2p_total") or 0),
+        "p2p_count": float(result.get("p2p_count") or 0),
+        "p2p_total": float(result.get("p2p_total") or 0),
+        "assumed_timeouts": float(result.get("assumed_timeouts") or 0),
+        "final_status": str(result.get("final_status") or "not_judged"),
+        "codes": ",".join(str(code) for code in result.get("codes") or ()),
+    }
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,72 @@
+"""Reward functions for TRL: `GRPOTrainer(reward_funcs=[code_reward], ...)`.
+
+The dataset's column `ground_truth` holds the tests, or names a problem of the service; verl's column `reward_model`
+serves too. EVALRUN_REWARD_* variables are the options.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalrun_trainers.client import InvalidSampleError, Result, Sample, client_for, reward_of
+from evalrun_trainers.options import Options, read_options
+from evalrun_trainers.samples import sample_of
+
+
+def code_reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:  # noqa: ANN401
+    """Return a reward a completion, None where `on_not_judged` is nan: TRL leaves those out.
+
+    Raises:
+        NotJudgedError: the judge could not tell, and `on_not_judged` names nothing.
+        InvalidSampleError: a row holds no tests.
+        RefusedError: the service refuses the caller.
+    """
+    options = read_options({})
+    samples = samples_of(prompts, completions, columns)
+    return _rewards(client_for(options).results(samples), options, columns)
+
+
+async def code_reward_async(
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    **columns: Any,  # noqa: ANN401 - of the dataset
+) -> list[float | None]:
+    """Return the same while other reward functions run."""
+    options = read_options({})
+    client = client_for(options)
+    futures = [asyncio.wrap_future(client.submit(sample)) for sample in samples_of(prompts, completions, columns)]
+    return _rewards(await asyncio.gather(*futures), options, columns)
+
+
+def samples_of(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
+    """Return the samples of a batch as TRL passes it. Raises InvalidSampleError if no column holds tests."""
+    truths = columns.get("ground_truth")
+    if truths is None:
+        models = columns.get("reward_model")
+        if models is None:
+            raise InvalidSampleError("the dataset has no column ground_truth (nor verl's reward_model): add one")
+        truths = [model["ground_truth"] for model in models]
+    sources = columns.get("data_source") or [""] * len(completions)
+    samples = []
+    for prompt, completion, truth, source in zip(prompts, completions, truths, sources, strict=True):
+        extra = {"problem_prompt": prompt} if isinstance(prompt, str) else {}
+        samples.append(sample_of(source, text_of(completion), truth, extra))
+    return samples
+
+
+def text_of(completion: Any) -> str:  # noqa: ANN401 - a text or a chat
+    """Return a completion's text: of a chat the last message's content."""
+    if isinstance(completion, str):
+        return completion
+    content = completion[-1].get("content") if completion else None
+    return content if isinstance(content, str) else ""
+
+
+def _rewards(results: Sequence[Result], options: Options, columns: Mapping[str, Any]) -> list[float | None]:
+    rewards = [reward_of(result, options) for result in results]
+    log = columns.get("log_metric")
+    if log is not None and results:
+        unknown = sum(result.get("reward") is None for result in results)
+        log("evalrun/not_judged", unknown / len(results))
+    return [None if math.isnan(reward) else reward for reward in rewards]

@@ -1,0 +1,154 @@
+"""Holds a Lease so that one of several operators works: asks, renews, gives it back. `policies.leadership` decides.
+
+What two operators could do at once for the length of one request is harmless: every write names the uid or the version
+of what it changes, and creating is refused where something is there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol
+
+from evalrun_cluster.errors import ClusterError, ConflictError
+from evalrun_cluster.kinds import LEASE
+from evalrun_cluster.objects import Object
+from evalrun_operator.policies.leadership import (
+    DEADLINE_SECONDS,
+    LEASE_SECONDS,
+    RENEW_SECONDS,
+    RETRY_SECONDS,
+    Lease,
+    Sight,
+    may_lead,
+    must_stop,
+    seen,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Leases(Protocol):
+    """Where Leases are kept; `evalrun_cluster.client.Cluster` is one."""
+
+    async def read_lease(self, name: str, namespace: str) -> Object | None:
+        """Return a Lease; None if there is none. Raises ClusterError."""
+        ...
+
+    async def write_lease(self, lease: Object) -> Object:
+        """Create a Lease, or replace the version that it names. Raises ClusterError, ConflictError if it changed."""
+        ...
+
+
+class LeaderElection:
+    """Takes part in the election of one operator.
+
+    Args:
+        leases: where the Lease is kept.
+        place: its namespace and name.
+        me: what this process is called; no other may be called so.
+        lead: starts the work.
+        follow: ends the work; it is over when it returns.
+        now: the time, for people who look at the Lease.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        leases: Leases,
+        place: tuple[str, str],
+        me: str,
+        lead: Callable[[], None],
+        follow: Callable[[], Awaitable[None]],
+        now: Callable[[], datetime],
+        clock: Callable[[], float],
+    ) -> None:
+        self._leases = leases
+        self._namespace, self._name = place
+        self._me = me
+        self._lead = lead
+        self._follow = follow
+        self._now = now
+        self._clock = clock
+        self._sight: Sight | None = None
+        self._manifest: Object | None = None
+        self._renewed_at = 0.0
+        self.leading = False
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        while True:
+            pause = await self.turn()
+            await asyncio.sleep(pause)
+
+    async def turn(self) -> float:
+        """Look at the Lease, take or renew it where that is due. Returns the seconds until the next turn."""
+        began = self._clock()
+        patience = max(0.05, self._renewed_at + DEADLINE_SECONDS - began) if self.leading else LEASE_SECONDS
+        try:
+            async with asyncio.timeout(patience):
+                await self._try(began)
+        except (ClusterError, TimeoutError) as error:
+            logger.warning("Lease %s/%s: %s", self._namespace, self._name, str(error) or "no answer in time")
+            self._sight = None if isinstance(error, ConflictError) else self._sight
+        else:
+            if self.leading:
+                return RENEW_SECONDS
+        if self.leading and must_stop(self._renewed_at, self._clock()):
+            await self._stop_leading("the Lease could not be renewed")
+        return RETRY_SECONDS / 2 if self.leading else RETRY_SECONDS
+
+    async def release(self) -> None:
+        """End the work, and let another operator begin at once."""
+        if not self.leading:
+            return
+        await self._stop_leading("the operator ends")
+        try:
+            async with asyncio.timeout(RENEW_SECONDS):
+                await self._leases.write_lease(self._written(holder=""))
+        except (ClusterError, TimeoutError) as error:  # it runs out by itself
+            logger.warning("releasing Lease %s/%s: %s", self._namespace, self._name, error)
+
+    async def _try(self, began: float) -> None:
+        self._manifest = await self._leases.read_lease(self._name, self._namespace)
+        self._sight = seen(self._sight, _lease(self._manifest), self._clock())
+        if self.leading and (self._sight.lease is None or self._sight.lease.holder != self._me):
+            await self._stop_leading("another operator has taken the Lease")
+        if not may_lead(self._sight, self._me, self._clock()):
+            return
+        self._manifest = await self._leases.write_lease(self._written(self._me))
+        self._sight = Sight(_lease(self._manifest), self._clock())
+        self._renewed_at = began  # others count from later than that
+        if not self.leading:
+            self.leading = True
+            logger.info("%s leads: it holds Lease %s/%s", self._me, self._namespace, self._name)
+            self._lead()
+
+    async def _stop_leading(self, why: str) -> None:
+        self.leading = False
+        logger.info("%s leads no more: %s", self._me, why)
+        await self._follow()
+
+    def _written(self, holder: str) -> Object:
+        """Return the Lease as it is to be written."""
+        known = self._manifest or {}
+        metadata = {"name": self._name, "namespace": self._namespace, **known.get("metadata", {})}
+        spec = dict(known.get("spec") or {})
+        time = self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        if holder and holder != spec.get("holderIdentity"):
+            spec["acquireTime"] = time
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + bool(known)
+        spec |= {"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": time}
+        return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": spec}
+
+
+def _lease(manifest: Object | None) -> Lease | None:
+    if manifest is None:
+        return None
+    spec = manifest.get("spec") or {}
+    return Lease(
+        spec.get("holderIdentity") or "",
+        float(spec.get("leaseDurationSeconds") or LEASE_SECONDS),
+        manifest["metadata"]["resourceVersion"],
+        int(spec.get("leaseTransitions") or 0),
+    )

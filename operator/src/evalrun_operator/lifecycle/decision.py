@@ -1,0 +1,82 @@
+"""What one pass does, and how it follows from the difference between what is desired and what is there. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import EvalRunStatus
+from evalrun_cluster.kinds import KINDS
+from evalrun_cluster.objects import Object, StatusEvent
+from evalrun_operator.lifecycle.situation import Pass
+from evalrun_operator.lifecycle.status_report import events_of
+from evalrun_operator.observing.records import Observed, Policy, Ref, Seen
+from evalrun_operator.resources.changes import is_as_made, is_outdated, spec_digest
+
+IDLE_SECONDS = 60.0
+"""How often a run that waits is looked at, should a watch have missed something."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one pass does. Deletions come first, the status last."""
+
+    status: EvalRunStatus
+    apply: tuple[Object, ...] = ()
+    delete: tuple[Seen, ...] = ()
+    events: tuple[StatusEvent, ...] = ()
+    requeue_after: float | None = None
+    """Seconds after which to look again, whatever happens; None: only when something happens."""
+    end_early: str = ""
+    """The ledger is to end the run with what there is, for this reason."""
+    expired: bool = False
+    """The EvalRun's time to live is over: it is to be deleted, and with it what it owns."""
+
+
+def decision(
+    this: Pass,
+    status: EvalRunStatus,
+    desired: Iterable[Object] = (),
+    kept: Iterable[Ref] = (),
+    delete: Iterable[Seen] = (),
+    requeue_after: float | None = None,
+) -> Decision:
+    """Act on the difference between what is desired and what is there. Nothing is touched that is not our own work."""
+    observed, wanted = this.observed, list(desired)
+    refs = {Ref(item["kind"], item["metadata"]["name"]) for item in wanted} | set(kept)
+    started = this.before.start_time is not None
+    surplus = [
+        seen
+        for seen in observed.objects.values()
+        if started
+        and seen.owned
+        and not seen.deleting
+        and KINDS[seen.ref.kind].made
+        and seen.ref not in refs
+        # Programs may run until a sandbox's pod is gone.
+        and not (seen.ref.kind == "NetworkPolicy" and observed.pods(names.SANDBOX))
+    ]
+    return Decision(
+        status,
+        tuple(item for item in wanted if _to_apply(observed, item)),
+        tuple(dict.fromkeys([*delete, *surplus])),
+        events_of(this.before, status),
+        requeue_after,
+    )
+
+
+def _to_apply(observed: Observed, item: Object) -> bool:
+    """Return whether an object is missing or differs; one on its way out is waited for."""
+    if item["kind"] == "Secret":
+        return observed.token is None
+    seen = observed.objects.get(Ref(item["kind"], item["metadata"]["name"]))
+    if seen is None:
+        return True
+    if seen.deleting:
+        return False
+    if names.QUEUE_LABEL in item["metadata"]["labels"]:
+        # Kueue wrote the tolerations and node labels of its flavors into it when it let it in. The groups are one value
+        # for server-side apply: to apply them anew takes those away, and Kueue ends what is not as it let it in.
+        return False
+    if isinstance(seen.detail, Policy) and seen.detail.spec != spec_digest(item["spec"]):
+        return True  # somebody has edited it: the sandboxes would be open until the next resync
+    return is_outdated(seen.applied, item) or (observed.resync and is_as_made(seen.applied, item))

@@ -1,0 +1,113 @@
+"""Which objects a run needs at a stage of its life. Pure."""
+
+from dataclasses import dataclass
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Rollout
+from evalrun_cluster.objects import Object
+from evalrun_operator import resources
+from evalrun_operator.lifecycle.scaling_words import unmeasured
+from evalrun_operator.lifecycle.situation import Pass, aggregator_restarts, judge_rests, ledger_failed
+from evalrun_operator.observing.records import Cluster, Ref
+from evalrun_operator.policies.generation import Generation
+from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_workers
+
+
+def services(this: Pass) -> list[Object]:
+    """Return the objects of aggregator and judge; of a judge that rests only those that hold no room."""
+    plan, judge = this.plan, this.run.spec.own_judge
+    desired = ledger_objects(this)
+    if judge is None:
+        return desired
+    gateway, sandbox = judge.gateway, judge.sandbox
+    slots = resources.slots_of(plan, judge)
+    per_gateway = slots * sandbox.max_replicas / gateway.max_replicas
+    gateways = _scaled(this, names.JUDGE, (gateway.min_replicas, gateway.max_replicas), per_gateway, 1)
+    sandboxes = _scaled(this, names.SANDBOX, (sandbox.min_replicas, sandbox.max_replicas), slots, slots)
+    desired += [
+        resources.judge_service(plan),
+        resources.judge_disruption_budget(plan),
+        resources.sandbox_service(plan),
+        resources.sandbox_network_policy(plan),
+    ]
+    if judge_rests(this):
+        return desired
+    return [
+        *desired,
+        resources.judge_deployment(plan, judge, gateways.replicas),
+        resources.sandbox_deployment(plan, judge, sandboxes.replicas),
+        *gateways.scaler,
+        *sandboxes.scaler,
+    ]
+
+
+def ledger_objects(this: Pass) -> list[Object]:
+    """Return the objects of the aggregator."""
+    plan = this.plan
+    restarts = aggregator_restarts(this)
+    if ledger_failed(this):
+        restarts += 1  # the ledger is intact: a fresh process goes on
+    return [
+        resources.ledger_claim(plan),
+        resources.order_config_map(plan),
+        resources.token_secret(plan),
+        resources.aggregator_service(plan),
+        resources.aggregator_stateful_set(plan, restarts),
+    ]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Who owns a Deployment's replicas."""
+
+    replicas: int | None
+    """None: an autoscaler does."""
+    scaler: tuple[Object, ...] = ()
+
+
+def _scaled(this: Pass, part: str, bounds: tuple[int, int], load: float, cpus: int) -> Scaled:
+    kind = "ScaledObject" if this.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
+    scaler = resources.autoscaler(this.plan, part, *bounds, load, cpus)
+    there = this.observed.find(kind, names.component(this.plan.run.name, part)) is not None
+    if kind in this.observed.missing_kinds or (unmeasured(this) and not there):
+        scaler = None
+    if scaler is None:
+        return Scaled(max(1, bounds[0]))
+    return Scaled(None, (scaler,))
+
+
+def generation_objects(this: Pass, generation: Generation) -> tuple[list[Object], set[Ref]]:
+    """Return what the generation needs, and what of it stays as it is."""
+    plan, spec = this.plan, this.run.spec
+    kept = {seen.ref for seen in this.observed.of_kind("RayJob", "Job", "RayCluster")}
+    desired = []
+    if generation.cluster is not None and spec.rollout is not None:
+        name = names.ray_cluster(plan.run.name, plan.run.uid, generation.cluster)
+        there = [seen.ref.name for seen in this.observed.of_kind("RayCluster") if not seen.deleting]
+        if name in there or not there:  # otherwise an earlier release has made it, under a name of its own: it stays
+            workers = _workers(this, spec.rollout, name)
+            desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, workers))
+    start = generation.start
+    if start is not None and spec.endpoints is not None:
+        desired.append(resources.generator_job(plan, spec.endpoints, start.number))
+    elif start is not None:
+        desired.append(resources.generator_ray_job(plan, start.number, start.cluster, start.head_uid))
+    return desired, kept
+
+
+def _workers(this: Pass, rollout: Rollout, cluster: str) -> Workers:
+    """Return the worker group of a RayCluster that is there, or is to be made."""
+    observed, ledger = this.observed, this.observed.ledger
+    seen = observed.find("RayCluster", cluster)
+    detail = None if seen is None else seen.detail
+    return wanted_workers(
+        rollout,
+        ledger.pending if ledger is not None and ledger.total else None,  # no total: it still reads its datasets
+        Workers(detail.workers, detail.leaving) if isinstance(detail, Cluster) else None,
+        [
+            WorkerPod(seen.ref.name, pod.host, seen.deleting)
+            for seen, pod in observed.pods(names.RAY)
+            if pod.cluster == cluster and pod.node_type == "worker"
+        ],
+        None if ledger is None else ledger.replica_hosts,
+    )

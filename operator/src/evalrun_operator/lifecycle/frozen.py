@@ -1,0 +1,59 @@
+"""The settings that a run keeps from its start on, as its status holds them. Pure.
+
+An upgrade of the operator brings other images and defaults. A run that lives must not see them: half of its verdicts
+would come from one image and half from the other.
+"""
+
+import json
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from evalrun_operator.settings import OperatorSettings, RunDefaults
+from evalrun_runtime.settings import ServiceSettings
+
+FROZEN = {
+    to_camel(name): name for name in sorted(RunDefaults.model_fields.keys() - ServiceSettings.model_fields.keys())
+}
+"""By its name in the status, each setting that is frozen."""
+
+
+class UnreadableSettingsError(Exception):
+    """Raised when the settings in a status cannot be read."""
+
+
+def frozen(settings: OperatorSettings) -> dict[str, str]:
+    """Return the settings that a run keeps, as text; those that are not set are left out."""
+    values = settings.model_dump(mode="json", include=set(FROZEN.values()))
+    given = {key: values[name] for key, name in FROZEN.items() if values[name] is not None}
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+
+
+def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSettings:
+    """Return the operator's settings with those that a run has kept; one that it does not know of is the operator's.
+
+    Raises:
+        UnreadableSettingsError: a value is none that this operator knows.
+    """
+    texts = {FROZEN[key]: text for key, text in kept.items() if key in FROZEN}
+    if not texts:
+        return settings
+    unset = {name: None for name in FROZEN.values() if name not in texts and _may_be_unset(name)}
+    try:
+        return OperatorSettings.model_validate(
+            {**settings.model_dump(), **unset, **{name: _value(name, text) for name, text in texts.items()}}
+        )
+    except (ValidationError, json.JSONDecodeError) as error:
+        raise UnreadableSettingsError(f"status.settings: {error}") from error
+
+
+def _may_be_unset(name: str) -> bool:
+    return RunDefaults.model_fields[name].default is None
+
+
+def _value(name: str, text: str) -> object:
+    default = RunDefaults.model_fields[name].default
+    if default is None:  # text, or an object such as resources
+        return json.loads(text) if text.startswith("{") else text
+    return text if isinstance(default, str) else json.loads(text)

@@ -1,0 +1,39 @@
+"""The two words that `kubectl get er` prints of a run, from its conditions: phase and reason. Pure."""
+
+from evalrun_api.v1alpha1 import Condition, ConditionType, Phase, Reason
+
+
+def phase_of(conditions: dict[str, Condition], started: bool) -> Phase:
+    """Derive the one word from the conditions."""
+
+    def holds(kind: ConditionType) -> bool:
+        return kind in conditions and conditions[kind].status == "True"
+
+    if holds(ConditionType.COMPLETE):
+        if not holds(ConditionType.SUCCEEDED):
+            return "Failed"
+        return "Degraded" if holds(ConditionType.DEGRADED) else "Succeeded"
+    if holds(ConditionType.SUSPENDED):
+        return "Suspended"
+    generated = conditions[ConditionType.GENERATED].reason
+    if holds(ConditionType.GENERATED) or generated == Reason.DEADLINE_EXCEEDED:
+        return "Judging"
+    if generated in {Reason.GENERATING, Reason.ATTEMPT_FAILED, Reason.INTERRUPTED}:
+        return "Generating"
+    return "Preparing" if started else "Pending"
+
+
+def reason_of(conditions: dict[str, Condition]) -> str:
+    """Return the reason that tells most of the phase: what holds the run back, else the step that it is at."""
+    if conditions[ConditionType.COMPLETE].status == "True":
+        if conditions[ConditionType.DEGRADED].status == "True":
+            return conditions[ConditionType.DEGRADED].reason
+        return conditions[ConditionType.SUCCEEDED].reason
+    held_back = (
+        (ConditionType.SUSPENDED, "True"), (ConditionType.STALLED, "True"), (ConditionType.ADMITTED, "False"),
+    )  # fmt: skip
+    for kind, status in held_back:
+        if conditions[kind].status == status:
+            return conditions[kind].reason
+    generated = conditions[ConditionType.GENERATED]
+    return conditions[ConditionType.JUDGED].reason if generated.status == "True" else generated.reason

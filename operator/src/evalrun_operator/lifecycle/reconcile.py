@@ -1,0 +1,54 @@
+"""The one decision: what a run needs now, from its spec, its status, what was observed, and the time. Pure.
+
+It reads as the lifecycle: accepted -> aggregator and judge ready -> cluster ready -> generating -> cluster released as
+soon as every completion is in the ledger -> judging -> finished: judge scaled away, the aggregator answers for a while.
+It looks at the state, never at which event came, and may be asked at any time and any number of times.
+"""
+
+from datetime import datetime
+
+from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
+from evalrun_operator.lifecycle.accepting import accept, queued
+from evalrun_operator.lifecycle.advancing import advance
+from evalrun_operator.lifecycle.decision import Decision
+from evalrun_operator.lifecycle.ending import after_end, close, early_end, finish, leave, may_close
+from evalrun_operator.lifecycle.frozen import thawed
+from evalrun_operator.lifecycle.pausing import resume, suspend
+from evalrun_operator.lifecycle.situation import Pass, holds, identity_of
+from evalrun_operator.observing.records import Observed
+from evalrun_operator.resources import RunPlan
+from evalrun_operator.settings import OperatorSettings
+
+
+def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: datetime, fresh_token: str) -> Decision:
+    """Decide what a run needs now.
+
+    Args:
+        run: the EvalRun with its status, as the API server has it.
+        observed: what was seen of its objects.
+        settings: the operator's settings.
+        now: the time, with its zone.
+        fresh_token: a new random token, used where the run has none yet.
+
+    Raises:
+        UnreadableSettingsError: the settings that the run has kept cannot be read.
+    """
+    before = run.status or EvalRunStatus.model_validate({})
+    settings = thawed(settings, before.settings)
+    plan = RunPlan(identity_of(run), run.spec, settings, observed.token or fresh_token, before.baseline_url)
+    this = Pass(run, before, plan, observed, now)
+    if run.metadata.deletion_timestamp is not None:
+        return leave(this)
+    if before.start_time is None:
+        return accept(this)
+    if holds(before, ConditionType.COMPLETE):
+        return after_end(this)
+    end = early_end(this)
+    if end is not None:
+        return close(this, end) if may_close(this, end) else finish(this, end)
+    if run.spec.suspend:
+        return suspend(this)
+    if holds(before, ConditionType.SUSPENDED):
+        waits = queued(observed.place, settings.max_active_runs)
+        return resume(this) if waits is None else suspend(this, waits)
+    return advance(this)

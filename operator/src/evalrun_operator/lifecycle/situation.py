@@ -1,0 +1,131 @@
+"""What one decision about a run follows from, and the facts that are read from it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, condition_of
+from evalrun_cluster.objects import RunIdentity
+from evalrun_operator.ledger_status import RunState
+from evalrun_operator.observing.records import Cluster, Observed
+from evalrun_operator.policies.admission import Contender
+from evalrun_operator.policies.start import CRAMPED, is_cramped
+from evalrun_operator.resources import RunPlan
+from evalrun_operator.settings import OperatorSettings
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one decision follows from."""
+
+    run: EvalRun
+    before: EvalRunStatus
+    plan: RunPlan
+    observed: Observed
+    now: datetime
+
+    @property
+    def settings(self) -> OperatorSettings:
+        """The operator's settings."""
+        return self.plan.settings
+
+    @property
+    def output_url(self) -> str:
+        """Where the ledger says that the outputs are, as it is known outside of its pod; empty before."""
+        run, ledger = self.plan.run, self.observed.ledger
+        return "" if ledger is None else names.claim_url(ledger.output_url, names.ledger_claim(run.name, run.uid))
+
+    @property
+    def generated(self) -> bool:
+        """Whether every completion is in the ledger; where the ledger does not say, as it was last known.
+
+        A ledger that says that answers are missing wins over what was known: its volume was lost.
+        """
+        ledger = self.observed.ledger
+        if ledger is not None and (ledger.all_generated or ledger.some_missing):
+            return ledger.all_generated
+        return holds(self.before, ConditionType.GENERATED)
+
+
+def waiting_for(this: Pass) -> str:
+    """Return what of aggregator and judge is not up yet; empty where all is, and the ledger answers."""
+    run, observed = this.plan.run.name, this.observed
+    parts = [("StatefulSet", names.AGGREGATOR)]
+    if this.run.spec.own_judge is not None and not judge_rests(this):
+        parts += [("Deployment", names.JUDGE), ("Deployment", names.SANDBOX)]
+    down = []
+    for kind, part in parts:
+        workload = observed.workload(kind, names.component(run, part))
+        if workload is None or (workload.ready == 0 and (workload.wanted > 0 or part == names.AGGREGATOR)):
+            down.append(part)
+    if down:
+        troubles = observed.trouble_list(*down)
+        room = f" {CRAMPED}" if any(map(is_cramped, troubles)) else ""
+        return f"{', '.join(down)} not ready yet. {'; '.join(troubles[:3])}{room}".strip()
+    return "" if observed.ledger is not None else "The aggregator is up, but does not answer yet."
+
+
+def judge_rests(this: Pass) -> bool:
+    """Return whether the run holds neither gateways nor sandboxes now: it is suspended, or Kueue holds it back.
+
+    A run under Kueue asks for its GPUs first: its judge would wait for hours, in room that others need.
+    """
+    if this.run.spec.suspend or holds(this.before, ConditionType.SUSPENDED):
+        return True
+    rollout = this.run.spec.rollout
+    if rollout is None or rollout.queue_name is None or this.generated:
+        return False
+    clusters = [seen.detail for seen in this.observed.of_kind("RayCluster") if not seen.deleting]
+    if not clusters:  # the first is still to come, or a later one takes the place of one that was lost
+        return this.observed.find("Deployment", names.component(this.plan.run.name, names.JUDGE)) is None
+    return all(not isinstance(cluster, Cluster) or cluster.suspended for cluster in clusters)
+
+
+def ledger_failed(this: Pass) -> bool:
+    """Return whether the ledger cannot go on, and says so itself: not a process that is being replaced already."""
+    ledger = this.observed.ledger
+    workload = this.observed.workload("StatefulSet", names.component(this.plan.run.name, names.AGGREGATOR))
+    return ledger is not None and ledger.state is RunState.FAILED and workload is not None and workload.settled
+
+
+def aggregator_restarts(this: Pass) -> int:
+    """Return how often the aggregator was restarted since its ledger had failed."""
+    seen = this.observed.find("StatefulSet", names.component(this.plan.run.name, names.AGGREGATOR))
+    return 0 if seen is None else seen.restarts
+
+
+def holds(status: EvalRunStatus, kind: ConditionType) -> bool:
+    """Return whether a condition is True."""
+    condition = condition_of(status, kind)
+    return condition is not None and condition.status == "True"
+
+
+def contender_of(manifest: Mapping[str, Any]) -> Contender | None:
+    """Return an EvalRun as one that holds a place or waits for one; None if it does neither."""
+    metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
+    said = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
+    if metadata.get("deletionTimestamp") or said.get(ConditionType.COMPLETE) == "True":
+        return None
+    suspended = said.get(ConditionType.SUSPENDED) == "True"
+    active = bool(status.get("startTime")) and not suspended
+    if not active and (spec.get("suspend") or said.get(ConditionType.ACCEPTED) == "False"):
+        return None
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    return Contender(metadata["uid"], datetime.fromisoformat(metadata["creationTimestamp"]), name, active)
+
+
+def holds_place(status: EvalRunStatus) -> bool:
+    """Return whether a run with this status takes up room in the cluster."""
+    started = status.start_time is not None
+    return started and not holds(status, ConditionType.COMPLETE) and not holds(status, ConditionType.SUSPENDED)
+
+
+def identity_of(run: EvalRun) -> RunIdentity:
+    """Return which EvalRun it is."""
+    metadata = run.metadata
+    created = metadata.creation_timestamp
+    if metadata.uid is None or metadata.namespace is None or created is None:
+        raise ValueError(f"EvalRun {metadata.name} does not come from an API server: uid, namespace or time is missing")
+    return RunIdentity(metadata.name, metadata.namespace, metadata.uid, created)

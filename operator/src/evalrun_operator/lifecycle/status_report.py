@@ -1,0 +1,315 @@
+"""From what was decided to what is said: conditions, phase, figures, events. Pure.
+
+Every condition is written in every pass, in the order of their types; the time of a transition changes only with the
+status. The reasons are documented beside the types.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import (
+    Condition,
+    ConditionType,
+    EvalRun,
+    EvalRunStatus,
+    Reason,
+    condition_of,
+)
+from evalrun_cluster.objects import StatusEvent
+from evalrun_operator.ledger_status import GateDecision, LedgerStatus
+from evalrun_operator.lifecycle.figures import figures_of
+from evalrun_operator.lifecycle.phase import phase_of, reason_of
+from evalrun_operator.policies.generation import NO_CLUSTER, Generation, Said
+
+WARNINGS = frozenset(
+    {
+        Reason.INVALID_SPEC, Reason.ATTEMPT_FAILED, Reason.CLUSTER_FAILED, Reason.NOT_JUDGED, Reason.REGRESSION,
+        Reason.INCONCLUSIVE, Reason.BASELINE_NOT_FOUND, Reason.IMPLAUSIBLE, Reason.BACKOFF_LIMIT_EXCEEDED,
+        Reason.DEADLINE_EXCEEDED, Reason.CANNOT_START, Reason.REFUSED, Reason.NAME_TAKEN, Reason.WRITE_FAILED,
+        Reason.NOT_MEASURED, Reason.INTERRUPTED,
+    }
+)  # fmt: skip
+NEWS = WARNINGS | {
+    Reason.CLUSTER_PROVISIONED, Reason.CLUSTER_RELEASED, Reason.GENERATING, Reason.ALL_GENERATED, Reason.ALL_JUDGED,
+    Reason.SUSPEND_REQUESTED, Reason.NO_REGRESSION, Reason.FINISHED, Reason.TOO_MANY_ACTIVE_RUNS,
+    Reason.WAITING_FOR_QUOTA,
+}  # fmt: skip
+"""Reasons that are worth an event when a condition takes them on."""
+
+
+@dataclass(frozen=True)
+class End:
+    """An end state."""
+
+    reason: Reason
+    message: str
+    succeeded: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a pass found and decided, as far as the status tells it."""
+
+    started: bool = True
+    settings: Mapping[str, str] | None = None
+    """Those that the run keeps from now on; None: nothing new."""
+    baseline_url: str | None = None
+    """Where the baseline was found that the gate names; None: nothing new."""
+    queued: Said | None = None
+    """Which queue holds the run back."""
+    stalled: str = ""
+    """Why it cannot start."""
+    refused: str = ""
+    """Why the spec cannot be run."""
+    waiting_for_baseline: str = ""
+    """Why the run does not start yet."""
+    scaling: Said | None = None
+    """Whether the judge's autoscalers work; None where there is none."""
+    closing: str = ""
+    """Why the run ends before everything is decided: what there is is being written."""
+    ledger: LedgerStatus | None = None
+    waiting_for: str = ""
+    generated: bool = False
+    generation: Generation | None = None
+    suspended: Said | None = None
+    resumed: bool = False
+    end: End | None = None
+
+
+def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Report) -> EvalRunStatus:
+    """Return the status that follows `before`."""
+    said = _said(run, before, report)
+    conditions = [
+        _condition(before, kind, status, reason, message, run.metadata.generation, now)
+        for kind, (status, reason, message) in said.items()
+    ]
+    ended = report.end is not None or bool(report.refused)
+    generated = said[ConditionType.GENERATED][0] == "True"
+    start = before.start_time or (now if report.started and not report.refused else None)
+    generation = report.generation
+    changes: dict[str, object] = {
+        "observed_generation": run.metadata.generation,
+        "conditions": conditions,
+        "phase": phase_of({condition.type: condition for condition in conditions}, start is not None),
+        "start_time": start,
+        "generation_completed_time": (before.generation_completed_time or now) if generated else None,
+        "completion_time": (before.completion_time or now) if ended else None,
+        "baseline_url": report.baseline_url or before.baseline_url,
+        "settings": before.settings if report.settings is None else report.settings,
+        **figures_of(run, before, report.ledger),
+    }
+    changes["reason"] = reason_of({condition.type: condition for condition in conditions})
+    if generation is not None:
+        changes["attempts"] = max(before.attempts, generation.attempts)
+        number = generation.cluster
+        changes["ray_cluster_name"] = None if number is None else _cluster_name(run, number)
+    elif report.suspended is not None or generated or ended:
+        changes["ray_cluster_name"] = None
+    return before.model_copy(update=changes)
+
+
+def with_applied(
+    before: EvalRunStatus, status: EvalRunStatus, words: "Words", generation: int | None, now: datetime
+) -> EvalRunStatus:
+    """Return the status with another condition Applied, where it has conditions at all.
+
+    Args:
+        before: the status that the API server has.
+        status: the one that was decided on before anything was written.
+        words: status, reason and message of the condition.
+        generation: of the spec that was acted on.
+        now: the time.
+    """
+    applied = _condition(before, ConditionType.APPLIED, *words, generation, now)
+    was = condition_of(before, ConditionType.APPLIED)
+    if was is not None and (was.status, was.reason, was.message) == (applied.status, applied.reason, applied.message):
+        applied = was
+    others = [condition for condition in status.conditions if condition.type != ConditionType.APPLIED]
+    if not others:
+        return status
+    return status.model_copy(update={"conditions": [*others[:1], applied, *others[1:]]})
+
+
+def events_of(before: EvalRunStatus, after: EvalRunStatus) -> tuple[StatusEvent, ...]:
+    """Return what is new in a status: one event a reason that a condition has taken on and says something about."""
+    known = {condition.type: condition.reason for condition in before.conditions}
+    events: dict[str, StatusEvent] = {}
+    for condition in after.conditions:
+        reason = condition.reason
+        if reason in NEWS and condition.message and known.get(condition.type) != reason:
+            events.setdefault(reason, StatusEvent(reason in WARNINGS, reason, condition.message))
+    return tuple(events.values())
+
+
+Words = tuple[str, Reason, str]
+"""Status, reason and message."""
+
+
+def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[ConditionType, Words]:
+    refused, end = report.refused, report.end
+    invalid = refused or (end.message if end is not None and end.reason is Reason.INVALID_SPEC else "")
+    accepted = ("False", Reason.INVALID_SPEC, invalid) if invalid else _accepted(before, report)
+    cluster, generated = _generation_words(run, before, report)
+    suspended = report.suspended
+    if report.waiting_for_baseline:
+        accepted = ("Unknown", Reason.WAITING_FOR_BASELINE, report.waiting_for_baseline)
+    said: dict[ConditionType, Words] = {
+        ConditionType.ACCEPTED: accepted,
+        ConditionType.APPLIED: _applied(before),
+        ConditionType.ADMITTED: _admitted(before, report),
+        ConditionType.STALLED: (
+            ("True", Reason.CANNOT_START, report.stalled)
+            if report.stalled and end is None
+            else ("False", Reason.PROGRESSING, "")
+        ),
+        ConditionType.CLUSTER_READY: cluster,
+        ConditionType.GENERATED: generated,
+        ConditionType.JUDGED: _judged(before, report),
+        ConditionType.DEGRADED: _degraded(before, report),
+        ConditionType.SUSPENDED: ("False", Reason.NOT_SUSPENDED, "") if suspended is None else _words(suspended),
+    }
+    if report.scaling is not None:
+        said[ConditionType.SCALING_ACTIVE] = _words(report.scaling)
+    if run.spec.all_gates:
+        said[ConditionType.GATE_PASSED] = _gate(before, report)
+    if refused:
+        said[ConditionType.SUCCEEDED] = ("False", Reason.INVALID_SPEC, refused)
+        said[ConditionType.COMPLETE] = ("True", Reason.INVALID_SPEC, refused)
+    elif end is not None:
+        said[ConditionType.SUCCEEDED] = ("True" if end.succeeded else "False", end.reason, end.message)
+        said[ConditionType.COMPLETE] = ("True", end.reason, end.message)
+    else:
+        said[ConditionType.SUCCEEDED] = ("Unknown", Reason.RUNNING, "")
+        said[ConditionType.COMPLETE] = ("False", Reason.RUNNING, "")
+    return said
+
+
+def _admitted(before: EvalRunStatus, report: Report) -> Words:
+    if report.queued is not None:
+        return _words(report.queued)
+    if report.refused or not report.started:
+        return "False", Reason.NOT_STARTED, ""
+    return "True", Reason.RUN_ADMITTED, ""
+
+
+def _applied(before: EvalRunStatus) -> Words:
+    """Carry over what was said of the last pass's writes: those of this one are still to be made."""
+    was = condition_of(before, ConditionType.APPLIED)
+    return ("True", Reason.ALL_APPLIED, "") if was is None else (was.status, Reason(was.reason), was.message)
+
+
+def _accepted(before: EvalRunStatus, report: Report) -> Words:
+    """Accept the spec; where it leaves GPUs idle, say so there: it is the spec that must change."""
+    if report.ledger is not None and report.ledger.warnings:
+        return "True", Reason.SPEC_ACCEPTED, " ".join(f"{warning}." for warning in report.ledger.warnings)
+    was = condition_of(before, ConditionType.ACCEPTED)
+    said = "" if was is None or was.reason != Reason.SPEC_ACCEPTED else was.message
+    return "True", Reason.SPEC_ACCEPTED, said
+
+
+def _generation_words(run: EvalRun, before: EvalRunStatus, report: Report) -> tuple[Words, Words]:
+    """Return what ClusterReady and Generated are."""
+    on_ray = run.spec.rollout is not None
+    no_cluster = _words(NO_CLUSTER)
+    released: Words = ("False", Reason.CLUSTER_RELEASED, "Its GPUs are free.") if on_ray else no_cluster
+    was = condition_of(before, ConditionType.GENERATED)
+    if report.generated:
+        return released, ("True", Reason.ALL_GENERATED, "Every completion is in the ledger.")
+    if report.closing:
+        return released, ("False", Reason.DEADLINE_EXCEEDED, report.closing)
+    if report.suspended is not None or report.resumed:
+        freeing: Words = ("False", Reason.SUSPEND_REQUESTED, "Freed on request.") if on_ray else no_cluster
+        if was is not None and was.reason == Reason.ATTEMPT_FAILED:
+            return freeing, ("False", Reason.ATTEMPT_FAILED, was.message)  # so that the failure still counts
+        return freeing, ("False", Reason.SUSPEND_REQUESTED, "Set suspend: false to go on.")
+    if report.generation is not None:
+        cluster = released if report.end is not None else _words(report.generation.cluster_ready)
+        return cluster, _words(report.generation.generated)
+    waiting: Words = ("False", Reason.WAITING_FOR_SERVICES, "Aggregator and judge come first.")
+    if report.end is not None and was is not None:
+        return released, (was.status, Reason(was.reason), was.message)
+    return waiting if on_ray else no_cluster, waiting
+
+
+def _judged(before: EvalRunStatus, report: Report) -> Words:
+    ledger = report.ledger
+    if report.closing:
+        return "False", Reason.DEADLINE_EXCEEDED, report.closing
+    if ledger is None:
+        was = condition_of(before, ConditionType.JUDGED)
+        if was is not None and (was.status == "True" or not report.waiting_for):
+            return was.status, Reason(was.reason), was.message
+        return "False", Reason.WAITING_FOR_SERVICES, report.waiting_for or "Aggregator and judge come first."
+    if ledger.total > 0 and ledger.pending == 0 and ledger.judged + ledger.not_judged >= ledger.total:
+        if ledger.not_judged:
+            return "True", Reason.NOT_JUDGED, f"{ledger.not_judged} of {ledger.total} answers could not be judged."
+        return "True", Reason.ALL_JUDGED, f"All {ledger.total} answers have a verdict."
+    if report.waiting_for:
+        return "False", Reason.WAITING_FOR_SERVICES, report.waiting_for
+    if ledger.total == ledger.pending:
+        return "False", Reason.WAITING_FOR_COMPLETIONS, "There is nothing to judge yet."
+    message = f"{ledger.judged} of {ledger.total} answers have a verdict. {ledger.message}".strip()
+    return "False", Reason.JUDGING, message
+
+
+def _degraded(before: EvalRunStatus, report: Report) -> Words:
+    ledger = report.ledger
+    if ledger is not None and ledger.ended:
+        if ledger.ended_early:
+            message = f"{ledger.total - ledger.judged} of {ledger.total} answers have no verdict: the run ended early."
+            return "True", Reason.NOT_JUDGED, message
+        if ledger.not_judged:
+            return "True", Reason.NOT_JUDGED, f"{ledger.not_judged} of {ledger.total} answers could not be judged."
+        return "False", Reason.ALL_JUDGED, ""
+    was = condition_of(before, ConditionType.DEGRADED)
+    if report.end is not None and was is not None:
+        return was.status, Reason(was.reason), was.message
+    return "False", Reason.RUNNING, ""
+
+
+def _gate(before: EvalRunStatus, report: Report) -> Words:
+    """Copy the aggregator's decision; only an ended run has one."""
+    ledger = report.ledger
+    if ledger is None or not ledger.ended:
+        was = condition_of(before, ConditionType.GATE_PASSED)
+        if was is not None:
+            return was.status, Reason(was.reason), was.message
+        return "Unknown", Reason.GATE_PENDING, "Decided when every verdict is in."
+    status, reason = {
+        GateDecision.PENDING: ("Unknown", Reason.GATE_PENDING),
+        GateDecision.PASSED: ("True", Reason.NO_REGRESSION),
+        GateDecision.FAILED: ("False", Reason.REGRESSION),
+        GateDecision.INCONCLUSIVE: ("Unknown", Reason.INCONCLUSIVE),
+        GateDecision.NO_BASELINE: ("Unknown", Reason.BASELINE_NOT_FOUND),
+        GateDecision.IMPLAUSIBLE: ("Unknown", Reason.IMPLAUSIBLE),
+    }[ledger.gate]
+    return status, reason, ledger.gate_message
+
+
+def _words(said: Said) -> Words:
+    return "True" if said.status else "False", said.reason, said.message
+
+
+def _condition(
+    before: EvalRunStatus,
+    kind: ConditionType,
+    status: str,
+    reason: Reason,
+    message: str,
+    generation: int | None,
+    now: datetime,
+) -> Condition:
+    was = condition_of(before, kind)
+    since = was.last_transition_time if was is not None and was.status == status else now
+    return Condition.model_validate(
+        {
+            "type": str(kind), "status": status, "reason": str(reason), "message": message[:4096],
+            "observed_generation": generation, "last_transition_time": since,
+        }
+    )  # fmt: skip
+
+
+def _cluster_name(run: EvalRun, number: int) -> str:
+    return names.ray_cluster(run.metadata.name, run.metadata.uid or "", number)

@@ -1,0 +1,248 @@
+"""What is seen of a run's objects: small frozen records, and what one pass knows of a run.
+
+A thousand runs have tens of thousands of objects; as whole they would fill the operator's memory.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from evalrun_operator.ledger_status import LedgerStatus
+from evalrun_operator.policies.admission import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Names an object within its namespace."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The controller owner reference of an object."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One object that was made for a run."""
+
+    ref: Ref
+    uid: str
+    owned: bool
+    """The EvalRun controls it directly, or it is the ledger's claim: the operator's own work, not a controller's."""
+    component: str
+    applied: str
+    """The digest that it was applied with."""
+    deleted_at: datetime | None
+    """When its deletion was asked for."""
+    attempt: int = 0
+    restarts: int = 0
+    detail: "Workload | Cluster | Attempt | Pod | Claim | Policy | Scaler | None" = None
+    controller: Controller | None = None
+    created_at: datetime | None = None
+
+    @property
+    def deleting(self) -> bool:
+        """Whether it is on its way out."""
+        return self.deleted_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A StatefulSet's or Deployment's state."""
+
+    wanted: int
+    ready: int
+    settled: bool
+    """Its controller has seen the newest spec, and every pod is of it and ready."""
+    trouble: str = ""
+    """Why pods of a Deployment cannot be made at all, e.g. pod security or a quota; empty where they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A RayCluster's state."""
+
+    usable: bool
+    """Head and all workers are up now. (`state: ready` never goes back and says nothing.)"""
+    suspended: bool
+    """Kueue holds it back, or took its place away."""
+    failing: bool
+    """KubeRay cannot make its pods; it goes on trying."""
+    message: str
+    workers: int = 0
+    """Worker pods that it is to have."""
+    leaving: tuple[str, ...] = ()
+    """Worker pods that KubeRay was told to delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A Job's or RayJob's state."""
+
+    outcome: str
+    """running, succeeded or failed."""
+    message: str
+    finished_at: datetime | None
+    cluster: str
+    head_uid: str
+    """Which life of the head it was submitted to, as `head_life` has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod's state."""
+
+    node_type: str
+    """head or worker, of a RayCluster's pods."""
+    cluster: str
+    ended: bool
+    ready: bool
+    trouble: str
+    """Why it does not run, for people; empty where it does."""
+    exit_code: int | None
+    """Of the last container that ended otherwise than with 0."""
+    restarts: int
+    holds_gpu: bool
+    failed: str = ""
+    """The container of `exit_code`."""
+    host: str = ""
+    """Its address; empty before it has one."""
+    disrupted: bool = False
+    """The cluster took it away: its node was drained or ran short, or a pod of higher priority took its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaler:
+    """An autoscaler's state."""
+
+    trouble: str
+    """Why it does not scale; empty while it does, or has not tried yet."""
+    since: datetime | None = None
+    """Since when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A PersistentVolumeClaim's state."""
+
+    bound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A NetworkPolicy's state."""
+
+    spec: str
+    """Digest of its spec, which somebody may have edited."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The EvalRun that a gate names as its baseline."""
+
+    phase: str
+    """As its status has it; empty where there is no such run."""
+    output_url: str = ""
+    """Empty where it has no outputs (yet)."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Everything that one pass knows of a run."""
+
+    objects: Mapping[Ref, Seen] = field(default_factory=dict)
+    token: str | None = None
+    """What the run's Secret holds."""
+    ledger: LedgerStatus | None = None
+    """None where the aggregator is not up or does not answer."""
+    missing_kinds: frozenset[str] = frozenset()
+    """Kinds that the cluster does not serve: KubeRay or KEDA is not installed."""
+    baseline: Baseline | None = None
+    """Looked up where the gate names an EvalRun and the run has not started yet."""
+    place: Place = field(default_factory=Place)
+    """Where the run stands among those that may be active."""
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    """By uid, the last warning that Kubernetes recorded of an object that does not come up and says nothing itself."""
+    resync: bool = False
+    """Apply everything anew, whatever the digests say."""
+    missing_groups: frozenset[str] = frozenset()
+    """API groups that an autoscaler measures by, and the cluster does not serve."""
+
+    def find(self, kind: str, name: str) -> Seen | None:
+        """Return an object of ours that is there and not on its way out."""
+        seen = self.objects.get(Ref(kind, name))
+        return None if seen is None or seen.deleting else seen
+
+    def workload(self, kind: str, name: str) -> Workload | None:
+        """Return the state of a StatefulSet or Deployment."""
+        seen = self.find(kind, name)
+        return seen.detail if seen is not None and isinstance(seen.detail, Workload) else None
+
+    def of_kind(self, *kinds: str) -> list[Seen]:
+        """Return every object of these kinds, those on their way out too, by name."""
+        found = (seen for seen in self.objects.values() if seen.ref.kind in kinds)
+        return sorted(found, key=lambda seen: (seen.attempt, seen.ref.name))
+
+    def pods(self, component: str) -> list[tuple[Seen, Pod]]:
+        """Return the pods of a component, those on their way out too."""
+        return [
+            (seen, seen.detail)
+            for seen in self.of_kind("Pod")
+            if seen.component == component and isinstance(seen.detail, Pod)
+        ]
+
+    def troubles(self, *components: str) -> str:
+        """Return what keeps the pods of some components from being made, or from running; empty where nothing does."""
+        return "; ".join(self.trouble_list(*components)[:3])
+
+    def trouble_list(self, *components: str, made_before: datetime | None = None, with_ended: bool = True) -> list[str]:
+        """Return what keeps the pods of some components from being made, or from running, an object an item.
+
+        Args:
+            components: whose pods.
+            made_before: leave out objects that are younger; None: none is left out.
+            with_ended: include pods that have ended, such as those of an attempt that failed.
+        """
+        found = set()
+        for seen in self.of_kind("Deployment", "StatefulSet", "Job", "PersistentVolumeClaim", "RayCluster", "Pod"):
+            if made_before is not None and seen.created_at is not None and seen.created_at > made_before:
+                continue
+            if not with_ended and isinstance(seen.detail, Pod) and seen.detail.ended:
+                continue
+            if seen.component in components and not seen.deleting:
+                trouble = seen.detail.trouble if isinstance(seen.detail, Workload | Pod) else ""
+                trouble = trouble or self.warnings.get(seen.uid, "")
+                if trouble:
+                    found.add(f"{seen.ref.name}: {trouble}")
+        return sorted(found)
+
+    def silent(self) -> list[Seen]:
+        """Return the objects that do not come up and do not say why themselves: only events tell of them.
+
+        A StatefulSet and a Job have no condition for a pod that is refused, a claim none for a missing StorageClass,
+        and a pod none for a volume that cannot be mounted.
+        """
+        with_pods = {seen.component for seen in self.of_kind("Pod") if not seen.deleting}
+        found = []
+        for seen in self.of_kind("StatefulSet", "Job", "PersistentVolumeClaim", "Pod"):
+            detail = seen.detail
+            if seen.deleting:
+                continue
+            if isinstance(detail, Workload):
+                waits = detail.wanted > 0 and seen.component not in with_pods
+            elif isinstance(detail, Attempt):
+                waits = detail.outcome == "running" and seen.component not in with_pods
+            elif isinstance(detail, Pod):
+                waits = not (detail.ready or detail.ended or detail.trouble)
+            else:
+                waits = isinstance(detail, Claim) and not detail.bound
+            if waits:
+                found.append(seen)
+        return found

@@ -1,0 +1,251 @@
+"""Follows EvalRuns and the objects that belong to them: lists a kind, watches it, lists it again, tells what it saw.
+
+Of children only what carries a run's label is asked for, so a large cluster costs no more than its runs do. Every list
+replaces what was known of the kind: what a watch has missed is found by the next one, at the latest after
+`SESSION_SECONDS`. Each namespace is followed by itself: one that refuses stops no other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+import httpx2
+from lightkube import ALL_NS, AsyncClient, operators
+
+from evalrun_api import names
+from evalrun_cluster.client import is_missing, resource_of
+from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, Kind
+
+logger = logging.getLogger(__name__)
+
+SESSION_SECONDS = 300
+"""Longest that one watch lasts before the kind is listed anew."""
+STALE_SECONDS = 3 * SESSION_SECONDS
+"""A watch that has heard nothing for so long does not follow its kind any more: the process is to be restarted."""
+MISSING_SECONDS = 15.0
+ERROR_SECONDS = (0.2, 1.0, 3.0, 10.0)
+CHUNK = 500
+FORBIDDEN, NOT_FOUND = 403, 404
+
+
+class Sink(Protocol):
+    """Where a watch tells what it saw."""
+
+    def put(self, manifest: dict[str, Any]) -> Hashable | None:
+        """Take over the state of an object and return what `drop` needs to know of it; None if it is skipped."""
+        ...
+
+    def drop(self, known: Any) -> None:  # noqa: ANN401 - what `put` gave
+        """Forget an object that is gone."""
+        ...
+
+
+class Watch:
+    """Follows one kind in one namespace, or in all.
+
+    Args:
+        client: lightkube's.
+        kind: what to follow.
+        namespace: where; None: everywhere.
+        sink: where it is told.
+        missing_kinds: gets the kind while the cluster does not serve it.
+        missing_seconds: how often it is asked whether the kind, or the namespace, is there by now.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        kind: Kind,
+        namespace: str | None,
+        sink: Sink,
+        missing_kinds: set[str],
+        missing_seconds: float = MISSING_SECONDS,
+    ) -> None:
+        self._client = client
+        self._missing_seconds = missing_seconds
+        self._sink = sink
+        self._missing_kinds = missing_kinds
+        self._known: dict[str, Hashable] = {}
+        """By uid, what the sink knows an object by."""
+        self._heard_at = float("-inf")
+        self.kind = kind
+        self.namespace = namespace
+        self.answered = asyncio.Event()
+        """Set once the kind has been listed, or it is known that it cannot be for now."""
+        self.refused = ""
+        """Why the namespace cannot be followed for now; empty while it can."""
+        self.trouble = "no answer yet"
+        """The last error; empty while all is well."""
+
+    def heard_before(self, now: float) -> float:
+        """Return the seconds since the API server last told something; an answer that refuses counts."""
+        return now - self._heard_at
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled."""
+        errors = 0
+        while True:
+            try:
+                version = await self._list()
+                self._hear()
+                errors = 0
+                async with asyncio.timeout(SESSION_SECONDS + 30):  # a dead connection says nothing
+                    await self._follow(version)
+            except TimeoutError:
+                continue
+            except httpx2.HTTPError as error:
+                if self._is_lasting(error):
+                    await asyncio.sleep(self._missing_seconds)
+                    continue
+                self.trouble = " ".join(str(error).split())[:500] or type(error).__name__
+                logger.warning("watching %s: %s; listing it again", self.kind.plural, self.trouble)
+                await asyncio.sleep(ERROR_SECONDS[min(errors, len(ERROR_SECONDS) - 1)])
+                errors += 1
+
+    def _is_lasting(self, error: httpx2.HTTPError) -> bool:
+        """Take over that the kind is not served, or the namespace not ours, which only the user can change."""
+        if is_missing(error) and self.kind.optional:
+            self._missing_kinds.add(self.kind.kind)
+            self._hear()
+            return True
+        if self.namespace is None or not is_refused(error):
+            return False
+        if not self.refused:
+            text = " ".join(str(error).split())[:500]
+            logger.warning("namespace %s: %s cannot be followed: %s", self.namespace, self.kind.plural, text)
+            self._hear(refused=text)
+        else:  # for a second time: whatever was there is not ours to look after any more
+            self._forget(set())
+            self._hear(refused=self.refused)
+        return True
+
+    def _hear(self, refused: str = "") -> None:
+        if self.refused and not refused:
+            logger.info("namespace %s: %s can be followed again", self.namespace, self.kind.plural)
+        self._heard_at = asyncio.get_running_loop().time()
+        self.refused, self.trouble = refused, ""
+        self.answered.set()
+
+    async def _list(self) -> str:
+        found = self._client.list(
+            resource_of(self.kind), namespace=self.namespace or ALL_NS, chunk_size=CHUNK, labels=self._labels()
+        )
+        listed = set()
+        async for item in found:
+            self._put(item)
+            listed.add(item["metadata"]["uid"])
+        self._forget(listed)
+        self._missing_kinds.discard(self.kind.kind)
+        return found.resourceVersion
+
+    async def _follow(self, version: str) -> None:
+        """Watch from a version on, for one session. Raises httpx2.HTTPError where the watch breaks, 410 included."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SESSION_SECONDS
+        events = self._client.watch(
+            resource_of(self.kind), namespace=self.namespace or ALL_NS, labels=self._labels(),
+            server_timeout=SESSION_SECONDS, resource_version=version,
+        )  # fmt: skip
+        async for change, item in events:
+            self._heard_at = loop.time()
+            if change in {"ADDED", "MODIFIED"}:
+                self._put(item)
+            elif change == "DELETED":
+                known = self._known.pop(item["metadata"]["uid"], None)
+                if known is not None:
+                    self._sink.drop(known)
+            if loop.time() >= end:
+                return
+
+    def _labels(self) -> dict[str, Any] | None:
+        return None if self.kind in {EVAL_RUN, EVAL_SCHEDULE} else {names.RUN_UID_LABEL: operators.exists()}
+
+    def _put(self, item: dict[str, Any]) -> None:
+        """Take over an object; one that changed its run, or became unreadable, is dropped where it was."""
+        uid = item["metadata"]["uid"]
+        # Items of a list carry no kind of their own.
+        known = self._sink.put({**item, "kind": self.kind.kind, "apiVersion": self.kind.api_version})
+        before = self._known.pop(uid, None)
+        if before is not None and before != known:
+            self._sink.drop(before)
+        if known is not None:
+            self._known[uid] = known
+
+    def _forget(self, listed: set[str]) -> None:
+        for uid in self._known.keys() - listed:
+            self._sink.drop(self._known.pop(uid))
+
+
+class Watches:
+    """Follows all kinds, and says when one is followed no more.
+
+    Args:
+        client: lightkube's.
+        sinks: what to follow, and where it is told.
+        namespaces: where; none: everywhere.
+        missing_kinds: gets the kinds that the cluster does not serve.
+        missing_seconds: how often it is asked whether a kind, or a namespace, is there by now.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        sinks: Sequence[tuple[Kind, Sink]],
+        namespaces: Sequence[str],
+        missing_kinds: set[str],
+        missing_seconds: float = MISSING_SECONDS,
+    ) -> None:
+        self._watches = [
+            Watch(client, kind, namespace, sink, missing_kinds, missing_seconds)
+            for kind, sink in sinks
+            for namespace in (namespaces or (None,))
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+        self.broken = asyncio.Event()
+        """Set when a watch has ended, which none may: the process cannot go on."""
+
+    async def start(self, patience: float) -> None:
+        """Start, and wait until every kind has been listed, or cannot be for a reason that only the user can change.
+
+        Raises:
+            TimeoutError: some API server's answer is missing after `patience` seconds; the message says which.
+        """
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(watch.run(), name=watch.kind.plural) for watch in self._watches]
+            for task in self._tasks:
+                task.add_done_callback(self._ended)
+        try:
+            async with asyncio.timeout(patience):
+                for watch in self._watches:
+                    await watch.answered.wait()
+        except TimeoutError as error:
+            silent = {f"{watch.kind.plural}: {watch.trouble}" for watch in self._watches if not watch.answered.is_set()}
+            raise TimeoutError("; ".join(sorted(silent)[:3])) from error
+
+    def stale(self) -> list[str]:
+        """Return the kinds that have not been heard of for too long."""
+        now = asyncio.get_running_loop().time()
+        return sorted({watch.kind.plural for watch in self._watches if watch.heard_before(now) > STALE_SECONDS})
+
+    def lost_namespaces(self) -> dict[str, str]:
+        """Return the namespaces that cannot be followed for now, each with the API server's reason."""
+        return {watch.namespace: watch.refused for watch in self._watches if watch.namespace and watch.refused}
+
+    async def stop(self) -> None:
+        """End every watch."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():
+            return
+        logger.critical("the watch of %s ended, which it never should", task.get_name(), exc_info=task.exception())
+        self.broken.set()
+
+
+def is_refused(error: httpx2.HTTPError) -> bool:
+    """Return whether the API server answered that it will not, or that there is no such thing."""
+    return isinstance(error, httpx2.HTTPStatusError) and error.response.status_code in {FORBIDDEN, NOT_FOUND}

@@ -1,0 +1,49 @@
+"""Which runs hold a place among those that may be active. `policies.admission` decides."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from evalrun_api.v1alpha1 import EvalRunStatus
+from evalrun_operator.lifecycle.situation import contender_of, holds_place
+from evalrun_operator.observing.children import Key
+from evalrun_operator.policies.admission import Place, place_of
+
+
+class Places:
+    """Remembers who was admitted from the decision on: a run's status says so only once it is written.
+
+    Args:
+        max_active: runs that may be active at a time; 0: any number.
+        runs: the EvalRuns as they were last seen.
+        wake: has a run worked on before all others.
+    """
+
+    def __init__(self, max_active: int, runs: Mapping[Key, Mapping[str, Any]], wake: Callable[[Key], None]) -> None:
+        self._max_active = max_active
+        self._runs = runs
+        self._wake = wake
+        self._admitted: set[str] = set()
+
+    def of(self, uid: str) -> Place:
+        """Return where a run stands in the queue."""
+        if self._max_active == 0 or uid in self._admitted:
+            return Place()
+        contenders = [one for run in self._runs.values() if (one := contender_of(run)) is not None]
+        return place_of(uid, contenders, self._max_active, self._admitted)
+
+    def take(self, uid: str, status: EvalRunStatus) -> None:
+        """Keep that a run holds a place, if it does by this status."""
+        if self._max_active and holds_place(status):
+            self._admitted.add(uid)
+
+    def free(self, uid: str) -> None:
+        """Take a run's place back, if it has one, and wake those that wait for one."""
+        if uid not in self._admitted:
+            return
+        self._admitted.discard(uid)
+        for key in self._waiting():
+            self._wake(key)
+
+    def _waiting(self) -> Iterable[Key]:
+        contenders = [(key, contender_of(run)) for key, run in self._runs.items()]
+        return [key for key, one in contenders if one is not None and not one.active]

@@ -1,0 +1,117 @@
+"""A queue of keys to work on: each at most once at a time, coalesced while it waits, again after a delay."""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+logger = logging.getLogger(__name__)
+
+KeyT = TypeVar("KeyT")
+
+FIRST = float("-inf")
+"""A delay: before everything else that waits."""
+
+
+class WorkQueue(Generic[KeyT]):
+    """Wakes keys now or later; `workers` of them are worked on at the same time, never one key twice.
+
+    While it is stopped it keeps nothing: an operator that stands by would hold the key of every run there ever was.
+    Whoever starts it wakes every key.
+
+    Args:
+        work: handles one key and gives the seconds after which to do so again; None: only when it is woken. It may
+            not raise: what it cannot handle is logged, and the key comes again after `mistake_seconds`.
+        workers: keys at the same time.
+        clock: seconds that only grow; the loop's own.
+        first_workers: keys beyond `workers` that are worked on at the same time where they were woken with `FIRST`: so
+            that what is urgent does not wait until a long piece of work ends.
+        mistake_seconds: the wait after a mistake of ours in `work`.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[KeyT], Awaitable[float | None]],
+        workers: int,
+        clock: Callable[[], float],
+        mistake_seconds: float = 30.0,
+        first_workers: int = 0,
+    ) -> None:
+        self._work = work
+        self._first_workers = first_workers
+        self._workers = workers
+        self._clock = clock
+        self._mistake_seconds = mistake_seconds
+        self._due: dict[KeyT, float] = {}
+        """When a waiting key is to be worked on: the earliest of what was asked for."""
+        self._heap: list[tuple[float, int, KeyT]] = []
+        self._count = 0
+        self._busy: set[KeyT] = set()
+        self._parked: set[KeyT] = set()
+        """Keys that came due while they were worked on."""
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def wake(self, key: KeyT, delay: float = 0.0) -> None:
+        """Have a key worked on after `delay` seconds at the latest; with `FIRST`, before all that wait."""
+        if not self._tasks:
+            return
+        due = self._clock() + delay
+        if due < self._due.get(key, float("inf")):
+            self._due[key] = due
+            self._count += 1
+            heapq.heappush(self._heap, (due, self._count, key))
+            self._changed.set()
+
+    def start(self) -> None:
+        """Start the workers in the running loop."""
+        workers = [(self._run(FIRST), f"first-{number}") for number in range(self._first_workers)]
+        workers += [(self._run(float("inf")), f"worker-{number}") for number in range(self._workers)]
+        self._tasks = [asyncio.create_task(work, name=name) for work, name in workers]
+
+    async def stop(self) -> None:
+        """End the workers; what they were at is cut off, and what waits is forgotten."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        self._due.clear()
+        self._heap.clear()
+        self._parked.clear()
+
+    async def _run(self, latest: float) -> None:
+        while True:
+            key = await self._next(latest)
+            self._busy.add(key)
+            try:
+                delay = await self._work(key)
+            except Exception:
+                logger.exception("a pass over %s failed unexpectedly", key)
+                delay = self._mistake_seconds
+            finally:
+                self._busy.discard(key)
+            if key in self._parked:
+                self._parked.discard(key)
+                self.wake(key)
+            elif delay is not None:
+                self.wake(key, delay)
+
+    async def _next(self, latest: float) -> KeyT:
+        """Wait for the next key that is due by now, and by `latest`."""
+        while True:
+            now = min(latest, self._clock())
+            while self._heap and self._heap[0][0] <= now:
+                due, _, key = heapq.heappop(self._heap)
+                if self._due.get(key) != due:
+                    continue  # an earlier wake has replaced it
+                del self._due[key]
+                if key not in self._busy:
+                    return key
+                self._parked.add(key)
+            self._changed.clear()
+            wait = self._heap[0][0] - now if self._heap and latest != FIRST else None
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait)
+            except TimeoutError:
+                continue

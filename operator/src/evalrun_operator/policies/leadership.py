@@ -1,0 +1,52 @@
+"""Which of several operators works: who holds the Lease, until when, and who may take it. Pure.
+
+As in client-go, nobody's clock is compared with another's: a Lease counts from when this process first saw its state.
+A leader that cannot renew stops a second before any other may take over.
+"""
+
+from dataclasses import dataclass
+
+LEASE_SECONDS = 4
+"""How long a Lease holds without being renewed: what a takeover after a crash takes at most, but for a poll."""
+RENEW_SECONDS = 1.0
+"""How often the leader renews."""
+DEADLINE_SECONDS = 3.0
+"""A leader that has not renewed for so long works no more."""
+RETRY_SECONDS = 0.5
+"""How often the others look."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A Lease as the API server has it."""
+
+    holder: str
+    """Empty: released."""
+    seconds: float
+    version: str
+    """Its resourceVersion."""
+    transitions: int = 0
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A Lease, and when its state was first seen, by this process's own clock."""
+
+    lease: Lease | None
+    since: float
+
+
+def seen(before: Sight | None, lease: Lease | None, now: float) -> Sight:
+    """Return what is known after a look at the Lease."""
+    return before if before is not None and before.lease == lease else Sight(lease, now)
+
+
+def may_lead(sight: Sight, me: str, now: float) -> bool:
+    """Return whether this process may write its name into the Lease."""
+    lease = sight.lease
+    return lease is None or lease.holder in {"", me} or now - sight.since >= lease.seconds
+
+
+def must_stop(renewed_at: float, now: float) -> bool:
+    """Return whether a leader must stop working, since others may soon take it for dead."""
+    return now - renewed_at >= DEADLINE_SECONDS

@@ -1,0 +1,117 @@
+"""What of a run's objects may change while the run lives: all else stays as it was made. Pure.
+
+The spec of a run that has started cannot change and its settings are frozen, so an object that is rendered otherwise
+than before comes from another version of this operator. An upgrade must not touch what runs: half of the verdicts would
+come from one template and half from the other. So an object's digest has two parts, and only the second is acted on.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from evalrun_api import names
+from evalrun_cluster.objects import Object
+
+
+def _pointer(*parts: str) -> str:
+    """Return a JSON pointer (RFC 6901)."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+_TEMPLATE = ("spec", "template", "metadata", "annotations")
+_GROUP = ("spec", "workerGroupSpecs", "0")
+MUTABLE: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "StatefulSet": (
+        ("metadata", "annotations", names.RESTARTS_ANNOTATION),
+        (*_TEMPLATE, names.RESTARTS_ANNOTATION),
+        (*_TEMPLATE, names.TOKEN_DIGEST_ANNOTATION),
+    ),
+    "Deployment": (("spec", "replicas"), (*_TEMPLATE, names.TOKEN_DIGEST_ANNOTATION)),
+    "RayCluster": tuple((*_GROUP, field) for field in ("replicas", "minReplicas", "maxReplicas", "scaleStrategy")),
+}
+"""By kind, the paths of the fields that follow the run's state."""
+APPLIED = ("metadata", "annotations", names.APPLIED_ANNOTATION)
+REPLACED_WHOLE = frozenset({"NetworkPolicy"})
+"""Kinds whose spec nobody else may change: edits are seen and undone."""
+
+
+def stamped(manifest: Object) -> Object:
+    """Return the object with its digest in its annotations: of what is fixed, and of what may change."""
+    metadata = manifest["metadata"]
+    annotations = {key: value for key, value in metadata["annotations"].items() if key != names.APPLIED_ANNOTATION}
+    plain = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+    changing = mutable_fields(plain)
+    fixed = json.loads(json.dumps(plain))
+    for path in MUTABLE.get(manifest["kind"], ()):
+        _remove(fixed, path)
+    annotations[names.APPLIED_ANNOTATION] = f"{_digest(fixed)}-{_digest(changing)}"
+    return plain
+
+
+def mutable_fields(manifest: Object) -> dict[str, object]:
+    """Return the fields that follow the run's state, by JSON pointer; those that are absent are left out."""
+    found = {}
+    for path in MUTABLE.get(manifest["kind"], ()):
+        place = _place(manifest, path)
+        if place is not None and path[-1] in place:
+            found[_pointer(*path)] = place[path[-1]]
+    return found
+
+
+def patch_of(manifest: Object) -> list[Object]:
+    """Return the JSON patch that brings an existing object up to date."""
+    fields = mutable_fields(manifest)
+    if manifest["kind"] in REPLACED_WHOLE:
+        fields["/spec"] = manifest["spec"]
+    fields[_pointer(*APPLIED)] = manifest["metadata"]["annotations"][names.APPLIED_ANNOTATION]
+    return [{"op": "add", "path": path, "value": value} for path, value in fields.items()]
+
+
+def is_outdated(applied: str, manifest: Object) -> bool:
+    """Return whether what may change differs from what was applied."""
+    return applied.partition("-")[2] != _parts(manifest)[1]
+
+
+def is_as_made(applied: str, manifest: Object) -> bool:
+    """Return whether what is fixed is rendered as it was when the object was made."""
+    return applied.partition("-")[0] == _parts(manifest)[0]
+
+
+def spec_digest(spec: object) -> str:
+    """Return a digest of a spec that is the same for what is empty and what is absent, as the API server stores it."""
+    return _digest(_without_empty(spec))
+
+
+def _parts(manifest: Object) -> tuple[str, str]:
+    fixed, _, changing = manifest["metadata"]["annotations"][names.APPLIED_ANNOTATION].partition("-")
+    return fixed, changing
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def _place(manifest: Object, path: tuple[str, ...]) -> Object | None:
+    """Return the object that holds the last part of a path; None if there is none."""
+    place: object = manifest
+    for part in path[:-1]:
+        if isinstance(place, list):
+            place = place[int(part)] if int(part) < len(place) else None
+        elif isinstance(place, dict):
+            place = place.get(part)
+    return place if isinstance(place, dict) else None
+
+
+def _remove(manifest: Object, path: tuple[str, ...]) -> None:
+    place = _place(manifest, path)
+    if place is not None:
+        place.pop(path[-1], None)
+
+
+def _without_empty(value: object) -> object:
+    if isinstance(value, Mapping):
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in ({}, [], None, "")}
+    if isinstance(value, list):
+        return [_without_empty(item) for item in value]
+    return value

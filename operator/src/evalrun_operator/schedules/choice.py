@@ -1,0 +1,105 @@
+"""Which of the checkpoints that were found get a run now, and which runs of the past go. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from evalrun_api.listing import DIGEST_DIGITS, ListingAnswer, ListingRequest, ReadyCheckpoint
+from evalrun_api.v1alpha1 import EvalScheduleSpec, EvalScheduleStatus
+from evalrun_operator.schedules.bookkeeping import is_evaluated
+from evalrun_operator.schedules.runs import ScheduledRun
+
+
+def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str) -> ListingRequest:
+    """Return what the Job is to look for.
+
+    Args:
+        spec: the schedule's.
+        status: what has been evaluated.
+        url: the folder as the Job sees it.
+    """
+    checkpoints, evaluated = spec.checkpoints, status.evaluated
+    if checkpoints.policy == "Latest":
+        # Never back to an older one: it was passed over, or evaluated, when it was the newest.
+        lowest = None if status.last_checkpoint is None else status.last_checkpoint.step
+    else:
+        lowest = None if evaluated.high_water_step is None else evaluated.high_water_step + 1
+    return ListingRequest(
+        url=url,
+        pattern=checkpoints.pattern,
+        policy=checkpoints.policy,
+        limit=checkpoints.max_per_tick,
+        ready_marker=checkpoints.ready_marker,
+        quiet_seconds=checkpoints.quiet_seconds,
+        from_step=lowest,
+        known=[one.digest[:DIGEST_DIGITS] for one in evaluated.digests],
+    )
+
+
+def wanted(spec: EvalScheduleSpec, status: EvalScheduleStatus, answer: ListingAnswer) -> list[ReadyCheckpoint]:
+    """Return the checkpoints that are to be evaluated, by step; an answer may be older than what is remembered."""
+    new = [one for one in answer.ready if not is_evaluated(status.evaluated, one.step, one.digest)]
+    if spec.checkpoints.policy == "EveryNew":
+        return sorted(new, key=lambda one: one.step)[: spec.checkpoints.max_per_tick]
+    last = status.last_checkpoint
+    return [one for one in new if last is None or one.step >= last.step][-1:]
+
+
+@dataclass(frozen=True)
+class Afforded:
+    """What the day's budget allows."""
+
+    checkpoints: list[ReadyCheckpoint]
+    left_out: int
+    message: str
+    """Why some were left out; empty if none was."""
+
+
+def afforded(
+    spec: EvalScheduleSpec, status: EvalScheduleStatus, checkpoints: Sequence[ReadyCheckpoint], used: Decimal
+) -> Afforded:
+    """Return the checkpoints that fit into the day's budget.
+
+    A run is expected to take what the last measured one took. Without such a run one is started, to be measured.
+
+    Args:
+        spec: the schedule's.
+        status: of the last measured run.
+        checkpoints: those that are wanted.
+        used: GPU hours that the day has used.
+    """
+    if spec.budget is None or not checkpoints:
+        return Afforded(list(checkpoints), 0, "")
+    budget = spec.budget.gpu_hours_per_day_value
+    if status.last_run_gpu_hours is None:
+        if status.active:
+            return Afforded([], len(checkpoints), "the first run is still being measured")
+        rest = len(checkpoints) - 1
+        return Afforded(list(checkpoints[:1]), rest, "the first run is measured before others start" if rest else "")
+    each = Decimal(status.last_run_gpu_hours)
+    open_runs = set(status.active) - {one.run for one in status.usage if one.final}
+    begun = {one.run: Decimal(one.gpu_hours) for one in status.usage}
+    # A run that is active is expected to take as much as the last one, also where it has used less so far.
+    reserved = sum((max(Decimal(0), each - begun.get(run, Decimal(0))) for run in open_runs), Decimal(0))
+    free = budget - used - reserved
+    count = len(checkpoints) if each == 0 else max(0, int(free / each))
+    taken = list(checkpoints[:count])
+    left_out = len(checkpoints) - len(taken)
+    if not left_out:
+        return Afforded(taken, 0, "")
+    if each > budget:
+        advice = "more than a whole day's budget: raise budget.gpuHoursPerDay, or evaluate less"
+    else:
+        advice = f"and the day has used {used:.2f} (with active runs {used + reserved:.2f}) of {budget}"
+    return Afforded(taken, left_out, f"the last run took {each} GPU hours, {advice}")
+
+
+def outdated(spec: EvalScheduleSpec, status: EvalScheduleStatus, runs: Sequence[ScheduledRun]) -> list[ScheduledRun]:
+    """Return the ended runs beyond the history limits, oldest first; only such as are remembered already."""
+    ended = [
+        run for run in runs if run.complete and not run.gone and is_evaluated(status.evaluated, run.step, run.digest)
+    ]
+    ended.sort(key=lambda run: (run.completed or run.created, run.name), reverse=True)
+    good = [run for run in ended if run.succeeded][spec.successful_runs_history_limit :]
+    bad = [run for run in ended if not run.succeeded][spec.failed_runs_history_limit :]
+    return [*good, *bad][::-1]

@@ -1,0 +1,238 @@
+"""Works on schedules: gathers what is observed, has `reconcile` decide, writes. Knows no framework."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import SCHEDULE_KIND, EvalSchedule, EvalScheduleStatus
+from evalrun_cluster.client import Cluster
+from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError
+from evalrun_cluster.kinds import EVAL_RUN
+from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
+from evalrun_operator.schedules.choice import listing_request
+from evalrun_operator.schedules.job_state import listing_job_of
+from evalrun_operator.schedules.metrics import ScheduleMetrics
+from evalrun_operator.schedules.objects import eval_run, listing_job
+from evalrun_operator.schedules.reconcile import Decision, ListingJob, Observed, decide, refused
+from evalrun_operator.schedules.runs import ScheduledRun, schedule_of, scheduled_run
+from evalrun_operator.settings import OperatorSettings
+from evalrun_runtime.backoff import backoff_seconds
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name of an EvalSchedule."""
+FIRST_RETRY_SECONDS, CONFLICT_SECONDS, LONGEST_RETRY_SECONDS = 0.5, 0.05, 30.0
+JOB = "Job"
+
+
+class ScheduleController:
+    """Works on schedules.
+
+    Args:
+        settings: the operator's settings.
+        cluster: the API server.
+        metrics: what is shown of the schedules.
+        wake: has a schedule worked on after a delay in seconds.
+        now: the time, with its zone.
+    """
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        cluster: Cluster,
+        metrics: ScheduleMetrics,
+        wake: Callable[[Key, float], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._metrics = metrics
+        self._wake = wake
+        self._now = now
+        self._schedules: dict[Key, Object] = {}
+        self._runs: dict[str, dict[str, ScheduledRun]] = {}
+        """By the schedule's uid and the run's."""
+        self._failures: dict[Key, int] = {}
+
+    def saw_schedule(self, manifest: Object, *, gone: bool = False) -> None:
+        """Take over an EvalSchedule as it was seen; work on it where there is something new besides its status."""
+        metadata = manifest["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        known = self._schedules.get(key)
+        same = known is not None and known["metadata"]["uid"] == metadata["uid"]
+        if gone:
+            if same:
+                self._forget(key)
+            return
+        if known is not None and same and not _is_newer(manifest, known):
+            return  # our own write came back
+        self._schedules[key] = manifest
+        if known is None or not same or _asks_for_more(manifest, known):
+            self._wake(key, 0.0)
+
+    def saw_run(self, manifest: Object, *, gone: bool = False) -> None:
+        """Take over an EvalRun as it was seen; one that no schedule made is passed over."""
+        uid = manifest["metadata"]["uid"]
+        if gone:
+            for runs in self._runs.values():
+                if uid in runs:
+                    runs[uid] = replace(runs[uid], gone=True)
+                    self._wake_owner(runs)
+            return
+        owner = schedule_of(manifest)
+        if owner is None:
+            return
+        try:
+            seen = scheduled_run(manifest)
+        except ValidationError as error:
+            logger.warning("EvalRun %s cannot be read: %s", manifest["metadata"]["name"], error.errors()[0]["msg"])
+            return
+        runs = self._runs.setdefault(owner[1], {})
+        if seen is not None and runs.get(uid) != seen:
+            runs[uid] = seen
+            self._wake((manifest["metadata"]["namespace"], owner[0]), 0.0)
+
+    def wake_all(self) -> None:
+        """Have every schedule worked on: the clock was set, or another operator has worked on them until now."""
+        for key in self._schedules:
+            self._wake(key, 0.0)
+
+    async def work(self, key: Key) -> float | None:
+        """Make one pass over a schedule; gives the seconds after which to make another."""
+        manifest = self._schedules.get(key)
+        if manifest is None or manifest["metadata"].get("deletionTimestamp"):
+            return None
+        try:
+            delay = await self._pass(key, manifest)
+        except ClusterError as error:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            first = CONFLICT_SECONDS if isinstance(error, ConflictError) else FIRST_RETRY_SECONDS
+            wait = backoff_seconds(failures, first, LONGEST_RETRY_SECONDS)
+            logger.warning("schedule %s/%s: %s; again in %.1f s", *key, error, wait)
+            return wait
+        self._failures.pop(key, None)
+        return delay
+
+    async def _pass(self, key: Key, manifest: Object) -> float | None:
+        try:
+            schedule = EvalSchedule.from_wire(manifest)
+        except ValidationError as error:  # the CRD is of another version than this operator
+            first = error.errors()[0]
+            text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise RefusedError(f"this operator cannot read {text}: is it older than the one that wrote it?") from error
+        now = self._now()
+        observed = await self._observe(schedule)
+        decision = decide(schedule, observed, now)
+        for run in decision.delete_runs:
+            await self._cluster.delete(EVAL_RUN.kind, run.name, key[0], run.uid)
+        if decision.make_job is not None:
+            url = names.local_path(schedule.spec.checkpoints.url)
+            request = listing_request(schedule.spec, decision.status, url)
+            await self._cluster.create(listing_job(schedule, decision.make_job, request, self._settings))
+        failures = await self._start(schedule, decision)
+        if failures:
+            decision = refused(decision, failures, schedule, now)
+        written = await self._write_status(key, manifest, decision.status)
+        if not written:
+            return None
+        self._forget_gone(schedule.metadata.uid or "", observed)
+        self._metrics.show(key, decision.status)
+        for event in decision.events:
+            await self._record(schedule, event, now)
+        if decision.delete_job is not None:  # last: an answer that was not acted on is read again
+            await self._cluster.delete(JOB, decision.delete_job.name, key[0], decision.delete_job.uid)
+        return decision.requeue_after
+
+    async def _observe(self, schedule: EvalSchedule) -> Observed:
+        runs = tuple(self._runs.get(schedule.metadata.uid or "", {}).values())
+        start = None if schedule.status is None else schedule.status.start
+        job = None if start is None or start.job is None else await self._job(schedule, start.job)
+        return Observed(runs, job)
+
+    async def _job(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
+        namespace = schedule.metadata.namespace or ""
+        job = await self._cluster.read(JOB, name, namespace)
+        if job is None:
+            return None
+        return listing_job_of(job, await self._cluster.pods_of_job(name, namespace))
+
+    async def _start(self, schedule: EvalSchedule, decision: Decision) -> dict[str, str]:
+        """Create the runs; returns what the API server said of those that it will not have, by digest.
+
+        Raises:
+            ClusterError: it cannot be told whether a run was created; the pass is made again.
+        """
+        failures = {}
+        parent = decision.parent
+        for found in decision.start:
+            manifest = eval_run(schedule, found, decision.start_time or self._now(), parent)
+            try:
+                await self._cluster.create(manifest)
+            except RefusedError as error:
+                failures[found.digest] = str(error)
+            else:
+                parent = manifest["metadata"]["name"]
+        return failures
+
+    async def _write_status(self, key: Key, manifest: Object, status: EvalScheduleStatus) -> bool:
+        """Write the status where it differs. Returns False if the schedule is gone."""
+        if status.to_wire() == manifest.get("status"):
+            return True
+        written = await self._cluster.write_status(manifest, status)
+        if written is None:
+            self._forget(key)
+            return False
+        if key in self._schedules and _is_newer(written, self._schedules[key]):
+            self._schedules[key] = {**written, "kind": SCHEDULE_KIND}
+        return True
+
+    async def _record(self, schedule: EvalSchedule, event: StatusEvent, now: datetime) -> None:
+        """Record an event; one that cannot be recorded is only logged: the status says the same."""
+        metadata = schedule.metadata
+        identity = RunIdentity(metadata.name, metadata.namespace or "", metadata.uid or "", now)
+        logger.info("schedule %s/%s: %s: %s", metadata.namespace, metadata.name, event.reason, event.message)
+        try:
+            await self._cluster.record(identity, event, now.strftime("%Y-%m-%dT%H:%M:%SZ"), kind=SCHEDULE_KIND)
+        except ClusterError as error:
+            logger.warning("schedule %s/%s: %s", metadata.namespace, metadata.name, error)
+
+    def _forget_gone(self, uid: str, observed: Observed) -> None:
+        """Forget deleted runs of which everything is in the status by now."""
+        runs = self._runs.get(uid, {})
+        for run in observed.runs:
+            if run.gone:
+                runs.pop(run.uid, None)
+
+    def _wake_owner(self, runs: Mapping[str, ScheduledRun]) -> None:
+        for key, manifest in self._schedules.items():
+            if self._runs.get(manifest["metadata"]["uid"]) is runs:
+                self._wake(key, 0.0)
+
+    def _forget(self, key: Key) -> None:
+        manifest = self._schedules.pop(key, None)
+        self._failures.pop(key, None)
+        self._metrics.forget(key)
+        if manifest is not None:
+            self._runs.pop(manifest["metadata"]["uid"], None)
+
+
+def _is_newer(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    ours, theirs = manifest["metadata"]["resourceVersion"], known["metadata"]["resourceVersion"]
+    if ours.isdecimal() and theirs.isdecimal():
+        return int(ours) > int(theirs)
+    return bool(ours != theirs)
+
+
+def _asks_for_more(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Return whether an object differs in its spec, its deletion, or the annotation that asks for a start."""
+    before, after = known["metadata"], manifest["metadata"]
+    if any(after.get(field) != before.get(field) for field in ("generation", "deletionTimestamp")):
+        return True
+    notes = [(one.get("annotations") or {}).get(names.TRIGGER_ANNOTATION) for one in (before, after)]
+    return bool(notes[0] != notes[1])

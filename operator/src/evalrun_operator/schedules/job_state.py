@@ -1,0 +1,48 @@
+"""How the Job that lists stands, from the Job and its pods. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from evalrun_operator.schedules.reconcile import ListingJob
+
+Manifest = Mapping[str, Any]
+
+
+def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
+    """Return how a Job stands, with its answer, its error, or what keeps it."""
+    metadata, status = job["metadata"], job.get("status") or {}
+    conditions = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
+    ends = list(_ends(pods))
+    if "Complete" in conditions:
+        message = next((text for code, text in ends if code == 0), "")
+        return ListingJob(metadata["name"], metadata["uid"], "Succeeded", message)
+    if "Failed" in conditions:
+        failed = conditions["Failed"]
+        said = next((text for code, text in ends if code != 0 and text), "")
+        last = said.strip().splitlines()[-1] if said.strip() else ""
+        kept = "; ".join(_waits(pods))
+        why = last or kept or f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
+        return ListingJob(metadata["name"], metadata["uid"], "Failed", why.removeprefix("evalrun: "))
+    return ListingJob(metadata["name"], metadata["uid"], "Running", "; ".join(_waits(pods)))
+
+
+def _ends(pods: Iterable[Manifest]) -> Iterator[tuple[int, str]]:
+    """Yield exit code and message of each container that has ended."""
+    for pod in pods:
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            ended = (container.get("state") or {}).get("terminated")
+            if ended is not None:
+                yield int(ended.get("exitCode", 1)), str(ended.get("message") or ended.get("reason") or "")
+
+
+def _waits(pods: Iterable[Manifest]) -> Iterator[str]:
+    """Yield what keeps a pod from running."""
+    for pod in pods:
+        status = pod.get("status") or {}
+        for container in status.get("containerStatuses") or ():
+            waits = (container.get("state") or {}).get("waiting")
+            if waits is not None and waits.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
+                yield f"{waits['reason']}: {waits.get('message', '')}".strip(": ")[:300]
+        for condition in status.get("conditions") or ():
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                yield f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")[:300]

@@ -1,0 +1,361 @@
+"""One pass over a schedule, decided purely from what is observed and the time. The clock is an argument.
+
+A start goes: due -> (runs of an earlier start have ended) -> a Job lists -> runs are created -> done. It is kept in
+`status.start`, so that an operator that is killed goes on where it was. A start whose checkpoints are not complete yet
+looks again until the next one is due.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+from evalrun_api import names
+from evalrun_api.listing import ListingAnswer, ReadyCheckpoint, UnreadableAnswerError, decode_answer
+from evalrun_api.v1alpha1 import (
+    EvalSchedule,
+    EvalScheduleSpec,
+    EvalScheduleStatus,
+    OpenStart,
+    TroubledCheckpoint,
+)
+from evalrun_api.v1alpha1 import ScheduleCondition as Kind
+from evalrun_api.v1alpha1 import ScheduleReason as Why
+from evalrun_cluster.objects import StatusEvent
+from evalrun_operator.schedules.bookkeeping import newest, remembered, taken_over, used_today
+from evalrun_operator.schedules.choice import afforded, outdated, wanted
+from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cron
+from evalrun_operator.schedules.objects import checkpoint_url, run_name
+from evalrun_operator.schedules.runs import ScheduledRun
+from evalrun_operator.schedules.words import Said, gate_words, said, shown_columns
+from evalrun_runtime.backoff import backoff_seconds
+
+POLL_SECONDS = 1.0
+"""How often a Job that lists is looked at."""
+LONGEST_WAIT_SECONDS = 3600.0
+"""Longest wait before the next pass: a clock may be set."""
+FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 60.0, 3600.0
+"""Wait before a start looks again at checkpoints that were not complete; doubles with each look."""
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 600.0
+"""Wait before a listing that failed is tried again."""
+MAX_TROUBLED = 16
+
+
+@dataclass(frozen=True)
+class ListingJob:
+    """The Job that lists, as it is seen."""
+
+    name: str
+    uid: str
+    state: Literal["Running", "Succeeded", "Failed"]
+    message: str = ""
+    """The answer; of one that failed the error, of one that waits what keeps it."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What is known of a schedule's objects."""
+
+    runs: Sequence[ScheduledRun] = ()
+    job: ListingJob | None = None
+    """The Job that `status.start.job` names."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be done: deletions, then what is made, then the status, then events."""
+
+    status: EvalScheduleStatus
+    make_job: str | None = None
+    delete_job: ListingJob | None = None
+    delete_runs: tuple[ScheduledRun, ...] = ()
+    start: tuple[ReadyCheckpoint, ...] = ()
+    start_time: datetime | None = None
+    parent: str | None = None
+    events: tuple[StatusEvent, ...] = ()
+    requeue_after: float | None = None
+
+
+@dataclass
+class _Pass:
+    """One pass while it is worked out."""
+
+    schedule: EvalSchedule
+    cron: Cron
+    observed: Observed
+    now: datetime
+    status: EvalScheduleStatus
+    says: dict[Kind, Said] = field(default_factory=dict)
+    events: list[StatusEvent] = field(default_factory=list)
+    delays: list[float] = field(default_factory=list)
+    decision: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> EvalScheduleSpec:
+        return self.schedule.spec
+
+    def update(self, **fields: object) -> None:
+        self.status = self.status.model_copy(update=fields)
+
+    def warn(self, reason: str, message: str) -> None:
+        self.events.append(StatusEvent(True, reason, message))  # noqa: FBT003 - a warning
+
+    def tell(self, reason: str, message: str) -> None:
+        self.events.append(StatusEvent(False, reason, message))  # noqa: FBT003 - no warning
+
+    def wait_until(self, moment: datetime) -> None:
+        self.delays.append(max(0.0, (moment - self.now).total_seconds()))
+
+
+def decide(schedule: EvalSchedule, observed: Observed, now: datetime) -> Decision:
+    """Return what is to be done about a schedule."""
+    before = schedule.status or EvalScheduleStatus()
+    try:
+        cron = parse_cron(schedule.spec.schedule, schedule.spec.time_zone)
+    except InvalidScheduleError as error:
+        says = {Kind.ACCEPTED: Said("False", Why.INVALID_SCHEDULE, str(error))}
+        status = before.model_copy(update={"next_schedule_time": None, "next": None})
+        return Decision(said(before, status, says, schedule, now))
+    work = _Pass(schedule, cron, observed, now, taken_over(before, observed.runs, cron, now))
+    work.says[Kind.ACCEPTED] = Said("True", Why.SPEC_ACCEPTED, "")
+    suspended = schedule.spec.suspend
+    work.says[Kind.SUSPENDED] = (
+        Said("True", Why.SUSPEND_REQUESTED, "Nothing is started by the clock; write suspend: false to go on.")
+        if suspended
+        else Said("False", Why.NOT_SUSPENDED, "")
+    )
+    _open_start(work)
+    if work.status.start is not None and (not suspended or work.status.start.trigger is not None):
+        _go_on(work, work.status.start)
+    _forget_history(work)
+    following = cron.next_after(now)
+    work.update(next_schedule_time=following)
+    if following is not None and not suspended:
+        work.wait_until(following)
+    work.says[Kind.GATE_PASSED] = gate_words(work.status)
+    status = shown_columns(said(before, work.status, work.says, schedule, now), cron)
+    delay = min([*work.delays, LONGEST_WAIT_SECONDS])
+    return replace(
+        Decision(status, events=tuple(work.events), requeue_after=delay),
+        **work.decision,  # type: ignore[arg-type]  # the fields' own names
+    )
+
+
+def refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule, now: datetime) -> Decision:
+    """Return a decision of which some runs could not be created: they are not remembered, and tried again.
+
+    Args:
+        decision: as it was.
+        failures: by the checkpoint's digest, what the API server said.
+        schedule: as it was read.
+        now: the time.
+    """
+    status = decision.status
+    evaluated = status.evaluated
+    kept = [one for one in evaluated.digests if one.digest not in failures]
+    message = "; ".join(sorted(set(failures.values())))
+    start = OpenStart(time=decision.start_time or now, next_look_time=now + timedelta(seconds=FIRST_LOOK_SECONDS))
+    before = schedule.status or EvalScheduleStatus()
+    last = status.last_checkpoint
+    status = status.model_copy(
+        update={
+            "evaluated": evaluated.model_copy(update={"digests": kept}),
+            "last_checkpoint": before.last_checkpoint if last is not None and last.digest in failures else last,
+            "start": start,
+        }
+    )
+    says = {Kind.STARTED: Said("False", Why.REFUSED, message)}
+    told = [event for event in decision.events if event.reason != str(Why.RUNS_STARTED)]
+    told.append(StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
+    return replace(decision, status=said(before, status, says, schedule, now), events=tuple(told))
+
+
+def _open_start(work: _Pass) -> None:
+    """Take up a start that is due, or asked for by hand; give up one whose time is over."""
+    status, spec, now = work.status, work.spec, work.now
+    job = None if status.start is None else status.start.job
+    trigger = work.schedule.metadata.annotations.get(names.TRIGGER_ANNOTATION)
+    if trigger and trigger[:256] != status.last_trigger:
+        work.update(start=OpenStart(time=now, trigger=trigger[:256], job=job), last_trigger=trigger[:256])
+        work.tell("StartRequested", f"a start was asked for by hand: {trigger[:256]}")
+        return
+    created = work.schedule.metadata.creation_timestamp or now
+    due = work.cron.last_due(status.last_schedule_time or created, now)
+    deadline = spec.starting_deadline_seconds
+    if due is not None and not spec.suspend:
+        _miss_open_start(work, "the next one is due")
+        if due.missed:
+            work.warn("StartsMissed", f"{due.missed} earlier starts were missed: nobody was there to make them")
+        if deadline is not None and now - due.time > timedelta(seconds=deadline):
+            text = f"{work.cron.shown(due.time)} was missed: startingDeadlineSeconds ({deadline}) had passed"
+            work.says[Kind.STARTED] = Said("False", Why.START_MISSED, text)
+            work.warn(str(Why.START_MISSED), text)
+            work.update(last_schedule_time=due.time, start=None)
+        else:
+            work.update(last_schedule_time=due.time, start=OpenStart(time=due.time, job=job))
+        return
+    start = status.start
+    if start is not None and start.trigger is None and deadline is not None:
+        end = start.time + timedelta(seconds=deadline)
+        if now > end:
+            _miss_open_start(work, f"startingDeadlineSeconds ({deadline}) had passed")
+            work.update(start=None)
+        else:
+            work.wait_until(end + timedelta(seconds=1))
+
+
+def _miss_open_start(work: _Pass, why: str) -> None:
+    """Tell of a start that ends without ever having listed the checkpoints."""
+    start = work.status.start
+    if start is None or start.trigger is not None or start.listed:
+        return
+    text = f"{work.cron.shown(start.time)} was missed: {why}"
+    work.says[Kind.STARTED] = Said("False", Why.START_MISSED, text)
+    work.warn(str(Why.START_MISSED), text)
+
+
+def _go_on(work: _Pass, start: OpenStart) -> None:
+    job = work.observed.job
+    if start.job is not None:
+        if job is None or job.name != start.job:  # its time to live is over, or somebody deleted it
+            start = start.model_copy(update={"job": None})
+            work.update(start=start)
+        elif job.state == "Running":
+            text = f"Job {job.name} lists the checkpoints. {job.message}".strip()
+            work.says[Kind.DISCOVERED] = Said("Unknown", Why.LISTING, text)
+            work.delays.append(POLL_SECONDS)
+            return
+        else:
+            work.decision["delete_job"] = job
+            _take_answer(work, start.model_copy(update={"job": None}), job)
+            return
+    blocking = _blocking(work, start)
+    if blocking and work.spec.concurrency_policy == "Forbid" and start.trigger is None:
+        text = f"waits until {', '.join(run.name for run in blocking[:3])} has ended (concurrencyPolicy: Forbid)"
+        work.says[Kind.STARTED] = Said("False", Why.STILL_RUNNING, text)
+        return  # the end of a run wakes its schedule
+    if start.next_look_time is not None and work.now < start.next_look_time:
+        work.wait_until(start.next_look_time)
+        return
+    number = work.status.listings + 1
+    name = f"{work.schedule.metadata.name}-{(work.schedule.metadata.uid or '')[: names.UID_DIGITS]}-list-{number}"
+    work.update(
+        listings=number,
+        start=start.model_copy(update={"job": name, "looks": start.looks + 1, "next_look_time": None}),
+    )
+    work.decision["make_job"] = name
+    work.says[Kind.DISCOVERED] = Said("Unknown", Why.LISTING, f"Job {name} lists the checkpoints.")
+    work.delays.append(POLL_SECONDS)
+
+
+def _blocking(work: _Pass, start: OpenStart) -> list[ScheduledRun]:
+    """Return the active runs of earlier starts."""
+    own = start.time.isoformat()
+    return [run for run in work.observed.runs if not run.complete and not run.gone and run.start != own]
+
+
+def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
+    try:
+        answer = decode_answer(job.message) if job.state == "Succeeded" else None
+        trouble = "" if answer is not None else job.message or f"Job {job.name} failed and left no message"
+    except UnreadableAnswerError as error:
+        answer, trouble = None, str(error)
+    if answer is None:
+        failures = start.failures + 1
+        wait = backoff_seconds(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        again = work.now + timedelta(seconds=wait)
+        text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"
+        work.says[Kind.DISCOVERED] = Said("False", Why.LISTING_FAILED, text)
+        work.says[Kind.STARTED] = Said("False", Why.LISTING_FAILED, "see condition Discovered; it is tried again")
+        if failures == 1:
+            work.warn(str(Why.LISTING_FAILED), text)
+        work.update(start=start.model_copy(update={"failures": failures, "next_look_time": again}))
+        work.wait_until(again)
+        return
+    _conclude(work, start.model_copy(update={"failures": 0, "listed": True}), answer)
+
+
+def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
+    """Start what is new, and end the start, or let it look again."""
+    status, spec = work.status, work.spec
+    text = f"{answer.folders} checkpoints. {answer.note}".strip()
+    work.says[Kind.DISCOVERED] = Said("True", Why.LISTED, text)
+    _tell_troubles(work, answer)
+    new = wanted(spec, status, answer)
+    money = afforded(spec, status, new, used_today(status, work.cron, work.now))
+    chosen = money.checkpoints
+    if chosen:
+        _start(work, start, chosen)
+    if money.left_out:
+        text = f"{money.left_out} checkpoints were left out: {money.message}"
+        work.says[Kind.STARTED] = Said("False", Why.BUDGET_SPENT, text)
+        work.warn(str(Why.BUDGET_SPENT), text)
+    elif not chosen:
+        text = "every sound checkpoint has been evaluated" if answer.folders else "there is no checkpoint yet"
+        work.says[Kind.STARTED] = Said("True", Why.NOTHING_NEW, text)
+    settled = not answer.troubles or (bool(chosen) and spec.checkpoints.policy == "Latest")
+    if settled or money.left_out or start.trigger is not None:
+        work.update(start=None)
+        return
+    wait = backoff_seconds(max(1, start.looks), FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS)
+    again = work.now + timedelta(seconds=wait)
+    work.update(start=start.model_copy(update={"next_look_time": again}))
+    work.wait_until(again)
+
+
+def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None:
+    status, spec = work.status, work.spec
+    name = work.schedule.metadata.name
+    last = status.last_checkpoint
+    parent = None if last is None else run_name(name, last.digest)
+    for one in chosen:
+        last = newest(last, one.step, checkpoint_url(spec.checkpoints.url, one.path), one.digest)
+    runs = [run_name(name, one.digest) for one in chosen]
+    if spec.concurrency_policy == "Replace" and start.trigger is None:
+        replaced = _blocking(work, start)
+        work.decision["delete_runs"] = tuple(replaced)
+        if replaced:
+            work.tell("RunsReplaced", f"deleted {', '.join(run.name for run in replaced)} for {', '.join(runs)}")
+    work.update(
+        evaluated=remembered(status.evaluated, ((one.step, one.digest) for one in chosen)),
+        last_checkpoint=last,
+        active=sorted({*status.active, *runs})[:64],
+    )
+    work.decision |= {"start": tuple(chosen), "start_time": start.time, "parent": parent}
+    text = ", ".join(f"{run} (step {one.step})" for run, one in zip(runs, chosen, strict=True))
+    work.says[Kind.STARTED] = Said("True", Why.RUNS_STARTED, text)
+    work.tell(str(Why.RUNS_STARTED), text)
+
+
+def _tell_troubles(work: _Pass, answer: ListingAnswer) -> None:
+    """Keep which checkpoints get no run for now, and tell of each new one that is broken."""
+    told = {(one.name, one.reason) for one in work.status.troubled}
+    troubled = [
+        TroubledCheckpoint(name=one.name, broken=one.broken, reason=one.reason)
+        for one in answer.troubles[-MAX_TROUBLED:]
+    ]
+    for one in troubled:
+        if one.broken and (one.name, one.reason) not in told:
+            work.warn("CheckpointBroken", f"{one.name} {one.reason}; it gets no run and is looked at again")
+    work.update(troubled=troubled)
+    broken = [one for one in troubled if one.broken]
+    text = "; ".join(f"{one.name} {one.reason}" for one in broken or troubled)[:2000]
+    if broken:
+        work.says[Kind.SOUND] = Said("False", Why.BROKEN, text)
+    elif troubled:
+        work.says[Kind.SOUND] = Said("Unknown", Why.BEING_WRITTEN, text)
+    else:
+        work.says[Kind.SOUND] = Said("True", Why.ALL_SOUND, "")
+
+
+def _forget_history(work: _Pass) -> None:
+    """Delete ended runs beyond the limits, but only after a status that remembers them has been written."""
+    before = work.schedule.status
+    if before is None:
+        return
+    going = outdated(work.spec, before, work.observed.runs)
+    # What was good, and its results, are remembered in the status as well: the objects may go.
+    known = before.model_copy(update={"conditions": []})
+    if going and taken_over(known, work.observed.runs, work.cron, work.now).last_good == before.last_good:
+        already = work.decision.get("delete_runs", ())
+        work.decision["delete_runs"] = (*already, *going)  # type: ignore[misc]  # a tuple of runs

@@ -1,0 +1,106 @@
+"""What a schedule needs to know of a run, read from the EvalRun once when it is seen. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import (
+    SCHEDULE_KIND,
+    ConditionType,
+    DatasetStatus,
+    EvalRun,
+    EvalRunStatus,
+    condition_of,
+)
+
+Answer = Literal["True", "False", "Unknown"]
+
+
+@dataclass(frozen=True)
+class ScheduledRun:
+    """A run that a schedule made."""
+
+    name: str
+    uid: str
+    url: str
+    """Of the checkpoint."""
+    step: int
+    digest: str
+    start: str
+    """The start that made it, as text: runs of one start are not in each other's way."""
+    created: datetime
+    complete: bool = False
+    succeeded: bool = False
+    gate: Answer | None = None
+    """The gate's condition; None without a gate."""
+    output_url: str | None = None
+    gpus: int = 0
+    started: datetime | None = None
+    released: datetime | None = None
+    """When the GPUs were let go."""
+    completed: datetime | None = None
+    datasets: tuple[DatasetStatus, ...] = ()
+    gone: bool = False
+    """It has been deleted, and what is remembered of it is not written yet."""
+
+    def gpu_hours(self, now: datetime) -> Decimal:
+        """Return GPUs times hours from the run's start until they were let go, or until now."""
+        if self.started is None:
+            return Decimal(0)
+        seconds = max(0.0, ((self.released or now) - self.started).total_seconds())
+        return Decimal(self.gpus) * Decimal(round(seconds)) / 3600
+
+
+def schedule_of(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return name and uid of the EvalSchedule that controls a run; None if none does."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return next(
+        (
+            (str(one["name"]), str(one["uid"]))
+            for one in owners
+            if one.get("controller") and one["kind"] == SCHEDULE_KIND
+        ),
+        None,
+    )
+
+
+def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
+    """Return a run as its schedule sees it; None if it does not say which checkpoint it evaluates.
+
+    Raises:
+        pydantic.ValidationError: the EvalRun is of another version.
+    """
+    run = EvalRun.from_wire(dict(manifest))
+    notes, created = run.metadata.annotations, run.metadata.creation_timestamp
+    digest = notes.get(names.CHECKPOINT_DIGEST_ANNOTATION)
+    lineage = run.spec.lineage
+    if digest is None or created is None or lineage is None or lineage.step is None:
+        return None
+    status, rollout = run.status or EvalRunStatus(), run.spec.rollout
+    complete = _answer(status, ConditionType.COMPLETE) == "True"
+    return ScheduledRun(
+        name=run.metadata.name,
+        uid=run.metadata.uid or "",
+        url=run.spec.model.path,
+        step=lineage.step,
+        digest=digest,
+        start=notes.get(names.SCHEDULED_AT_ANNOTATION, ""),
+        created=created,
+        complete=complete,
+        succeeded=_answer(status, ConditionType.SUCCEEDED) == "True",
+        gate=_answer(status, ConditionType.GATE_PASSED),
+        output_url=status.output_url,
+        gpus=0 if rollout is None else rollout.initial_replicas * rollout.gpus_per_replica,
+        started=status.start_time,
+        released=status.generation_completed_time or (status.completion_time if complete else None),
+        completed=status.completion_time,
+        datasets=tuple(status.datasets),
+    )
+
+
+def _answer(status: EvalRunStatus, kind: ConditionType) -> Answer | None:
+    condition = condition_of(status, kind)
+    return None if condition is None else condition.status

@@ -1,0 +1,179 @@
+"""The end of a run: outputs written from the ledger, then the end recorded in it."""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalrun_aggregator.facts import end_facts
+from evalrun_aggregator.finish.run_info import run_info
+from evalrun_aggregator.finish.sample_stream import sample_results
+from evalrun_aggregator.gate_watch import GateWatch
+from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger.rows import StoredCompletion, StoredSample
+from evalrun_aggregator.problems import RunProblems
+from evalrun_aggregator.replicas import ReplicaBook
+from evalrun_aggregator.run import Clocks, OutputError
+from evalrun_aggregator.run_end import RunEnd
+from evalrun_api.work_order import WorkOrder
+from evalrun_results.comparing.gate import GateDecision
+from evalrun_results.comparing.run_gate import NOTHING_SAID, gates_of
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
+from evalrun_results.samples import SampleResult
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OutputJob:
+    """What the writer of the outputs gets. Its samples can be read as often as it likes."""
+
+    order: WorkOrder
+    samples: Callable[[], Iterable[SampleResult]]
+    run_info: dict[str, object]
+    audit_files: Mapping[str, bytes]
+    """Manifests and audits of the data, by their names in `audit/`."""
+    gpu_seconds: float
+    export_seconds: float
+    """That each export may take."""
+    finished_at: float
+    """Unix seconds."""
+    decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateDecision]] | None
+    """None where the run has no gate."""
+    stopped: StoppedEarly | None
+    """None where its gates did not end it early."""
+    staging: Path
+    """A folder on this machine with room for the outputs of a remote place: the ledger's."""
+    partial: str = ""
+    """Why the run ends before everything was decided; empty for any other."""
+
+
+OutputWriter = Callable[[OutputJob], RunEnd]
+"""Blocking; raises OSError where the outputs cannot be written. What it leaves is whole or not there."""
+
+
+class Finisher:
+    """Ends a run."""
+
+    def __init__(
+        self,
+        order: WorkOrder,
+        problems: RunProblems,
+        ledger: Ledger,
+        board: Board,
+        replicas: ReplicaBook,
+        judges: JudgeDescriptions,
+        started_at: float,
+        clocks: Clocks,
+        write: OutputWriter,
+        *,
+        export_seconds: float,
+        watch: GateWatch | None,
+    ) -> None:
+        self._order = order
+        self._problems = problems
+        self._ledger = ledger
+        self._board = board
+        self._replicas = replicas
+        self._judges = judges
+        self._started_at = started_at
+        self._clocks = clocks
+        self._write = write
+        self._export_seconds = export_seconds
+        self._watch = watch
+
+    async def finish(self, partial: str = "") -> RunEnd:
+        """Write the outputs, then record the end.
+
+        Args:
+            partial: why the run ends before everything was decided; empty for any other.
+
+        Raises:
+            OutputError: they could not be written; starting again writes them.
+            LedgerError: the disk failed or is full.
+        """
+        finished_at = self._clocks.now()
+        info = await asyncio.to_thread(  # git may take its time
+            run_info,
+            self._order,
+            self._problems,
+            judges=self._judges.descriptions,
+            containment_levels=self._judges.containment_levels,
+            replicas=self._ledger.reader.replicas(),
+            gpu_seconds=self._replicas.gpu_seconds,
+            started_at=self._started_at,
+            ended_at=finished_at,
+            partial=partial,
+        )
+        missing = list(self._board.missing_rows()) if partial else []
+        job = OutputJob(
+            order=self._order,
+            samples=lambda: sample_results(
+                heapq.merge(self._counting(), map(_missing, missing), key=lambda sample: sample.completion.row),
+                self._problems,
+                self._order.spec.model.path,
+                undecided=f"the run ended early: {partial}",
+            ),
+            run_info=info,
+            audit_files={
+                name: content
+                for dataset in self._problems.datasets
+                if dataset.audit is not None
+                for name, content in dataset.audit.files.items()
+            },
+            gpu_seconds=self._replicas.gpu_seconds,
+            export_seconds=self._export_seconds,
+            finished_at=finished_at,
+            decide_gates=self._decide_gates(partial),
+            stopped=self._stopped(),
+            staging=self._ledger.path.parent,
+            partial=partial,
+        )
+        try:
+            end = await asyncio.to_thread(self._write, job)
+        except OSError as error:
+            raise OutputError(f"the outputs could not be written to {self._order.output_dir}: {error}") from error
+        await self._ledger.finish(end_facts(end))
+        return end
+
+    def _counting(self) -> Iterator[StoredSample]:
+        """Read the samples whose results count: those that the gates made needless are left in the ledger."""
+        items, board = self._problems.items, self._board
+        for sample in self._ledger.samples():
+            index = items.index_of_row(sample.completion.row)
+            if index is None or board.state(index) is not ItemState.CANCELLED:
+                yield sample
+
+    def _decide_gates(self, partial: str) -> Callable[[Mapping[str, DatasetTotals]], Sequence[GateDecision]] | None:
+        gates, watch = self._order.spec.all_gates, self._watch
+        if not gates:
+            return None
+        drawn, decided = (NOTHING_SAID, {}) if watch is None else (watch.drawn, watch.decided)
+        return gates_of(gates, self._order.base_dir, drawn, decided, partial=partial)
+
+    def _stopped(self) -> StoppedEarly | None:
+        spec, board = self._order.spec, self._board
+        if not any(counts.cancelled for counts in board.datasets):
+            return None
+        similar = {name for gate in spec.all_gates if gate.population == "similar" for name in gate.dataset_names}
+        kept = {} if self._watch is None else self._watch.kept
+        datasets = {}
+        for counts, dataset in zip(board.datasets, self._problems.items.datasets, strict=True):
+            size = len(dataset.problem_ids)
+            datasets[counts.name] = StoppedDataset(
+                problems=kept.get(counts.name, size),
+                of_problems=size,
+                cancelled=counts.cancelled,
+                population="similar" if counts.name in similar else "benchmark",
+            )
+        return StoppedEarly(spec.protocol.seed, datasets)
+
+
+def _missing(row: int) -> StoredSample:
+    """Return what stands for an answer that was never drawn."""
+    return StoredSample(StoredCompletion(row, "", finish_reason="", output_tokens=0), None)

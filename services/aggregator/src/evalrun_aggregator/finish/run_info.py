@@ -1,0 +1,143 @@
+"""What a run's audit needs: what was asked, with what it ran, what the servers said they were."""
+
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from evalrun_aggregator.ledger.rows import StoredReplica
+from evalrun_aggregator.problems import RunDataset, RunProblems
+from evalrun_aggregator.start_warnings import duplicate_warnings
+from evalrun_api.work_order import WorkOrder
+from evalrun_data.prompts import TEMPLATES_VERSION
+
+PACKAGES = ("evalrun", "grpcio", "numpy", "protobuf", "pyarrow", "pydantic", "verl", "vllm", "ray", "torch")
+
+
+def run_info(
+    order: WorkOrder,
+    problems: RunProblems,
+    *,
+    judges: Mapping[str, Mapping[str, object]],
+    containment_levels: Sequence[str],
+    replicas: Sequence[StoredReplica],
+    gpu_seconds: float,
+    started_at: float,
+    ended_at: float,
+    partial: str = "",
+) -> dict[str, object]:
+    """Return run_info.json's content, but for what the outputs' writer adds.
+
+    Args:
+        order: the work order.
+        problems: the run's.
+        judges: by address: what each judge said of itself.
+        containment_levels: that they named.
+        replicas: as the ledger knows them.
+        gpu_seconds: of every worker together.
+        started_at: Unix seconds.
+        ended_at: Unix seconds.
+        partial: why it ended before everything was decided; empty for any other.
+    """
+    spec = order.spec.to_wire()
+    if order.responses is not None:
+        del spec["protocol"]  # its defaults say nothing about answers that were made elsewhere
+    return {
+        "run": order.run,
+        "namespace": order.namespace,
+        "created": order.created.astimezone(UTC).isoformat(),
+        "started_at": _iso(started_at),
+        "ended_at": _iso(ended_at),
+        "partial": partial or None,
+        "spec": spec,
+        "responses": order.responses,
+        "rejudge": order.rejudge,
+        "prompt_templates": TEMPLATES_VERSION,
+        "base_dir_git_revision": git_revision(order.base_dir),
+        "versions": package_versions(),
+        "images": order.images,
+        "judges": {address: dict(said) for address, said in judges.items()},
+        "containment_levels": list(containment_levels),
+        "replicas": [
+            {
+                "name": r.name,
+                "address": r.address,
+                "models": list(r.models),
+                "load_format": r.load_format,
+                "engine": dict(r.engine),
+                "error": r.error,
+            }
+            for r in replicas
+        ],
+        "gpu_seconds": gpu_seconds,
+        "datasets": {
+            dataset.spec.name: {
+                "source": dataset.spec.source,
+                "more_sources": order.sources.get(dataset.spec.name, []),
+                "problems": len(dataset.problems),
+                "records_sha256": dataset.records_sha256,
+                "prompts_sha256": dataset.prompts_sha256,
+                "prompt_template": dataset.template,
+                "role": dataset.role,
+                "dates": date_window(problem.date for problem in dataset.problems),
+                "audit": _audit(dataset),
+                "warnings": list(duplicate_warnings(dataset)),
+            }
+            for dataset in problems.datasets
+        },
+        "seeds": {
+            "first": None if order.responses is not None else order.spec.protocol.seed,
+            # With a token budget each problem has a number of its own: results.jsonl has them.
+            "samples": None if order.spec.protocol.budget else problems.items.samples,
+        },
+    }
+
+
+def date_window(dates: Iterable[str]) -> list[str] | None:
+    """Return the first and last day on which the problems were published; None if no problem says."""
+    known = sorted(date for date in dates if date)
+    return [known[0], known[-1]] if known else None
+
+
+def _audit(dataset: RunDataset) -> dict[str, object] | None:
+    audit = dataset.audit
+    if audit is None:
+        return None
+    return {
+        "manifest": audit.manifest,
+        "manifest_sha256": audit.manifest_sha256,
+        "audit_sha256": audit.audit_sha256,
+        "state": audit.state,
+        "warnings": list(audit.warnings),
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that matter, as far as they are here."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def git_revision(folder: Path) -> str | None:
+    """Return the commit of the repository that holds the folder, `+changes` where files differ; None outside of one."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        revision = git("rev-parse", "HEAD")
+        return f"{revision}+changes" if git("status", "--porcelain", "--untracked-files=no") else revision
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

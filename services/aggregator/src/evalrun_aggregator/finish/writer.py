@@ -1,0 +1,76 @@
+"""Hands a run that is decided to the writer of its outputs."""
+
+from pathlib import Path
+
+from fsspec.implementations.local import LocalFileSystem
+
+from evalrun_aggregator.finish.finisher import OutputJob
+from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
+from evalrun_results.exports.run_exports import exports_of
+from evalrun_results.metrics.accumulator import MetricOptions
+from evalrun_results.outputs.qa_logs import QaOptions
+from evalrun_results.outputs.writer import OutputPlan, resolve_destination, write_outputs
+from evalrun_runtime.exits import BadInputError
+
+ACCEPTED_AT_1 = "accepted_at_1"
+
+
+def check_destination(destination: str) -> None:
+    """Refuse, before anything is generated, a place where outputs could not be written at the end.
+
+    A remote place is only checked for its scheme: nothing is written there before the end.
+
+    Raises:
+        BadInputError: the URL cannot be used, or the folder cannot be made.
+    """
+    files, path = resolve_destination(destination)
+    if isinstance(files, LocalFileSystem):
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInputError(f"output {destination}: {error.strerror}: {error.filename}") from error
+
+
+def write_run_outputs(job: OutputJob) -> RunEnd:
+    """Write the outputs; summary.json last. Blocking. Raises OSError."""
+    spec = job.order.spec
+    made_elsewhere = job.order.responses is not None
+    plan = OutputPlan(
+        run_info=job.run_info,
+        audit_files=job.audit_files,
+        metrics=MetricOptions(
+            ks=() if spec.protocol.budget else tuple(spec.protocol.k) or None,
+            budget=spec.protocol.budget is not None,
+            gpu_seconds=job.gpu_seconds,
+            gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
+            throughput=job.order.rejudge is None,
+        ),
+        qa=QaOptions(
+            temperature=None if made_elsewhere else spec.protocol.temperature_value,
+            max_new_tokens=None if made_elsewhere else spec.protocol.max_new_tokens,
+        ),
+        currency="" if spec.cost is None else spec.cost.currency,
+        decide_gates=job.decide_gates,
+        stopped=job.stopped,
+        partial=job.partial,
+        export=exports_of(job.order, scratch_in=job.staging, seconds=job.export_seconds),
+    )
+    summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging)
+    accepted = {}
+    for name, metrics in summary.datasets.items():
+        figure = metrics.figures.get(ACCEPTED_AT_1)
+        if figure is not None and figure.value is not None:
+            low = figure.value if figure.low is None else figure.low
+            high = figure.value if figure.high is None else figure.high
+            accepted[name] = Interval(figure.value, low, high)
+    gate = None if summary.gate is None else DecidedGate(str(summary.gate["reason"]), str(summary.gate["message"]))
+    exports = summary.exports
+    return RunEnd(
+        job.finished_at,
+        job.order.output_dir,
+        accepted,
+        gate,
+        wandb_url="" if exports is None else exports.wandb_url,
+        warnings=() if exports is None else tuple(exports.warnings),
+        notices=tuple(summary.warnings),
+    )

@@ -1,0 +1,254 @@
+"""Watches the sequential gates while results come, and says of what the rest is not needed any more.
+
+It looks at each dataset's problems in the order drawn, up to the first that is not settled: what came later may be
+there because it was quick. Each decision is on disk before it has an effect, and the first one stands.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from evalrun_aggregator.finish.sample_stream import sample_results
+from evalrun_aggregator.ledger.board import Board
+from evalrun_aggregator.ledger.items import RunItems, pack_row
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.problems import RunProblems
+from evalrun_api.work_order import EvalRunSpec, Gate, WorkOrder
+from evalrun_data.digest import digest_records
+from evalrun_results.comparing.gate import Decision, GateDecision, undecided
+from evalrun_results.comparing.gate_values import UnusableGateError, base_values
+from evalrun_results.comparing.run_gate import Drawn, Totals, baseline_totals, decision_of
+from evalrun_results.metrics.accumulator import MetricsAccumulator
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+GROWTH: Final = 64
+"""A gate is looked at again once its problems have grown by this part of them, at least by one: a look reads all of
+them. When one looks changes nothing in what is decided."""
+FORGOTTEN: Final[dict[str, str]] = {"gates_asked": "", "gates_decided": ""}
+"""What judging anew sets the facts to: new verdicts decide anew, on the problems that the run has."""
+
+
+@dataclass(frozen=True)
+class WatchedGate:
+    """A sequential gate and what it compares with."""
+
+    place: int
+    """Among the run's gates."""
+    gate: Gate
+    baseline: Totals | None
+
+    @property
+    def totals(self) -> DatasetTotals | None:
+        """What the baseline says of the gate's dataset; None with an anchor."""
+        return None if self.baseline is None else self.baseline.get(self.gate.dataset_names[0], DatasetTotals())
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the question: of the gate, and of what its baseline says."""
+        known = {} if self.totals is None else self.totals.problems
+        asked = {key: value for key, value in self.gate.to_wire().items() if key not in {"stopEarly", "baseline"}}
+        rows = [
+            [key, each.outcomes.judged, each.outcomes.accepted, each.pass_ratio_sum, sorted(each.statuses.items())]
+            for key, each in sorted(known.items())
+        ]
+        return digest_records([asked, *rows])
+
+
+class GateWatch:
+    """The sequential gates of a run.
+
+    Args:
+        spec: the run's.
+        problems: the run's, numbered by chance.
+        gates: the sequential ones, with their baselines.
+        facts: of the ledger.
+    """
+
+    def __init__(
+        self, spec: EvalRunSpec, problems: RunProblems, gates: Sequence[WatchedGate], facts: Mapping[str, str]
+    ) -> None:
+        self._spec = spec
+        self._problems = problems
+        self._gates = gates
+        self._family = len(spec.all_gates)
+        self._asked = {place: str(said) for place, said in _stored(facts, "gates_asked").items()}
+        self._kept = {name: int(str(count)) for name, count in _stored(facts, "gates_kept").items()}
+        self.decided: dict[int, GateDecision] = {
+            int(place): decision_from(content)
+            for place, content in _stored(facts, "gates_decided").items()
+            if isinstance(content, dict)
+        }
+        """By the gate's place: the first decision of each."""
+        self.warnings: list[str] = []
+        """What the gates lost."""
+        self._fresh = not self._asked
+        self._totals = MetricsAccumulator()
+        self._settled = [0] * len(problems.items.datasets)
+        self._looked_at: dict[int, int] = {}
+
+    @property
+    def drawn(self) -> Drawn:
+        """How the run draws its problems."""
+        return Drawn(
+            self._spec.protocol.seed, {each.name: list(each.problem_ids) for each in self._problems.items.datasets}
+        )
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """Of how many problems the results count, by dataset, where the rest was cancelled."""
+        return self._kept
+
+    async def look(self, ledger: Ledger, board: Board) -> dict[int, int]:
+        """Decide what can be decided now; gives `kept_problems` where that makes something needless.
+
+        Raises:
+            LedgerError: the disk failed.
+        """
+        if not await self._is_asked_the_same(ledger):
+            return {}
+        await self._read_on(ledger, board)
+        new = await asyncio.to_thread(self._decide)
+        if new:
+            self.decided |= new
+            stored = {str(place): each.as_json() for place, each in self.decided.items()}
+            kept = self._needed()
+            await ledger.set_facts(gates_decided=json.dumps(stored), gates_kept=json.dumps(self._kept | kept))
+            for each in new.values():
+                logger.info("gate: %s after %s problems: %s", each.decision, each.decided_after, each.message)
+            if kept:
+                self._kept |= kept
+                return kept_problems({"gates_kept": json.dumps(self._kept)}, self._spec, self._problems.items)
+        return {}
+
+    async def _is_asked_the_same(self, ledger: Ledger) -> bool:
+        """Write down what is asked before any result is seen; a gate that was changed since has lost its validity."""
+        asked = {str(each.place): each.fingerprint for each in self._gates}
+        if self._fresh:
+            self._fresh = False
+            self._asked = asked
+            await ledger.set_facts(gates_asked=json.dumps(asked))
+        for each in self._gates:
+            if self._asked.get(str(each.place)) != asked[str(each.place)] and each.place not in self._looked_at:
+                self._looked_at[each.place] = -1
+                message = (
+                    f"{each.gate.label} {each.gate.metric}: the gate or its baseline was changed while the run was "
+                    "under way. Chosen with results in sight, it says nothing: start a new run for it"
+                )
+                self.warnings.append(message)
+                self.decided[each.place] = undecided(each.gate, message, family=self._family)
+        return any(self._looked_at.get(each.place) != -1 for each in self._gates)
+
+    async def _read_on(self, ledger: Ledger, board: Board) -> None:
+        """Take in the results of the problems that are settled by now, in order."""
+        for number, dataset in enumerate(self._problems.items.datasets):
+            start, first = self._problems.items.start_of(number), self._settled[number]
+            end = first
+            while end < len(dataset.problem_ids) and board.settled(start + end):
+                end += 1
+            if end > first:
+                rows = pack_row(start + first, 0, 0), pack_row(start + end, 0, 0)
+                await asyncio.to_thread(self._take_in, ledger, *rows)
+                self._settled[number] = end
+
+    def _take_in(self, ledger: Ledger, first: int, end: int) -> None:
+        for result in sample_results(ledger.samples(first, end), self._problems, self._spec.model.path):
+            if result.repeat == 0:
+                self._totals.add(result)
+
+    def _decide(self) -> dict[int, GateDecision]:
+        """Return what is newly decided."""
+        found = {}
+        for each in self._gates:
+            number = self._number_of(each.gate)
+            count, total = self._settled[number], len(self._problems.items.datasets[number].problem_ids)
+            before = self._looked_at.get(each.place, 0)
+            if each.place in self.decided or (count < before + max(1, before // GROWTH) and count < total):
+                continue
+            self._looked_at[each.place] = count
+            if not count:
+                continue
+            decision = decision_of(
+                each.gate, each.baseline, self._totals.datasets, drawn=self.drawn, family=self._family
+            )
+            if decision.decided_after is not None:
+                found[each.place] = decision
+        return found
+
+    def _needed(self) -> dict[str, int]:
+        """Return of how many problems the results count, by dataset, where the gates need no more than that."""
+        found = {}
+        for number, dataset in enumerate(self._problems.items.datasets):
+            about = [
+                (place, gate) for place, gate in enumerate(self._spec.all_gates) if dataset.name in gate.dataset_names
+            ]
+            if dataset.name in self._kept or not all(self._has_stopped(place, gate) for place, gate in about):
+                continue
+            if about:
+                found[dataset.name] = max(self._position_after(place, number) for place, _ in about)
+            elif all(self._has_stopped(place, gate) for place, gate in enumerate(self._spec.all_gates)):
+                found[dataset.name] = self._settled[number]
+        return found
+
+    def _has_stopped(self, place: int, gate: Gate) -> bool:
+        decision = self.decided.get(place)
+        return gate.may_stop and decision is not None and decision.decided_after is not None
+
+    def _position_after(self, place: int, number: int) -> int:
+        """Return how many problems of the dataset, in drawing order, hold those that decided a gate."""
+        after = self.decided[place].decided_after or 0
+        ids = self._problems.items.datasets[number].problem_ids
+        watched = next((each for each in self._gates if each.place == place), None)
+        if watched is None:  # decided before, by a baseline that cannot be read now
+            return self._settled[number]
+        about = base_values(watched.gate, watched.totals, ids)
+        seen = 0
+        for position, name in enumerate(ids):
+            seen += name in about
+            if seen >= after:
+                return position + 1
+        return len(ids)
+
+    def _number_of(self, gate: Gate) -> int:
+        return [each.name for each in self._problems.items.datasets].index(gate.dataset_names[0])
+
+
+def watched_gates(order: WorkOrder) -> list[WatchedGate]:
+    """Return the sequential gates of a run with their baselines. Blocking.
+
+    A baseline that cannot be read keeps the run from stopping early, not from starting: at the end it is read again.
+    """
+    found = []
+    for place, gate in enumerate(order.spec.all_gates):
+        if not gate.sequential:
+            continue
+        try:
+            found.append(WatchedGate(place, gate, baseline_totals(gate, order.base_dir)))
+        except (BadInputError, UnusableGateError, OSError) as error:
+            logger.warning("%s %s: the run will not stop early: %s", gate.label, gate.metric, error)
+    return found
+
+
+def kept_problems(facts: Mapping[str, str], spec: EvalRunSpec, items: RunItems) -> dict[int, int]:
+    """Return of how many problems the results count, by the number of the dataset, where the rest was cancelled."""
+    if not any(gate.may_stop for gate in spec.all_gates):
+        return {}  # somebody has asked for everything since
+    numbers = {each.name: number for number, each in enumerate(items.datasets)}
+    return {numbers[name]: int(str(count)) for name, count in _stored(facts, "gates_kept").items() if name in numbers}
+
+
+def decision_from(content: Mapping[str, object]) -> GateDecision:
+    """Return a decision from its JSON."""
+    fields = {name: value for name, value in content.items() if name in GateDecision.__dataclass_fields__}
+    return GateDecision(**{**fields, "decision": Decision(str(content["decision"]))})  # type: ignore[arg-type]
+
+
+def _stored(facts: Mapping[str, str], name: str) -> dict[str, object]:
+    text = facts.get(name, "")
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,1 @@
+"""Completions to verdicts: lanes of judge streams, retries, and what the judges say of themselves."""

@@ -1,0 +1,47 @@
+"""The trace of each item: handed out with its work, sent along to the judge, ended with its verdict."""
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.ledger.items import RunItems
+from evalrun_aggregator.ledger.rows import StoredCompletion, StoredVerdict
+from evalrun_results.samples import FINAL_STATUS_NAMES
+from evalrun_runtime.tracing import root_span, trace_of
+
+
+class ItemTraces:
+    """Names the traces of a run's items. Nothing is kept: a name follows from the run's id and the item's key.
+
+    Args:
+        run_id: the same over the run's restarts, another for another run.
+        items: the run's.
+    """
+
+    def __init__(self, run_id: str, items: RunItems) -> None:
+        self._run_id = run_id
+        self._items = items
+
+    def of(self, index: int) -> str:
+        """Return an item's traceparent; empty while tracing is off."""
+        return trace_of(self._run_id, *self._items.key_of(index))
+
+    def ended(self, index: int, completion: StoredCompletion, verdict: StoredVerdict) -> None:
+        """Record the root of an item's trace: from the request for its answer, where there was one, to its verdict."""
+        traceparent = self.of(index)
+        if not traceparent:
+            return
+        key = self._items.key_of(index)
+        number = judge_pb2.FinalStatus.ValueType(verdict.final_status)
+        status = FINAL_STATUS_NAMES.get(number, "") if verdict.judged else "not_judged"
+        root_span(
+            "problem",
+            traceparent,
+            completion.started_at or verdict.recorded_at,
+            verdict.recorded_at,
+            {
+                "dataset": key.dataset,
+                "problem_id": key.problem_id,
+                "sample": key.sample,
+                "repeat": key.repeat,
+                "final_status": status,
+                "accepted": verdict.accepted,
+            },
+        )

@@ -1,0 +1,72 @@
+"""What the judges say of themselves, asked while they are there: at a run's end they may be scaled away."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+
+from google.protobuf.json_format import MessageToDict
+
+from evalrun_aggregator.ledger.errors import LedgerFullError
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_client.judge_client import Judge, JudgeError, JudgeRefusedError
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+
+
+class JudgeDescriptions:
+    """Keeps each judge's own description in the ledger.
+
+    Args:
+        judges: whom to ask.
+        ledger: where the answers are kept.
+        known: the ledger's fact `judges` from an earlier start; empty if there is none.
+        submits: the run needs judges whose sandboxes have the tests (judgeMode: Submit).
+    """
+
+    def __init__(self, judges: Sequence[Judge], ledger: Ledger, known: str = "", *, submits: bool = False) -> None:
+        self._judges = judges
+        self._ledger = ledger
+        self.descriptions: dict[str, dict[str, object]] = json.loads(known) if known else {}
+        """By address: `DescribeResponse` as JSON."""
+        self._submits = submits
+        self.suitable = asyncio.Event()
+        """A judge has said that it can judge this run, or any can."""
+        if not submits:
+            self.suitable.set()
+
+    @property
+    def containment_levels(self) -> list[str]:
+        """Every level that a judge named."""
+        return sorted({str(said.get("containment_level", "")) for said in self.descriptions.values()} - {""})
+
+    async def run(self) -> None:
+        """Ask each judge until it answers.
+
+        Raises:
+            LedgerBrokenError: the disk failed.
+            JudgeRefusedError: a judge cannot judge this run.
+        """
+        await asyncio.gather(*(self._ask(judge) for judge in self._judges))
+
+    async def _ask(self, judge: Judge) -> None:
+        while True:
+            try:
+                said = await judge.describe(ANSWER_SECONDS)
+                self.descriptions[judge.address] = MessageToDict(said, preserving_proto_field_name=True)
+                await self._ledger.set_facts(judges=json.dumps(self.descriptions))
+            except (JudgeError, LedgerFullError) as error:
+                logger.debug("no description yet: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                break
+        if self._submits and not said.submits:
+            raise JudgeRefusedError(
+                f"judge {judge.address}: its backend {said.backend or 'of unknown kind'} has no datasets of its own, "
+                "which judgeMode: Submit needs: judge through SandboxFusion (judge.sandbox.backend: SandboxFusion; on "
+                "one machine --sandbox-fusion URL), or write judgeMode: RunCode"
+            )
+        self.suitable.set()

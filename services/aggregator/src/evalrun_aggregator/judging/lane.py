@@ -1,0 +1,190 @@
+"""One lane to the judge: a stream at a time, kept filled, opened again when it ends."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.judging.work import Work, WorkSource
+from evalrun_client.judge_client import Judge, JudgeLostError, JudgeStream
+from evalrun_runtime.backoff import backoff_seconds
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LaneSettings:
+    """How a lane uses its streams. Seconds."""
+
+    in_flight: int
+    """Most requests without an answer."""
+    stream_age: float = 50.0
+    """After so long no more is sent on a stream and the next one is opened, on the next pod behind a name. Shorter
+    than the servers' own connection age of 60 s, so that a stream ends empty instead of being cut."""
+    answer_timeout: float = 900.0
+    """A stream on which an answer takes longer is given up: the judge hangs."""
+    first_backoff: float = 0.1
+    longest_backoff: float = 5.0
+
+    @property
+    def deadline(self) -> float:
+        """What a request tells the judge that it waits: less than the lane does, so that a judge that is there says in
+        time what it did not come to, and the stream's other requests go on."""
+        return 0.9 * self.answer_timeout
+
+
+class Outcomes(Protocol):
+    """Who decides what becomes of an item."""
+
+    def request(self, work: Work) -> judge_pb2.JudgeRequest | None:
+        """Return the request for an item that is being sent; None where it was settled without the judge."""
+        ...
+
+    def answered(self, work: Work, answer: judge_pb2.JudgeStreamResponse) -> None:
+        """Take an answer."""
+        ...
+
+    def lost(self, work: Work, reason: str) -> None:
+        """Take an item back whose stream ended before its answer."""
+        ...
+
+
+class Lane:
+    """Sends what the source gives to one judge. `run` lasts until cancelled."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        source: WorkSource,
+        outcomes: Outcomes,
+        settings: LaneSettings,
+        clock: Callable[[], float],
+        chance: random.Random,
+    ) -> None:
+        self._judge = judge
+        self._source = source
+        self._outcomes = outcomes
+        self._settings = settings
+        self._clock = clock
+        self._chance = chance
+        self._sent: dict[str, Work] = {}
+        self._room = asyncio.Semaphore(settings.in_flight)
+        self._sequence = 0
+        self._answers = 0
+        self.trouble: str | None = None
+        """Why the judge cannot be reached; None while it can."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+        return len(self._sent)
+
+    async def run(self) -> None:
+        """Judge until cancelled.
+
+        Raises:
+            JudgeRefusedError: the judge refuses this caller.
+            LedgerError: the ledger cannot be read.
+        """
+        failures = 0
+        while True:
+            answers = self._answers
+            try:
+                await self._use_stream()
+                failures = 0
+            except JudgeLostError as error:
+                failures = 0 if self._answers > answers else failures + 1
+                self.trouble = str(error) if failures else None
+                backoff = backoff_seconds(failures + 1, self._settings.first_backoff, self._settings.longest_backoff)
+                (logger.info if failures <= 1 else logger.warning)("%s; opening another stream", error)
+                await asyncio.sleep(backoff * self._chance.uniform(0.5, 1.0))
+
+    async def _use_stream(self) -> None:
+        """Open a stream when there is work, use it for its age, wait for its last answers."""
+        await self._source.wait()
+        async with self._judge.open() as stream:
+            feeding = asyncio.create_task(self._feed(stream))
+            reason = "the stream ended"
+            try:
+                await self._receive_all(stream, feeding)
+            except JudgeLostError as error:
+                reason = str(error)
+                raise
+            finally:
+                feeding.cancel()
+                await asyncio.gather(feeding, return_exceptions=True)
+                lost, self._sent = self._sent, {}
+                for work in lost.values():
+                    self._room.release()
+                    self._outcomes.lost(work, reason)
+
+    async def _feed(self, stream: JudgeStream) -> None:
+        """Send until the stream is old."""
+        end = self._clock() + self._settings.stream_age
+        while (work := await self._next(end)) is not None:
+            request = self._outcomes.request(work)
+            if request is None:
+                self._room.release()
+                continue
+            self._sequence += 1
+            request.request_id = str(self._sequence)
+            request.deadline_seconds = self._settings.deadline
+            work.sent_at = self._clock()
+            self._sent[request.request_id] = work
+            await stream.send(request)
+        await stream.finish_sending()
+
+    async def _next(self, end: float) -> Work | None:
+        """Return the next item to send; None once it is `end`."""
+        try:
+            async with asyncio.timeout(max(0.0, end - self._clock())):
+                await self._room.acquire()
+                try:
+                    return await self._source.take()
+                except BaseException:
+                    self._room.release()
+                    raise
+        except TimeoutError:
+            return None
+
+    async def _receive_all(self, stream: JudgeStream, feeding: "asyncio.Task[None]") -> None:
+        """Take answers until the stream ends. Raises what ends the stream, or the feeding, early."""
+        while True:
+            answer = await self._receive(stream, feeding)
+            if answer is None:
+                if self._sent or not feeding.done():
+                    raise JudgeLostError(f"judge {self._judge.address}: the stream ended early")
+                return
+            self.trouble = None
+            self._answers += 1
+            work = self._sent.pop(answer.request_id, None)
+            if work is None:
+                logger.warning("judge %s: an answer to %r, which was not asked", self._judge.address, answer.request_id)
+                continue
+            self._room.release()
+            self._outcomes.answered(work, answer)
+
+    async def _receive(
+        self, stream: JudgeStream, feeding: "asyncio.Task[None]"
+    ) -> judge_pb2.JudgeStreamResponse | None:
+        """Return the next answer; None at the end of the stream."""
+        reading = asyncio.create_task(stream.receive())
+        try:
+            while not reading.done():
+                oldest = next(iter(self._sent.values()), None)
+                since = self._clock() if oldest is None else oldest.sent_at
+                left = since + self._settings.answer_timeout - self._clock()
+                if left <= 0:
+                    seconds = self._settings.answer_timeout
+                    raise JudgeLostError(f"judge {self._judge.address}: no answer within {seconds:.0f} s")
+                tasks: set[asyncio.Task[Any]] = {reading} if feeding.done() else {reading, feeding}
+                await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if feeding.done() and (error := feeding.exception()) is not None:
+                    raise error
+            return reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)

@@ -1,0 +1,124 @@
+"""Work for the judge: taken from the board, read from the ledger, held until its verdict is on disk.
+
+Holds at most `limit` items however many are waiting, retries included: memory stays flat and an outage of the judge
+touches few items.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from evalrun_aggregator.judging.retry_policy import History
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger.rows import StoredCompletion
+
+READ_AHEAD = 64
+
+
+@dataclass(eq=False)
+class Work:
+    """One item on its way to a verdict."""
+
+    index: int
+    completion: StoredCompletion
+    history: History = field(default_factory=History)
+    sent_at: float = 0.0
+    """Seconds of the dispatcher's clock."""
+    verdicts_at_sending: int = 0
+    """How many verdicts the judge had given then."""
+    with_tests: bool = False
+    """The judge lacked the tests that the last request named by digest: the next one brings them."""
+
+
+class WorkSource:
+    """Gives work to the lanes.
+
+    Args:
+        board: items to be judged are GENERATED there, those given out JUDGING.
+        ledger: where the completions are.
+        limit: most items held at once.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, board: Board, ledger: Ledger, limit: int, clock: Callable[[], float]) -> None:
+        self._board = board
+        self._ledger = ledger
+        self._limit = limit
+        self._clock = clock
+        self._ready: deque[Work] = deque()
+        self._later: list[tuple[float, int, Work]] = []
+        self._held = 0
+        self._next = 0
+        self._sequence = 0
+        self._filling: asyncio.Task[bool] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def held(self) -> int:
+        """Items taken from the board whose verdicts are not on disk yet."""
+        return self._held
+
+    def wake(self) -> None:
+        """Announce that there may be new work."""
+        self._changed.set()
+
+    async def take(self) -> Work:
+        """Return the next item; waits until there is one. Raises LedgerError."""
+        while True:
+            await self.wait()
+            if self._later and self._later[0][0] <= self._clock():
+                return heapq.heappop(self._later)[2]
+            if self._ready:
+                return self._ready.popleft()
+
+    async def wait(self) -> None:
+        """Wait until there is an item to take. Raises LedgerError."""
+        while True:
+            self._changed.clear()
+            if self._ready or (self._later and self._later[0][0] <= self._clock()):
+                return
+            if self._filling is None or self._filling.done():
+                self._filling = asyncio.create_task(self._fill())
+            if await asyncio.shield(self._filling):  # a caller that is cancelled must not lose what is being read
+                continue
+            delay = self._later[0][0] - self._clock() if self._later else None
+            try:
+                async with asyncio.timeout(delay):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def put_back(self, work: Work, delay: float) -> None:
+        """Take an item back to be sent again after `delay` seconds."""
+        if delay <= 0:
+            self._ready.append(work)
+        else:
+            self._sequence += 1
+            heapq.heappush(self._later, (self._clock() + delay, self._sequence, work))
+        self._changed.set()
+
+    def done(self) -> None:
+        """Announce that an item's verdict is on disk: another may be taken."""
+        self._held -= 1
+        self._changed.set()
+
+    async def _fill(self) -> bool:
+        """Read some waiting items ahead; says whether there were any."""
+        indices: list[int] = []
+        while len(indices) < READ_AHEAD and self._held < self._limit:
+            index = self._board.first(ItemState.GENERATED, self._next)
+            if index is None:
+                break
+            self._board.move(index, ItemState.JUDGING)
+            self._held += 1
+            self._next = index + 1
+            indices.append(index)
+        if not indices:
+            return False
+        by_row = {self._board.items.row_of(index): index for index in indices}
+        completions = await self._ledger.completions(list(by_row))
+        self._ready.extend(Work(by_row[completion.row], completion) for completion in completions)
+        return True

@@ -1,0 +1,283 @@
+"""What state every item of a run is in, and the counts that follow. Pure; kept as the ledger changes, never scanned.
+
+One byte an item: a million items cost a megabyte, and the next item in a given state is found by `bytearray.find`.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalrun_aggregator.ledger.items import RunItems, unpack_rows
+
+Integers: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+CHUNK = 1 << 16
+VERDICT_ROW = np.dtype([("row", np.int64), ("status", np.int64), ("judged", np.bool_), ("accepted", np.bool_)])
+
+
+class ItemState(IntEnum):
+    """Where an item is on its way. The values are bytes of `Board`'s table."""
+
+    PENDING = 0
+    LEASED = 1
+    """A worker has it."""
+    GENERATED = 2
+    """Its completion is on disk, its verdict is to be reached."""
+    JUDGING = 3
+    """The dispatcher has it."""
+    ACCEPTED = 4
+    REJECTED = 5
+    NOT_JUDGED = 6
+    """The judge could not tell, and was asked often enough."""
+    ABSENT = 7
+    """Not part of this run: no answer was given for it, where answers are made elsewhere."""
+    CANCELLED = 8
+    """The run's gates have decided without it: it is not drawn, or what came of it does not count."""
+
+
+STATES = tuple(ItemState)
+SETTLED = frozenset({ItemState.ACCEPTED, ItemState.REJECTED, ItemState.NOT_JUDGED, ItemState.ABSENT})
+"""Nothing more is to come of such an item."""
+
+
+@dataclass
+class DatasetCounts:
+    """Samples of one dataset in the run itself (repeat 0)."""
+
+    name: str
+    states: list[int]
+    """How many are in each `ItemState`, by its value."""
+    final_status: Counter[int]
+    """Verdicts by `FinalStatus` number; what was not judged is in `states` alone."""
+    rate_sum: float = 0.0
+    """Sum over problems of accepted / judged samples."""
+    rated_problems: int = 0
+    """Problems with a judged sample."""
+
+    @property
+    def total(self) -> int:
+        """Samples of the run."""
+        return sum(self.states) - self.states[ItemState.ABSENT] - self.states[ItemState.CANCELLED]
+
+    @property
+    def generated(self) -> int:
+        """Samples with a completion."""
+        return self.total - self.states[ItemState.PENDING] - self.states[ItemState.LEASED]
+
+    @property
+    def accepted(self) -> int:
+        """Samples that passed."""
+        return self.states[ItemState.ACCEPTED]
+
+    @property
+    def judged(self) -> int:
+        """Samples with a verdict."""
+        return self.states[ItemState.ACCEPTED] + self.states[ItemState.REJECTED]
+
+    @property
+    def not_judged(self) -> int:
+        """Samples that the judge gave up."""
+        return self.states[ItemState.NOT_JUDGED]
+
+    @property
+    def cancelled(self) -> int:
+        """Samples that the gates made needless."""
+        return self.states[ItemState.CANCELLED]
+
+    @property
+    def accepted_at_1(self) -> float | None:
+        """Mean over problems of accepted / judged samples so far (docs/outputs.md); None before any."""
+        return self.rate_sum / self.rated_problems if self.rated_problems else None
+
+
+class Board:
+    """The state of every item. Items start as PENDING."""
+
+    def __init__(self, items: RunItems) -> None:
+        self.items = items
+        self._states = bytearray(items.count)
+        self._totals = [0] * len(STATES)
+        self._totals[ItemState.PENDING] = items.count
+        self._statuses = bytearray(items.own_count)
+        """Final status of each own item that has a verdict."""
+        self._judged = array("I", bytes(4 * items.problems))
+        self._accepted = array("I", bytes(4 * items.problems))
+        self.datasets = []
+        for dataset in items.datasets:
+            states = [0] * len(STATES)
+            states[ItemState.PENDING] = len(dataset.problem_ids) * items.samples
+            self.datasets.append(DatasetCounts(dataset.name, states, Counter()))
+
+    def state(self, index: int) -> ItemState:
+        """Return an item's state."""
+        return STATES[self._states[index]]
+
+    def count(self, *states: ItemState) -> int:
+        """Return how many items are in any of these states, noise-floor passes included."""
+        return sum(self._totals[state] for state in states)
+
+    @property
+    def remaining(self) -> int:
+        """Items without a completion, leased ones included."""
+        return self.count(ItemState.PENDING, ItemState.LEASED)
+
+    @property
+    def unjudged(self) -> int:
+        """Items with a completion whose verdict is still to be reached."""
+        return self.count(ItemState.GENERATED, ItemState.JUDGING)
+
+    def first(self, state: ItemState, start: int = 0) -> int | None:
+        """Return the first item in this state, searching from `start` and then from the beginning, or None."""
+        if self._totals[state] == 0:
+            return None
+        found = self._states.find(state, start)
+        if found < 0 and start > 0:
+            found = self._states.find(state, 0, start)
+        return found if found >= 0 else None
+
+    def move(self, index: int, state: ItemState) -> None:
+        """Put an item into another state; use `judge` for a verdict."""
+        before = self._states[index]
+        self._states[index] = state
+        self._totals[before] -= 1
+        self._totals[state] += 1
+        if index < self.items.own_count:
+            states = self.datasets[self.items.dataset_at(self.items.position_of(index))].states
+            states[before] -= 1
+            states[state] += 1
+
+    def judge(self, index: int, *, judged: bool, accepted: bool, final_status: int) -> None:
+        """Record that an item's verdict is on disk."""
+        self.move(index, ItemState.NOT_JUDGED if not judged else ItemState.ACCEPTED if accepted else ItemState.REJECTED)
+        if not judged or index >= self.items.own_count:
+            return
+        position = self.items.position_of(index)
+        counts = self.datasets[self.items.dataset_at(position)]
+        counts.final_status[final_status] += 1
+        self._statuses[index] = final_status
+        before = self._accepted[position] / self._judged[position] if self._judged[position] else 0.0
+        counts.rated_problems += self._judged[position] == 0
+        self._judged[position] += 1
+        self._accepted[position] += accepted
+        counts.rate_sum += self._accepted[position] / self._judged[position] - before
+
+    def restore(
+        self, completed: Iterable[int], verdicts: Iterable[tuple[int, int, bool, bool]], *, keep_not_judged: bool
+    ) -> int:
+        """Take over what a ledger holds; for a new board. A million items take a second.
+
+        Args:
+            completed: rows with a completion.
+            verdicts: (row, final status, judged, accepted).
+            keep_not_judged: what was not judged stays so; otherwise it is to be judged again.
+
+        Returns:
+            How many rows are not of this run.
+        """
+        states, foreign = np.frombuffer(self._states, dtype=np.uint8), 0
+        statuses = np.frombuffer(self._statuses, dtype=np.uint8)
+        for rows in _chunks(completed, np.dtype(np.int64)):
+            indices, known = self._indices_of(rows)
+            states[indices[known]] = ItemState.GENERATED
+            foreign += int(np.count_nonzero(~known))
+        for chunk in _chunks(verdicts, VERDICT_ROW):
+            indices, known = self._indices_of(chunk["row"])
+            reached = np.where(chunk["accepted"], np.uint8(ItemState.ACCEPTED), np.uint8(ItemState.REJECTED))
+            kept = known & (chunk["judged"] | keep_not_judged)
+            states[indices[kept]] = np.where(chunk["judged"], reached, np.uint8(ItemState.NOT_JUDGED))[kept]
+            own = kept & chunk["judged"] & (indices < self.items.own_count)
+            statuses[indices[own]] = chunk["status"][own]
+            self._tally(indices[own], chunk["status"][own])
+        self._recount(states)
+        return foreign
+
+    def leave_out_pending(self) -> int:
+        """Take every item without a completion out of the run; gives how many."""
+        states = np.frombuffer(self._states, dtype=np.uint8)
+        pending = states == ItemState.PENDING
+        states[pending] = ItemState.ABSENT
+        self._recount(states)
+        return int(np.count_nonzero(pending))
+
+    def missing_rows(self) -> Iterator[int]:
+        """Return the rows of the items without a completion that are part of the run, in order."""
+        states = np.frombuffer(self._states, dtype=np.uint8)
+        missing = np.flatnonzero((states == ItemState.PENDING) | (states == ItemState.LEASED))
+        return iter(sorted(self.items.row_of(int(index)) for index in missing))
+
+    def settled(self, position: int) -> bool:
+        """Return whether nothing more is to come of a problem in the run itself."""
+        first = position * self.items.samples
+        return all(state in SETTLED for state in self._states[first : first + self.items.samples])
+
+    def cancel(self, kept: Mapping[int, int]) -> list[int]:
+        """Take out of the run what its gates decided without; gives the items that somebody had leased.
+
+        Args:
+            kept: by the dataset's number: of how many problems, from its first, the results count. What a noise-floor
+                pass has not been through is taken out too.
+        """
+        if not kept:
+            return []
+        states = np.frombuffer(self._states, dtype=np.uint8)
+        by_pass = states.reshape(1 + self.items.repeats, self.items.problems, self.items.samples)
+        leased = states == ItemState.LEASED
+        for number, count in kept.items():
+            start = self.items.start_of(number)
+            end = start + len(self.items.datasets[number].problem_ids)
+            needless = by_pass[:, start + count : end]
+            needless[needless != ItemState.ABSENT] = ItemState.CANCELLED
+            later = by_pass[1:, start:end]
+            later[np.isin(later, [ItemState.PENDING, ItemState.LEASED])] = ItemState.CANCELLED
+        reached = np.isin(states[: self.items.own_count], [ItemState.ACCEPTED, ItemState.REJECTED])
+        for counts in self.datasets:
+            counts.final_status.clear()
+        self._tally(np.flatnonzero(reached), np.frombuffer(self._statuses, dtype=np.uint8)[reached].astype(np.int64))
+        self._recount(states)
+        found: list[int] = np.flatnonzero(leased & (states == ItemState.CANCELLED)).tolist()
+        return found
+
+    def _indices_of(self, rows: Integers) -> tuple[Integers, Flags]:
+        """Return `items.index_of_row` of many rows, and which of them are of this run."""
+        items, parts = self.items, unpack_rows(rows)
+        known = (parts.problem < items.problems) & (parts.repeat <= items.repeats)
+        known &= (parts.sample < items.samples) & (parts.turn == 0)
+        return (parts.repeat * items.problems + parts.problem) * items.samples + parts.sample, known
+
+    def _tally(self, indices: Integers, statuses: Integers) -> None:
+        starts = [self.items.start_of(number) for number in range(len(self.datasets))]
+        numbers = np.searchsorted(starts, indices // self.items.samples, side="right") - 1
+        for number, counts in enumerate(self.datasets):
+            found = np.unique(statuses[numbers == number], return_counts=True)
+            counts.final_status.update(dict(zip(*(column.tolist() for column in found), strict=True)))
+
+    def _recount(self, states: NDArray[np.uint8]) -> None:
+        """Derive every count but `final_status` from the states."""
+        items = self.items
+        self._totals = np.bincount(states, minlength=len(STATES)).tolist()
+        own = states[: items.own_count].reshape(items.problems, items.samples)
+        accepted = np.count_nonzero(own == ItemState.ACCEPTED, axis=1)
+        judged = accepted + np.count_nonzero(own == ItemState.REJECTED, axis=1)
+        self._accepted, self._judged = array("I", accepted.tolist()), array("I", judged.tolist())
+        for number, counts in enumerate(self.datasets):
+            start = items.start_of(number)
+            problems = slice(start, start + len(items.datasets[number].problem_ids))
+            rated = judged[problems] > 0
+            counts.states = np.bincount(own[problems].ravel(), minlength=len(STATES)).tolist()
+            counts.rated_problems = int(np.count_nonzero(rated))
+            counts.rate_sum = float(np.sum(accepted[problems][rated] / judged[problems][rated]))
+
+
+def _chunks(values: Iterable[Any], dtype: "np.dtype[Any]") -> Iterator[NDArray[Any]]:
+    """Return the values in arrays of bounded size; Any: plain rows and records both come through here."""
+    iterator = iter(values)
+    while (chunk := np.fromiter(islice(iterator, CHUNK), dtype)).size:
+        yield chunk

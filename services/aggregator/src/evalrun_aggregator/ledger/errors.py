@@ -1,0 +1,46 @@
+"""Why the ledger could not do what it was asked, by what the caller should do.
+
+    LedgerError
+     +- LedgerFullError     no room on the disk: nothing of the batch was stored, try again later
+     +- LedgerBrokenError   the disk failed or the file is damaged: end the process, start again
+
+A ledger that cannot be opened (newer schema, another run, a second process, a network file system) is the user's to
+mend: `evalrun_runtime.exits.BadInputError`.
+"""
+
+import errno
+import sqlite3
+from pathlib import Path
+
+FULL_NAMES = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class LedgerError(Exception):
+    """The ledger could not do what it was asked."""
+
+
+class LedgerFullError(LedgerError):
+    """There is no room left; nothing of the batch was stored."""
+
+
+class LedgerBrokenError(LedgerError):
+    """The file or the disk under it failed: what was acknowledged is on disk, nothing more can be promised."""
+
+
+def ledger_error(error: sqlite3.Error | OSError, path: Path) -> LedgerError:
+    """Return the error by what the caller should do. The sqlite3 or operating system error becomes its cause.
+
+    Args:
+        error: what was raised.
+        path: the ledger, for the message.
+    """
+    if isinstance(error, OSError):
+        full, name = error.errno in FULL_ERRNOS, errno.errorcode.get(error.errno or 0, "OSError")
+    else:
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        full = name in FULL_NAMES
+    kind = LedgerFullError if full else LedgerBrokenError
+    typed = kind(f"{path}: the disk is full ({name})" if full else f"{path}: the ledger failed ({name}): {error}")
+    typed.__cause__ = error
+    return typed

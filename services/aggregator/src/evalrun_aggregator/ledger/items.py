@@ -1,0 +1,181 @@
+"""Which items a run consists of, and the numbers that stand for them. Pure.
+
+An item is one completion and its verdict: (dataset, problem, sample, turn, repeat). Two numbers stand for it:
+
+- its *index*, 0 to `RunItems.count - 1`, repeat outermost, then problem, then sample. State is kept by index, one byte
+  an item, so that a million items cost a megabyte.
+- its *row*, the 63-bit key under which the ledger stores it: problem, repeat, sample, turn, in this order. New items
+  of a run land near each other in the file, and reading in row order is reading problem by problem.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+TURN_BITS = 8
+SAMPLE_BITS = 20
+REPEAT_BITS = 8
+PROBLEM_SHIFT = TURN_BITS + SAMPLE_BITS + REPEAT_BITS
+MAX_SAMPLES = 1 << SAMPLE_BITS
+MAX_REPEATS = 1 << REPEAT_BITS
+MAX_PROBLEMS = 1 << (63 - PROBLEM_SHIFT)
+
+
+class ItemKey(NamedTuple):
+    """Permanent id of one completion and its verdict."""
+
+    dataset: str
+    problem_id: str
+    sample: int = 0
+    turn: int = 0
+    repeat: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.dataset} {self.problem_id} sample {self.sample}"
+        if self.turn:
+            text += f" turn {self.turn}"
+        return f"{text} repeat {self.repeat}" if self.repeat else text
+
+
+class Row(NamedTuple):
+    """The parts of a row number."""
+
+    problem: int
+    repeat: int
+    sample: int
+    turn: int
+
+
+def pack_row(problem: int, repeat: int, sample: int, turn: int = 0) -> int:
+    """Return the row number. `problem` is the problem's position in the run, from 0."""
+    return (problem << PROBLEM_SHIFT) | (repeat << (SAMPLE_BITS + TURN_BITS)) | (sample << TURN_BITS) | turn
+
+
+def unpack_row(row: int) -> Row:
+    """Return the parts of a row number."""
+    return Row(
+        row >> PROBLEM_SHIFT,
+        (row >> (SAMPLE_BITS + TURN_BITS)) & (MAX_REPEATS - 1),
+        (row >> TURN_BITS) & (MAX_SAMPLES - 1),
+        row & ((1 << TURN_BITS) - 1),
+    )
+
+
+class RowArrays(NamedTuple):
+    """The parts of many row numbers."""
+
+    problem: NDArray[np.int64]
+    repeat: NDArray[np.int64]
+    sample: NDArray[np.int64]
+    turn: NDArray[np.int64]
+
+
+def unpack_rows(rows: NDArray[np.int64]) -> RowArrays:
+    """Return the parts of many row numbers."""
+    return RowArrays(
+        rows >> PROBLEM_SHIFT,
+        (rows >> (SAMPLE_BITS + TURN_BITS)) & (MAX_REPEATS - 1),
+        (rows >> TURN_BITS) & (MAX_SAMPLES - 1),
+        rows & ((1 << TURN_BITS) - 1),
+    )
+
+
+@dataclass(frozen=True)
+class DatasetItems:
+    """The problems of one dataset, in order."""
+
+    name: str
+    problem_ids: Sequence[str]
+
+
+@dataclass(frozen=True)
+class RunItems:
+    """Every item of a run: the datasets' problems, each with `samples` samples, in `1 + repeats` passes.
+
+    Raises:
+        ValueError: more problems, samples or repeats than row numbers can hold.
+    """
+
+    datasets: Sequence[DatasetItems]
+    samples: int = 1
+    repeats: int = 0
+    _starts: list[int] = field(init=False, repr=False)
+    _positions: dict[tuple[str, str], int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        starts: list[int] = []
+        positions: dict[tuple[str, str], int] = {}
+        for dataset in self.datasets:
+            starts.append(len(positions))
+            for problem_id in dataset.problem_ids:
+                positions[dataset.name, problem_id] = len(positions)
+        if len(positions) > MAX_PROBLEMS or self.samples > MAX_SAMPLES or self.repeats >= MAX_REPEATS:
+            raise ValueError(f"at most {MAX_PROBLEMS} problems, {MAX_SAMPLES} samples and {MAX_REPEATS - 1} repeats")
+        object.__setattr__(self, "_starts", starts)
+        object.__setattr__(self, "_positions", positions)
+
+    @property
+    def problems(self) -> int:
+        """Problems of all datasets together."""
+        return len(self._positions)
+
+    @property
+    def count(self) -> int:
+        """Items, noise-floor passes included."""
+        return self.problems * self.samples * (1 + self.repeats)
+
+    @property
+    def own_count(self) -> int:
+        """Items of the run itself (repeat 0); their indices come first."""
+        return self.problems * self.samples
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Return (dataset, problem id) of each problem in order of position."""
+        return iter(self._positions)
+
+    def index_of(self, key: ItemKey) -> int | None:
+        """Return the index of a key; None where it is not of this run."""
+        position = self._positions.get((key.dataset, key.problem_id))
+        if position is None or key.sample >= self.samples or key.repeat > self.repeats or key.turn:
+            return None
+        return (key.repeat * self.problems + position) * self.samples + key.sample
+
+    def key_of(self, index: int) -> ItemKey:
+        """Return the key of an index."""
+        position, repeat, sample = self._split(index)
+        number = self.dataset_at(position)
+        dataset = self.datasets[number]
+        return ItemKey(dataset.name, dataset.problem_ids[position - self._starts[number]], sample, 0, repeat)
+
+    def row_of(self, index: int) -> int:
+        """Return the ledger's row of an index."""
+        position, repeat, sample = self._split(index)
+        return pack_row(position, repeat, sample)
+
+    def index_of_row(self, row: int) -> int | None:
+        """Return the index of a row; None where it is not of this run."""
+        problem, repeat, sample, turn = unpack_row(row)
+        if problem >= self.problems or repeat > self.repeats or sample >= self.samples or turn:
+            return None
+        return (repeat * self.problems + problem) * self.samples + sample
+
+    def position_of(self, index: int) -> int:
+        """Return the position of the item's problem, over all datasets."""
+        return index // self.samples % self.problems
+
+    def dataset_at(self, position: int) -> int:
+        """Return the number of the dataset that the problem at this position belongs to."""
+        return bisect_right(self._starts, position) - 1
+
+    def start_of(self, dataset: int) -> int:
+        """Return the position of the dataset's first problem."""
+        return self._starts[dataset]
+
+    def _split(self, index: int) -> tuple[int, int, int]:
+        rest, sample = divmod(index, self.samples)
+        repeat, position = divmod(rest, self.problems)
+        return position, repeat, sample

@@ -1,0 +1,88 @@
+"""Who has which item, and until when. Pure: the clock's reading comes in as an argument.
+
+Leases live in memory: after a restart of the aggregator nobody holds anything, and an answer from an earlier lease is
+as good as any (the ledger keeps the first). So a lease is a hint that spares work twice, never what makes it right.
+"""
+
+from collections import OrderedDict
+
+from evalrun_aggregator.ledger.board import Board, ItemState
+
+DEFAULT_SECONDS = 900.0
+
+
+class Leases:
+    """The leases of a run.
+
+    Args:
+        board: pending items come from here and go to LEASED.
+        seconds: how long a lease lasts; longer than the slowest answer, or it is generated twice.
+    """
+
+    def __init__(self, board: Board, seconds: float = DEFAULT_SECONDS) -> None:
+        self._board = board
+        self._seconds = seconds
+        self._held: OrderedDict[int, tuple[str, float]] = OrderedDict()
+        """Item -> (worker, end), in order of end: each lease lasts equally long."""
+        self._of_worker: dict[str, set[int]] = {}
+        self._next = 0
+
+    def take(self, worker: str, limit: int, now: float) -> list[int]:
+        """Lease up to `limit` pending items, in order of index.
+
+        Args:
+            worker: who asks.
+            limit: most items.
+            now: seconds of a monotonic clock.
+        """
+        self.expire(now)
+        taken: list[int] = []
+        while len(taken) < limit:
+            index = self._board.first(ItemState.PENDING, self._next)
+            if index is None:
+                break
+            self._board.move(index, ItemState.LEASED)
+            self._held[index] = (worker, now + self._seconds)
+            self._of_worker.setdefault(worker, set()).add(index)
+            self._next = index + 1
+            taken.append(index)
+        return sorted(taken)
+
+    def settle(self, index: int) -> None:
+        """Forget the lease of an item whose completion has come; whoever sent it."""
+        held = self._held.pop(index, None)
+        if held is not None:
+            self._of_worker[held[0]].discard(index)
+
+    def void(self, worker: str) -> int:
+        """Return a worker's items back; gives how many."""
+        items = self._of_worker.pop(worker, set())
+        for index in items:
+            del self._held[index]
+            self._give_back(index)
+        return len(items)
+
+    def expire(self, now: float) -> int:
+        """Return back the items whose leases have ended; gives how many."""
+        ended = 0
+        while self._held:
+            index, (worker, end) = next(iter(self._held.items()))
+            if end > now:
+                break
+            del self._held[index]
+            self._of_worker[worker].discard(index)
+            self._give_back(index)
+            ended += 1
+        return ended
+
+    def retry_after(self, now: float) -> float:
+        """Return the seconds until the next lease ends; 0 where none is held."""
+        if not self._held:
+            return 0.0
+        return max(0.0, next(iter(self._held.values()))[1] - now)
+
+    def _give_back(self, index: int) -> None:
+        if self._board.state(index) is not ItemState.LEASED:  # cancelled meanwhile
+            return
+        self._board.move(index, ItemState.PENDING)
+        self._next = min(self._next, index)

@@ -1,0 +1,97 @@
+"""Where a ledger may lie: on a local file system, and owned by one process.
+
+SQLite's WAL keeps its index in shared memory mapped from a file, which network file systems do not keep coherent:
+databases were corrupted that way (https://sqlite.org/wal.html, "all processes must be on the same host computer").
+"""
+
+import fcntl
+import os
+import re
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evalrun_runtime.exits import BadInputError
+
+NETWORK_TYPES = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"),
+        *("ocfs2", "orangefs", "smb3", "smbfs", "vboxsf"),
+    }
+)
+LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs"})
+
+
+def file_system_type(path: Path, mount_table: str) -> str | None:
+    """Return the type of the file system that holds `path` (absolute, links resolved).
+
+    Args:
+        path: need not exist.
+        mount_table: text of `/proc/self/mountinfo` (proc(5)); of mounts on one another the last counts.
+    """
+    best, found = -1, None
+    for line in mount_table.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, type_and_source = before.split(" "), after.split(" ")
+        if len(fields) < 5:
+            continue
+        mount_point = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal.group(1), 8)), fields[4]))
+        if path.is_relative_to(mount_point) and len(mount_point.parts) >= best:
+            best, found = len(mount_point.parts), type_and_source[0]
+    return found
+
+
+def is_network_file_system(kind: str) -> bool:
+    """Return whether SQLite's WAL would be at risk on this type. FUSE counts, but for the two local kinds."""
+    return kind in NETWORK_TYPES or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
+
+
+def check_file_system(path: Path, mount_table: str) -> None:
+    """Refuse a ledger on a network file system.
+
+    Raises:
+        BadInputError: names the type and says what to do.
+    """
+    kind = file_system_type(path, mount_table)
+    if kind is not None and is_network_file_system(kind):
+        raise BadInputError(
+            f"ledger {path}: {kind} is a network file system, on which SQLite's WAL gets corrupted: "
+            "put the ledger on a local disk or block storage (aggregator.storage)"
+        )
+
+
+class LedgerLock:
+    """The lock by which one process owns a ledger; the kernel frees it when that process ends, however it ends."""
+
+    def __init__(self, ledger: Path) -> None:
+        self.path = ledger.with_name(ledger.name + ".lock")
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        """Take the lock.
+
+        Raises:
+            BadInputError: another process holds it.
+        """
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise BadInputError(
+                f"ledger {self.path.with_suffix('')}: process {holder} is using it: stop that run first, "
+                "or give this one an output of its own"
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let the lock go. The file stays: removing it would let two processes lock two files of one name."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

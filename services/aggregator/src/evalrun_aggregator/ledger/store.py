@@ -1,0 +1,245 @@
+"""The ledger's SQLite connections: one that writes, any number that read. Blocking; `ledger` keeps them off the loop.
+
+The writer runs with journal_mode=WAL and synchronous=FULL: SQLite syncs the WAL at each commit, so what was committed
+outlives a power cut. (NORMAL syncs at checkpoints only: an acknowledged batch could be gone after a power cut.)
+`benchmarks/ledger_growth.py` measures what that costs; group commit makes one sync serve many batches.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from evalrun_aggregator.ledger.rows import CompletionTally, StoredCompletion, StoredReplica, StoredSample, StoredVerdict
+from evalrun_aggregator.ledger.schema import drop_earlier_verdicts, prepare_schema, set_verdicts_aside
+from evalrun_runtime.exits import BadInputError
+
+CACHE_KIB = 16 * 1024
+CHECKPOINT_PAGES = 4000
+"""16 MB of WAL between checkpoints; the default of 1000 pages moves a hot page four times as often."""
+WAL_LIMIT_BYTES = 64 * 1024 * 1024
+
+INSERT_COMPLETION = "INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_TEXT = "INSERT OR IGNORE INTO texts VALUES (?, ?)"
+INSERT_VERDICT = """INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (row) DO UPDATE SET
+    final_status = excluded.final_status, judged = excluded.judged, accepted = excluded.accepted,
+    recorded_at = excluded.recorded_at, attempts = excluded.attempts, reason = excluded.reason WHERE judged = 0"""
+INSERT_VERDICT_BYTES = "INSERT OR REPLACE INTO verdict_bytes VALUES (?, ?)"
+
+SELECT_COMPLETION = """SELECT c.row, t.text, c.finish_reason, c.prompt_tokens, c.output_tokens, c.generation_seconds,
+    c.started_at, c.replica, c.model, c.attempts, c.mode, c.language"""
+SELECT_SAMPLES = f"""{SELECT_COMPLETION}, b.verdict, v.final_status, v.judged, v.accepted,
+    v.recorded_at, v.attempts, v.reason
+    FROM completions c JOIN texts t ON t.row = c.row
+    LEFT JOIN verdicts v ON v.row = c.row LEFT JOIN verdict_bytes b ON b.row = c.row
+    WHERE c.row >= ? AND c.row < ? ORDER BY c.row"""
+LAST_ROW = (1 << 63) - 1
+
+
+class LedgerWriter:
+    """The one connection that writes. Every method but `begin`, `commit` and `rollback` runs between those."""
+
+    def __init__(self, path: Path, *, max_pages: int | None = None) -> None:
+        """Open or create the file.
+
+        Args:
+            path: its folder exists.
+            max_pages: pages of 4096 bytes beyond which the file counts as full.
+
+        Raises:
+            BadInputError: not a ledger, or one of a newer version.
+            sqlite3.Error: the disk's or the file's fault.
+        """
+        self._connection = connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise BadInputError(f"ledger {path}: SQLite cannot use its WAL there (journal mode is {mode})")
+            for pragma in (
+                "synchronous = FULL", f"cache_size = -{CACHE_KIB}", f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+                f"journal_size_limit = {WAL_LIMIT_BYTES}", "temp_store = MEMORY",
+            ):  # fmt: skip
+                connection.execute(f"PRAGMA {pragma}")
+            prepare_schema(connection, str(path))
+            if max_pages is not None:
+                connection.execute(f"PRAGMA max_page_count = {max_pages:d}")
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
+                raise BadInputError(f"ledger {path}: not a SQLite database: name another file") from error
+            raise
+        except BadInputError:
+            connection.close()
+            raise
+
+    def begin(self) -> None:
+        """Start a group of changes."""
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Put the group on disk: when this returns it survives a power cut."""
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo the group; harmless where SQLite has already done so (it does on a full disk)."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Checkpoint and close."""
+        self._connection.close()
+
+    def add_completions(self, completions: Iterable[StoredCompletion]) -> list[bool]:
+        """Store completions; the first one of a row wins. Gives for each whether it was new."""
+        execute, new = self._connection.execute, []
+        for c in completions:
+            changed = execute(
+                INSERT_COMPLETION,
+                (c.row, c.finish_reason, c.prompt_tokens, c.output_tokens, c.generation_seconds, c.started_at,
+                 c.replica, c.model, c.attempts, c.mode, c.language),
+            ).rowcount == 1  # fmt: skip
+            if changed:
+                execute(INSERT_TEXT, (c.row, c.text))
+            new.append(changed)
+        return new
+
+    def add_verdicts(self, verdicts: Iterable[StoredVerdict]) -> list[bool]:
+        """Store verdicts, once a row; one that was reached replaces "not judged", never the reverse or another.
+
+        Gives for each whether it was stored.
+        """
+        execute, new = self._connection.execute, []
+        for v in verdicts:
+            changed = execute(
+                INSERT_VERDICT, (v.row, v.final_status, v.judged, v.accepted, v.recorded_at, v.attempts, v.reason)
+            ).rowcount == 1  # fmt: skip
+            if changed:
+                execute(INSERT_VERDICT_BYTES, (v.row, v.verdict))
+            new.append(changed)
+        return new
+
+    def set_facts(self, facts: dict[str, str]) -> None:
+        """Write facts about the run, replacing those of the same name."""
+        self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+
+    def add_problems(self, names: Iterable[tuple[str, str]]) -> None:
+        """Write the run's problems in order of position, once."""
+        rows = ((position, dataset, problem_id) for position, (dataset, problem_id) in enumerate(names))
+        self._connection.executemany("INSERT INTO problems VALUES (?, ?, ?)", rows)
+
+    def set_replicas(self, worker: str, replicas: Iterable[StoredReplica], gpu_seconds: Mapping[str, float]) -> None:
+        """Keep what a worker last said; the GPU seconds of a holder never go back."""
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO replicas (worker, name, address, models, error, load_format, engine) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (worker, r.name, r.address, json.dumps(list(r.models)), r.error, r.load_format, json.dumps(r.engine))
+                for r in replicas
+            ],
+        )
+        self._connection.executemany(
+            "INSERT INTO gpu_seconds VALUES (?, ?) ON CONFLICT (worker) DO UPDATE "
+            "SET seconds = max(seconds, excluded.seconds)",
+            gpu_seconds.items(),
+        )
+
+    def set_verdicts_aside(self) -> None:
+        """Start with no verdicts, keeping those there are until `drop_earlier_verdicts`."""
+        set_verdicts_aside(self._connection)
+
+    def drop_earlier_verdicts(self) -> None:
+        """Forget the verdicts set aside."""
+        drop_earlier_verdicts(self._connection)
+
+
+class LedgerReader:
+    """A connection that reads what has been committed. For one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(
+            f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        )
+        self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def facts(self) -> dict[str, str]:
+        """Return every fact."""
+        return dict(self._connection.execute("SELECT name, value FROM facts"))
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Return (dataset, problem id) in order of position."""
+        return iter(self._connection.execute("SELECT dataset, problem_id FROM problems ORDER BY position"))
+
+    def replicas(self) -> list[StoredReplica]:
+        """Return what is known of every replica, all workers together."""
+        found = self._connection.execute(
+            "SELECT name, address, models, error, load_format, engine FROM replicas ORDER BY worker, name"
+        )
+        return [
+            StoredReplica(name, address, json.loads(models), error, load_format, json.loads(engine))
+            for name, address, models, error, load_format, engine in found
+        ]
+
+    def gpu_seconds(self) -> dict[str, float]:
+        """Return the GPU seconds of each holder (`gpu_time.held_seconds`)."""
+        return dict(self._connection.execute("SELECT worker, seconds FROM gpu_seconds"))
+
+    def output_tokens(self) -> Iterator[tuple[int, int | None]]:
+        """Return (row, output tokens) of every completion, in order; None where the server did not count them."""
+        return iter(self._connection.execute("SELECT row, output_tokens FROM completions ORDER BY row"))
+
+    def completion_rows(self) -> Iterator[int]:
+        """Return the rows that have a completion, in order."""
+        return (row for (row,) in self._connection.execute("SELECT row FROM completions ORDER BY row"))
+
+    def request_times(self) -> Iterator[tuple[float, float]]:
+        """Return (started at, seconds) of each completion's request, in order of time."""
+        return iter(
+            self._connection.execute("SELECT started_at, generation_seconds FROM completions ORDER BY started_at")
+        )
+
+    def verdict_times(self) -> Iterator[float]:
+        """Return when each verdict was stored, in order of time; Unix seconds."""
+        return (at for (at,) in self._connection.execute("SELECT recorded_at FROM verdicts ORDER BY recorded_at"))
+
+    def verdict_rows(self) -> Iterator[tuple[int, int, bool, bool]]:
+        """Return (row, final status, judged, accepted) of every verdict, in order."""
+        found = self._connection.execute("SELECT row, final_status, judged, accepted FROM verdicts ORDER BY row")
+        return ((row, status, bool(judged), bool(accepted)) for row, status, judged, accepted in found)
+
+    def tallies(self, first: int, end: int) -> list[CompletionTally]:
+        """Return the completions of the rows from `first` to before `end`, counted by finish reason."""
+        found = self._connection.execute(
+            "SELECT finish_reason, count(*), total(output_tokens) FROM completions "
+            "WHERE row >= ? AND row < ? GROUP BY 1",
+            (first, end),
+        )
+        return [CompletionTally(reason, count, int(tokens)) for reason, count, tokens in found]
+
+    def completions(self, rows: Sequence[int]) -> list[StoredCompletion]:
+        """Return the completions of these rows, in order of row; rows without one are left out."""
+        marks = ",".join("?" * len(rows))
+        found = self._connection.execute(
+            f"{SELECT_COMPLETION} FROM completions c JOIN texts t ON t.row = c.row "
+            f"WHERE c.row IN ({marks}) ORDER BY c.row",
+            rows,
+        )
+        return [StoredCompletion(*columns) for columns in found]
+
+    def samples(self, first: int = 0, end: int = LAST_ROW) -> Iterator[StoredSample]:
+        """Return the completions of the rows from `first` to before `end` with their verdicts, in order of row: by
+        problem, pass, sample. Holds one at a time.
+        """
+        for columns in self._connection.execute(SELECT_SAMPLES, (first, end)):
+            completion, blob = StoredCompletion(*columns[:12]), columns[12]
+            if blob is None:
+                yield StoredSample(completion, None)
+                continue
+            status, judged, accepted, recorded_at, attempts, reason = columns[13:]
+            verdict = StoredVerdict(
+                completion.row, blob, status, bool(judged), bool(accepted), recorded_at, attempts, reason
+            )
+            yield StoredSample(completion, verdict)

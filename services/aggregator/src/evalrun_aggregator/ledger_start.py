@@ -1,0 +1,99 @@
+"""Opens a run's ledger: creates it at the first start, resumes it at later ones."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalrun_aggregator.facts import NOT_ENDED, Identity, check_identity, ended_of
+from evalrun_aggregator.gate_watch import FORGOTTEN
+from evalrun_aggregator.ledger.board import Board
+from evalrun_aggregator.ledger.items import RunItems
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger.rows import StoredCompletion
+from evalrun_aggregator.run_end import RunEnd
+from evalrun_aggregator.token_budget import BudgetBook
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+IMPORT_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """What the ledger held."""
+
+    board: Board
+    started_at: float
+    """First start, of the rejudging where it is one; Unix seconds."""
+    ended: RunEnd | None
+    ended_early: str
+    """Why it was ended before everything was decided; empty where it was not."""
+
+
+async def open_run(
+    ledger: Ledger,
+    items: RunItems,
+    identity: Identity,
+    *,
+    rejudge: str | None,
+    retry_not_judged: bool,
+    responses: Sequence[StoredCompletion] | None,
+    budget: BudgetBook | None,
+    kept: Callable[[Mapping[str, str]], Mapping[int, int]] = lambda facts: {},
+    now: float,
+) -> OpenedRun:
+    """Take up the run, or found it.
+
+    Args:
+        ledger: open.
+        items: the work order's.
+        identity: the work order's.
+        rejudge: name of a rejudging; at its first start the verdicts are set aside. Nothing is generated.
+        retry_not_judged: open a run that has ended again, for what was not judged.
+        responses: answers made elsewhere, by row; what has none is left out of the run. None: answers are generated.
+        budget: new; opens the samples that a token budget allows. None: every item is to be generated.
+        kept: from the ledger's facts, of how many problems of a dataset the results count where its gates have
+            decided without the others.
+        now: Unix seconds.
+
+    Raises:
+        BadInputError: the ledger is another run's, or there is nothing to judge again.
+        LedgerError: the disk failed or is full.
+    """
+    facts = ledger.reader.facts()
+    if not facts:
+        if rejudge is not None:
+            raise BadInputError(f"ledger {ledger.path} is empty: there is nothing to judge again")
+        facts = {**identity.facts(), **NOT_ENDED, "started_at": repr(now)}
+        await ledger.found(list(items.names()), facts)
+    judging_anew = rejudge is not None and facts.get("rejudge") != rejudge
+    check_identity(facts, identity, str(ledger.path), judging_anew=judging_anew)
+    if list(ledger.reader.problems()) != list(items.names()):
+        raise BadInputError(f"ledger {ledger.path}: its problems are not those of the work order")
+    if judging_anew:
+        restarted = {**NOT_ENDED, **FORGOTTEN, "rejudge": str(rejudge), "started_at": repr(now)}
+        await ledger.start_rejudging({**identity.facts(), **restarted})
+    if responses is not None:
+        for start in range(0, len(responses), IMPORT_BATCH):
+            await ledger.add_completions(responses[start : start + IMPORT_BATCH])
+    board = Board(items)
+    facts = ledger.reader.facts()
+    ended = ended_of(facts)
+    keep = ended is not None and not retry_not_judged
+    board.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=keep)
+    if responses is not None or rejudge is not None:
+        left_out = board.leave_out_pending()
+        logger.info("%d samples have an answer; %d have none and are left out", board.items.count - left_out, left_out)
+    elif budget is not None:
+        budget.restore(board, ledger.reader.output_tokens())
+    board.cancel(kept(facts))
+    ended_early = facts.get("ended_early", "")
+    if retry_not_judged and ended_early:
+        await ledger.set_facts(ended_early="")
+        ended_early = ""
+    if ended is not None and not ended_early and (board.unjudged or board.remaining):
+        logger.info("the run had ended; %d samples are judged again", board.unjudged)
+        await ledger.set_facts(**NOT_ENDED)
+        ended = None
+    return OpenedRun(board, float(facts["started_at"]), ended, ended_early)

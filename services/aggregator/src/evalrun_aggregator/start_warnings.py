@@ -1,0 +1,56 @@
+"""What a user should know before anything is generated, one line each. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from evalrun_aggregator.problems import RunDataset
+from evalrun_api.work_order import EvalRunSpec
+from evalrun_results.comparing.power import gate_outlook
+
+NAMED_GROUPS: Final = 5
+"""Of problems with the same prompt that a warning names."""
+
+
+def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[str]:
+    """Return what of a run's data and gate makes its figures say less than they seem to.
+
+    Args:
+        datasets: of the run.
+        spec: the run's.
+    """
+    found = [line for dataset in datasets for line in duplicate_warnings(dataset)]
+    sizes = {dataset.spec.name: len(dataset.problems) for dataset in datasets}
+    for gate in spec.all_gates:
+        problems = sum(sizes.get(name, 0) for name in gate.dataset_names)
+        outlook = gate_outlook(gate, problems, family=len(spec.all_gates))
+        found += [] if outlook is None else [f"spec.{outlook}"]
+    found += ungated_warnings(spec)
+    return found
+
+
+def ungated_warnings(spec: EvalRunSpec) -> Iterable[str]:
+    """Return a line about datasets that no gate is about, where the gates may stop the run."""
+    gates = spec.all_gates
+    if not gates or not all(gate.may_stop for gate in gates):
+        return []
+    gated = {name for gate in gates for name in gate.dataset_names}
+    others = [dataset.name for dataset in spec.datasets if dataset.name not in gated]
+    if not others:
+        return []
+    says = "no gate is about it, so what is left of it is cancelled once the gates have decided"
+    return [f"{', '.join(others)}: {says}: write stopEarly: false to draw everything, or list it before the gated ones"]
+
+
+def duplicate_warnings(dataset: RunDataset) -> Iterable[str]:
+    """Return a line if problems have the same text (canonical: blanks and Unicode forms apart), which names them."""
+    by_text: dict[str, list[str]] = {}
+    for problem in dataset.problems:
+        by_text.setdefault(problem.prompt_sha256, []).append(problem.problem_id)
+    groups = [names for names in by_text.values() if len(names) > 1]
+    if not groups:
+        return []
+    named = "; ".join(" = ".join(names) for names in groups[:NAMED_GROUPS])
+    more = f"; and {len(groups) - NAMED_GROUPS} more" if len(groups) > NAMED_GROUPS else ""
+    count = sum(map(len, groups))
+    says = f"{dataset.spec.name}: {count} problems share their text with another one, so that it counts several times"
+    return [f"{says}: {named}{more}. Remove all but one of each"]

@@ -1,0 +1,46 @@
+"""How long a run has been at work: without waiting for GPUs, endpoints or a judge, and without suspension.
+
+It follows from what the ledger holds, so a restart of the aggregator changes nothing.
+"""
+
+from collections.abc import Iterable
+
+from evalrun_results.metrics.activity import ActiveTime
+
+JUDGED_WITHIN_SECONDS = 10.0
+"""How long before its verdict an answer is taken to have been in judgement, at most: the ledger keeps no beginning."""
+
+
+class WorkTime:
+    """Takes each completion and each verdict once, in any order. Times are Unix seconds."""
+
+    def __init__(self) -> None:
+        self._generating = ActiveTime()
+        self._working = ActiveTime()
+
+    def completed(self, started_at: float, seconds: float) -> None:
+        """Note a completion; nothing if its answer was made elsewhere."""
+        if started_at:
+            self._generating.add(started_at, started_at + seconds)
+            self._working.add(started_at, started_at + seconds)
+
+    def judged(self, recorded_at: float) -> None:
+        """Note a verdict."""
+        self._working.add(recorded_at - JUDGED_WITHIN_SECONDS, recorded_at)
+
+    def restore(self, completions: Iterable[tuple[float, float]], verdicts: Iterable[float]) -> None:
+        """Take over what a ledger holds: (started at, seconds) of each completion, and when each verdict came."""
+        for started_at, seconds in completions:
+            self.completed(started_at, seconds)
+        for recorded_at in verdicts:
+            self.judged(recorded_at)
+
+    @property
+    def generating_seconds(self) -> float:
+        """Seconds in which at least one answer was being drawn."""
+        return self._generating.seconds
+
+    @property
+    def working_seconds(self) -> float:
+        """Seconds in which anything was drawn or judged."""
+        return self._working.seconds

@@ -1,0 +1,253 @@
+"""The commands as functions for notebooks and scripts: `from evalrun_cli.api import compare, judge, run`.
+
+Each function starts the same services as its command, waits for the end, and returns the results. They also work where
+an event loop is already running, as in notebooks.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from rich.console import Console
+
+from evalrun_cli.comparing.several_views import compared_several
+from evalrun_cli.comparing.views import compared
+from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.quick_run import QuickRun
+from evalrun_cli.local.run_session import RunOutcome, RunSession
+from evalrun_cli.local.runs import judge_files, run_file, run_quickly
+from evalrun_results.comparing.comparison import Comparison
+from evalrun_results.comparing.several import SeveralRuns
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+__all__ = ["BadInputError", "Comparison", "RunFailedError", "RunResult", "SeveralRuns", "compare", "judge", "run"]
+
+PathLike = str | Path
+Comparator = Literal["exact", "verl", "sandbox-fusion", "tokens", "standard"]
+
+
+class RunFailedError(Exception):
+    """A run ended without results. Its folder is intact: the same call with `resume` continues it."""
+
+    def __init__(self, directory: Path, problem: str) -> None:
+        super().__init__(f"{directory}: {problem}")
+        self.directory = directory
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Results of a run."""
+
+    directory: Path
+    """Folder of its outputs, described in docs/outputs.md."""
+    summary: Mapping[str, Any]
+    """Content of its summary.json."""
+    exit_code: ExitCode
+    """Exit code of the equivalent command: DEGRADED if samples were not judged, and the gate's decision."""
+
+    @property
+    def state(self) -> str:
+        """`Succeeded`, or `Degraded` if samples were not judged."""
+        return str(self.summary["state"])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons why the figures may mislead, one line each."""
+        return [str(line) for line in self.summary["warnings"]]
+
+    @property
+    def datasets(self) -> list[str]:
+        """Names of its datasets."""
+        return list(self.summary["datasets"])
+
+    def metric(self, dataset: str, name: str = "accepted_at_1") -> float | None:
+        """Return a figure, or None if it could not be measured. Raises KeyError if the run has no such figure."""
+        value = self.summary["datasets"][dataset]["metrics"][name]["value"]
+        return None if value is None else float(value)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of results.jsonl: one answer each, with its tests."""
+        with (self.directory / "results.jsonl").open(encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+def judge(
+    problems: PathLike | Sequence[PathLike],
+    responses: PathLike | Sequence[PathLike],
+    *,
+    output: PathLike,
+    name: str = "judge",
+    model: str | None = None,
+    comparator: Comparator | None = None,
+    time_limit: float | None = None,
+    resume: bool = False,
+    packages: PathLike | Sequence[PathLike] = (),
+    slots: int | None = None,
+    allow_uncontained: bool = False,
+    progress: bool = True,
+) -> RunResult:
+    """Judge existing answers, like `evalrun judge`.
+
+    Args:
+        problems: files of problems.
+        responses: files of answers.
+        output: the folder of the results.
+        name: of the run, in report and comparisons.
+        model: what made the answers; None: not said.
+        comparator: what decides for stdin/stdout tests; None: `standard`, or the problem's own.
+        time_limit: CPU seconds a test, where the problem sets none.
+        resume: go on in a folder that holds a part of this very judgement.
+        packages: folders of Python packages that answers and tests may import.
+        slots: programs judged at once; None: one a CPU.
+        allow_uncontained: judge even where programs cannot be contained. Trusted code only.
+        progress: print how the run stands.
+
+    Raises:
+        BadInputError: a file or an argument cannot be used; the message says what to write instead.
+        RunFailedError: it ended without results.
+        KeyboardInterrupt: it was stopped.
+    """
+    options = _options(slots, allow_uncontained, packages)
+
+    def work(session: RunSession) -> RunOutcome:
+        return judge_files(
+            _texts(problems),
+            _texts(responses),
+            output=Path(output),
+            comparator=comparator,
+            time_limit=time_limit,
+            name=name,
+            model=model,
+            resume=resume,
+            options=options,
+            session=session,
+        )
+
+    return _result_of(work, progress=progress)
+
+
+def run(
+    file: PathLike | None = None,
+    *,
+    endpoint: str | Sequence[str] = (),
+    model: str | None = None,
+    dataset: PathLike | Sequence[PathLike] = (),
+    samples: int = 1,
+    temperature: float | None = None,
+    output: PathLike | None = None,
+    resume: PathLike | None = None,
+    packages: PathLike | Sequence[PathLike] = (),
+    slots: int | None = None,
+    allow_uncontained: bool = False,
+    progress: bool = True,
+) -> RunResult:
+    """Evaluate a model behind an existing endpoint from this machine, like `evalrun run`.
+
+    Args:
+        file: an EvalRun. None: `endpoint`, `model` and `dataset` say what is evaluated.
+        endpoint: servers with the OpenAI API, or `builtin:demo`.
+        model: its id at the server's /v1/models.
+        dataset: files of problems, or `humaneval`, `mbpp`, `demo`.
+        samples: answers a problem.
+        temperature: of the sampling; None: 0 for one answer, 0.8 for several.
+        output: the folder of the results; None: outputs/<run>_<time>.
+        resume: the folder of a run of this file to go on with.
+        packages: folders of Python packages that answers and tests may import.
+        slots: programs judged at once; None: one a CPU.
+        allow_uncontained: judge even where programs cannot be contained. Trusted code only.
+        progress: print how the run stands.
+
+    Raises:
+        BadInputError: a file or an argument cannot be used; the message says what to write instead.
+        RunFailedError: it ended without results.
+        KeyboardInterrupt: it was stopped.
+    """
+    endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint)
+    options = _options(slots, allow_uncontained, packages)
+    place = None if output is None else Path(output)
+    if file is not None and (model is not None or dataset or samples != 1 or temperature is not None):
+        raise BadInputError(
+            f"{file} says model, dataset, samples and temperature already: leave them away, or the file"
+        )
+    if file is None and resume is not None:
+        raise BadInputError("resume needs the file of the run: pass evalrun.yaml from its folder")
+
+    def work(session: RunSession) -> RunOutcome:
+        if file is None:
+            asked = QuickRun(endpoints, model, _texts(dataset), samples, temperature)
+            return run_quickly(asked, output=place, options=options, session=session)
+        again = None if resume is None else Path(resume)
+        return run_file(Path(file), output=place, endpoints=endpoints, resume=again, options=options, session=session)
+
+    return _result_of(work, progress=progress)
+
+
+@overload
+def compare(first: PathLike, second: PathLike, /) -> Comparison: ...
+
+
+@overload
+def compare(
+    first: PathLike, second: PathLike, /, *more: PathLike, all_pairs: bool = ..., pool_seeds: bool = ...
+) -> Comparison | SeveralRuns: ...
+
+
+def compare(
+    first: PathLike, second: PathLike, /, *more: PathLike, all_pairs: bool = False, pool_seeds: bool = False
+) -> Comparison | SeveralRuns:
+    """Compare two runs, or several with the first, problem by problem, like `evalrun compare`.
+
+    Args:
+        first: folder or URL of the outputs of A, the baseline.
+        second: of B.
+        more: of further runs. With any, or `pool_seeds`, the answer is a `SeveralRuns`: figures of each, and each
+            pair's difference of accepted@1 with its p-value by Holm's correction.
+        all_pairs: compare every pair, not only A with each other one.
+        pool_seeds: take runs together that differ by their seed alone.
+
+    Raises:
+        BadInputError: no finished run lies there, one is named twice, or the runs share no data set.
+    """
+    if not more and not pool_seeds:
+        return compared(str(first), str(second))
+    return compared_several([str(each) for each in (first, second, *more)], all_pairs=all_pairs, pool_seeds=pool_seeds)
+
+
+def _result_of(work: Callable[[RunSession], RunOutcome], *, progress: bool) -> RunResult:
+    # Plain lines: a live display would draw from another thread, and into a notebook's own widgets.
+    console = Console(quiet=not progress, force_terminal=False, force_jupyter=False)
+    outcome = _to_its_end(work, RunSession(console=console))
+    if outcome.code is ExitCode.STOPPED:
+        raise KeyboardInterrupt
+    if outcome.summary is None:
+        raise RunFailedError(outcome.directory, outcome.problem)
+    return RunResult(outcome.directory, outcome.summary, outcome.code)
+
+
+def _to_its_end(work: Callable[[RunSession], RunOutcome], session: RunSession) -> RunOutcome:
+    """Do the work; in a thread of its own where this one has a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work(session)
+    with ThreadPoolExecutor(1, thread_name_prefix="evalrun") as thread:
+        ending = thread.submit(work, session)
+        try:
+            return ending.result()
+        except KeyboardInterrupt:
+            session.stop.press()
+            return ending.result()
+
+
+def _options(slots: int | None, allow_uncontained: bool, packages: PathLike | Sequence[PathLike]) -> LocalOptions:
+    """Return how programs are judged on this machine."""
+    return LocalOptions(slots, allow_uncontained, packages=[Path(folder) for folder in _texts(packages)])
+
+
+def _texts(paths: PathLike | Sequence[PathLike]) -> list[str]:
+    return [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]

@@ -1,0 +1,1 @@
+"""Commands on a cluster's EvalRuns: apply, follow, logs, results."""

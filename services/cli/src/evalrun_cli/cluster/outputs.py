@@ -1,0 +1,99 @@
+"""Brings the outputs of a run in a cluster: from its aggregator while that is there, then from where they were written,
+on a volume through a pod that is made for that.
+
+The aggregator sends them as a tar over the API server's exec: it alone reaches the run's volume and holds the bucket's
+credentials, and what may be run in a pod is the cluster's to say (the right `create` on `pods/exec`).
+"""
+
+import logging
+import shutil
+import tarfile
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import EvalRun
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 1 << 20
+SENDER = ("python", "-m", "evalrun_results.outputs.sender")
+"""What the aggregator's pod is asked to run: URL, then the names of single files or nothing for all."""
+
+SendFrom = Callable[[Sequence[str], BinaryIO], Awaitable[None]]
+"""Runs a command where the aggregator is, its stdout into a file. Raises BadInputError, UnreachableError."""
+
+
+Reader = Callable[[str], AbstractAsyncContextManager[SendFrom]]
+"""Runs a pod that mounts a claim, and gives what runs commands there. Raises BadInputError, UnreachableError."""
+
+
+async def bring_outputs(run: EvalRun, folder: Path, only: Sequence[str], send: SendFrom | None, reader: Reader) -> str:
+    """Bring a run's outputs into a folder; gives where they came from.
+
+    Args:
+        run: with its status.
+        folder: an empty folder.
+        only: the files that are wanted; none: all.
+        send: None where the aggregator is gone. Where it may not be asked, an output in a bucket is read from here.
+        reader: for outputs on a volume where the aggregator is gone.
+
+    Raises:
+        BadInputError: they cannot be had from here; the message says where they lie.
+        UnreachableError: the connection broke.
+    """
+    url = None if run.status is None else run.status.output_url
+    if not url:
+        raise BadInputError(f"EvalRun {run.metadata.name} has no outputs")
+    path = names.aggregator_path(url, names.ledger_claim(run.metadata.name, str(run.metadata.uid)))
+    if send is not None:
+        try:
+            await _receive(send, path, folder, only)
+        except BadInputError as error:
+            if url.startswith("pvc://"):
+                raise
+            logger.warning("%s; reading %s from here instead", error, url)
+        else:
+            return "its aggregator"
+    if url.startswith("pvc://"):
+        try:
+            async with reader(str(names.claim_of(url))) as send_from_volume:
+                await _receive(send_from_volume, path, folder, only)
+        except BadInputError as error:
+            raise BadInputError(
+                f"{_on_volume(url)}: mount it in a pod to read them (docs/install.md): {error}"
+            ) from error
+        return f"{url}, through a pod"
+    from evalrun_results.outputs.sender import files_of  # fsspec: `evalrun status` starts without it
+
+    for name, _, open_file in files_of(url, only):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open_file() as source, target.open("wb") as file:
+            shutil.copyfileobj(source, file, CHUNK)
+    return url
+
+
+async def _receive(send: SendFrom, url: str, folder: Path, only: Sequence[str]) -> None:
+    with TemporaryDirectory(prefix="evalrun-outputs-", dir=folder.parent) as scratch:
+        archive = Path(scratch) / "outputs.tar"
+        with archive.open("wb") as file:
+            await send([*SENDER, url, *only], file)
+        _unpack(archive, folder, url)
+
+
+def _unpack(archive: Path, folder: Path, url: str) -> None:
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+    except tarfile.TarError as error:
+        raise BadInputError(f"{url}: what the aggregator sent is broken off: try again ({error})") from error
+
+
+def _on_volume(url: str) -> str:
+    claim, _, path = url.removeprefix("pvc://").partition("/")
+    return f"the outputs are {path} on the volume of PersistentVolumeClaim {claim}"

@@ -1,0 +1,57 @@
+"""What a user does with the EvalSchedules of a cluster: ask for a start, and find where the results are."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from evalrun_cli.cluster.commands import with_cluster
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+if TYPE_CHECKING:  # needs the extra `cluster`
+    from evalrun_cluster.runs import ClusterRuns
+
+
+def start_now(name: str, *, namespace: str | None) -> ExitCode:
+    """Ask for a start at once: whatever the time, and also while the schedule is suspended.
+
+    Raises:
+        BadInputError: there is no such schedule, or the cluster refuses.
+    """
+    value = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
+        if not await runs.trigger(name, value):
+            raise BadInputError(f"there is no EvalSchedule {name} in namespace {runs.namespace}")
+        console.print(f"evalschedule/{name}: asked for a start; see kubectl describe evalschedule {name}")
+        return ExitCode.SUCCEEDED
+
+    return with_cluster(namespace, work)
+
+
+def output_place(name: str, *, namespace: str | None) -> str:
+    """Return the URL below which the runs of a schedule write.
+
+    Raises:
+        BadInputError: there is no such schedule, or its results lie on a volume.
+    """
+    places: list[str] = []
+
+    async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
+        del console
+        schedule = await runs.schedule(name)
+        if schedule is None:
+            raise BadInputError(
+                f"{name}: neither a folder nor an EvalSchedule of namespace {runs.namespace}: name one of them"
+            )
+        url = schedule.spec.template.output.url
+        if url is None or url.startswith("pvc://"):
+            raise BadInputError(
+                f"the results of EvalSchedule {name} lie on a volume, which is not reached from here: copy them "
+                "(evalrun results RUN --output DIR), then name that folder"
+            )
+        places.append(url)
+        return ExitCode.SUCCEEDED
+
+    with_cluster(namespace, work)
+    return places[0]

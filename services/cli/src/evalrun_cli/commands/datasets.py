@@ -1,0 +1,81 @@
+"""The command `data`: prepares, audits and shows datasets."""
+
+from pathlib import Path
+
+import click
+
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, evalrun
+from evalrun_runtime.exits import ExitCode
+
+
+@evalrun.group()
+def data() -> None:
+    """Prepare datasets, audit them for duplicates and leakage, and show the content of a prepared folder."""
+
+
+@data.command(epilog=EXIT_CODES)
+@click.argument("plan", type=EXISTING_FILE)
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder for the datasets.")
+@click.option(
+    "--sandbox-fusion",
+    metavar="URL",
+    help="SandboxFusion server for `sandboxfusion:` sources. Default: SANDBOX_FUSION_ENDPOINT.",
+)
+def prepare(plan: Path, output: Path, sandbox_fusion: str | None) -> ExitCode:
+    """Prepare the datasets of PLAN: raw copies, records, manifests, and an audit.
+
+    Resumes after a crash. Bad input leaves no files. If datasets overlap and the allow file does not list the overlap,
+    everything is written and the exit code is 1.
+
+    \b
+    Example of a PLAN:
+      datasets:
+        - {name: humaneval, source: HumanEval.jsonl.gz}
+        - {name: mbpp_reg, source: mbpp.jsonl.gz}
+      allow: allow.yaml
+    """
+    from evalrun_data.governance.commands import prepare_data
+
+    return prepare_data(plan, output=output, sandbox_fusion=sandbox_fusion)
+
+
+@data.command(epilog=EXIT_CODES)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--allow", type=EXISTING_FILE, help="YAML list of accepted overlaps, each with a reason.")
+def audit(directory: Path, allow: Path | None) -> ExitCode:
+    """Audit the prepared folder DIR again, e.g. with a changed allow file.
+
+    Writes DIR/data_manifests/audit_report.md and audit.json; exit code 1 if an overlap is not allowed.
+    """
+    from evalrun_data.governance.commands import audit_data
+
+    return audit_data(directory, allow=allow)
+
+
+@data.command(epilog=EXIT_CODES)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+def show(directory: Path) -> ExitCode:
+    """Show the datasets of the prepared folder DIR and verify its files against the manifests' hashes."""
+    from evalrun_data.governance.commands import show_data
+
+    return show_data(directory)
+
+
+@data.command("audit-tests", epilog=EXIT_CODES)
+@click.argument("run", metavar="RUN")
+@click.option("--labels", required=True, type=EXISTING_FILE, help="Which of the run's programs are correct, as JSONL.")
+@click.option("--output", type=click.Path(path_type=Path), help="A file that gets every problem's figures, as JSON.")
+def audit_tests(run: str, labels: Path, output: Path | None) -> ExitCode:
+    """Say how good the tests of RUN's problems are, by programs whose correctness is known.
+
+    RUN is a folder of outputs, or an fsspec URL, e.g. of `evalrun judge`. Exit code 1 if tests accept a wrong program
+    or reject a correct one.
+
+    \b
+    Example of the labels:
+      {"problem_id": "sum", "correct": true}
+      {"problem_id": "sum", "correct": false}
+    """
+    from evalrun_cli.suite_audit import audit_tests as audit_suites
+
+    return audit_suites(run, labels, output=output)

@@ -1,0 +1,95 @@
+"""The command itself, and the flags that several subcommands share."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalrun_cli.clock import stopwatch
+from evalrun_cli.local.options import LocalOptions
+
+SINCE_START = stopwatch()
+"""This module is imported first: what a command shows includes its own start."""
+
+EXIT_CODES = """\b
+Exit codes:
+  0 succeeded   1 failed   2 bad input   3 degraded: some problems could not be judged
+  4 gate failed   5 gate inconclusive   130 stopped, can be resumed"""
+
+EXISTING_FILE = click.Path(path_type=Path)
+COMPARATORS = ("exact", "verl", "sandbox-fusion", "tokens", "standard")
+"""The comparators of the EvalRun's API, repeated here because importing it would slow down `--help`."""
+NAMESPACE = click.option(
+    "-n", "--namespace", metavar="NAME", help="In a cluster: the namespace. Default: that of the current context."
+)
+
+TO_FILE = click.option("--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal.")
+
+Command = Callable[..., int]
+
+
+def judged_here(command: Command) -> Command:
+    """Add the flags for judging on this machine; the command receives them as `options`."""
+
+    @click.option("--slots", type=click.IntRange(min=1), help="Programs judged at once. Default: one per CPU.")
+    @click.option(
+        "--allow-uncontained",
+        is_flag=True,
+        help="Judge even if this machine cannot contain programs. Trusted code only.",
+    )
+    @click.option(
+        "--sandbox-fusion",
+        metavar="URL",
+        help="Judge with the SandboxFusion server at this address instead of starting a sandbox. judgeMode: Submit "
+        "needs one that has the tests. Set its token in EVALRUN_JUDGE_SANDBOX_TOKEN.",
+    )
+    @click.option(
+        "--packages",
+        multiple=True,
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="Folder of Python packages that answers and tests may import, e.g. from `pip install --target DIR numpy`; "
+        "may be repeated.",
+    )
+    @wraps(command)
+    def with_options(
+        *,
+        slots: int | None,
+        allow_uncontained: bool,
+        sandbox_fusion: str | None,
+        packages: Sequence[Path],
+        **others: Any,  # noqa: ANN401 - whatever the command's own flags are
+    ) -> int:
+        return command(options=LocalOptions(slots, allow_uncontained, sandbox_fusion, packages), **others)
+
+    return with_options
+
+
+def shown(command: Command) -> Command:
+    """Add the flags for a comparison's format and destination: `view` and `output`."""
+    form = click.option(
+        "--format",
+        "view",
+        type=click.Choice(["text", "markdown", "json", "html"]),
+        default="text",
+        show_default=True,
+        help="Output format.",
+    )
+    return form(TO_FILE(command))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="evalrun", message="evalrun %(version)s")
+def evalrun() -> None:
+    """Evaluate coding models with verdicts that can be trusted.
+
+    \b
+    Try it:            evalrun run --endpoint builtin:demo
+    A served model:    evalrun run --endpoint http://127.0.0.1:8000/v1 --model NAME --dataset humaneval
+    Your own answers:  evalrun judge --problems HumanEval.jsonl.gz --responses answers.jsonl --output out/
+
+    Programs are judged in a sandbox whose containment is probed at start; if this machine cannot contain them, nothing
+    runs. Samples the judge cannot decide are never counted against the model.
+    """

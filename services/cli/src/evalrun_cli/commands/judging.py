@@ -1,0 +1,142 @@
+"""The commands `judge`, `rejudge` and `validate`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from evalrun_cli.commands.group import COMPARATORS, EXISTING_FILE, EXIT_CODES, SINCE_START, evalrun, judged_here
+from evalrun_cli.local.options import LocalOptions
+from evalrun_runtime.exits import ExitCode
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.option(
+    "--problems",
+    multiple=True,
+    metavar="FILE",
+    help="Problem file: records (JSONL, Parquet), published HumanEval.jsonl.gz or mbpp.jsonl, or verl Parquet. May be "
+    "repeated; a dataset may span several files.",
+)
+@click.option(
+    "--responses",
+    multiple=True,
+    metavar="FILE",
+    help="File of answers, JSONL or Parquet: problem_id (or task_id), response (or completion); optional dataset, "
+    "sample, mode, language. May be repeated.",
+)
+@click.option(
+    "--verl-config",
+    type=EXISTING_FILE,
+    help="verl's evaluation.yaml, instead of --problems and --responses: its data.path holds both.",
+)
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder for the results.")
+@click.option("--name", default="judge", show_default=True, help="Name of the run in report and comparisons.")
+@click.option("--model", help="Model that generated the answers, for report and comparisons. Default: unknown.")
+@click.option(
+    "--judge-mode",
+    type=click.Choice(["RunCode", "Submit"]),
+    default="RunCode",
+    show_default=True,
+    help="Submit: a SandboxFusion server (--sandbox-fusion) has the tests and judges. Programs can forge such results, "
+    "so they are marked.",
+)
+@click.option(
+    "--comparator",
+    type=click.Choice(COMPARATORS),
+    help="Comparator of stdin/stdout tests. Default: the problem's own, or standard.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0.1, max=600),
+    help="CPU seconds per test, e.g. 2.5, for problems without a limit.",
+)
+@click.option("--resume", is_flag=True, help="Resume an interrupted judgement with the same arguments.")
+@judged_here
+def judge(
+    problems: Sequence[str],
+    responses: Sequence[str],
+    verl_config: Path | None,
+    output: Path,
+    name: str,
+    model: str | None,
+    judge_mode: Literal["RunCode", "Submit"],
+    comparator: str | None,
+    time_limit: float | None,
+    resume: bool,
+    options: LocalOptions,
+) -> ExitCode:
+    """Judge existing answers. Nothing is generated.
+
+    Writes the same outputs as a run: summary.json, results.jsonl, results.parquet, QA logs. Problems without an answer
+    are skipped and counted.
+    """
+    from evalrun_cli.local.run_session import RunSession
+    from evalrun_cli.local.runs import judge_files
+
+    if verl_config is not None:
+        from evalrun_cli.verl_files.commands import rows_of
+
+        if problems or responses:
+            raise click.UsageError(f"--problems, --responses: {verl_config} names the file already: remove them")
+        problems = responses = [rows_of(verl_config, output)]
+    elif not problems or not responses:
+        raise click.UsageError("--problems and --responses: name the files, or --verl-config evaluation.yaml")
+    return judge_files(
+        problems,
+        responses,
+        output=output,
+        judge_mode=judge_mode,
+        comparator=comparator,
+        time_limit=time_limit,
+        name=name,
+        model=model,
+        resume=resume,
+        options=options,
+        session=RunSession(clock=SINCE_START),
+    ).code
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Folder for the new results. Default: DIRECTORY_rejudged."
+)
+@judged_here
+def rejudge(directory: Path, output: Path | None, options: LocalOptions) -> ExitCode:
+    """Judge the completions of the run in DIRECTORY again. Nothing is generated and no GPU is needed.
+
+    The run's folder is not changed; the new verdicts are written to a separate folder.
+    """
+    from evalrun_cli.local.run_session import RunSession
+    from evalrun_cli.local.runs import rejudge_directory
+
+    session = RunSession(clock=SINCE_START)
+    return rejudge_directory(directory, output=output, options=options, session=session).code
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("file", type=EXISTING_FILE)
+@click.option(
+    "--local", "machine", is_flag=True, help="Check for `run --local`: sources may be paths, output is optional."
+)
+def validate(file: Path, machine: bool) -> ExitCode:
+    """Check the EvalRuns and EvalSchedules of FILE.
+
+    The rules are those of the cluster's API server. Every error is listed with what to write instead. Duplicate keys
+    are errors too; kubectl would silently use the last.
+    """
+    from evalrun_api.manifest import load_manifests, load_schedules
+
+    schedules = load_schedules(file)
+    for schedule in schedules:
+        click.echo(f"{file}: EvalSchedule {schedule.metadata.name} is valid")
+    for manifest in load_manifests(file, place="machine" if machine else "cluster", needed=not schedules):
+        click.echo(f"{file}: EvalRun {manifest.metadata.name} is valid")
+        if manifest.spec.all_gates:
+            from evalrun_cli.run_gate import outlooks
+
+            for outlook in outlooks(manifest.spec):
+                click.echo(f"{file}: {outlook}")
+    return ExitCode.SUCCEEDED

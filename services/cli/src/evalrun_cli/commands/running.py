@@ -1,0 +1,152 @@
+"""The commands `run`, `status`, `logs` and `results`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, NAMESPACE, SINCE_START, evalrun, judged_here
+from evalrun_cli.local.options import LocalOptions
+from evalrun_runtime.exits import ExitCode
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("file", type=EXISTING_FILE, required=False)
+@click.option("--local", is_flag=True, help="Run on this machine, without a cluster.")
+@NAMESPACE
+@click.option("--no-follow", is_flag=True, help="In a cluster: apply the file and return without waiting for the run.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="With --local: folder for the results. Default: outputs/<run>_<time>.",
+)
+@click.option(
+    "--endpoint",
+    "endpoints",
+    multiple=True,
+    metavar="URL",
+    help="With --local: an OpenAI-compatible server of the model; may be repeated. `builtin:demo` serves the demo's "
+    "recorded answers. Set its API key in EVALRUN_GENERATOR_API_KEY.",
+)
+@click.option("--model", metavar="NAME", help="Without FILE: the model's id in the server's /v1/models.")
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="FILE|NAME",
+    help="Without FILE: a problem file, or humaneval, mbpp or demo; may be repeated.",
+)
+@click.option("--samples", type=click.IntRange(1, 1000), help="Without FILE: samples per problem. Default: 1, greedy.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0.0, 2.0),
+    help="Without FILE: sampling temperature. Default: 0 for one sample, 0.8 for several.",
+)
+@click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this folder.")
+@judged_here
+def run(
+    file: Path | None,
+    local: bool,
+    namespace: str | None,
+    no_follow: bool,
+    output: Path | None,
+    endpoints: Sequence[str],
+    model: str | None,
+    datasets: Sequence[str],
+    samples: int | None,
+    temperature: float | None,
+    resume: Path | None,
+    options: LocalOptions,
+) -> ExitCode:
+    """Run the EvalRun of FILE and show its results.
+
+    \b
+    Without a file:  evalrun run --endpoint URL --model NAME --dataset FILE|NAME
+
+    This runs on this machine and writes an equivalent evalrun.yaml beside the results.
+
+    Without --local, FILE is applied to the current cluster (KUBECONFIG) and its run is followed. Ctrl-C stops
+    following; the run continues.
+
+    With --local, the services run on this machine. A spec with `rollout` then needs --endpoint. Ctrl-C stops the run
+    cleanly, and --resume continues it, also after a crash.
+    """
+    here = {"--output": output, "--endpoint": endpoints, "--resume": resume, **options.flags}
+    given = [flag for flag, value in here.items() if value]
+    asked = {"--model": model, "--dataset": datasets, "--samples": samples, "--temperature": temperature}
+    if file is None:
+        from evalrun_cli.local.quick_run import QuickRun
+        from evalrun_cli.local.run_session import RunSession
+        from evalrun_cli.local.runs import run_quickly
+
+        if namespace is not None or no_follow or resume is not None:
+            raise click.UsageError("--namespace, --no-follow, --resume: these need a FILE: name one, or remove them")
+        wanted = QuickRun(endpoints, model, datasets, samples or 1, temperature)
+        return run_quickly(wanted, output=output, options=options, session=RunSession(clock=SINCE_START)).code
+    if wrong := [flag for flag, value in asked.items() if value or value == 0]:
+        raise click.UsageError(f"{', '.join(wrong)}: {file} sets this already: remove the flags, or FILE")
+    if not local:
+        from evalrun_cli.cluster.commands import run_in_cluster
+
+        if given:
+            raise click.UsageError(f"{', '.join(given)}: only for runs on this machine: add --local")
+        return run_in_cluster(file, namespace=namespace, follow=not no_follow)
+    from evalrun_cli.local.run_session import RunSession
+    from evalrun_cli.local.runs import run_file
+
+    if namespace is not None or no_follow:
+        raise click.UsageError("--namespace, --no-follow: only for runs in a cluster: remove --local")
+    session = RunSession(clock=SINCE_START)
+    ended = run_file(file, output=output, endpoints=endpoints, resume=resume, options=options, session=session)
+    return ended.code
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("name")
+@NAMESPACE
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow until the run has ended. Ctrl-C stops following; the run continues."
+)
+def status(name: str, namespace: str | None, follow: bool) -> ExitCode:
+    """Show the EvalRun NAME of the current cluster: conditions, datasets, figures.
+
+    The exit code is the run's if it has ended, otherwise 0.
+    """
+    from evalrun_cli.cluster.commands import show_status
+
+    return show_status(name, namespace=namespace, follow=follow)
+
+
+@evalrun.command()
+@click.argument("name")
+@NAMESPACE
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["aggregator", "judge", "sandbox", "generator", "ray"]),
+    help="Show only this part; may be repeated. On GPUs the generator runs on the Ray head.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs of the current pods.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Show only the last lines of each pod.")
+def logs(name: str, namespace: str | None, parts: Sequence[str], follow: bool, tail: int | None) -> ExitCode:
+    """Show the logs of the pods of EvalRun NAME, grouped by part."""
+    from evalrun_cli.cluster.commands import show_logs
+
+    return show_logs(name, namespace=namespace, parts=parts, follow=follow, tail=tail)
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("name")
+@NAMESPACE
+@click.option("--output", type=click.Path(path_type=Path), help="Download all output files to this folder.")
+def results(name: str, namespace: str | None, output: Path | None) -> ExitCode:
+    """Show the results of EvalRun NAME and download its files.
+
+    The aggregator sends them until a minute after the end, or as long as the spec says. Later they are read from their
+    destination: a bucket with this machine's credentials, a volume through a temporary pod, which needs the rights to
+    create pods and to exec in them.
+    """
+    from evalrun_cli.cluster.commands import show_results
+
+    return show_results(name, namespace=namespace, output=output)

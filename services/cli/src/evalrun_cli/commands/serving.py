@@ -1,0 +1,74 @@
+"""The command `serve`."""
+
+from collections.abc import Sequence
+
+import click
+
+from evalrun_cli.commands.group import evalrun, judged_here
+from evalrun_cli.local.options import LocalOptions
+
+SERVICES = {
+    "sandbox": "runs programs, contained (HTTP)",
+    "judge": "the judge gateway: judges a submission by its tests (gRPC)",
+    "aggregator": "a run's ledger, metrics and outputs (gRPC)",
+    "reward": "the judge's verdicts as rewards for trainers (HTTP)",
+    "recorded": "recorded completions behind an OpenAI-compatible API (HTTP)",
+}
+
+
+@evalrun.group()
+def serve() -> None:
+    """Serve one part alone.
+
+    Settings are read from flags, the environment (EVALRUN_<SERVICE>_<FLAG>) and --config FILE, in this order. A service
+    binds to loopback by default, prints `evalrun <service> ready on <address>` when it is ready, and drains on SIGTERM.
+    `evalrun serve <service> --help` lists every setting.
+    """
+
+
+def _add_service(name: str, summary: str) -> None:
+    passes_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+    @serve.command(name=name, context_settings=passes_on, short_help=summary[0].upper() + summary[1:] + ".")
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def service(arguments: Sequence[str]) -> int:
+        from importlib import import_module
+
+        module = "evalrun_generator.recorded.__main__" if name == "recorded" else f"evalrun_{name}.__main__"
+        code: int = import_module(module).main(arguments)
+        return code
+
+
+for _name, _summary in SERVICES.items():
+    if _name != "reward":
+        _add_service(_name, _summary)
+
+
+@serve.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["--help"]},
+    short_help=SERVICES["reward"][0].upper() + SERVICES["reward"][1:] + ".",
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@judged_here
+def reward(arguments: Sequence[str], options: LocalOptions) -> int:
+    """Serve the judge's verdicts as rewards for trainers (HTTP).
+
+    \b
+    On one machine:  evalrun serve reward --problems HumanEval.jsonl.gz --port 8090
+    Before a judge:  evalrun serve reward --judge dns:///judge:50051 --host 0.0.0.0 --port 8090
+
+    Without --judge a sandbox and a judge are started beside it, and the options below are theirs. With --judge only the
+    service itself is served. `evalrun serve reward --settings` lists all of its own settings.
+    """
+    import os
+
+    from evalrun_cli.local.reward_server import names_a_judge, serve_reward
+
+    if "--settings" not in arguments and not names_a_judge(arguments, os.environ):
+        return serve_reward(arguments, options)
+    if given := [flag for flag, value in options.flags.items() if value]:
+        raise click.UsageError(f"{', '.join(given)}: only for a judge that is started here: remove it, or --judge")
+    from evalrun_reward.__main__ import main
+
+    code: int = main(["--help" if argument == "--settings" else argument for argument in arguments])
+    return code

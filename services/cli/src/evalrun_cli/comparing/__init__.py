@@ -1,0 +1,1 @@
+"""Offline commands on finished runs: compare, gate, report. They need no service."""

@@ -1,0 +1,49 @@
+"""Reads a policy file: a YAML list of the CRD's gate objects, refused for the reasons the API server would give."""
+
+from pathlib import Path
+
+import yaml
+
+from evalrun_api.cel_rules import broken_rules
+from evalrun_api.checks import structural_problems, with_defaults
+from evalrun_api.manifest import schema_for
+from evalrun_api.manifest_yaml import read_documents
+from evalrun_api.v1alpha1 import Gate
+from evalrun_runtime.exits import BadInputError
+
+EXAMPLE = "- {baseline: outputs/main, dataset: mbpp_reg, metric: accepted_at_1, maxRegression: '0.05'}"
+
+
+def read_policy(file: Path) -> list[Gate]:
+    """Return the gates of a policy file, at least one.
+
+    Raises:
+        BadInputError: the file cannot be read, or a gate is not valid: a line each, with its index and field.
+    """
+    try:
+        documents = read_documents(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputError(f"{file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{file}: byte {error.start} is not UTF-8: save the file as UTF-8") from error
+    except yaml.MarkedYAMLError as error:
+        where = f"{file}:{error.problem_mark.line + 1}" if error.problem_mark else str(file)
+        raise BadInputError(f"{where}: {error.problem or 'is not YAML'}") from error
+    except yaml.YAMLError as error:
+        raise BadInputError(f"{file}: {' '.join(str(error).split())}") from error
+    if len(documents) != 1 or not isinstance(documents[0], list) or not documents[0]:
+        raise BadInputError(f"{file}: is not a list of gates: write one a line, e.g. {EXAMPLE}")
+    # The very schema and rules of the EvalRun's own `gate`: no second validator.
+    schema = schema_for("machine")["properties"]["spec"]["properties"]["gate"]
+    lines, gates = [], []
+    for index, written in enumerate(documents[0]):
+        value = with_defaults(schema, written)
+        problems = list(structural_problems(schema, value, f"[{index}]"))
+        wrong = frozenset(problem.path for problem in problems if problem.spoils)
+        problems += broken_rules(schema, value, wrong, f"[{index}]")
+        lines += [f"{file}: {problem.path}: {problem.message}" for problem in problems]
+        if not problems:
+            gates.append(Gate.model_validate(value))
+    if lines:
+        raise BadInputError("\n".join(lines))
+    return gates

@@ -1,0 +1,256 @@
+"""A run on one machine: the services as child processes on loopback, followed to the end."""
+
+import asyncio
+import json
+import logging
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
+from evalrun_api.v1alpha1.serving import DEFAULT_CONCURRENT_REQUESTS
+from evalrun_cli.local.display import Display, display_for
+from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
+from evalrun_cli.local.run_session import RunOutcome, RunSession, StopSwitch
+from evalrun_cli.local.workspace import Workspace
+from evalrun_cli.results_table import results_tables
+from evalrun_cli.run_gate import gate_line, gated_code
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.grpc_channel import open_channel
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+ENDPOINT_SECONDS = 15
+"""How long an endpoint may be unreachable at first. A person watches: a wrong URL should not take a minute to show."""
+STOP_SECONDS = 20.0
+"""Programs that are being judged when Ctrl-C comes may use their time limit before they are cut off."""
+
+START_STOP_SECONDS = 0.5
+"""That a part which is still starting gets to end: it has judged nothing yet."""
+
+END_STATES = {
+    ledger_pb2.RUN_STATE_SUCCEEDED: ExitCode.SUCCEEDED,
+    ledger_pb2.RUN_STATE_DEGRADED: ExitCode.DEGRADED,
+    ledger_pb2.RUN_STATE_FAILED: ExitCode.FAILED,
+}
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Where completions come from."""
+
+    endpoints: Sequence[str]
+    model: str
+    tokenizer: str
+    """Where the model's tokenizer is, for endpoints that do not count tokens."""
+    recorded: Sequence[str] = ()
+    """Arguments of a recorded-completions server that is started as one more endpoint; empty for none."""
+    concurrency: Mapping[str, int] = field(default_factory=dict)
+    """Requests in flight at an endpoint, if its entry in the spec says."""
+
+
+class LocalRun:
+    """Starts the parts in the order in which they need each other, keeps them running, follows the run."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        options: LocalOptions,
+        generation: Generation | None,
+        switch: StopSwitch | None = None,
+    ) -> None:
+        self._switch = switch or StopSwitch()
+        self._workspace = workspace
+        self._options = options
+        self._generation = generation
+        self._services: list[ServiceProcess] = []
+        self._stopped = asyncio.Event()
+        self._stop_seconds = START_STOP_SECONDS
+        self.problem = "it was stopped"
+        """Why the run has no results, once it has ended without."""
+
+    async def run(self, display: Display) -> ExitCode:
+        """Run to the end.
+
+        Raises:
+            BadInputError: a part refuses what it was given.
+            ServiceFailedError: a part cannot be kept running. The ledger is intact: the run can be resumed.
+        """
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python hands out no signals
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._stopped.set)
+        self._switch.connect(lambda: loop.call_soon_threadsafe(self._stopped.set))
+        starting = asyncio.create_task(self._start_all())
+        stop = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                return ExitCode.STOPPED
+            services, endpoints = starting.result()
+            self._stop_seconds = STOP_SECONDS
+            return await self._follow_to_end(services, endpoints, display)
+        except* (BadInputError, ServiceFailedError) as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            display.close()
+            for task in (starting, stop):
+                task.cancel()
+            await asyncio.gather(starting, stop, return_exceptions=True)
+            for service in reversed(self._services):
+                await service.stop(self._stop_seconds)
+
+    async def _start_all(self) -> tuple[str, Sequence[str]]:
+        """Return the ledger's address and the endpoints."""
+        async with asyncio.TaskGroup() as starts:  # most of a start is imports: two at once use both cores
+            services = starts.create_task(self._start_services())
+            endpoints = starts.create_task(self._start_endpoints())
+        return services.result(), endpoints.result()
+
+    async def _start_services(self) -> str:
+        flags = [*await self._start_sandbox(), *self._options.containment_flags]
+        judge = await self._start("judge", "evalrun_judge", flags)
+        order, ledger = str(self._workspace.work_order), str(self._workspace.ledger)
+        arguments = ["--work-order", order, "--ledger", ledger, "--judge", judge, "--retry-not-judged"]
+        return await self._start("aggregator", "evalrun_aggregator", arguments)
+
+    async def _start_sandbox(self) -> Sequence[str]:
+        """Return the judge's flags for a sandbox of its own, or for the server that the user names."""
+        if self._options.sandbox_fusion is not None:
+            return ["--backend", "SandboxFusion", "--sandbox", self._options.sandbox_fusion]
+        address = await self._start("sandbox", "evalrun_sandbox", self._options.sandbox_flags)
+        return ["--sandbox", address, *self._options.package_flags]
+
+    async def _start_endpoints(self) -> Sequence[str]:
+        """Return the endpoints to generate with; a recorded one is started."""
+        if self._generation is None:
+            return []
+        if not self._generation.recorded:
+            return self._generation.endpoints
+        recorded = [*self._generation.recorded, "--model", self._generation.model]
+        address = await self._start("recorded", "evalrun_generator.recorded", recorded)
+        return [*self._generation.endpoints, address]
+
+    async def _start_generator(self, ledger: str, endpoints: Sequence[str], generation: Generation) -> ServiceProcess:
+        arguments = ["--ledger", ledger, "--model", generation.model, "--worker-id", "generator-0"]
+        arguments += ["--tokenizer", generation.tokenizer]
+        arguments += ["--start-seconds", str(ENDPOINT_SECONDS)]
+        for endpoint in endpoints:
+            arguments += ["--endpoint", endpoint]
+            arguments += ["--concurrency", str(generation.concurrency.get(endpoint, DEFAULT_CONCURRENT_REQUESTS))]
+        await self._start("generator", "evalrun_generator", arguments, has_port=False)
+        return self._services[-1]
+
+    async def _start(self, name: str, module: str, arguments: Sequence[str], *, has_port: bool = True) -> str:
+        log = self._workspace.logs / f"{name}.log"
+        service = ServiceProcess(name, module, arguments, log, has_port=has_port)
+        self._services.append(service)
+        await service.start()
+        return service.address
+
+    async def _follow_to_end(self, ledger: str, endpoints: Sequence[str], display: Display) -> ExitCode:
+        generator = None
+        if self._generation is not None:
+            generator = await self._start_generator(ledger, endpoints, self._generation)
+        follow = asyncio.create_task(self._follow(ledger, display))
+        stop = asyncio.create_task(self._stopped.wait())
+        kept = {asyncio.create_task(keep_running(service, Restarts())): service for service in self._services}
+        waiting: set[asyncio.Task[Any]] = {follow, stop, *kept}
+        try:
+            while True:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if follow in done:
+                    return follow.result()
+                if stop in done:
+                    return ExitCode.STOPPED
+                for task in done:
+                    code = task.result()
+                    if kept[task] is generator and code != ExitCode.SUCCEEDED:
+                        raise generator.failure(code)
+        finally:
+            for task in (follow, stop, *kept):
+                task.cancel()
+            await asyncio.gather(follow, stop, *kept, return_exceptions=True)
+
+    async def _follow(self, ledger: str, display: Display) -> ExitCode:
+        async with open_channel(ledger) as channel:
+            stub: ledger_pb2_grpc.LedgerServiceAsyncStub = ledger_pb2_grpc.LedgerServiceStub(channel)
+            while True:
+                try:
+                    status = await stub.GetStatus(ledger_pb2.GetStatusRequest(), timeout=10.0)
+                except grpc.aio.AioRpcError as error:  # the aggregator is being started again
+                    if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                        raise ServiceFailedError(
+                            f"the aggregator answered {error.code().name}: {error.details()}"
+                        ) from error
+                else:
+                    display.update(status)
+                    if status.state in END_STATES:
+                        if status.message:
+                            logger.warning("%s", status.message)
+                            self.problem = status.message
+                        return END_STATES[status.state]
+                await asyncio.sleep(POLL_SECONDS)
+
+
+def run_to_end(
+    workspace: Workspace,
+    options: LocalOptions,
+    generation: Generation | None,
+    resume_with: str,
+    session: RunSession | None = None,
+) -> RunOutcome:
+    """Run, then show the table and where everything lies.
+
+    Args:
+        workspace: the run's folder.
+        options: what the user says about this machine.
+        generation: where completions come from; None: nothing is generated.
+        resume_with: the command that goes on with the run.
+        session: how it is watched; None: on the terminal, from now on.
+
+    Raises:
+        BadInputError: a part refuses what it was given.
+    """
+    session = session or RunSession()
+    console = session.console
+
+    local = LocalRun(workspace, options, generation, session.stop)
+
+    async def run() -> ExitCode:
+        return await local.run(display_for(console, session.clock))
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        say(f"results: {workspace.directory}")
+        code = asyncio.run(run())
+    except KeyboardInterrupt:  # Ctrl-C before the run handles signals itself
+        code = ExitCode.STOPPED
+    except BadInputError:
+        workspace.discard_unused()
+        raise
+    except ServiceFailedError as error:
+        logger.error("%s", error)
+        code, local.problem = ExitCode.FAILED, str(error)
+    if code not in (ExitCode.SUCCEEDED, ExitCode.DEGRADED):
+        if not workspace.ledger.exists():
+            workspace.discard_unused()
+            say("stopped before the run began: nothing was written")
+        else:
+            say(f"nothing is lost; go on with: {resume_with}")
+        return RunOutcome(code, workspace.directory, problem=local.problem)
+    summary = json.loads(workspace.summary.read_text())
+    for table in results_tables(summary):
+        console.print(table)
+    if (decided := gate_line(summary)) is not None:
+        say(decided)
+    say(f"results: {workspace.directory}")
+    return RunOutcome(gated_code(code, summary), workspace.directory, summary)

@@ -1,0 +1,96 @@
+"""Options of judging on this machine. Imported with every command, so it imports little."""
+
+import os
+import shlex
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from evalrun_runtime.exits import BadInputError
+
+
+@dataclass(frozen=True)
+class LocalOptions:
+    """Options of judging on this machine."""
+
+    slots: int | None = None
+    allow_uncontained: bool = False
+    sandbox_fusion: str | None = None
+    """Address of a SandboxFusion server that is judged through; None: a sandbox is started here."""
+    packages: Sequence[Path] = ()
+    """Folders of Python packages that programs and tests may import."""
+
+    @property
+    def flags(self) -> dict[str, object]:
+        """The given flags and their values, by name."""
+        return {
+            "--slots": self.slots,
+            "--allow-uncontained": self.allow_uncontained or None,
+            "--sandbox-fusion": self.sandbox_fusion,
+            "--packages": self.packages,
+        }
+
+    @property
+    def resumed_with(self) -> str:
+        """The flags that a resuming command must repeat to judge in the same place."""
+        there = "" if self.sandbox_fusion is None else f" --sandbox-fusion {self.sandbox_fusion}"
+        return there + "".join(f" --packages {shlex.quote(str(folder))}" for folder in self.packages)
+
+    @property
+    def containment_flags(self) -> list[str]:
+        """The flags of sandbox and judge for programs that cannot be contained."""
+        return ["--allow-uncontained"] if self.allow_uncontained else []
+
+    @property
+    def sandbox_flags(self) -> list[str]:
+        """The flags of a sandbox that is started here."""
+        slots = [] if self.slots is None else ["--slots", str(self.slots)]
+        return [*slots, *self.package_flags, *self.containment_flags]
+
+    @property
+    def package_flags(self) -> list[str]:
+        """The flags of sandbox and judge for the packages."""
+        return [part for folder in self.packages for part in ("--package-dirs", str(folder.resolve()))]
+
+    def check(self, spec: Mapping[str, Any]) -> None:
+        """Raise BadInputError for options that exclude each other.
+
+        Args:
+            spec: an EvalRun's, as JSON.
+        """
+        for folder in self.packages:
+            if not folder.is_dir():
+                raise BadInputError(f"--packages {folder}: no such folder: name what pip install --target made")
+            if (closed := closed_to_others(folder.resolve())) is not None and os.geteuid() == 0:
+                raise BadInputError(
+                    f"--packages {folder}: programs run as another user, who may not read {closed}: chmod o+rx it"
+                )
+        if self.sandbox_fusion is None:
+            for index, dataset in enumerate(spec["datasets"]):
+                if dataset.get("judgeMode") == "Submit":
+                    raise BadInputError(
+                        f"spec.datasets[{index}].judgeMode: Submit needs a SandboxFusion server, which has the tests: "
+                        "add --sandbox-fusion URL, or write judgeMode: RunCode"
+                    )
+            return
+        if self.packages:
+            raise BadInputError("--packages: only for a sandbox that is started here: remove it, or --sandbox-fusion")
+        if self.slots is not None:
+            raise BadInputError("--slots: only for a sandbox that is started here: remove it, or --sandbox-fusion")
+        address = urlsplit(self.sandbox_fusion)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise BadInputError(f"--sandbox-fusion {self.sandbox_fusion}: write http://HOST:PORT")
+        if address.username is not None or address.password is not None:
+            raise BadInputError("--sandbox-fusion: give its token by EVALRUN_JUDGE_SANDBOX_TOKEN, not in the address")
+
+
+def closed_to_others(folder: Path) -> Path | None:
+    """Return the first folder on the way to this one that other users may not enter, or itself; None if they may."""
+    for place in [*reversed(folder.parents), folder]:
+        needed = stat.S_IXOTH | (stat.S_IROTH if place == folder else 0)
+        if place.stat().st_mode & needed != needed:
+            return place
+    return None

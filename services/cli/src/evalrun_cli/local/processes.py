@@ -1,0 +1,170 @@
+"""Child processes: starts one, reads its address from its ready line, monitors, restarts and stops it."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evalrun_runtime.backoff import backoff_seconds
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.process import address_of
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 60.0
+"""The slowest start measured was 6 s, with both cores busy; a service that needs a minute is stuck."""
+
+LAST_LINES = 20
+
+
+class ServiceFailedError(Exception):
+    """A service ended by itself and restarting did not help, or it never became ready."""
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """How often a service may be started again."""
+
+    limit: int = 5
+    """Ends within `window_seconds` after which it is given up."""
+    window_seconds: float = 60.0
+    first_delay_seconds: float = 0.1
+
+    def delay(self, ended_at: Sequence[float], now: float) -> float | None:
+        """Return the seconds to wait before the next start, or None to give up.
+
+        Args:
+            ended_at: when it ended so far, the last end included; seconds of a monotonic clock.
+            now: the same clock's time.
+        """
+        recent = sum(1 for end in ended_at if now - end <= self.window_seconds)
+        if recent > self.limit:
+            return None
+        return backoff_seconds(recent, self.first_delay_seconds)
+
+
+@dataclass
+class ServiceProcess:
+    """One child process. A service keeps its port over restarts, so that its callers find it again."""
+
+    name: str
+    module: str
+    arguments: Sequence[str]
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    has_port: bool = True
+    """False: a job, which has no address and prints no ready line."""
+    address: str = ""
+    _process: asyncio.subprocess.Process | None = None
+    _stdout: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id; None before the first start."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready.
+
+        Raises:
+            BadInputError: it ended with the exit code for bad input; the message is its own.
+            ServiceFailedError: it ended otherwise, or was not ready in time.
+        """
+        port = self.address.rpartition(":")[2] or "0"
+        command = [sys.executable, "-m", self.module, *self.arguments, "--exit-with-parent"]
+        command += ["--port", port] if self.has_port else []
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**GRPC_ENVIRONMENT, **os.environ, **self.environment},
+                start_new_session=True,  # Ctrl-C reaches this process alone, which then ends them in order
+            )
+        if not self.has_port:
+            self._stdout = asyncio.create_task(self._drop_stdout())
+            return
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                self.address = await self._read_address()
+        except TimeoutError as error:
+            await self.stop(0)
+            raise ServiceFailedError(
+                f"{self.name} was not ready after {START_SECONDS:.0f} s, see {self.log}"
+            ) from error
+        self._stdout = asyncio.create_task(self._drop_stdout())
+
+    async def _read_address(self) -> str:
+        process = self._started()
+        if process.stdout is None:
+            raise ServiceFailedError(f"{self.name} has no stdout")
+        while line := await process.stdout.readline():
+            if address := address_of(line.decode(errors="replace")):
+                return address
+        raise self.failure(await process.wait())
+
+    async def _drop_stdout(self) -> None:
+        stdout = self._started().stdout
+        while stdout is not None and await stdout.read(65536):
+            pass
+
+    async def wait(self) -> int:
+        """Wait until it ends and return its exit code, negative for a signal."""
+        return await self._started().wait()
+
+    async def stop(self, grace: float) -> None:
+        """Ask it to drain and exit; kill it after `grace` seconds."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def failure(self, code: int) -> BadInputError | ServiceFailedError:
+        """Return an error with the last line of its log."""
+        lines = [line for line in self.log.read_text(errors="replace").splitlines()[-LAST_LINES:] if line.strip()]
+        last = lines[-1].strip() if lines else "it said nothing"
+        if code == ExitCode.BAD_INPUT:
+            return BadInputError(last.removeprefix("evalrun: "))
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return ServiceFailedError(f"{self.name} {how}: {last} (log: {self.log})")
+
+    def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise ServiceFailedError(f"{self.name} was never started")
+        return self._process
+
+
+async def keep_running(service: ServiceProcess, restarts: Restarts) -> int:
+    """Restart a service whenever it ends by itself, until cancelled.
+
+    A job (without a port) is finished when it exits by itself; its exit code is returned. A job killed by a signal
+    (e.g. by the OOM killer) is restarted like a service.
+
+    Raises:
+        BadInputError, ServiceFailedError: it cannot be kept running.
+    """
+    loop = asyncio.get_running_loop()
+    ended_at: list[float] = []
+    while True:
+        code = await service.wait()
+        if not service.has_port and code >= 0:
+            return code
+        ended_at.append(loop.time())
+        delay = restarts.delay(ended_at, loop.time())
+        if delay is None or code == ExitCode.BAD_INPUT:
+            raise service.failure(code)
+        logger.warning("%s; restarting it", service.failure(code))
+        await asyncio.sleep(delay)
+        await service.start()

@@ -1,0 +1,109 @@
+"""`evalrun serve reward` on one machine: sandbox, judge and the reward service as child processes, until a signal."""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.process import ready_line
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 20.0
+
+
+def names_a_judge(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether the settings name a judge, or may do so in a file: then none is started."""
+    flags = {argument.partition("=")[0] for argument in arguments}
+    return bool(flags & {"--judge", "--config"}) or "EVALRUN_REWARD_JUDGE" in environment
+
+
+def serve_reward(arguments: Sequence[str], options: LocalOptions) -> ExitCode:
+    """Serve with a sandbox and a judge of its own until SIGTERM or Ctrl-C.
+
+    Args:
+        arguments: of the reward service.
+        options: what the user says about this machine.
+
+    Raises:
+        BadInputError: a part refuses what it was given.
+    """
+    options.check({"datasets": []})
+    logs = Path(tempfile.mkdtemp(prefix="evalrun-reward-"))
+    try:
+        code = asyncio.run(_serve(logs, arguments, options))
+    except ServiceFailedError as error:
+        logger.error("%s", error)  # it names a log, which therefore stays
+        return ExitCode.FAILED
+    except BadInputError:
+        shutil.rmtree(logs)
+        raise
+    shutil.rmtree(logs)
+    return code
+
+
+async def _serve(logs: Path, arguments: Sequence[str], options: LocalOptions) -> ExitCode:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    services: list[ServiceProcess] = []
+    work = {asyncio.create_task(stop.wait()), asyncio.create_task(_run(logs, arguments, options, services))}
+    try:
+        done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        return ExitCode.SUCCEEDED
+    except* (BadInputError, ServiceFailedError) as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+        for service in reversed(services):
+            await service.stop(STOP_SECONDS)
+
+
+async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, services: list[ServiceProcess]) -> None:
+    """Start the parts, announce the address, keep them running; every part that was begun is in `services`."""
+
+    async def start(name: str, flags: Sequence[str], port: str = "") -> str:
+        service = ServiceProcess(
+            name, f"evalrun_{name}", flags, logs / f"{name}.log", address=f":{port}" if port else ""
+        )
+        services.append(service)
+        await service.start()
+        return service.address
+
+    sandbox = ["--backend", "SandboxFusion", "--sandbox", options.sandbox_fusion or ""]
+    if options.sandbox_fusion is None:
+        sandbox = ["--sandbox", await start("sandbox", options.sandbox_flags), *options.package_flags]
+    judge = await start("judge", [*sandbox, *options.containment_flags])
+    own, port = _without_port(arguments)
+    address = await start("reward", [*own, "--judge", judge], port)
+    click.echo(ready_line("reward", address))
+    async with asyncio.TaskGroup() as group:
+        for service in services:
+            group.create_task(keep_running(service, Restarts()))
+
+
+def _without_port(arguments: Sequence[str]) -> tuple[list[str], str]:
+    """Return the flags without `--port`, and its value: it is named once more at each start."""
+    kept: list[str] = []
+    port = os.environ.get("EVALRUN_REWARD_PORT", "")
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name == "--port":
+            port = value if equals else next(rest, "")
+        else:
+            kept.append(argument)
+    return kept, port

@@ -1,0 +1,59 @@
+"""The session of a run on one machine: its clock, its console, and a switch to stop it from another thread."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from evalrun_cli.clock import Clock, stopwatch
+from evalrun_runtime.exits import ExitCode
+
+
+class StopSwitch:
+    """Stops a run from any thread, even before it has started."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stop: Callable[[], object] | None = None
+        self._pressed = False
+
+    def connect(self, stop: Callable[[], object]) -> None:
+        """Set the function that stops the run. Call it from the run's thread; `press` may be called from any."""
+        with self._lock:
+            self._stop = stop
+            pressed = self._pressed
+        if pressed:
+            stop()
+
+    def press(self) -> None:
+        """Stop the run cleanly; it can be resumed."""
+        with self._lock:
+            self._pressed = True
+            stop = self._stop
+        if stop is not None:
+            stop()
+
+
+@dataclass(frozen=True)
+class RunSession:
+    """Clock, console and stop switch of a run."""
+
+    clock: Clock = field(default_factory=stopwatch)
+    """Seconds since the command began."""
+    console: Console = field(default_factory=Console)
+    stop: StopSwitch = field(default_factory=StopSwitch)
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended."""
+
+    code: ExitCode
+    directory: Path
+    summary: Mapping[str, Any] | None = None
+    """Its summary.json, or None if it has no results."""
+    problem: str = ""
+    """Why it has no results."""

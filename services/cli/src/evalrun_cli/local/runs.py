@@ -1,0 +1,299 @@
+"""What a command asks for, as a work order: checks what the user gave before anything is started or written."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from evalrun_api.manifest import evalrun_of, load_manifest
+from evalrun_api.v1alpha1 import EvalRun
+from evalrun_api.work_order import WorkOrder, parse_work_order
+from evalrun_cli.local.local_run import Generation, run_to_end
+from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.quick_run import FILE_NAME, PUBLISHED, QuickRun, file_text, manifest_of
+from evalrun_cli.local.run_session import RunOutcome, RunSession
+from evalrun_cli.local.workspace import Workspace, create, default_directory, order_in, reopen
+from evalrun_cli.run_gate import check_baseline
+from evalrun_data import demo
+from evalrun_data.readers import load_problem_files, merged
+from evalrun_data.records import Problem
+from evalrun_data.responses import load_responses
+from evalrun_data.shards import files_of
+from evalrun_data.sources import check_readable
+from evalrun_generator.endpoints.endpoint import base_url
+from evalrun_runtime.exits import BadInputError
+
+JudgeMode = Literal["RunCode", "Submit"]
+BUILTIN = "builtin:"
+EXTERNAL_MODEL = "answers-made-elsewhere"
+
+
+def run_file(
+    file: Path,
+    *,
+    output: Path | None,
+    endpoints: Sequence[str],
+    resume: Path | None,
+    options: LocalOptions,
+    session: RunSession | None = None,
+) -> RunOutcome:
+    """Run the EvalRun of a file on this machine.
+
+    Raises:
+        BadInputError: the file, a flag, a dataset or an endpoint cannot be used.
+    """
+    if output is not None and resume is not None:
+        raise BadInputError("--resume names the folder already: leave --output away")
+    manifest = load_manifest(file, place="machine")
+    for gate in manifest.spec.all_gates:
+        check_baseline(gate, file)
+    ready = _prepared(manifest, file, endpoints, output=output, resume=resume, options=options)
+    return run_to_end(ready.workspace, options, ready.generation, ready.again, session)
+
+
+def run_quickly(
+    asked: QuickRun, *, output: Path | None, options: LocalOptions, session: RunSession | None = None
+) -> RunOutcome:
+    """Run what flags alone ask for, and leave the file that does the same in the outputs.
+
+    Raises:
+        BadInputError: a flag, a dataset or an endpoint cannot be used.
+    """
+    asked = asked.checked()
+    sources = [found for wanted in dict.fromkeys(asked.datasets) for found in _quick_sources(wanted)]
+    document = manifest_of(asked, sources)
+    manifest = evalrun_of(document, where="--dataset, --model, --samples, --temperature", place="machine")
+    name = Path(FILE_NAME)
+    ready = _prepared(manifest, name, asked.endpoints, output=output, resume=None, options=options)
+    file = ready.workspace.directory / FILE_NAME
+    file.write_text(file_text(document, asked))
+    again = ready.again.replace(f"run {name} ", f"run {_shown(file)} ", 1)
+    return run_to_end(ready.workspace, options, ready.generation, again, session)
+
+
+def _quick_sources(wanted: str) -> list[tuple[str, str]]:
+    """Return name and source of the datasets that `--dataset` names: a published one, or all that a file holds."""
+    if wanted in PUBLISHED and not Path(wanted).exists():
+        return [(wanted, PUBLISHED[wanted])]
+    if "://" not in wanted and not wanted.startswith(BUILTIN) and not Path(wanted).exists():
+        known = ", ".join(PUBLISHED)
+        raise BadInputError(f"--dataset {wanted}: no such file, nor one of the published data sets ({known})")
+    return [(name, places[0]) for name, places in read_problems([wanted])[1].items()]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A run whose folder is there, and that nothing has been done for."""
+
+    workspace: Workspace
+    generation: Generation
+    again: str
+    """The command that goes on with it."""
+
+
+def _prepared(
+    manifest: EvalRun,
+    file: Path,
+    endpoints: Sequence[str],
+    *,
+    output: Path | None,
+    resume: Path | None,
+    options: LocalOptions,
+) -> _Prepared:
+    """Check a run, and make its folder. Raises BadInputError."""
+    spec = manifest.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    options.check(spec)
+    _check_sources(manifest, file)
+    generation = _generation(manifest, endpoints, file)
+    now = datetime.now(UTC)
+    directory = (resume or output or default_directory(manifest.metadata.name, now)).resolve()
+    order = WorkOrder(
+        run=manifest.metadata.name,
+        created=now,
+        spec=manifest.spec,
+        base_dir=file.resolve().parent,
+        output_dir=str(directory),
+    )
+    workspace = _open(directory, order, resume=resume is not None)
+    again = f"evalrun run {file} --local --resume {_shown(directory)}"
+    again += "".join(f" --endpoint {endpoint}" for endpoint in endpoints) + options.resumed_with
+    return _Prepared(workspace, generation, again)
+
+
+def judge_files(
+    problems: Sequence[str],
+    responses: Sequence[str],
+    *,
+    output: Path,
+    judge_mode: JudgeMode = "RunCode",
+    comparator: str | None = None,
+    time_limit: float | None = None,
+    name: str = "judge",
+    model: str | None = None,
+    resume: bool = False,
+    options: LocalOptions,
+    session: RunSession | None = None,
+) -> RunOutcome:
+    """Judge answers that were made elsewhere.
+
+    Args:
+        problems, responses: files.
+        output: the folder of the results.
+        judge_mode, comparator, time_limit: as the flags have them.
+        name: of the run, in report and comparisons.
+        model: what made the answers, in report and comparisons; None: not known.
+        resume: go on in a folder that holds a part of this judgement.
+        options: what the user says about this machine.
+        session: how the run is watched; None: on the terminal.
+
+    Raises:
+        BadInputError: a file cannot be used, and the message names file and line; or flags do not go together.
+    """
+    if judge_mode == "Submit":
+        _check_submits(comparator, options)
+    known, places = read_problems(problems)
+    spec = judge_spec(places, model or EXTERNAL_MODEL, judge_mode, comparator, time_limit)
+    options.check(spec)
+    load_responses(responses, known)  # for its errors alone: the aggregator reads the files again, as it streams
+    directory = output.resolve()
+    more = {name: files[1:] for name, files in places.items() if len(files) > 1}
+    order = parse_work_order(
+        {
+            "run": name,
+            "created": datetime.now(UTC),
+            "spec": spec,
+            **({"sources": more} if more else {}),
+            "responses": [str(_located(path)) for path in responses],
+            "base_dir": Path.cwd(),
+            "output_dir": str(directory),
+        },
+        "judge",
+    )
+    workspace = _open(directory, order, resume=resume)
+    return run_to_end(workspace, options, None, "the same command with --resume", session)
+
+
+def _check_submits(comparator: str | None, options: LocalOptions) -> None:
+    """Refuse what does not go with `--judge-mode Submit`. Raises BadInputError."""
+    if options.sandbox_fusion is None:
+        raise BadInputError(
+            "--judge-mode Submit: needs a SandboxFusion server, which has the tests: add --sandbox-fusion URL, or "
+            "write --judge-mode RunCode"
+        )
+    if comparator is not None:
+        raise BadInputError("--comparator: with --judge-mode Submit the SandboxFusion server compares: leave it away")
+
+
+def rejudge_directory(
+    directory: Path, *, output: Path | None, options: LocalOptions, session: RunSession | None = None
+) -> RunOutcome:
+    """Judge the completions of an earlier run again, into a folder of its own.
+
+    Raises:
+        BadInputError: no run lies in `directory`, or the new folder cannot be used.
+    """
+    source = Workspace(directory.resolve())
+    order = order_in(source.directory)
+    options.check(order.spec.to_wire())
+    if not source.ledger.exists():
+        raise BadInputError(f"{directory}: the run's ledger is gone: {source.ledger}")
+    target = (output or directory.with_name(f"{directory.resolve().name}_rejudged")).resolve()
+    changes = {"created": datetime.now(UTC), "rejudge": "rejudge", "output_dir": str(target)}
+    order = order.model_copy(update=changes)
+    if Workspace(target).work_order.exists():
+        workspace = reopen(target, order)
+    else:
+        workspace = create(target, order)
+        _copy_ledger(source.ledger, workspace.ledger)
+    again = f"evalrun rejudge {directory} --output {_shown(target)}{options.resumed_with}"
+    return run_to_end(workspace, options, None, again, session)
+
+
+def _check_sources(manifest: EvalRun, file: Path) -> None:
+    """Raise BadInputError if a data set's file is not there."""
+    for index, dataset in enumerate(manifest.spec.datasets):
+        for field, place in (("source", dataset.source), ("promptTemplate", dataset.prompt_template)):
+            try:
+                for part in files_of(place or dataset.source, file.resolve().parent):
+                    check_readable(part, file.resolve().parent)
+            except BadInputError as error:
+                raise BadInputError(f"{file}: spec.datasets[{index}].{field}: {error}") from error
+
+
+def _open(directory: Path, order: WorkOrder, *, resume: bool) -> Workspace:
+    return reopen(directory, order) if resume else create(directory, order)
+
+
+def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Generation:
+    spec = manifest.spec
+    if not endpoints and spec.rollout is not None:
+        raise BadInputError(
+            f"{file}: spec.rollout: replicas need a cluster with GPUs: name a server of the model with --endpoint URL"
+        )
+    own = spec.endpoints or []
+    models = {endpoint.model or spec.model.path for endpoint in own} or {spec.model.path}
+    if len(models) > 1:
+        raise BadInputError(f"{file}: spec.endpoints: one run asks for one model, here are {', '.join(sorted(models))}")
+    named = list(endpoints) or [endpoint.url for endpoint in own]
+    builtin = [url for url in named if url.startswith(BUILTIN)]
+    for url in named:
+        check = demo.check_name if url in builtin else base_url
+        check(url)
+    recorded = ("--problems", builtin[0], "--responses", builtin[0]) if builtin else ()
+    return Generation(
+        endpoints=[url for url in named if not url.startswith(BUILTIN)],
+        model=models.pop(),
+        tokenizer=spec.model.path,
+        recorded=recorded,
+        concurrency={endpoint.url: endpoint.max_concurrent_requests for endpoint in own},
+    )
+
+
+def read_problems(sources: Sequence[str]) -> tuple[list[Problem], dict[str, list[str]]]:
+    """Read each file once; gives all problems, and the files of each dataset, in the order in which they come."""
+    each = [(source, load_problem_files([source])) for source in dict.fromkeys(sources)]
+    places: dict[str, list[str]] = {}
+    for source, problems in each:
+        for name in dict.fromkeys(problem.dataset for problem in problems):
+            places.setdefault(name, []).append(str(_located(source)))
+    return list(merged((f"--problems {source}", problems) for source, problems in each)), places
+
+
+def judge_spec(
+    places: Mapping[str, Sequence[str]],
+    model: str,
+    judge_mode: JudgeMode,
+    comparator: str | None,
+    time_limit: float | None,
+) -> dict[str, Any]:
+    """Return the spec that an EvalRun with these files would have; nothing is generated, so it names no server.
+
+    A dataset has one source there; its other files stand in the work order.
+    """
+    settings: dict[str, Any] = {} if judge_mode == "RunCode" else {"judgeMode": judge_mode}
+    if comparator is not None:
+        settings["comparator"] = {"name": comparator}
+    if time_limit is not None:
+        settings["limits"] = {"timeMilliseconds": round(1000 * time_limit)}
+    return {
+        "model": {"path": model},
+        "datasets": [{"name": name, "source": places[name][0], **settings} for name in places],
+    }
+
+
+def _located(source: str) -> str | Path:
+    """Return a path as it is from anywhere; a URL stays as it is."""
+    return source if "://" in source or source.startswith(BUILTIN) else Path(source).resolve()
+
+
+def _shown(directory: Path) -> Path:
+    """Return a path as short as it can be typed here."""
+    return directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
+
+
+def _copy_ledger(source: Path, target: Path) -> None:
+    with closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)  # a copy of the file alone would miss what still lies in the write-ahead log

@@ -1,0 +1,158 @@
+"""The folder of a run on one machine: its work order, ledger, logs and results."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from evalrun_api.work_order import WorkOrder, read_work_order
+from evalrun_runtime.exits import BadInputError
+
+WORK_ORDER = "work_order.json"
+
+FIXED: Final = ("run", "sources", "responses", "rejudge")
+FIXED_IN_SPEC: Final = ("model", "protocol", "datasets")
+"""Fields that answers and verdicts depend on: a resumed run must have the same values. All others may change."""
+MAX_SHOWN_DIFFERENCES: Final = 4
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Paths of one run's files."""
+
+    directory: Path
+
+    @property
+    def work_order(self) -> Path:
+        """The run's work order for the aggregator."""
+        return self.directory / WORK_ORDER
+
+    @property
+    def ledger(self) -> Path:
+        """The run's SQLite ledger."""
+        return self.directory / "ledger.sqlite3"
+
+    @property
+    def logs(self) -> Path:
+        """Folder with one log file per service."""
+        return self.directory / "logs"
+
+    @property
+    def summary(self) -> Path:
+        """Written last: its presence means that the run is complete."""
+        return self.directory / "summary.json"
+
+    @property
+    def has_completions(self) -> bool:
+        """Whether any answer is stored here, so that starting over would lose it."""
+        if not self.ledger.exists():
+            return False
+        try:
+            with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True)) as ledger:
+                return ledger.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is not None
+        except sqlite3.OperationalError:  # it was stopped before its tables were made
+            return False
+
+    def write_order(self, order: WorkOrder) -> None:
+        """Write the work order, whole or not at all."""
+        temporary = self.work_order.with_suffix(".tmp")
+        temporary.write_text(json.dumps(order.to_wire(), indent=2) + "\n")
+        temporary.replace(self.work_order)
+
+    def discard_unused(self) -> None:
+        """Remove the folder if it has no ledger: nothing was done in it, and the user can repeat the command."""
+        if self.ledger.exists():
+            return
+        shutil.rmtree(self.logs, ignore_errors=True)
+        self.work_order.unlink(missing_ok=True)
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
+
+def default_directory(run: str, now: datetime) -> Path:
+    """Return `outputs/<run>_<YYYYMMDD_HHMMSS>`."""
+    return Path("outputs") / f"{run}_{now:%Y%m%d_%H%M%S}"
+
+
+def create(directory: Path, order: WorkOrder) -> Workspace:
+    """Create the folder of a new run.
+
+    Raises:
+        BadInputError: the folder is not empty, or cannot be created.
+    """
+    workspace = Workspace(directory)
+    try:
+        if directory.exists() and any(directory.iterdir()):
+            resume = (
+                "--resume" if order.responses is not None else f"--resume {directory}"
+            )  # judge names it by --output
+            advice = f"add {resume}" if workspace.work_order.exists() else "name another folder"
+            raise BadInputError(f"--output {directory}: the folder is not empty: {advice}")
+        workspace.logs.mkdir(parents=True)
+        workspace.write_order(order)
+    except OSError as error:
+        raise BadInputError(f"--output {directory}: {error.strerror}: {error.filename}") from error
+    return workspace
+
+
+def reopen(directory: Path, order: WorkOrder) -> Workspace:
+    """Open the folder of a stopped run and apply the settings that may change. A run without answers starts over.
+
+    Raises:
+        BadInputError: there is no run, or its answers were made with other settings, which the message names.
+    """
+    workspace = Workspace(directory)
+    stored = order_in(directory)
+    changed = list(differences(_fixed(stored.to_wire()), _fixed(order.to_wire())))
+    if changed and workspace.has_completions:
+        shown = "; ".join(changed[:MAX_SHOWN_DIFFERENCES])
+        more = f"; and {len(changed) - MAX_SHOWN_DIFFERENCES} more" if len(changed) > MAX_SHOWN_DIFFERENCES else ""
+        raise BadInputError(
+            f"--resume {directory}: the answers there were made with other settings: {shown}{more}. Restore them, or "
+            "start a new run in another folder"
+        )
+    if changed:
+        for name in ("", "-wal", "-shm"):
+            workspace.ledger.with_name(workspace.ledger.name + name).unlink(missing_ok=True)
+    workspace.logs.mkdir(exist_ok=True)
+    workspace.write_order(order.model_copy(update={"created": stored.created}))
+    return workspace
+
+
+def differences(stored: Any, wanted: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
+    """Return where two JSON values differ, `PATH is A there and B here`, in the order of the first."""
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        for name in dict.fromkeys([*stored, *wanted]):
+            yield from differences(stored.get(name), wanted.get(name), f"{path}.{name}" if path else name)
+    elif isinstance(stored, list) and isinstance(wanted, list) and len(stored) == len(wanted):
+        for index, (old, new) in enumerate(zip(stored, wanted, strict=True)):
+            yield from differences(old, new, f"{path}[{index}]")
+    elif stored != wanted:
+        yield f"{path} is {_shown(stored)} there and {_shown(wanted)} here"
+
+
+def _fixed(order: Mapping[str, Any]) -> dict[str, Any]:
+    spec = order.get("spec", {})
+    fixed: dict[str, Any] = {name: order.get(name) for name in FIXED}
+    fixed["spec"] = {name: spec.get(name) for name in FIXED_IN_SPEC}
+    asked = {endpoint.get("model") for endpoint in spec.get("endpoints") or ()} - {None}
+    fixed["spec"]["endpoints[].model"] = sorted(asked)
+    return fixed
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
+    text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def order_in(directory: Path) -> WorkOrder:
+    """Return the work order of the run in `directory`. Raises BadInputError if it is missing or damaged."""
+    path = Workspace(directory).work_order
+    if not path.is_file():
+        raise BadInputError(f"{directory}: no run lies there: {path} is missing")
+    return read_work_order(path)

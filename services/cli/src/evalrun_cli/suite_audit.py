@@ -1,0 +1,122 @@
+"""`evalrun data audit-tests`: reads a judged run and the labels of its programs, and says how good the tests are."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+from evalrun_data.rows import Row
+from evalrun_data.sources import read_rows
+from evalrun_results.stored_run import StoredRun
+from evalrun_results.suite_quality import KnownProgram, SuiteQuality, known_program, suite_qualities
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+SHOWN = 20
+_COLUMNS = (
+    "dataset", "problem_id", "sample", "turn", "repeat", "judged", "accepted", "final_status", "total_judge_time",
+    "tests.list.element.status",
+)  # fmt: skip
+
+Key = tuple[str, str, int]
+
+
+def audit_tests(run: str, labels: Path, *, output: Path | None) -> ExitCode:
+    """Say how good the tests of a run are; with `output`, write every problem's figures there as JSON.
+
+    Raises:
+        BadInputError: run or labels cannot be used, or the file cannot be written.
+    """
+    stored = StoredRun.open(run)
+    programs: defaultdict[tuple[str, str], list[KnownProgram]] = defaultdict(list)
+    results = {
+        (result.dataset, result.problem_id, result.sample): result
+        for result in stored.results(_COLUMNS)
+        if result.repeat == 0 and result.turn == 0
+    }
+    unjudged = 0
+    for key, is_correct in _labels(labels, list(results)).items():
+        program = known_program(results[key], is_correct=is_correct)
+        if program is None:
+            unjudged += 1
+        else:
+            programs[key[:2]].append(program)
+    found = suite_qualities(programs)
+    if output is not None:
+        _write(output, found)
+    _print(found, unjudged)
+    return ExitCode.FAILED if any(each.accepts_wrong or each.rejects_correct for each in found) else ExitCode.SUCCEEDED
+
+
+def _labels(file: Path, keys: list[Key]) -> dict[Key, bool]:
+    """Return which programs are correct. Rows without `sample` are numbered in order, as answers are."""
+    datasets: defaultdict[str, set[str]] = defaultdict(set)
+    for dataset, problem_id, _ in keys:
+        datasets[problem_id].add(dataset)
+    known, labels = set(keys), dict[Key, bool]()
+    next_sample: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for row in read_rows(str(file)):
+        problem_id = row.name("problem_id" if row.has("problem_id") or not row.has("task_id") else "task_id")
+        dataset = _dataset(row, problem_id, datasets[problem_id])
+        sample = row.optional_count("sample")
+        if sample is None:
+            sample = next_sample[dataset, problem_id]
+        next_sample[dataset, problem_id] = sample + 1
+        key = (dataset, problem_id, sample)
+        if key not in known:
+            raise row.error(f"the run has no sample {sample} of problem '{problem_id}' of dataset '{dataset}'")
+        if key in labels:
+            raise row.error(f"sample {sample} of problem '{problem_id}' is labelled twice")
+        correct = row.optional_flag("correct")
+        if correct is None:
+            raise row.wrong("correct", "true or false")
+        labels[key] = correct
+    return labels
+
+
+def _dataset(row: Row, problem_id: str, datasets: set[str]) -> str:
+    if row.has("dataset"):
+        return row.name("dataset")
+    if not datasets:
+        raise row.error(f"the run has no problem '{problem_id}'")
+    if len(datasets) > 1:
+        raise row.error(f"problem '{problem_id}' is in several datasets ({', '.join(sorted(datasets))}): add 'dataset'")
+    return next(iter(datasets))
+
+
+def _write(output: Path, found: list[SuiteQuality]) -> None:
+    try:
+        output.write_text(json.dumps({"schema": 1, "problems": [each.as_json() for each in found]}, indent=1) + "\n")
+    except OSError as error:
+        raise BadInputError(f"--output {output}: {error.strerror}") from error
+
+
+def _print(found: list[SuiteQuality], unjudged: int) -> None:
+    correct, accepted = sum(each.correct for each in found), sum(each.correct_accepted for each in found)
+    wrong, rejected = sum(each.wrong for each in found), sum(each.wrong_rejected for each in found)
+    runs = sum(each.tests * (each.correct + each.wrong) for each in found)
+    told = f"{accepted} of {correct} correct programs accepted, {rejected} of {wrong} wrong ones rejected"
+    lines = [f"{len(found)} problems: {told}; {runs:,} program runs"]
+    if unjudged:
+        lines.append(f"{unjudged} programs were not judged: they say nothing about the tests")
+    weak = [each for each in found if each.accepts_wrong]
+    lines += _listed("accepts wrong programs", [f"{_name(e)}: {e.wrong - e.wrong_rejected} of {e.wrong}" for e in weak])
+    strict = [each for each in found if each.rejects_correct]
+    refused = [f"{_name(e)}: {e.correct - e.correct_accepted} of {e.correct}{_checker(e)}" for e in strict]
+    lines += _listed("rejects correct programs", refused)
+    idle = [f"{_name(each)}: {len(each.idle_tests)} of {each.tests} tests" for each in found if each.idle_tests]
+    lines += _listed("has tests that reject nothing which the others do not", idle)
+    print("\n".join(lines))  # noqa: T201 - the command's result
+
+
+def _listed(title: str, lines: list[str]) -> list[str]:
+    if not lines:
+        return []
+    more = [f"  and {len(lines) - SHOWN} more (--output has all)"] if len(lines) > SHOWN else []
+    return [f"{title}: {len(lines)} problems", *(f"  {line}" for line in lines[:SHOWN]), *more]
+
+
+def _name(each: SuiteQuality) -> str:
+    return f"{each.dataset}/{each.problem_id}"
+
+
+def _checker(each: SuiteQuality) -> str:
+    return f" ({each.rejected_for_output} for their output alone: needs a checker?)" if each.rejected_for_output else ""

@@ -1,0 +1,60 @@
+"""What the commands do with verl's files: read YAML, show the account, write an EvalRun."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from evalrun_api.manifest import evalrun_of
+from evalrun_cli.verl_files.document import account_text, refusals
+from evalrun_cli.verl_files.evaluation import read_evaluation, with_our_columns
+from evalrun_cli.verl_files.generation import convert
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+
+def rows_of(config: Path, output: Path) -> str:
+    """Return the file of problems and answers that an evaluation.yaml names. Raises BadInputError."""
+    evaluation = read_evaluation(_yaml(config), str(config))
+    unknown = [entry for entry in evaluation.entries if entry.fate == "unknown"]
+    for entry in unknown:
+        click.echo(f"evalrun: {config}: {entry.key}: {entry.note}", err=True)
+    return with_our_columns(evaluation, output, Path.cwd())
+
+
+def convert_file(config: Path, output: Path | None) -> ExitCode:
+    """Write the EvalRun of a verl configuration, and on stderr what became of each of its keys.
+
+    Raises:
+        BadInputError: it cannot be converted, or a key is refused.
+    """
+    converted = convert(_yaml(config), str(config))
+    click.echo(account_text(converted.entries), err=True)
+    refusals(converted.entries, str(config))
+    evalrun_of(dict(converted.manifest), where=str(config), place="machine")
+    text = (
+        f"# From {config.name}. In a cluster datasets and model lie on a volume, in a bucket or on a hub, and results\n"
+        "# should go to output.url.\n"
+    )
+    text += yaml.safe_dump(dict(converted.manifest), sort_keys=False, allow_unicode=True)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise BadInputError(f"--output {output}: {error.strerror}") from error
+    return ExitCode.SUCCEEDED
+
+
+def _yaml(config: Path) -> Mapping[str, Any]:
+    try:
+        values = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputError(f"{config}: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInputError(f"{config}: not readable as YAML: {error}".replace("\n", " ")) from error
+    if not isinstance(values, dict):
+        raise BadInputError(f"{config}: not a mapping of keys: no configuration of verl's")
+    return values

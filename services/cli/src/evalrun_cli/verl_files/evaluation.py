@@ -1,0 +1,79 @@
+"""verl's evaluation.yaml: where its rows are and how its columns are called, in both of its layouts."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from evalrun_cli.verl_files.document import Document, Entry, refusals
+from evalrun_data.sources import read_rows
+from evalrun_runtime.exits import BadInputError
+
+_COLUMNS: Final = {
+    "prompt_key": "prompt", "response_key": "responses", "data_source_key": "data_source",
+    "reward_model_key": "reward_model",
+}  # fmt: skip
+"""Keys below `data`, and the columns that a run reads."""
+_OURS: Final = "evalrun_trainers"
+_FUNCTIONS: Final = ("custom_reward_function", "reward.custom_reward_function")
+"""0.7.0 and 0.9.1's own file have it at the top; 0.9.1's code reads it below `reward`."""
+_REASONS: Final = (
+    ("ray_kwargs", "no Ray is started: answers are judged by this machine's sandbox"),
+    ("reward", "verl's workers; the judge decides"), ("defaults", "Hydra's list of files"), ("hydra", "Hydra's own"),
+    ("data.use_shm", "files are read where they are"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation.yaml asks to be judged."""
+
+    file: str
+    """Rows with problems and answers."""
+    renamed: Mapping[str, str]
+    """Columns that have another name there than a run reads: theirs to ours."""
+    entries: list[Entry]
+
+
+def read_evaluation(values: Mapping[str, Any], where: str) -> Evaluation:
+    """Return what a configuration asks for. Raises BadInputError if it names no file, or a reward function."""
+    document = Document(values, where)
+    path = document.mapped("data.path", "--problems and --responses")
+    if path is None:
+        raise BadInputError(f"{where}: data.path: names no file of prompts and responses: write one")
+    renamed = {}
+    for key, ours in _COLUMNS.items():
+        theirs = str(document.mapped(f"data.{key}", f"the column {ours}") or ours)
+        if theirs != ours:
+            renamed[theirs] = ours
+    for function in _FUNCTIONS:
+        named = document.value(f"{function}.path")
+        document.note(f"{function}.name", "ignored", "the judge decides")
+        document.note(f"{function}.reward_kwargs", "ignored", "the judge decides")
+        if named is None or _OURS in str(named):
+            document.note(f"{function}.path", "default", "the judge decides")
+        else:
+            why = "a reward function of yours is not run here: write null, and the judge decides by the rows' tests"
+            document.note(f"{function}.path", "refused", why)
+    document.ignore([*((function, "the judge decides") for function in _FUNCTIONS), *_REASONS])
+    refusals(document.entries, where)
+    return Evaluation(os.path.expanduser(str(path)), renamed, document.entries)  # noqa: PTH111 - it may be a URL
+
+
+def with_our_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> str:
+    """Return a file whose columns have the names that a run reads: the file itself, or a copy beside the output."""
+    if not evaluation.renamed:
+        return evaluation.file
+    import pyarrow  # costs 0.3 s to import
+    import pyarrow.parquet
+
+    rows = [dict(row.values) for row in read_rows(evaluation.file, base_dir)]
+    missing = [name for name in evaluation.renamed if rows and name not in rows[0]]
+    if missing:
+        raise BadInputError(f"{evaluation.file}: no column '{missing[0]}', which the configuration names")
+    copy = output.with_name(f"{output.name}_rows.parquet")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    table = [{evaluation.renamed.get(name, name): value for name, value in row.items()} for row in rows]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), copy)
+    return str(copy)

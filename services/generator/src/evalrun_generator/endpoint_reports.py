@@ -1,0 +1,65 @@
+"""Reports the endpoints' state to the ledger periodically, and to Prometheus if enabled."""
+
+import asyncio
+from collections.abc import Sequence
+
+from prometheus_client import Gauge
+
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.endpoints.balancer import trouble
+from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
+from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
+from evalrun_generator.ledger.ledger_client import Ledger
+
+IN_FLIGHT = Gauge("evalrun_generator_inflight", "Requests in flight.", ["replica"])
+MIN_REPORT_SECONDS = 0.5
+"""Minimum time between two reports, however often an endpoint fails and recovers."""
+UP = Gauge("evalrun_generator_replica_up", "1 if the endpoint answers.", ["replica"])
+
+
+def replicas(admission: EndpointAdmission, fleet: EndpointFleet) -> list[ledger.Replica]:
+    """Return the state of every endpoint, admitted or not, in the given order."""
+    states = {state.name: state for state in fleet.states}
+    reported = []
+    for name in admission.names:
+        state = states.get(name)
+        version = admission.versions.get(name)
+        reported.append(
+            ledger.Replica(
+                name=name,
+                address=name,
+                up=state is not None and state.failing_since is None,
+                in_flight=state.in_flight if state else 0,
+                models=admission.models.get(name, []),
+                engine={"engine_version": version} if version else {},
+                error=trouble(state) if state else admission.errors.get(name, ""),
+            )
+        )
+    return reported
+
+
+async def report_until_cancelled(
+    ledger_client: Ledger, admission: EndpointAdmission, fleet: EndpointFleet, seconds: float
+) -> None:
+    """Report until cancelled: at once, whenever an endpoint joins, fails or recovers, and at least every `seconds`."""
+    news = asyncio.Event()
+    for callbacks in (fleet.on_join, fleet.on_trouble, admission.on_trouble):
+        callbacks.append(news.set)
+    while True:
+        news.clear()
+        current = replicas(admission, fleet)
+        export(current)
+        await ledger_client.report(current, admission.warnings)
+        await asyncio.sleep(min(seconds, MIN_REPORT_SECONDS))
+        try:
+            async with asyncio.timeout(seconds):
+                await news.wait()
+        except TimeoutError:
+            continue  # the interval is over
+
+
+def export(current: Sequence[ledger.Replica]) -> None:
+    """Set the gauges, labelled by number: an address may be confidential, and changes with every start."""
+    for number, replica in enumerate(current):
+        IN_FLIGHT.labels(str(number)).set(replica.in_flight)
+        UP.labels(str(number)).set(float(replica.up))

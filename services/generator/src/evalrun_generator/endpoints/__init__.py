@@ -1,0 +1,1 @@
+"""OpenAI-compatible endpoints: requests, errors, load balancing, health."""

@@ -1,0 +1,161 @@
+"""Gets the completion of one leased item: waits for a free slot at an endpoint, sends the request, retries failures."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.endpoints.endpoint import Timed
+from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet, Permit
+from evalrun_generator.endpoints.openai_api import ModelRequest, request_for
+from evalrun_generator.endpoints.retry import Action, Backoff, Failure
+from evalrun_generator.ledger.keys import describe, key_of
+from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_generator.token_counts import TokenCounter
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.tracing import span
+
+logger = logging.getLogger(__name__)
+
+
+class ItemGivenUpError(Exception):
+    """No endpoint can complete this item; other items may succeed. The message says why."""
+
+
+class ItemRefusedError(ItemGivenUpError):
+    """The server understood the request and refused it: retrying does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPolicy:
+    """How completions are requested."""
+
+    model: str
+    attempts: int
+    backoff: Backoff
+    deadline_for: Callable[[int], float]
+    """Maps max_tokens to the request's timeout in seconds."""
+    outage_seconds: float
+    batch_size: int
+    batch_delay_seconds: float
+    tokens: TokenCounter = field(default_factory=lambda: TokenCounter(None))
+    """Counts the tokens of answers without `usage`."""
+
+
+@dataclass(slots=True)
+class History:
+    """The attempts at one item so far."""
+
+    sent: int = 0
+    failed: int = 0
+    counted: int = 0
+    """Failures that count as attempts."""
+    first_failure_at: float | None = None
+    avoid: str | None = None
+    """The endpoint of the last failure."""
+
+
+class CompletionClient:
+    """Requests completions from the endpoint fleet."""
+
+    def __init__(self, fleet: EndpointFleet, plan: RequestPolicy, rng: random.Random) -> None:
+        self._fleet = fleet
+        self._plan = plan
+        self._rng = rng
+        self._now = asyncio.get_running_loop().time
+        self._last_answer_at = float("-inf")
+        self.sending: set[asyncio.Task[object]] = set()
+        """Tasks whose request is in flight."""
+        self.draining = False
+        """If set, requests in flight may finish and no new ones are sent."""
+
+    async def complete(self, item: ledger.WorkItem) -> ledger.Completion | None:
+        """Return an item's completion, or None if draining started first.
+
+        Raises:
+            ItemGivenUpError: this item cannot be completed. ItemRefusedError: the server refused it.
+            BadInputError: no item can be completed.
+            GenerationStoppedError: no endpoint has answered for too long.
+        """
+        try:
+            request = request_for(item, self._plan.model)
+        except ValueError as error:
+            raise ItemGivenUpError(str(error)) from error
+        deadline = self._plan.deadline_for(item.sampling.max_tokens)
+        history = History()
+        while not self.draining:
+            permit = await self._fleet.acquire(history.avoid, first=history.sent > 0)
+            history.sent += 1
+            with span("generate", item.traceparent, {"endpoint": permit.endpoint.name, "attempt": history.sent}):
+                outcome = await self._send(permit, request, deadline)
+            if isinstance(outcome, Timed):
+                self._last_answer_at = self._now()
+                answer = outcome.answer
+                if answer.output_tokens is None:
+                    outcome = replace(
+                        outcome, answer=replace(answer, output_tokens=await self._plan.tokens.count(answer.text))
+                    )
+                return _completion(item.key, outcome, permit.endpoint.name, history.sent)
+            where, what = permit.endpoint.name, describe(key_of(item.key))
+            logger.debug("%s: attempt %d at %s: %s", what, history.sent, where, outcome.reason)
+            self._note_failure(outcome, where, history)
+            if not self.draining:
+                await asyncio.sleep(self._plan.backoff.delay(history.failed, self._rng))
+        return None
+
+    async def _send(self, permit: Permit, request: ModelRequest, deadline: float) -> Timed | Failure:
+        task = asyncio.current_task()
+        if task is not None:
+            self.sending.add(task)
+        try:
+            outcome = await permit.endpoint.ask(request, deadline)
+        except asyncio.CancelledError:
+            self._fleet.give_up(permit)
+            raise
+        finally:
+            if task is not None:
+                self.sending.discard(task)
+        if isinstance(outcome, Timed):
+            self._fleet.succeeded(permit)
+        else:
+            self._fleet.failed(permit, outcome)
+        return outcome
+
+    def _note_failure(self, failure: Failure, endpoint: str, history: History) -> None:
+        """Count a failure. Raises if it ends the item or the whole run."""
+        reason = f"{endpoint}: {failure.reason}"
+        if failure.action is Action.ABORT:
+            raise BadInputError(f"endpoint {reason}")
+        if failure.action is Action.REJECT:
+            raise ItemRefusedError(reason)
+        now = self._now()
+        history.avoid = endpoint
+        history.failed += 1
+        history.counted += failure.counted
+        history.first_failure_at = now if history.first_failure_at is None else history.first_failure_at
+        outage = self._fleet.outage_seconds()
+        if outage >= self._plan.outage_seconds:
+            raise GenerationStoppedError(
+                f"no endpoint has answered for {outage:.0f} s; the last failure: {reason}. Run again to resume"
+            )
+        # While no request succeeds at all, the endpoints are at fault and not the item: the outage limit decides.
+        if history.counted >= self._plan.attempts and self._last_answer_at > history.first_failure_at:
+            raise ItemGivenUpError(f"{history.counted} attempts failed, the last at {reason}")
+
+
+def _completion(key: ledger.WorkKey, timed: Timed, replica: str, attempts: int) -> ledger.Completion:
+    answer = timed.answer
+    return ledger.Completion(
+        key=key,
+        text=answer.text,
+        finish_reason=answer.finish_reason,
+        prompt_tokens=answer.prompt_tokens,
+        output_tokens=answer.output_tokens,
+        generation_seconds=timed.seconds,
+        started_at=timed.started_at,
+        replica=replica,
+        model=answer.model,
+        attempts=attempts,
+    )

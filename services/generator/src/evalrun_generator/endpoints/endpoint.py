@@ -1,0 +1,193 @@
+"""One endpoint over HTTP: lists its models, sends it one request.
+
+`Endpoint` is the interface of everything that answers: a given URL, a launched replica, or a fake.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from evalrun_generator.endpoints.openai_api import (
+    MODELS_PATH,
+    VERSION_PATH,
+    Answer,
+    MalformedAnswerError,
+    ModelRequest,
+    model_ids,
+    read_answer,
+    server_version,
+)
+from evalrun_generator.endpoints.retry import Action, Blame, Failure, broken_off, from_status, unreachable
+from evalrun_runtime.exits import BadInputError
+
+KEEPALIVE_SECONDS = 3.0
+"""Shorter than the 5 s of uvicorn, which vLLM uses: a socket reused after 6 s idle is already closed at the other end,
+and its request is lost."""
+
+NO_SUCH_PATH = frozenset({404, 405, 501})
+"""Statuses of a server that lacks a path."""
+
+CONNECT_SECONDS = 10.0
+PROBE_SECONDS = 10.0
+VERSION_SECONDS = 2.0
+"""Few servers tell their version: no start waits long for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """An answer and its latency."""
+
+    answer: Answer
+    seconds: float
+    """From sending the request to the last byte of the answer."""
+    started_at: float
+    """Unix seconds."""
+
+
+class Endpoint(Protocol):
+    """A server of the OpenAI API."""
+
+    @property
+    def name(self) -> str:
+        """Its name in results and messages."""
+        ...
+
+    async def models(self) -> list[str] | Failure:
+        """Return the ids of the models it serves."""
+        ...
+
+    async def version(self) -> str:
+        """Return the version of the server's engine; empty if it does not say."""
+        ...
+
+    async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
+        """Send one request with a timeout of `deadline` seconds. Raises only on cancellation."""
+        ...
+
+
+def base_url(given: str) -> str:
+    """Normalise an endpoint given by a user: `http(s)://host[:port][/path]`, with or without `/v1`.
+
+    Raises:
+        BadInputError: not such a URL, or it contains a password, which would appear in every log and result.
+    """
+    url = given.strip().rstrip("/")
+    url = url.removesuffix("/v1").rstrip("/")
+    scheme, separator, rest = url.partition("://")
+    host = rest.partition("/")[0]
+    if "@" in host:
+        raise BadInputError(
+            "endpoint: the URL contains a user or password: remove them and set EVALRUN_GENERATOR_API_KEY instead"
+        )
+    fits = scheme in ("http", "https") and separator and not any(character in url for character in " ?#")
+    if not fits or not host or not _has_valid_port(url):
+        raise BadInputError(f"endpoint {given!r} is not a URL: write http://HOST:PORT, with or without /v1")
+    return url
+
+
+def _has_valid_port(url: str) -> bool:
+    try:
+        port = urlsplit(url).port
+    except ValueError:
+        return False
+    return port != 0 and not url.partition("://")[2].partition("/")[0].endswith(":")
+
+
+def open_session(api_key: str | None) -> aiohttp.ClientSession:
+    """Open the process's only HTTP session. It has no connection limit: the balancer limits requests in flight."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        headers={} if api_key is None else {"Authorization": f"Bearer {api_key}"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+
+
+class HttpEndpoint:
+    """An OpenAI-compatible server at a base URL."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, model: str) -> None:
+        self._session = session
+        self._url = url
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The base URL."""
+        return self._url
+
+    async def models(self) -> list[str] | Failure:
+        """Ask /v1/models."""
+        answer = await self._send("GET", MODELS_PATH, None, PROBE_SECONDS)
+        if isinstance(answer, Failure):
+            return answer
+        try:
+            return model_ids(answer)
+        except MalformedAnswerError as error:
+            return Failure(Action.RETRY, Blame.SUSPECT, counted=True, reason=f"{MODELS_PATH}: {error}")
+
+    async def version(self) -> str:
+        """Ask /version, beside /v1; most servers have none."""
+        answer = await self._send("GET", VERSION_PATH, None, VERSION_SECONDS)
+        return "" if isinstance(answer, Failure) else server_version(answer)
+
+    async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
+        """Send one request."""
+        started_at = time.time()
+        started = time.perf_counter()
+        body = await self._send("POST", request.path, request.body, deadline)
+        seconds = time.perf_counter() - started
+        if isinstance(body, Failure):
+            return body
+        try:
+            return Timed(read_answer(body, self._model), seconds, started_at)
+        except MalformedAnswerError as error:
+            return broken_off(f"malformed answer: {error}")
+
+    async def _send(self, method: str, path: str, body: bytes | None, deadline: float) -> bytes | Failure:
+        """Return the body of a 200, or the failure."""
+        headers: Mapping[str, str] = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            async with (
+                asyncio.timeout(deadline),
+                # A redirected POST would arrive as a GET, so a redirect is reported as a failure.
+                self._session.request(
+                    method, self._url + path, data=body, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                content = await response.read()
+                if response.status == 200:
+                    return content
+                failure = from_status(response.status, response.headers, content, datetime.now(UTC))
+                if response.status in NO_SUCH_PATH:
+                    return replace(failure, reason=f"{failure.reason} (asked for {path})")
+                return failure
+        # Connecting comes first in the tree: aiohttp's connect timeout is a TimeoutError, too.
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            return unreachable(_cause(error))
+        except TimeoutError:
+            return broken_off(f"no answer within {deadline:g} s")
+        except aiohttp.InvalidURL as error:
+            return Failure(Action.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
+        except (aiohttp.ClientError, OSError) as error:
+            return broken_off(_cause(error))
+
+
+def _cause(error: BaseException) -> str:
+    """Return why a connection failed, without the URL, which the caller adds."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"certificate: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # asyncio's own text is "Connect call failed ('127.0.0.1', 9)"; the errno says why.
+        number = error.os_error.errno
+        return os.strerror(number) if number and number > 0 else error.os_error.strerror or str(error.os_error)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return f"no connection within {CONNECT_SECONDS:g} s"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

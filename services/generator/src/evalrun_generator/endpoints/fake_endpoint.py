@@ -1,0 +1,62 @@
+"""A scripted endpoint without a network, for tests of callers of endpoints."""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+
+from evalrun_generator.endpoints.endpoint import Timed
+from evalrun_generator.endpoints.openai_api import Answer, ModelRequest
+from evalrun_generator.endpoints.retry import Failure
+
+Script = Callable[[int, dict[str, object]], "Timed | Failure | Awaitable[Timed | Failure]"]
+"""(number of earlier requests, request body) -> the result."""
+
+
+def answer(text: str = "answer", *, finish_reason: str = "stop", model: str = "model") -> Timed:
+    """Return an answer with a latency of zero."""
+    return Timed(Answer(text, finish_reason, 3, 5, model), 0.0, 0.0)
+
+
+class FakeEndpoint:
+    """Lists `models` and answers requests by a script."""
+
+    def __init__(
+        self,
+        name: str,
+        script: Script | None = None,
+        *,
+        models: Sequence[str] | Failure = ("model",),
+        version: str = "",
+    ) -> None:
+        self._name = name
+        self._version = version
+        self._script = script
+        self._models = models
+        self.requests: list[dict[str, object]] = []
+        self.in_flight = 0
+        self.max_in_flight = 0
+
+    @property
+    def name(self) -> str:
+        """The given name."""
+        return self._name
+
+    async def models(self) -> list[str] | Failure:
+        """Return the models, or the failure."""
+        return self._models if isinstance(self._models, Failure) else list(self._models)
+
+    async def version(self) -> str:
+        """Return the given version."""
+        return self._version
+
+    async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
+        """Return what the script says."""
+        del deadline
+        body = json.loads(request.body)
+        self.requests.append(body)
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        try:
+            outcome = answer() if self._script is None else self._script(len(self.requests) - 1, body)
+            return outcome if isinstance(outcome, Timed | Failure) else await outcome
+        finally:
+            self.in_flight -= 1

@@ -1,0 +1,170 @@
+"""Converts work items to OpenAI requests and responses to completions. Pure.
+
+The answer is `message.content` (chat) or `text` (completions), unchanged. Servers with a reasoning parser send the
+reasoning separately (`reasoning_content`, or `reasoning` with newer vLLM); it is dropped, just as extraction drops the
+text up to a closing `</think>`. An answer that ran out of tokens during reasoning is therefore an empty text with
+finish_reason "length", not a failure.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.endpoints.retry import error_message
+
+CHAT_PATH = "/v1/chat/completions"
+COMPLETION_PATH = "/v1/completions"
+MODELS_PATH = "/v1/models"
+VERSION_PATH = "/version"
+"""Of vLLM and servers like it: `{"version": "0.11.0"}`."""
+
+UNFINISHED = frozenset({"abort", "error"})
+"""vLLM's finish reasons for an aborted answer (lost connection, engine error): not a completion."""
+
+MAX_COUNT = 2**32 - 1
+MAX_VERSION_LENGTH = 200
+
+
+class MalformedAnswerError(Exception):
+    """A response with status 200 that contains no completion. A retry may succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request that can be sent to any endpoint and retried: the same bytes, hence the same seed."""
+
+    path: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A completion as the server returned it."""
+
+    text: str
+    finish_reason: str
+    """As reported by the server; empty if it reported none."""
+    prompt_tokens: int | None
+    output_tokens: int | None
+    model: str
+
+
+def request_for(item: ledger.WorkItem, model: str) -> ModelRequest:
+    """Return the request for a work item: one sample, not streamed. Raises ValueError if its format is unknown."""
+    sampling = item.sampling
+    body: dict[str, object] = {
+        "model": model,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "n": 1,
+        "stream": False,
+    }
+    for name in ("seed", "top_k", "min_p", "repetition_penalty"):
+        if sampling.HasField(name):
+            body[name] = getattr(sampling, name)
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if sampling.ignore_eos:
+        body["ignore_eos"] = True
+    if item.format == ledger.PROMPT_FORMAT_CHAT:
+        path = CHAT_PATH
+        body["messages"] = [{"role": message.role, "content": message.content} for message in item.messages]
+    elif item.format == ledger.PROMPT_FORMAT_COMPLETION:
+        path = COMPLETION_PATH
+        if len(item.messages) != 1:
+            raise ValueError(f"a completion prompt is one message, this item has {len(item.messages)}")
+        body["prompt"] = item.messages[0].content
+    else:
+        raise ValueError(f"unknown prompt format {item.format}")
+    return ModelRequest(path, json.dumps(body, ensure_ascii=False).encode())
+
+
+def read_answer(body: bytes, asked_model: str) -> Answer:
+    """Parse the body of a 200. Raises MalformedAnswerError if it contains no finished completion."""
+    try:
+        parsed = json.loads(body)
+    except ValueError as error:
+        raise MalformedAnswerError(f"not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise MalformedAnswerError("not a JSON object")
+    if parsed.get("error"):  # some proxies return 200 with the upstream's error inside
+        raise MalformedAnswerError(error_message(body))
+    choices = parsed.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise MalformedAnswerError("no choices")
+    choice = choices[0]
+    finish_reason = choice.get("finish_reason") or ""
+    if finish_reason in UNFINISHED:
+        raise MalformedAnswerError(f"the server aborted the request: finish_reason {finish_reason!r}")
+    text = encodable(_text_of(choice))
+    prompt_tokens, output_tokens = _usage(parsed.get("usage"), has_text=bool(text))
+    model = parsed.get("model")
+    return Answer(
+        text=text,
+        finish_reason=str(finish_reason),
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        model=model if isinstance(model, str) and model else asked_model,
+    )
+
+
+def model_ids(body: bytes) -> list[str]:
+    """Parse the model ids from /v1/models. Raises MalformedAnswerError if the body is not such a list."""
+    try:
+        listed = json.loads(body)["data"]
+        return [str(entry["id"]) for entry in listed]
+    except (ValueError, KeyError, TypeError) as error:
+        raise MalformedAnswerError("the answer is not a list of models") from error
+
+
+def server_version(body: bytes) -> str:
+    """Parse the version from /version; empty if the body holds none."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return ""
+    version = parsed.get("version") if isinstance(parsed, dict) else None
+    return encodable(version)[:MAX_VERSION_LENGTH] if isinstance(version, str) else ""
+
+
+def encodable(text: str) -> str:
+    """Replace lone surrogates: JSON can encode them, UTF-8 and therefore protobuf cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _text_of(choice: Mapping[str, object]) -> str:
+    message = choice.get("message")
+    if isinstance(message, dict):
+        content = message.get("content")
+        if content is None:  # an answer without text: reasoning only, or a tool call
+            return ""
+    elif "text" in choice:
+        content = choice["text"]
+    else:
+        raise MalformedAnswerError("the choice has neither message nor text")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):  # the list-of-parts form, which some servers also use in answers
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    raise MalformedAnswerError(f"the content is of type {type(content).__name__}")
+
+
+def _usage(usage: object, *, has_text: bool) -> tuple[int | None, int | None]:
+    """Return (prompt, output) tokens; None for a count that is absent or implausible. Never counts words instead."""
+    if not isinstance(usage, dict):
+        return None, None
+    prompt, output = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    # Servers that do not count tokens send zeros.
+    return prompt or None, None if output == 0 and has_text else output
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_COUNT:
+        return None
+    return value

@@ -1,0 +1,172 @@
+"""Classifies failed requests: whether to retry, where, when, and whether the failure counts as an attempt. Pure.
+
+Two decisions are independent. *Action*: can this item still succeed, or no item at all? *Blame*: what the failure says
+about the endpoint; the balancer looks only at this.
+"""
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import Enum
+
+from evalrun_runtime.backoff import backoff_seconds
+
+MAX_MESSAGE_CHARACTERS = 300
+"""Longer server messages are truncated: vLLM's contain a whole traceback, a proxy's a whole page."""
+
+MAX_RETRY_AFTER_SECONDS = 600.0
+
+
+class Action(Enum):
+    """What happens to the item."""
+
+    RETRY = "retry"
+    """Retry, on another endpoint if there is one."""
+    REJECT = "reject"
+    """The server will never answer this item: the run continues without it and ends incomplete."""
+    ABORT = "abort"
+    """No item can be answered (wrong key, wrong model, wrong URL): stop at once with an error."""
+
+
+class Blame(Enum):
+    """What a failure says about the endpoint."""
+
+    NONE = "none"
+    SUSPECT = "suspect"
+    """It failed this request; several in a row mean that it is broken."""
+    BUSY = "busy"
+    """It asks for less load: wait, then send fewer requests at a time."""
+    DOWN = "down"
+    """It cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request without a completion."""
+
+    action: Action
+    blame: Blame
+    counted: bool
+    """Whether it counts as one of the item's attempts. A request that no server worked on does not: otherwise an outage
+    longer than all backoffs would fail every item."""
+    reason: str
+    """One human-readable line, in the server's words if it gave any."""
+    retry_after: float | None = None
+    """Seconds the endpoint asked to wait."""
+    status: int | None = None
+    """HTTP status, if there was an answer."""
+
+
+def unreachable(cause: str) -> Failure:
+    """Classify a request that never reached a server: refused, no such name, connect timeout."""
+    return Failure(Action.RETRY, Blame.DOWN, counted=False, reason=cause)
+
+
+def broken_off(cause: str) -> Failure:
+    """Classify a request without a usable answer: dropped, past its deadline, malformed.
+
+    It counts as an attempt: a prompt that crashes the engine looks like this on every endpoint.
+    """
+    return Failure(Action.RETRY, Blame.SUSPECT, counted=True, reason=cause)
+
+
+def from_status(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Failure:
+    """Classify a response whose status is not 200.
+
+    Args:
+        status: HTTP status.
+        headers: response headers; only Retry-After is read.
+        body: response body, an OpenAI error object if the server sends those.
+        now: wall-clock time, needed if Retry-After is a date.
+    """
+    return replace(_classified(status, headers, body, now), status=status)
+
+
+def _classified(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Failure:
+    error = error_object(body)
+    reason = f"HTTP {status}: {error_message(body)}"
+    if status in (429, 503):
+        return Failure(Action.RETRY, Blame.BUSY, False, reason, retry_after(headers.get("Retry-After"), now))  # noqa: FBT003 - read as a table
+    if status in (408, 425):
+        return Failure(Action.RETRY, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+    if status >= 500:
+        return Failure(Action.RETRY, Blame.SUSPECT, True, reason)  # noqa: FBT003 - read as a table
+    # A 404 with an OpenAI error that does not concern the model concerns this one prompt.
+    about_the_prompt = status == 404 and error is not None and not names_model(error)
+    if (status in (401, 403, 404, 405) and not about_the_prompt) or status < 400:
+        return Failure(Action.ABORT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+    return Failure(Action.REJECT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+
+
+def error_object(body: bytes) -> Mapping[str, object] | None:
+    """Return the `error` of an OpenAI error body; older vLLM puts its fields at the top level."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(parsed, dict):
+        return None
+    error = parsed.get("error", parsed if parsed.get("object") == "error" else None)
+    if isinstance(error, str):
+        return {"message": error}
+    return error if isinstance(error, dict) else None
+
+
+def names_model(error: Mapping[str, object]) -> bool:
+    """Return whether an error says that the model is not served: by OpenAI's `code`, vLLM's `param`, or the wording of
+    both.
+    """
+    message = str(error.get("message", "")).lower()
+    return (
+        error.get("code") == "model_not_found"
+        or error.get("param") == "model"
+        or ("model" in message and ("does not exist" in message or "not found" in message))
+    )
+
+
+def error_message(body: bytes) -> str:
+    """Return a server's error message as one short line."""
+    error = error_object(body)
+    text = str(error.get("message") or error) if error is not None else body.decode(errors="replace")
+    line = " ".join(text.split()) or "(empty body)"
+    return line if len(line) <= MAX_MESSAGE_CHARACTERS else line[: MAX_MESSAGE_CHARACTERS - 1] + "…"
+
+
+def retry_after(value: str | None, now: datetime) -> float | None:
+    """Parse a Retry-After header (RFC 9110, 10.2.3): seconds, or a date. Returns None if absent or malformed.
+
+    Bounded by `MAX_RETRY_AFTER_SECONDS`, so that a server with a wrong clock cannot stop the run indefinitely.
+    """
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            when = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds()
+    if seconds != seconds:  # NaN: float() accepts it, no server means it
+        return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential backoff: the n-th wait lies between half of `first * 2^(n-1)` and all of it, at most `longest`.
+
+    The jitter keeps requests that failed together from being retried together; the half is a lower bound of the wait
+    (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "equal jitter").
+    """
+
+    first: float
+    longest: float
+
+    def delay(self, attempt: int, rng: random.Random) -> float:
+        """Return the seconds to wait after the `attempt`-th failure in a row, counted from 1."""
+        full = backoff_seconds(attempt, self.first, self.longest)
+        return full * (0.5 + 0.5 * rng.random())

@@ -1,0 +1,1 @@
+"""The worker's side of the ledger: leases work, submits completions."""

@@ -1,0 +1,103 @@
+"""Finds the recorded completion for a prompt. Pure.
+
+A prompt must match word for word. The request's seed selects among the samples recorded for it:
+`(seed - base_seed) mod recorded`, because a run requests sample s with seed = seed + s. Without a seed, or in a greedy
+run with its single seed, that is the first sample. Model, temperature and `max_tokens` are ignored: a recorded
+completion is returned unchanged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PromptKey = tuple[tuple[str, str], ...] | str
+"""Chat: (role, content) of each message. Completions: the prompt."""
+
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    """One recorded completion."""
+
+    text: str
+    finish_reason: str = "stop"
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    """As counted by the server that generated it; None if not recorded."""
+
+
+class PromptUnknownError(Exception):
+    """No completion is recorded for a prompt."""
+
+
+class RecordedCompletions:
+    """Recorded completions by prompt."""
+
+    def __init__(self, base_seed: int = 0) -> None:
+        self._base_seed = base_seed
+        self._samples: dict[PromptKey, Sequence[RecordedAnswer]] = {}
+        self._labels: dict[PromptKey, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def add(self, label: str, prompts: Sequence[PromptKey], samples: Sequence[RecordedAnswer]) -> str | None:
+        """Record the samples of a problem under each form of its prompt.
+
+        Args:
+            label: the problem, for messages.
+            prompts: the forms in which it may be asked.
+            samples: in order; empty if the problem is known but was never answered.
+
+        Returns:
+            The label of the problem that already has this prompt and keeps it, or None if the prompt is new.
+        """
+        for prompt in prompts:
+            if prompt in self._labels:
+                return self._labels[prompt]
+        for prompt in prompts:
+            self._labels[prompt] = label
+            self._samples[prompt] = samples
+        return None
+
+    def find(self, prompt: PromptKey, seed: int | None, choice: int = 0) -> RecordedAnswer:
+        """Return the answer to a prompt; `choice` numbers the answers if a request asks for several.
+
+        Raises:
+            PromptUnknownError: the message names the problem without answers, or shows the prompt's beginning.
+        """
+        label = self._labels.get(prompt)
+        if label is None:
+            raise PromptUnknownError(f"nothing is recorded for this prompt: {_beginning(prompt)!r}")
+        samples = self._samples[prompt]
+        if not samples:
+            raise PromptUnknownError(f"no completion is recorded for problem {label}")
+        first = 0 if seed is None else seed - self._base_seed
+        return samples[(first + choice) % len(samples)]
+
+
+class Echo:
+    """Answers every prompt with the same number of words, for load tests."""
+
+    def __init__(self, tokens: int) -> None:
+        self._answer = RecordedAnswer("word " * tokens, output_tokens=tokens)
+
+    def find(self, prompt: PromptKey, seed: int | None, choice: int = 0) -> RecordedAnswer:
+        """Return the words; each is one token."""
+        del prompt, seed, choice
+        return self._answer
+
+
+def approximate_tokens(text: str) -> int:
+    """Estimate tokens as UTF-8 bytes / 4, rounded up. Responses that use the estimate are marked as approximate."""
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+
+
+def text_of(prompt: PromptKey) -> str:
+    """Return a prompt's text, with all messages joined."""
+    return prompt if isinstance(prompt, str) else "\n".join(content for _, content in prompt)
+
+
+def _beginning(prompt: PromptKey) -> str:
+    text = " ".join(text_of(prompt).split())
+    return text if len(text) <= 120 else text[:119] + "…"

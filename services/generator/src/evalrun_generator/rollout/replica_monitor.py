@@ -1,0 +1,109 @@
+"""Lets a replica in once it has proved itself, then keeps an eye on it: one `ReplicaMonitor` a start."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+
+from evalrun_generator.endpoints.endpoint import Timed
+from evalrun_generator.endpoints.openai_api import COMPLETION_PATH, ModelRequest
+from evalrun_generator.endpoints.retry import Failure
+from evalrun_generator.rollout.engine import EnginePlan
+from evalrun_generator.rollout.engine_facts import is_same_model
+from evalrun_generator.rollout.replica_api import ReplicaApi
+from evalrun_generator.rollout.replica_endpoint import ReplicaEndpoint
+from evalrun_generator.rollout.starts import Start
+from evalrun_generator.rollout.vital_signs import Patience, Signs, should_ask, trouble
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+
+class UnfitReplicaError(Exception):
+    """The replica does not answer correctly; another start may."""
+
+
+class ReplicaMonitor:
+    """Monitors one serving start, from its first test to its end."""
+
+    def __init__(
+        self,
+        start: Start,
+        api: ReplicaApi,
+        plan: EnginePlan,
+        patience: Patience,
+        *,
+        tick_seconds: float,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called when `trouble` is set."""
+        self.start = start
+        self.endpoint = ReplicaEndpoint(api.endpoint, start.name)
+        self.models: list[str] = []
+        self.trouble = ""
+        self._api = api
+        self._plan = plan
+        self._patience = patience
+        self._tick_seconds = tick_seconds
+        self._wake = wake
+        self._now = asyncio.get_running_loop().time
+        body = {"model": plan.served_model, "prompt": "1", "max_tokens": 1, "temperature": 0}
+        self._question = ModelRequest(COMPLETION_PATH, json.dumps(body).encode())
+
+    async def admit(self) -> None:
+        """Check that it serves the requested model with real weights, and that it answers.
+
+        Raises:
+            BadInputError: it serves something else, as every other start would.
+            UnfitReplicaError: it does not answer.
+        """
+        if self.start.load_format == "dummy" and self._plan.load_format != "dummy":
+            raise BadInputError(
+                f"{self.start.name} loaded dummy weights, though rollout.loadFormat is {self._plan.load_format}: its "
+                "answers would be noise. Check the versions of verl and the engine in the image"
+            )
+        asked, loaded = str(self._plan.model_config["path"]), self.start.engine.get("model", "")
+        if loaded and not is_same_model(asked, loaded):  # /v1/models only repeats the configured name
+            raise BadInputError(
+                f"{self.start.name} loaded {loaded}, though model.path is {asked}: its answers would be another "
+                "model's. Check the versions of verl and the engine in the image"
+            )
+        models = await self.endpoint.models()
+        if isinstance(models, Failure):
+            raise UnfitReplicaError(f"/v1/models: {models.reason}")
+        self.models = models
+        if self._plan.served_model not in models:
+            listed = ", ".join(models) or "none"
+            raise BadInputError(f"{self.start.name} does not serve model {self._plan.served_model!r}, but {listed}")
+        error = await self._ask_tiny()
+        if error is not None:
+            raise UnfitReplicaError(f"a tiny completion failed: {error}")
+
+    async def run(self) -> None:
+        """Watch until something is wrong; sets `trouble` then, and ends."""
+        signs = Signs(progress_at=self._now(), answered=self.endpoint.answered)
+        question: asyncio.Task[str | None] | None = None
+        try:
+            while not self.trouble:
+                signs = signs.after_health(await self._api.health())
+                signs = signs.after_count(self.endpoint.answered, await self._api.tokens(), self._now())
+                if question is not None and question.done():
+                    signs = signs.after_reply(question.result(), self._now())
+                    question = None
+                if question is None and should_ask(signs, self._patience, self._now()):
+                    question = asyncio.create_task(self._ask_tiny())
+                    signs = signs.after_asking(self._now())
+                self.trouble = trouble(signs, self._patience, self._now())
+                if not self.trouble:
+                    await asyncio.sleep(self._tick_seconds)
+        finally:
+            if question is not None:
+                question.cancel()
+                await asyncio.gather(question, return_exceptions=True)
+        logger.warning("%s is %s", self.start.name, self.trouble)
+        self._wake()
+
+    async def _ask_tiny(self) -> str | None:
+        """Ask one token; gives what went wrong. It is past the balancer's books, and counts as no completion."""
+        outcome = await self._api.endpoint.ask(self._question, 2 * self._patience.hang_seconds)
+        return None if isinstance(outcome, Timed) else outcome.reason

@@ -1,0 +1,72 @@
+"""What a test family is. A new one is a module beside this one, and its name in `registry.FAMILIES`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_judge.cache.verdict_cache import Judged
+from evalrun_judge.extraction import Extraction
+from evalrun_judge.function_tests.assertions import AssertionRunner
+from evalrun_judge.pool.info import PoolInfo
+from evalrun_judge.pool.pool import SandboxPool
+from evalrun_judge.submission import JudgeRequest, Tests
+from evalrun_judge.suites import Suites
+
+PlanT = TypeVar("PlanT")
+
+FormReader = Callable[[judge_pb2.JudgeRequest, Suites], Tests]
+"""Reads the tests of a message, which are in the form that it is registered for. Raises InvalidRequestError."""
+
+
+@dataclass(frozen=True)
+class Runners:
+    """What families run programs with."""
+
+    pool: SandboxPool
+    assertions: AssertionRunner
+
+
+class Family(Protocol[PlanT]):
+    """One way to test a program: how its tests are read, checked, planned and run."""
+
+    FORMS: ClassVar[Mapping[str, FormReader]]
+    """By the name of the field of `JudgeRequest.tests` (judge.proto) that it reads."""
+    TESTS: ClassVar[tuple[type, ...]]
+    """The types of its tests."""
+    FORGEABLE: ClassVar[bool]
+    """The candidate shares a process, or a disk, with what decides."""
+
+    def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
+        """Refuse tests that can never be judged.
+
+        Args:
+            request: what was asked.
+            sandboxes: what the sandboxes are; None before any has answered.
+
+        Raises:
+            InvalidRequestError: naming the field.
+        """
+        ...
+
+    def plan(self, request: JudgeRequest, extraction: Extraction) -> PlanT | None:
+        """Return what must run, or None if the text turns out to hold no program. Raises InvalidRequestError."""
+        ...
+
+    def key(self, plan: PlanT, request: JudgeRequest) -> object | None:
+        """Return the program and tests that a verdict depends on (msgpack), or None if it may not be cached."""
+        ...
+
+    async def judge(self, plan: PlanT, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
+        """Run what is planned, and return what came of each test.
+
+        Args:
+            plan: of this request.
+            request: what was asked.
+            on_begin: called once it has its first slot.
+
+        Raises:
+            NoSandboxError: no sandbox could say what the program does.
+            RunRefusedError: the request can never be served.
+        """
+        ...

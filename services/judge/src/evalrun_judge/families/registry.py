@@ -1,0 +1,48 @@
+"""The test families that this gateway judges."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_judge.families.family import Family, FormReader, Runners
+from evalrun_judge.families.function import FunctionFamily
+from evalrun_judge.families.stdio import StdioFamily
+from evalrun_judge.families.submit import SubmitFamily
+from evalrun_judge.submission import InvalidRequestError, Tests
+from evalrun_judge.suites import Suites
+
+FAMILIES: Final = (StdioFamily, FunctionFamily, SubmitFamily)
+
+_FORMS: Mapping[str, FormReader] = {form: reader for family in FAMILIES for form, reader in family.FORMS.items()}
+
+
+def read_tests(message: judge_pb2.JudgeRequest, suites: Suites) -> Tests:
+    """Read the tests of a message; those named by digest alone come from `suites`.
+
+    Raises:
+        InvalidRequestError: there are none, or they contradict their digest.
+        UnknownSuiteError: nothing is kept under the digest.
+    """
+    form = message.WhichOneof("tests")
+    if form is None and message.suite_digest:
+        return suites.find(message.suite_digest)
+    reader = _FORMS.get(form or "")
+    if reader is None:
+        raise InvalidRequestError(f"tests: there are none; send one of {', '.join(_FORMS)}")
+    return reader(message, suites)
+
+
+class Families:
+    """The families, each ready to judge."""
+
+    def __init__(self, families: Sequence[Family[Any]]) -> None:
+        self._by_tests: dict[type, Family[Any]] = {tests: family for family in families for tests in family.TESTS}
+
+    def of(self, tests: Tests) -> Family[Any]:
+        """Return the family of these tests."""
+        return self._by_tests[type(tests)]
+
+
+def build_families(runners: Runners) -> Families:
+    """Return every family, running its programs with `runners`."""
+    return Families([family(runners) for family in FAMILIES])

@@ -1,0 +1,139 @@
+"""Programs that read stdin and print: one run a test, compared by a pure comparator or by a checker."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
+from evalrun_judge.cache.verdict_cache import Judged, is_stable
+from evalrun_judge.comparison import ComparatorName
+from evalrun_judge.extraction import Extraction
+from evalrun_judge.families.checker import checker_outcomes, checker_run, settled
+from evalrun_judge.families.family import FormReader, Runners
+from evalrun_judge.pool.info import PoolInfo
+from evalrun_judge.records import compared, records_of_runs
+from evalrun_judge.short_runs import left_out, short_request, with_short_runs
+from evalrun_judge.status import TestStatus
+from evalrun_judge.submission import (
+    CheckerProgram,
+    InvalidRequestError,
+    JudgeRequest,
+    Language,
+    StdioTest,
+    StdioTests,
+    refuse_append,
+)
+from evalrun_judge.suites import Suites
+from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
+from evalrun_runtime.tracing import span
+
+LARGE_BYTES = 256 * 1024
+"""Outputs above this are compared in a thread, so that other requests go on meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class StdioPlan:
+    """One program, one run a test."""
+
+    run: RunRequest
+    expected: tuple[bytes, ...]
+
+
+def read_stdio(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests:
+    """Read the pairs of input and expected output; a named suite is kept. Raises InvalidRequestError."""
+    cases = [StdioTest(test.input, test.expected_output) for test in message.stdio.tests]
+    tests = StdioTests(cases, named=bool(message.suite_digest))
+    if not tests.named:
+        return tests
+    if message.suite_digest != tests.digest:
+        raise InvalidRequestError("suite_digest: it is not that of stdio.tests; send none, or theirs")
+    return suites.keep(tests)
+
+
+def plan_stdio(request: JudgeRequest, tests: StdioTests, extraction: Extraction) -> StdioPlan:
+    """Return the runs of an extracted program. Pure."""
+    limits = request.limits
+    run = RunRequest(
+        language=cast(Language, request.submission.language),  # one of the sandboxes' languages: `check_request`
+        code=extraction.code,
+        inputs=tests.inputs,
+        limits=Limits(time_seconds=limits.time_seconds, memory_mib=limits.memory_mib, output_kib=limits.output_kib),
+        stop_after_timeouts=request.stop_after_timeouts,
+        inputs_digest=tests.inputs_digest if tests.named else b"",
+    )
+    return StdioPlan(run, tests.expected)
+
+
+class StdioFamily:
+    """Judges stdin/stdout tests."""
+
+    FORMS: ClassVar[Mapping[str, FormReader]] = {"stdio": read_stdio}
+    TESTS: ClassVar[tuple[type, ...]] = (StdioTests,)
+    FORGEABLE: ClassVar[bool] = False
+
+    def __init__(self, runners: Runners) -> None:
+        self._pool = runners.pool
+
+    def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
+        """Refuse a suite without tests; see `Family.check`."""
+        if not cast(StdioTests, request.tests).inputs:
+            raise InvalidRequestError("stdio.tests: there are none; a problem needs at least one")
+        refuse_append(request)
+
+    def plan(self, request: JudgeRequest, extraction: Extraction) -> StdioPlan:
+        """Return the runs; see `Family.plan`."""
+        return plan_stdio(request, cast(StdioTests, request.tests), extraction)
+
+    def key(self, plan: StdioPlan, request: JudgeRequest) -> object:
+        """Return language, program and the tests' digest; see `Family.key`."""
+        return (plan.run.language, plan.run.code, plan.run.mode), cast(StdioTests, request.tests).digest
+
+    async def judge(self, plan: StdioPlan, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
+        """Run the program on every input, and compare; see `Family.judge`."""
+        reply = await self._pool.run(plan.run, run=request.run, on_slot=on_begin)
+        if left := left_out(reply):
+            short = await self._pool.run(short_request(plan.run, left), run=request.run, begun=True)
+            reply = with_short_runs(reply, left, short)
+        with span("compare", attributes={"tests": len(plan.expected)}):
+            outcomes, level = await self._outcomes(plan, reply, request)
+        records = records_of_runs(plan.run.inputs, plan.expected, reply, outcomes)
+        return Judged(tuple(records), level, stable=is_stable(records))
+
+    async def _outcomes(
+        self, plan: StdioPlan, reply: RunReply, request: JudgeRequest
+    ) -> tuple[Sequence[TestOutcome], Level]:
+        """Return what each run means, and the least containment level of whatever ran."""
+        uncompiled = compile_status(reply.compile)
+        if uncompiled is not None:
+            return [TestOutcome(uncompiled)] * len(reply.runs), reply.level
+        if request.checker is not None and request.comparator.name is ComparatorName.CHECKER:
+            return await self._checked(plan, reply, request, request.checker)
+        if sum(len(run.stdout) for run in reply.runs) <= LARGE_BYTES:
+            return compared(plan.expected, reply, request.comparator), reply.level
+        return await asyncio.to_thread(compared, plan.expected, reply, request.comparator), reply.level
+
+    async def _checked(
+        self, plan: StdioPlan, reply: RunReply, request: JudgeRequest, checker: CheckerProgram
+    ) -> tuple[Sequence[TestOutcome], Level]:
+        """Have the checker decide the runs that did not fail by themselves."""
+        failures = [failure_of(run) for run in reply.runs]
+        cases = [
+            (data, wanted, run.stdout)
+            for data, wanted, run, failure in zip(plan.run.inputs, plan.expected, reply.runs, failures, strict=True)
+            if failure is None
+        ]
+        if not cases:
+            return [failure for failure in failures if failure is not None], reply.level
+        said = await self._pool.run(checker_run(checker, cases, plan.run.limits), run=request.run, begun=True)
+        outcomes = checker_outcomes(checker, said, cases)
+        level = min(reply.level, said.level, key=LEVELS.index)
+        crashed = [number for number, outcome in enumerate(outcomes) if outcome.status is TestStatus.API_ERROR]
+        if crashed and said.compile.status == "ok":
+            known = [(data, wanted, wanted) for data, wanted, _ in (cases[number] for number in crashed)]
+            again = await self._pool.run(checker_run(checker, known, plan.run.limits), run=request.run, begun=True)
+            for number, on_expected in zip(crashed, checker_outcomes(checker, again, known), strict=True):
+                outcomes[number] = settled(outcomes[number], on_expected)
+        decided = iter(outcomes)
+        return [next(decided) if failure is None else failure for failure in failures], level

@@ -1,0 +1,1 @@
+"""Function tests: assertions replayed in a contained child of the gateway, calls made in the sandbox."""

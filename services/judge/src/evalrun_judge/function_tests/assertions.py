@@ -1,0 +1,266 @@
+"""Where function tests' assertions are replayed: a contained child of the gateway, which never sees a candidate."""
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from evalrun_executor.api import Level, Limits, ProgramRun, RunReply, RunRequest
+from evalrun_executor.containment import ContainmentReport
+from evalrun_executor.errors import ExecutorLost, RequestRefused, Unusable
+from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_executor.harness import VALUES, Harness, modules_of
+from evalrun_judge.function_tests import shared_assertions
+from evalrun_judge.pool.pool import NoSandboxError
+from evalrun_judge.sandboxes import RunRefusedError
+from evalrun_runtime.exits import BadInputError
+
+ASSERTION_HARNESS = Harness(
+    (
+        *VALUES,
+        *modules_of(
+            "evalrun_judge.function_tests.harness",
+            Path(__file__).parent / "harness",
+            (
+                *("current", "placeholders", "proxies", "stand_ins", "source", "definitions", "findings"),
+                *("own_process", "problem", "run", "outcome", "main"),
+            ),
+        ),
+    )
+)
+"""Runs a problem's assertions."""
+
+MODE = "assertions"
+
+ATTEMPTS = 3
+
+LARGEST_BATCH = 8
+"""Requests that go to the executor together."""
+
+GATHER_SECONDS = 0.05
+"""That a request waits for company while programs wait for a sandbox: nothing stands idle meanwhile, and a process
+shared by eight costs each a third of one of its own."""
+
+
+class AssertionRunner(Protocol):
+    """Runs the assertion harness on one input."""
+
+    @property
+    def level(self) -> Level:
+        """The containment of the child."""
+        ...
+
+    async def start(self) -> None:
+        """Make the child ready. Raises BadInputError where it cannot be contained as required."""
+        ...
+
+    async def run(
+        self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
+    ) -> ProgramRun:
+        """Replay what `stdin` describes; waits for a slot, and calls `on_slot` then.
+
+        Args:
+            stdin: a request of the assertion harness.
+            limits: of its process.
+            on_slot: called once it has a slot.
+            shareable: its process may serve other requests too.
+
+        Raises:
+            NoSandboxError: nothing is known about the assertions.
+            RunRefusedError: no process may have these limits.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the child."""
+        ...
+
+
+class ReplayExecutor(Protocol):
+    """What is used of `evalrun_executor.executor.Executor`."""
+
+    @property
+    def report(self) -> ContainmentReport:
+        """The containment reached; only after `start`."""
+        ...
+
+    async def start(self) -> None:
+        """Start the child. Raises `errors.Unusable`."""
+        ...
+
+    async def run(self, request: RunRequest) -> RunReply:
+        """Run a batch. Raises `errors.ExecutorLost`."""
+        ...
+
+    async def close(self) -> None:
+        """End the child."""
+        ...
+
+
+def replay_executor(slots: int, required_level: Level, package_dirs: Sequence[Path] = ()) -> Executor:
+    """Make an executor that knows the assertion harness; below the required level its `start` fails.
+
+    Args:
+        slots: processes at once.
+        required_level: of containment.
+        package_dirs: folders of packages that tests may import.
+    """
+    plan = ExecutorPlan(
+        slots=slots, required=required_level, preload={MODE: ASSERTION_HARNESS}, package_dirs=package_dirs
+    )
+    return Executor(plan)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Replay:
+    stdin: bytes
+    limits: Limits
+    on_slot: Callable[[], None]
+    shareable: bool
+    done: asyncio.Future[ProgramRun]
+
+
+class ContainedAssertions:
+    """Replays assertions in the sandbox's own executor, as a child of this process."""
+
+    def __init__(self, executor: ReplayExecutor, slots: int, crowded: Callable[[], bool] = lambda: False) -> None:
+        """Take the executor, not started.
+
+        Args:
+            executor: see `replay_executor`.
+            slots: batches at once; the executor admits that many.
+            crowded: says that programs wait for a sandbox, see `GATHER_SECONDS`.
+        """
+        self._executor = executor
+        self._crowded = crowded
+        self._gathered: asyncio.TimerHandle | None = None
+        self._slots = slots
+        self._waiting: deque[_Replay] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
+
+    @property
+    def level(self) -> Level:
+        """The containment of the child."""
+        return self._executor.report.level
+
+    async def start(self) -> None:
+        """Start the child; see `AssertionRunner.start`."""
+        try:
+            await self._executor.start()
+        except Unusable as error:
+            raise BadInputError(f"the judge's assertions cannot be contained here: {error}") from error
+
+    async def close(self) -> None:
+        """End the child."""
+        self._stop_gathering()
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        await self._executor.close()
+
+    async def run(
+        self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
+    ) -> ProgramRun:
+        """Replay; see `AssertionRunner.run`."""
+        shareable = shareable and len(stdin) <= shared_assertions.LARGEST_BYTES
+        begin = partial(contextvars.copy_context().run, on_slot)  # not in the worker's: that is another request's trace
+        replay = _Replay(stdin, limits, begin, shareable, asyncio.get_running_loop().create_future())
+        self._waiting.append(replay)
+        if self._gathers():
+            self._gathered = self._gathered or asyncio.get_running_loop().call_later(GATHER_SECONDS, self._begin)
+        else:
+            self._begin()
+        return await replay.done
+
+    def _gathers(self) -> bool:
+        """Return whether what waits may wait for more."""
+        return len(self._waiting) < LARGEST_BATCH and self._crowded()
+
+    def _stop_gathering(self) -> None:
+        if self._gathered is not None:
+            self._gathered.cancel()
+            self._gathered = None
+
+    def _begin(self) -> None:
+        """Let what waits be taken, by one more worker if there may be one."""
+        self._stop_gathering()
+        if len(self._workers) < self._slots:
+            self._workers.add(asyncio.create_task(self._work()))
+
+    async def _work(self) -> None:
+        """Replay what waits, a batch after the other."""
+        try:
+            await self._work_off()
+        finally:
+            # At once: until a callback of the task took it out, whoever came would count on a worker that has ended.
+            worker = asyncio.current_task()
+            self._workers = {one for one in self._workers if one is not worker}
+
+    async def _work_off(self) -> None:
+        while batch := self._next_batch():
+            try:
+                for replay in batch:
+                    replay.on_slot()
+                ends = await self._ends_of(batch)
+            except asyncio.CancelledError:
+                for replay in batch:
+                    replay.done.cancel()
+                raise
+            except Exception as error:  # noqa: BLE001 - those who wait must hear of it, or they would for ever
+                ends = [error] * len(batch)
+            for replay, end in zip(batch, ends, strict=True):
+                if replay.done.done():
+                    continue
+                if isinstance(end, Exception):
+                    replay.done.set_exception(end)
+                else:
+                    replay.done.set_result(end)
+            if self._gathered is not None and self._gathers():
+                return  # the timer, or the next request, begins again
+
+    def _next_batch(self) -> list[_Replay]:
+        """Take a slot's share of what waits, as far as the limits are the same; all of it where it was gathered."""
+        size = LARGEST_BATCH if self._crowded() else min(LARGEST_BATCH, -(-len(self._waiting) // self._slots))
+        batch: list[_Replay] = []
+        while self._waiting and len(batch) < size:
+            if self._waiting[0].done.done():  # its caller is gone
+                self._waiting.popleft()
+            elif batch and self._waiting[0].limits != batch[0].limits:
+                break
+            else:
+                batch.append(self._waiting.popleft())
+        return batch
+
+    async def _ends_of(self, batch: Sequence[_Replay]) -> list[ProgramRun | Exception]:
+        """Return what became of each: those that may share a process in one, then all that is left alone."""
+        limits = batch[0].limits
+        sharing = [replay for replay in batch if replay.shareable]
+        ends: dict[_Replay, ProgramRun | Exception] = {}
+        if len(sharing) > 1:
+            (run,) = await self._replayed([shared_assertions.together([replay.stdin for replay in sharing])], limits)
+            if isinstance(run, ProgramRun):
+                found = zip(sharing, shared_assertions.apart(run, len(sharing)), strict=True)
+                ends.update((replay, end) for replay, end in found if end is not None)
+        left = [replay for replay in batch if replay not in ends]
+        if left:
+            ends.update(zip(left, await self._replayed([replay.stdin for replay in left], limits), strict=True))
+        return [ends[replay] for replay in batch]
+
+    async def _replayed(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun | Exception]:
+        """Return what became of each: NoSandboxError where nothing is known, RunRefusedError where it never will be."""
+        request = RunRequest("python", "", list(stdins), limits, mode=MODE)
+        error: ExecutorLost | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                return [*(await self._executor.run(request)).runs]
+            except ExecutorLost as lost:
+                error = lost
+            except RequestRefused as refused:
+                return [RunRefusedError(str(refused)) for _ in stdins]
+        if len(stdins) > 1:  # one of them may be what the child dies of: the others must not share its end
+            return [end for stdin in stdins for end in await self._replayed([stdin], limits)]
+        return [NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}")]

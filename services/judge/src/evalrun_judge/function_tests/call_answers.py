@@ -1,0 +1,148 @@
+"""Reads what a batch of calls answered. Pure, and as strict as distrust asks: the program may have written any of it.
+
+The format is `call_harness`'s. Payloads are not parsed here, but for what is shown to people: they go on, line by line,
+to the assertions' contained child. The calls' ids must come in the batch's order; from the first line that is not the
+expected one, nothing counts.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from evalrun_executor.api import ProgramRun
+from evalrun_judge.status import TestStatus
+from evalrun_judge.verdict import UNCONFIRMED
+
+NOT_RUN: Final = "the sandbox did not run the calls"
+PRINT_LIMIT: Final = 65536
+"""Characters kept of what one test's calls printed."""
+LARGEST_TEXT: Final = 256 * 1024
+"""Bytes of what is parsed here; the harness writes less. 48 MiB of `[],[],...` would take 2 GiB of the gateway."""
+
+
+@dataclass(slots=True)
+class TestAnswers:
+    """What the calls of one test gave."""
+
+    __test__ = False  # pytest collects classes called Test*
+
+    lines: list[bytes] = field(default_factory=list)
+    """One a call, as the assertion harness takes them."""
+    printed: str = ""
+    complete: bool = False
+    """The process did not end in one of its calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswers:
+    """What one process gave."""
+
+    loaded: bool
+    """The program was executed to its end."""
+    load_end: tuple[TestStatus, str] | None
+    """Where it was not: status and reason."""
+    tests: tuple[TestAnswers, ...]
+    """In the batch's order; after the one in which the process ended, empty ones."""
+    end: tuple[TestStatus, str]
+    """What a process that ended in a call, or answered nonsense, means for the test."""
+
+
+def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnswers:
+    """Read a batch's answers.
+
+    Args:
+        run: the process that made the calls.
+        calls: the batch: each test's id and number of calls.
+    """
+    most = 2 + 2 * sum(count for _, count in calls)
+    lines = run.stdout.split(b"\n", most)
+    lines.pop()  # a line that was not finished, or nothing, or what the harness does not write
+    first = lines[0] if lines else b""
+    tests = tuple(TestAnswers() for _ in calls)
+    if first != b"load V null":
+        if first.startswith(b"load E "):
+            return BatchAnswers(loaded=False, load_end=_load_error(first[7:]), tests=tests, end=_nonsense())
+        end = _nonsense() if first else end_of(run)
+        load_end = end
+        if end[0] is not TestStatus.API_ERROR:
+            load_end = (end[0], f"while it was loaded: {end[1]}" if end[1] else "while the program was loaded")
+        return BatchAnswers(loaded=False, load_end=load_end, tests=tests, end=end)
+    position = 1
+    for (test, count), answers in zip(calls, tests, strict=True):
+        position = _read_test(lines, position, test, count, answers)
+        if not answers.complete:
+            break
+    end = _nonsense() if position < len(lines) else end_of(run)
+    return BatchAnswers(loaded=True, load_end=None, tests=tests, end=end)
+
+
+def _read_test(lines: list[bytes], position: int, test: int, count: int, answers: TestAnswers) -> int:
+    """Read one test's lines; gives the position behind them."""
+    for number in range(count):
+        head = b"%d %d " % (test, number)
+        if position < len(lines) and lines[position].startswith(head + b"P "):
+            answers.printed = (answers.printed + _printed(lines[position][len(head) + 2 :]))[:PRINT_LIMIT]
+            position += 1
+        if position >= len(lines) or not _is_answer(lines[position], head):
+            return position
+        answers.lines.append(lines[position])
+        position += 1
+    answers.complete = True
+    return position
+
+
+def _is_answer(line: bytes, head: bytes) -> bool:
+    """Return whether the call harness can have written the line: it writes ASCII, and nothing that may end a line."""
+    return line.startswith((head + b"V ", head + b"E ", head + b"S ")) and line.isascii() and b"\r" not in line
+
+
+def end_of(run: ProgramRun) -> tuple[TestStatus, str]:
+    """Return what the end of a process means for the test in whose call it came."""
+    match run.end:
+        case "timeout":
+            return (
+                (TestStatus.TIMEOUT, "") if run.confirmed or not run.measured else (TestStatus.API_ERROR, UNCONFIRMED)
+            )
+        case "memory_limit":
+            return TestStatus.MEMORY_LIMIT, ""
+        case "output_limit":
+            return TestStatus.RUNTIME_ERROR, "the program wrote or returned more than the output limit"
+        case "not_run":
+            return TestStatus.API_ERROR, NOT_RUN
+    code = run.exit_code
+    if code is not None and code < 0:
+        return TestStatus.RUNTIME_ERROR, f"the program was ended by signal {-code}"
+    return TestStatus.RUNTIME_ERROR, f"the program ended the process with exit code {code}"
+
+
+def _nonsense() -> tuple[TestStatus, str]:
+    return TestStatus.RUNTIME_ERROR, "the program wrote into the judge's channel"
+
+
+def _parsed(text: bytes) -> object:
+    """Return what the JSON says; None where it is none, or larger than the harness writes."""
+    if len(text) > LARGEST_TEXT:
+        return None
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed
+
+
+def _printed(text: bytes) -> str:
+    printed = _parsed(text)
+    return printed if isinstance(printed, str) else ""
+
+
+def _load_error(text: bytes) -> tuple[TestStatus, str]:
+    parts = _parsed(text)
+    if not isinstance(parts, dict):
+        return _nonsense()
+    name, message = str(parts.get("type"))[:200], str(parts.get("message"))[:300].replace("\n", " ")
+    if parts.get("base") == "MemoryError":
+        return TestStatus.MEMORY_LIMIT, "the program raised MemoryError while it was loaded"
+    if parts.get("base") == "SystemExit":
+        return TestStatus.RUNTIME_ERROR, f"the program called sys.exit({message}) while it was loaded"
+    return TestStatus.RUNTIME_ERROR, f"the program raised {name}{': ' if message else ''}{message} while it was loaded"

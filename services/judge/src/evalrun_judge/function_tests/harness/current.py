@@ -1,0 +1,22 @@
+"""The execution that is under way, and how it is left."""
+
+from __future__ import annotations
+
+from evalrun_executor.calls.originals import Value
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from evalrun_judge.function_tests.harness.run import Run
+
+
+class Ended(BaseException):
+    """The test's outcome is known, or more calls are needed; passes through the test's own `except Exception`."""
+
+
+CURRENT: list[Run] = []
+"""The execution that is under way, last."""
+
+
+def asked(operation: str, *args: Value) -> Value:
+    """Make the program perform an operation of `call_harness.OPERATIONS`."""
+    return CURRENT[-1].call(f".{operation}", args, {})

@@ -1,0 +1,146 @@
+"""What a test's text says without being run: what is shared with the program, what cannot be judged, what is pure."""
+
+from __future__ import annotations
+
+import builtins
+import copy  # what HumanEval's prompts and tests import, ahead of the fork, as the next ones
+import math
+import random
+import typing  # 6 ms in each of the 23 prompts that import it
+
+from evalrun_executor.calls.originals import Value
+from evalrun_judge.function_tests.harness.source import bound_by, names_in, parse, walk
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator
+else:
+    import _ast as ast
+
+_PUBLIC = {
+    "copy": frozenset(copy.__all__),
+    "math": frozenset(vars(math)),
+    "random": frozenset(random.__all__),
+    "typing": frozenset(typing.__all__),
+}
+"""What a pure test may import. Nothing of it can be changed but `random`'s state, which is seeded for each test."""
+_BARRED = frozenset(
+    {
+        *("breakpoint", "compile", "delattr", "eval", "exec", "exit", "getattr", "globals", "help", "input", "locals"),
+        *("open", "quit", "setattr", "vars"),
+    }
+)
+"""Builtins with which a test could reach more than its text shows."""
+_INNARDS = ("_", "ag_", "cr_", "f_", "gi_", "tb_")
+"""How names of attributes begin that lead out of a test: `__globals__`, `gi_frame.f_builtins`."""
+
+
+_PLAIN_ATTRIBUTES = frozenset(
+    name
+    for kind in (str, bytes, int, float, complex, list, tuple, dict, set, frozenset, type(None))
+    for name in dir(kind)
+)
+
+
+def shows_a_class(name: str, tests: list[str]) -> bool:
+    """Return whether the tests' text treats a name as a class: they make its objects of nothing, or use attributes
+    that no plain value has of what it makes."""
+    for test in tests:
+        nodes = walk(parse(test))
+        made = {
+            target.id
+            for node in nodes
+            if isinstance(node, ast.Assign) and _makes(node.value, name)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in nodes:
+            if _makes(node, name) and not node.args and not node.keywords:
+                return True
+            if isinstance(node, ast.Attribute) and node.attr not in _PLAIN_ATTRIBUTES:
+                owner = node.value
+                if _makes(owner, name) or (isinstance(owner, ast.Name) and owner.id in {*made, name}):
+                    return True
+    return False
+
+
+def _makes(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def caught_in(nodes: list[Value]) -> Iterator[str]:
+    """Return the names that stand for exceptions: after `except`, and where `assertRaises` and its like are called."""
+    for node in nodes:
+        given: list[Value] = []
+        if type(node) is ast.ExceptHandler and node.type is not None:
+            given = node.type.elts if type(node.type) is ast.Tuple else [node.type]
+        elif type(node) is ast.Call:
+            named = node.func.attr if type(node.func) is ast.Attribute else getattr(node.func, "id", "")
+            if named in ("assertRaises", "assertRaisesRegex", "raises") and node.args:
+                given = node.args[0].elts if type(node.args[0]) is ast.Tuple else node.args[:1]
+        for one in given:
+            if type(one) is ast.Name:
+                yield one.id
+
+
+def shared_part(setup: ast.Module) -> list[ast.stmt]:
+    """Return what of a setup the program may see: imports, and classes that need nothing else.
+
+    The rest may hold what is expected, a reference solution for example, and stays here.
+    """
+    found: list[ast.stmt] = []
+    has = {*vars(builtins), "__name__"}
+    for node in setup.body:
+        if type(node) in (ast.Import, ast.ImportFrom):
+            found.append(node)
+            has |= bound_by(node)
+        elif type(node) is ast.ClassDef:
+            inside: set[str] = {node.name}
+            if names_in(walk(node), inside) - inside <= has:
+                found.append(node)
+                has.add(node.name)
+    return found
+
+
+def attribute_owners(nodes: list[Value]) -> Iterator[str]:
+    """Return the names that stand before a dot."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.value.id
+
+
+def is_pure(nodes: list[Value]) -> bool:
+    """Return whether the text shows that a test changes nothing beyond its own namespace.
+
+    It imports nothing but public names of modules that nobody can change, sets no attribute, and uses neither names nor
+    attributes that lead further.
+    """
+    modules: dict[str, str] = {}
+    used: dict[str, int] = {}
+    looked_into: dict[str, list[str]] = {}
+    for node in nodes:
+        kind = type(node)
+        if kind is ast.Name:
+            used[node.id] = used.get(node.id, 0) + 1
+        elif kind is ast.Attribute:
+            if type(node.ctx) is not ast.Load or node.attr.startswith(_INNARDS):
+                return False
+            if type(node.value) is ast.Name:
+                looked_into.setdefault(node.value.id, []).append(node.attr)
+        elif kind is ast.Import:
+            modules.update((alias.asname or alias.name, alias.name) for alias in node.names)
+        elif kind is ast.MatchClass or (kind is ast.ImportFrom and not _imports_what_is_public(node)):
+            return False
+    if any(name in _BARRED or name.startswith("__") for name in used):
+        return False
+    for name, module in modules.items():
+        attributes = looked_into.get(name, [])
+        if len(attributes) != used.get(name, 0) or not _PUBLIC.get(module, frozenset()).issuperset(attributes):
+            return False
+    return _PUBLIC.keys() >= set(modules.values())
+
+
+def _imports_what_is_public(node: ast.ImportFrom) -> bool:
+    public = _PUBLIC.get(node.module or "", frozenset())
+    return node.level == 0 and all(alias.name in public for alias in node.names)

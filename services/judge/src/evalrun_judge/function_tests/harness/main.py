@@ -1,0 +1,183 @@
+"""Runs a problem's assertions with a stand-in for the program, in a contained child that never sees the program.
+
+Standard library only. Everything comes on stdin, `code` is unused.
+
+First line of stdin, JSON: `{"mode": "record" | "replay", "kind": "check" | "asserts", "prompt": text, "setup": text,
+"entry": name, "seed": int, "names": [...], "modules": [...], "tests": [[test, source, calls, end], ...]}`, a call
+being `[callee, args, kwargs]`, and end `[status, reason]` where the process ended in the call after the last answered
+one, else null. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
+`TEST CALL E ...`). The program may have written these lines: nothing in them says how a test ended.
+
+Record: the stand-in gives a placeholder that agrees to everything; the calls are noted (an argument that is what
+another call gave becomes a mark). A test that placeholders break runs again, with asserts that stop nothing. `random`
+is seeded.
+Replay: the stand-in gives the real values, as long as the test makes the calls that are known. Where it makes another
+one, the test is run once more, known calls replayed and the following ones recorded, and the calls are the answer.
+
+The answer, a JSON line each: for record first `{"names": [...], "modules": [...], "imports": text, "pure": bool}`:
+names of the program that the tests use beside the entry point, standard modules that they use without importing them,
+the setup's imports (the only part of it that the program may see: a reference solution may stand beside them), and
+whether the tests leave a process as they found it, as far as their text shows; then for each test
+`{"test": id, "calls": [...], "reached": calls that the replay came to}` or
+`{"test": id, "status", "reason", "input", "expected", "actual"}`.
+
+How a replay ends: a call that raised, unless the test expected it, is runtime_error (MemoryError: memory_limit); a
+failed or raising assertion after a call is wrong_answer; a test that fails before any call, or passes what cannot
+cross, is api_error.
+
+Several requests may share a process, for a fork and what follows it cost more than most tests: then the first line is
+`{"shared": [bytes, ...]}`, and each request's answers end with a line `end`, or are a line `alone`: it is to be sent
+again in a process of its own. So is one whose tests are not pure, which is found before any of it is executed, and
+what ran out of memory, for others may have used it up.
+"""
+
+from __future__ import annotations
+
+import os
+
+from evalrun_executor.calls import values
+from evalrun_executor.calls.originals import Json
+from evalrun_judge.function_tests.harness.current import CURRENT
+from evalrun_judge.function_tests.harness.outcome import explained, line_of, outcome_of
+from evalrun_judge.function_tests.harness.problem import Problem
+from evalrun_judge.function_tests.harness.run import Run
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from evalrun_judge.function_tests.harness.run import Result
+
+
+def record(problem: Problem, source: str) -> Json:
+    """Run a test against placeholders; gives its calls, or why it cannot be judged."""
+    reason = problem.unsupported(source)
+    return {"status": "api_error", "reason": reason} if reason else _calls(problem, source, [], [])
+
+
+def replay(problem: Problem, source: str, calls: list[Json], results: list[Result]) -> Json:
+    """Run a test with what the program gave; gives its outcome, or the calls that it needs."""
+    run = Run(problem, calls, results, recording=False)
+    CURRENT[:] = [run]
+    error: BaseException | None = None
+    try:
+        problem.execute(source, run, tolerant=False)
+    except BaseException as caught:  # noqa: BLE001 - a test may raise anything
+        error = caught
+    if run.unknown:
+        return {**_calls(problem, source, calls, results), "reached": len(run.calls)}
+    status, reason = run.status or outcome_of(run, error)
+    outcome = {"status": status, "reason": reason, "input": "", "expected": "", "actual": ""}
+    if status != "success" and error is not None:
+        run.frozen = True
+        outcome.update(explained(error, source, run))
+    return outcome
+
+
+def _calls(problem: Problem, source: str, calls: list[Json], results: list[Result]) -> Json:
+    """Note the calls of a test, with the results of those that are known."""
+    # Placeholders satisfy most tests as they stand; to rewrite their asserts costs more than running them.
+    for tolerant in (False, True):
+        run = Run(problem, calls, results, recording=True)
+        CURRENT[:] = [run]
+        try:
+            problem.execute(source, run, tolerant=tolerant)
+        except ImportError as error:
+            if not results:  # no placeholder makes an import fail, and nothing of the program has run yet
+                return {"status": "api_error", "reason": f"the test itself fails: {line_of(error)}"}
+            continue
+        except BaseException:  # noqa: BLE001, S112 - placeholders break any test, and the program may have raised
+            continue
+        break
+    if run.status is not None:
+        return {"status": run.status[0], "reason": run.status[1]}
+    return {"calls": run.calls}
+
+
+def _results_by_test(lines: list[bytes]) -> dict[int, list[Result]]:
+    found: dict[int, list[Result]] = {}
+    for line in lines:
+        test, _, kind, text = line.split(b" ", 3)
+        try:
+            payload = values.loads(text.decode())
+        except (values.ValueRefusedError, UnicodeDecodeError):
+            kind, payload = b"V", {}  # no list: told as what it is where the test meets it
+        found.setdefault(int(test), []).append((kind.decode(), payload))
+    return found
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = []
+    while part := os.read(descriptor, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+class _AloneError(Exception):
+    """The request needs a process of its own."""
+
+
+def _answers(request: bytes, *, in_company: bool) -> Iterator[str]:
+    """Return the answers to one request, a line each, as they come.
+
+    Raises:
+        ValueRefusedError: the request is not JSON.
+        _AloneError: it cannot be served in company.
+    """
+    first, *lines = request.rstrip(b"\n").split(b"\n")  # splitlines would also split at what a program wrote
+    header: Json = values.loads(first.decode())
+    problem = Problem(header)
+    recording = header["mode"] == "record"
+    if recording:
+        yield values.dumps(problem.learn())
+    if in_company and not problem.pure:
+        raise _AloneError
+    results = _results_by_test(lines)
+    for test, source, calls, end in header["tests"]:
+        problem.begin(test)
+        given = results.get(test, []) + ([("D", end)] if end is not None else [])
+        outcome = record(problem, source) if recording else replay(problem, source, calls, given)
+        if in_company and outcome.get("status") == "memory_limit":
+            raise _AloneError
+        yield _dumped({"test": test, **outcome}, recording=recording)
+
+
+def _dumped(structure: Json, *, recording: bool) -> str:
+    try:
+        return values.dumps(structure)
+    except values.ValueRefusedError as error:
+        status = "api_error" if recording else "runtime_error"
+        reason = f"the test's calls hold a {error}"
+        return values.dumps({"test": structure["test"], "status": status, "reason": reason})
+
+
+def main(code: str = "") -> None:
+    """Serve the request on stdin, or several; ends the process.
+
+    Raises:
+        ValueRefusedError: a request is not JSON.
+    """
+    del code
+    text = _read_all(0)
+    answers = os.dup(1)
+    os.dup2(2, 1)  # a test may print
+
+    def write(line: str) -> None:
+        data = line.encode() + b"\n"
+        while data:
+            data = data[os.write(answers, data) :]
+
+    if not text.startswith(b'{"shared"'):
+        for line in _answers(text, in_company=False):
+            write(line)
+        os._exit(0)
+    head, _, rest = text.partition(b"\n")
+    start = 0
+    for size in values.loads(head.decode())["shared"]:
+        request = rest[start : start + size]
+        start += size
+        try:
+            write("\n".join([*_answers(request, in_company=True), "end"]))
+        except _AloneError:
+            write("alone")
+    os._exit(0)

@@ -1,0 +1,110 @@
+"""How a replayed test ended, and its explanation for people."""
+
+from __future__ import annotations
+
+from evalrun_executor.calls.originals import Value
+from evalrun_judge.function_tests.harness.current import Ended
+from evalrun_judge.function_tests.harness.run import Run
+from evalrun_judge.function_tests.harness.source import TEST, parse, segment, walk
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    import ast
+else:
+    import _ast as ast
+
+TEXT_LIMIT = 4096
+"""Characters kept of a text for people."""
+
+
+def outcome_of(run: Run, error: BaseException | None) -> tuple[str, str]:
+    """Return status and reason of a replay that ended with this exception, or None."""
+    if error is None:
+        return "success", ""
+    line = line_of(error)
+    chain, seen = error, 0
+    while chain is not None and seen < 20:
+        if any(chain is raised for raised in run.raised):
+            return _raised(chain)
+        chain, seen = chain.__cause__ or chain.__context__, seen + 1  # type: ignore[assignment]
+    if not run.calls:
+        return "api_error", f"the test itself fails: {line}"
+    if isinstance(error, MemoryError):
+        return "memory_limit", "comparing what the program returned ran out of memory"
+    if type(error) is AssertionError:
+        return "wrong_answer", f"the assertion failed: {_text(error)}" if error.args else "the assertion failed"
+    return "wrong_answer", f"the assertion raised {line}"
+
+
+def _raised(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, MemoryError):
+        return "memory_limit", "the program raised MemoryError"
+    if isinstance(error, SystemExit):
+        return "runtime_error", f"the program called sys.exit({_text(error)})"
+    return "runtime_error", f"the program raised {line_of(error)}"
+
+
+def line_of(error: BaseException) -> str:
+    """Return an exception's class and text, as a traceback's last line has them."""
+    text = _text(error)
+    return type(error).__name__ + (f": {text}" if text else "")
+
+
+def _text(error: BaseException) -> str:
+    """Return what an exception says; nothing where what it holds has no text (objects of the program, long ints)."""
+    try:
+        return str(error)[:500].replace("\n", " ")
+    except (Ended, Exception):  # noqa: BLE001 - a test's own class
+        return ""
+
+
+def explained(error: BaseException, source: str, run: Run) -> dict[str, str]:
+    """Return, for people, which assertion it was, what was expected and what came back."""
+    try:
+        return _explanation(error, source, run)
+    except (Ended, Exception):  # noqa: BLE001 - the outcome is fixed, whatever the texts meet
+        return {}
+
+
+def _explanation(error: BaseException, source: str, run: Run) -> dict[str, str]:
+    frame, line = None, 0
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == TEST:
+            frame, line = trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+    if frame is None:
+        return {}
+    found: Value = None
+    for node in walk(parse(source)):
+        inside = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if inside and (found is None or node.lineno >= found.lineno):
+            found = node
+    if found is None:
+        return {}
+    texts = {"input": segment(source, found)[:TEXT_LIMIT], "expected": "", "actual": ""}
+    if run.valued:
+        texts["actual"] = _shown(run.last)
+    test = found.test if isinstance(found, ast.Assert) else None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        texts["expected"] = _evaluated(source, test.comparators[0], frame)
+        actual = _evaluated(source, test.left, frame, fallback="")
+        texts["actual"] = actual or texts["actual"]
+    return texts
+
+
+def _evaluated(source: str, node: ast.expr, frame: Value, fallback: str | None = None) -> str:
+    """Return the value of one side of a comparison where it makes no call of the program; else its text."""
+    text = segment(source, node)
+    try:
+        body = compile(ast.Expression(body=node), TEST, "eval", dont_inherit=True)
+        return _shown(eval(body, frame.f_globals, frame.f_locals))  # noqa: S307 - the problem's own test
+    except BaseException:  # noqa: BLE001 - a text for people; the outcome is fixed
+        return text[:TEXT_LIMIT] if fallback is None else fallback
+
+
+def _shown(value: Value) -> str:
+    try:
+        return repr(value)[:TEXT_LIMIT]
+    except (Ended, Exception) as error:  # noqa: BLE001 - ints beyond the digits limit, a test's own classes
+        return f"<{type(value).__name__}: {type(error).__name__}>"

@@ -1,0 +1,219 @@
+"""What the tests of one problem share, and how one of them is executed."""
+
+from __future__ import annotations
+
+import builtins
+import random
+import sys
+
+from evalrun_executor.calls import values
+from evalrun_executor.calls.originals import Json, Value
+from evalrun_judge.function_tests.harness.definitions import definitions, preambles
+from evalrun_judge.function_tests.harness.findings import (
+    attribute_owners,
+    caught_in,
+    is_pure,
+    shared_part,
+    shows_a_class,
+)
+from evalrun_judge.function_tests.harness.own_process import unshared
+from evalrun_judge.function_tests.harness.source import (
+    BEFORE,
+    PROMPT,
+    SETUP,
+    TEST,
+    bound_by,
+    compiled,
+    defines,
+    names_in,
+    parse,
+    segment,
+    walk,
+)
+from evalrun_judge.function_tests.harness.stand_ins import StandIn
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable
+    from types import CodeType
+
+    from evalrun_judge.function_tests.harness.run import Run
+else:
+    import _ast as ast
+
+
+class Problem:
+    """What the tests of one problem share."""
+
+    def __init__(self, header: Json) -> None:
+        self.check = header["kind"] == "check"
+        self.entry = str(header["entry"])
+        self.names = [str(name) for name in header["names"]]
+        self.modules = [str(name) for name in header["modules"]]
+        self._prompt, self._setup, self._seed = header["prompt"], header["setup"], header["seed"]
+        self._before: dict[str, str] = header.get("before", {})
+        self._own = {str(index): source for index, source, _, _ in header["tests"]}
+        self._tests = [self._before.get(index, "") + source for index, source in self._own.items()]
+        self._preamble = ""
+        self.entry_is_class = self.entry[:1].isupper() and shows_a_class(self.entry, self._tests)
+        self._random = "random" in self._prompt + self._setup + "".join(self._tests)
+        self._numpy = "numpy" in self._prompt + self._setup + "".join(self._tests)
+        self.iterates = any(
+            name in self._setup + "".join(self._tests) for name in ("StopIteration", "StopAsyncIteration")
+        )
+        self._ahead: CodeType | None = None
+        self.pure = bool(header.get("pure"))
+        """Nothing of them outlasts a test, see `is_pure`."""
+        self.exceptions = [str(name) for name in header.get("exceptions", ())]
+        """Names of the program by which the tests catch exceptions."""
+        self.classes = [str(name) for name in header.get("classes", ())]
+        """Classes that the prompt, or the setup, gives to both sides."""
+        self.hidden = frozenset(str(name) for name in header.get("hidden", ()))
+        """Names that only the tests have."""
+        self.spare: list[Json] = header.get("spare", [])
+        """What the tests define for the program, see `definitions`."""
+        self._seeds = any("random.seed" in text for text in (self._setup, *self._tests))
+        self._source = ""
+
+    def learn(self) -> Json:
+        """Find what the tests' text says: the names of the program that they use, and what both sides share."""
+        walked = [walk(parse(source)) for source in [*self._tests, self._setup]]
+        bound: set[str] = {self.entry, *vars(builtins)}
+        loaded: set[str] = set()
+        for nodes in walked:
+            loaded |= names_in(nodes, bound)
+        setup = parse(self._setup)
+        prompt = parse(self._prompt_that_compiles())
+        prompt_nodes = walk(prompt)
+        names_in(prompt_nodes, bound)
+        # MBPP 596 says `sys.getsizeof(...)`: the reference program imported it, here nobody has.
+        modules = {name for nodes in walked for name in attribute_owners(nodes)} & sys.stdlib_module_names
+        self.modules = sorted((loaded & modules) - bound)
+        self.names = sorted(loaded - bound - modules)
+        self.pure = not self.modules and is_pure([node for nodes in (*walked, prompt_nodes) for node in nodes])
+        caught = {name for nodes in walked for name in caught_in(nodes)}
+        self.exceptions = sorted(caught & {*self.names})
+        if self.check:
+            self.classes = [node.name for node in prompt.body if type(node) is ast.ClassDef]
+            shared: list[ast.stmt] = []
+        else:
+            shared = shared_part(setup)
+            self.classes = [node.name for node in shared if type(node) is ast.ClassDef]
+        taken = {self.entry, *(name for node in shared for name in bound_by(node))}
+        if self.check:
+            taken |= {"check", "candidate", *(name for node in prompt.body for name in bound_by(node))}
+        else:
+            self._before = preambles(self._own)
+        self.spare, hidden = definitions([self._setup, *self._own.values()], taken)
+        self.hidden = frozenset(hidden)
+        self.names = sorted({*self.names} - caught)
+        return {
+            "names": self.names,
+            "modules": self.modules,
+            "imports": "\n".join(segment(self._setup, node) for node in shared),
+            "pure": self.pure,
+            "exceptions": self.exceptions,
+            "classes": self.classes,
+            "hidden": sorted(self.hidden),
+            "spare": self.spare,
+            "before": self._before,
+            "prints": any("stdout" in text for text in (self._setup, *self._tests)),
+        }
+
+    def begin(self, index: Json) -> None:
+        """Turn to another test: `execute` runs it after what it needs of earlier ones."""
+        self._preamble = self._before.get(str(index), "")
+
+    def unsupported(self, source: str) -> str:
+        """Return what a test does to its own process that the program would have to see; empty where nothing."""
+        return unshared(walk(parse(source)) + walk(parse(self._setup)), self.modules)
+
+    def text_of(self, function: Value) -> tuple[str, list[str]]:
+        """Return the source of a function that recreates a function of the test, and the names it uses.
+
+        Raises:
+            ValueRefusedError: it cannot be told apart, or binds names outside itself.
+        """
+        code = function.__code__
+        texts = {TEST: self._source, BEFORE: self._preamble, SETUP: self._setup, PROMPT: self._prompt_that_compiles()}
+        text = texts.get(code.co_filename)
+        found = [] if text is None else [node for node in walk(parse(text)) if defines(node, code)]
+        if len(found) != 1 or text is None:
+            raise values.ValueRefusedError("value of type function")
+        (node,) = found
+        nodes = walk(node)
+        if any(type(inner) in (ast.Nonlocal, ast.Global, ast.AsyncFunctionDef) for inner in nodes):
+            raise values.ValueRefusedError("value of type function that binds names outside itself")
+        names = sorted(names_in(nodes, set()) - {*vars(builtins)})
+        if type(node) is ast.Lambda:
+            return f"def evalrun_make(EVALRUN_NAMES):\n return ({segment(text, node)})\n", names
+        body = " " * (node.col_offset + 1) + segment(text, node).replace("\n", "\n ")
+        return f"def evalrun_make(EVALRUN_NAMES):\n{body}\n{' ' * (node.col_offset + 1)}return {node.name}\n", names
+
+    def execute(self, source: str, run: Run, *, tolerant: bool) -> None:
+        """Execute one test; raises whatever it raises."""
+        self._source = source
+        if self._random:
+            random.seed(self._seed)
+        if self._numpy:
+            try:
+                numpy: Value = __import__("numpy")  # the test's import, not the judge's, whose image may have none
+            except ImportError:
+                pass  # the test's own import will say so
+            else:
+                numpy.random.seed(self._seed % 2**32)
+        space = self._namespace(run)
+        seed = random.seed
+        try:
+            if self._seeds:
+                random.seed = _seeding(run, seed)
+            if not self.check:
+                exec(compiled(self._setup, SETUP), space)  # noqa: S102 - the problem's own setup
+            run.heap.known.update((name, space[name]) for name in self.classes if isinstance(space.get(name), type))
+            if self._preamble:  # whose asserts have been judged by themselves
+                exec(compiled(self._preamble, BEFORE, tolerant=True), space)  # noqa: S102 - see below
+            exec(compiled(source, tolerant=tolerant), space)  # noqa: S102 - the problem's own test
+            if self.check:
+                space["check"](space[self.entry])
+        finally:
+            random.seed = seed
+
+    def _namespace(self, run: Run) -> dict[str, Value]:
+        module = type(sys)("evalrun_test")
+        sys.modules["evalrun_test"] = module
+        space = vars(module)
+        space["__builtins__"] = builtins
+        space["_evalrun_Exception"] = Exception
+        space.update((name, StandIn(name)) for name in self.names)
+        for name in self.exceptions:
+            space[name] = run.heap.classes[f"except {name}"] = type(name, (Exception,), {"__module__": "program"})
+        space.update((name, __import__(name)) for name in self.modules)
+        entry = StandIn(self.entry)
+        if self.check:
+            if self._ahead is None:
+                self._ahead = compiled(self._prompt_that_compiles(), PROMPT)
+            exec(self._ahead, space)  # noqa: S102 - the problem's own prompt
+            space["candidate"] = entry
+        space[self.entry] = entry
+        return space
+
+    def _prompt_that_compiles(self) -> str:
+        """Return the prompt, closed where it ends in a function's head; nothing where it is no Python by itself."""
+        for text in (self._prompt, self._prompt.rstrip() + "\n    pass\n"):
+            try:
+                parse(text)
+            except SyntaxError:
+                continue
+            return text  # type: ignore[no-any-return]
+        return ""
+
+
+def _seeding(run: Run, seed: Callable[..., None]) -> Callable[..., None]:
+    """Return what seeds both sides: under a usual judge the program and the test draw from one source."""
+
+    def seed_both(value: Value = None, version: int = 2) -> None:
+        seed(value, version)
+        run.call(".seed", (value,), {})
+
+    return seed_both

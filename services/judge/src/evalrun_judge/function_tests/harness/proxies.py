@@ -1,0 +1,165 @@
+"""What stands for an object of the program: operators, iteration and attributes are calls of the program."""
+
+from __future__ import annotations
+
+import sys
+
+from evalrun_executor.calls import values
+from evalrun_executor.calls.originals import Json, Value
+from evalrun_judge.function_tests.harness.current import CURRENT, asked
+from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, CONSTANTS, Placeholder, derived
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ORDER = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "contains"))
+CONVERSIONS = frozenset(
+    ("bool", "len", "int", "float", "complex", "index", "abs", "round", "trunc", "floor", "ceil", "hash")
+)
+
+
+class Proxy:
+    """An object of the program. What is done to it, is done there, by one more call.
+
+    A class is made of this for each of the program's types, with the special methods that the type has.
+    """
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Value:
+        if name == "__class__":
+            return standard_class(type(self))
+        return CURRENT[-1].attribute(self, name)
+
+    def __setattr__(self, name: str, value: Value) -> None:
+        asked("setattr", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        asked("delattr", self, name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of the program>"
+
+    def __copy__(self) -> Value:
+        return asked("copy", self)
+
+    def __deepcopy__(self, _memo: object) -> Value:
+        return asked("deepcopy", self)
+
+
+def _method(operation: str) -> Callable[..., Value]:
+    """Return the special method that asks the program."""
+    special = f"__{operation}__"
+    fixed = special in CONSTANTS
+
+    def ask(self: Value, *args: Value) -> Value:
+        found = CURRENT[-1].asked(operation, self, args)
+        return CONSTANTS[special] if fixed and type(found) is Placeholder else found
+
+    return ask
+
+
+def _reflected(operation: str) -> Callable[..., Value]:
+    def ask(self: Value, other: Value) -> Value:
+        return CURRENT[-1].asked(operation, other, (self,))
+
+    return ask
+
+
+def _iterate(self: Value) -> Value:
+    kind = type(self)
+    if hasattr(kind, "__next__") and kind.__module__ != "program":
+        return self  # as every iterator of the standard library
+    found = asked("iter", self)
+    if type(found) is Placeholder:
+        CURRENT[-1].stop()
+        return iter(())
+    return found
+
+
+def _next(self: Value) -> Value:
+    found = asked("next", self)
+    if type(found) is Placeholder:
+        raise StopIteration
+    return found
+
+
+def _contains(self: Value, item: Value) -> Value:
+    run = CURRENT[-1]
+    if run.answers_for_itself(self) or not hasattr(type(self), "__iter__"):
+        return run.asked("contains", self, (item,))
+    return any(found is item or found == item for found in self)
+
+
+def _call_object(self: Value, *args: Value, **kwargs: Value) -> Value:
+    return CURRENT[-1].call(".call", (self, *args), kwargs)
+
+
+def _leave(self: Value, kind: Value, error: Value, _trace: Value) -> Value:
+    return asked("exit", self) if kind is None else asked("exit", self, error)
+
+
+_METHODS: dict[str, Callable[..., Value]] = {name: _method(name) for name in values.SPECIALS}
+_METHODS.update({f"r{name}": _reflected(name) for name in ARITHMETIC.split()})
+_METHODS.update(iter=_iterate, next=_next, contains=_contains, call=_call_object, exit=_leave)
+_LOCAL = (
+    ORDER
+    | {"hash", "index", "int", "float", "complex", "bool"}
+    | {name for name in values.SPECIALS if name.lstrip("ri") in ARITHMETIC.split() or name in ARITHMETIC.split()}
+)
+"""Of what derives from a plain type: done here, by the plain type, whatever the program overrides."""
+_KINDS: dict[Value, type] = {}
+
+
+def proxy_class(description: Json, base: type | None) -> type:
+    """Return the class of the proxies of one of the program's types. Raises ValueError where the
+    description is none."""
+    name, module, ways = description
+    if type(name) is not str or type(module) is not str or type(ways) is not list or "\0" in name:
+        raise ValueError("no description")
+    key = name, module, tuple(ways), base
+    found = _KINDS.get(key)
+    if found is None:
+        specials = [values.SPECIALS[way] for way in ways if type(way) is int and way >= 0]
+        space: dict[str, Value] = {"__module__": module if module in _STANDARD_MODULES else "program"}
+        if base is None:
+            space["__slots__"] = ()
+            space.update((f"__{special}__", _METHODS[special]) for special in specials)
+            if "eq" in specials and "hash" not in specials:
+                space["__hash__"] = None
+        else:
+            space.update((f"__{special}__", _METHODS[special]) for special in specials if special not in _LOCAL)
+            space["__getattr__"] = lambda self, name: CURRENT[-1].attribute(self, name)
+        found = _KINDS[key] = type(name.rpartition(".")[2], (Proxy if base is None else base,), space)
+    return found
+
+
+_STANDARD_MODULES = frozenset(("builtins", "re", "itertools", "functools", "collections", "types"))
+
+
+def standard_class(kind: type) -> type:
+    """Return the standard library's class that a proxy's stands for, so that `isinstance` knows it; else itself."""
+    if kind.__module__ == "program" or kind.__module__ not in _STANDARD_MODULES:
+        return kind
+    if kind.__module__ == "builtins":
+        return _BUILTIN_KINDS.get(kind.__name__, kind)
+    found = getattr(sys.modules.get(kind.__module__), kind.__name__, None)
+    return found if isinstance(found, type) else kind
+
+
+async def _coroutine() -> None:
+    pass
+
+
+_unawaited = _coroutine()
+_BUILTIN_KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        map, filter, zip, enumerate, reversed, memoryview, property, classmethod, staticmethod, type(len),
+        type(derived),
+        type(_ for _ in ()), type(_unawaited), type(iter([])), type(iter(())), type(iter("")), type(iter({})),
+        type(iter(set())), type(iter(range(0))), type([].append), type(sys), type(_iterate.__code__), object,
+    )
+}  # fmt: skip
+_unawaited.close()

@@ -1,0 +1,108 @@
+"""Python text as the harness reads it: parsing, compiling, the names in it."""
+
+from __future__ import annotations
+
+from _ast import PyCF_ONLY_AST
+
+from evalrun_executor.calls.originals import Value
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    import ast
+    from types import CodeType
+else:
+    import _ast as ast
+
+TEST, BEFORE, PROMPT, SETUP = "<test>", "<before>", "<prompt>", "<setup>"
+
+
+def parse(source: str) -> ast.Module:
+    """Return the tree of a text. Raises SyntaxError."""
+    tree: Value = compile(source, TEST, "exec", PyCF_ONLY_AST, dont_inherit=True)
+    return tree  # type: ignore[no-any-return]  # what PyCF_ONLY_AST makes of "exec"
+
+
+def compiled(source: str, file: str = TEST, *, tolerant: bool = False) -> CodeType:
+    """Return the code of a text; `tolerant` of asserts that fail: they stop nothing."""
+    if not tolerant:
+        return compile(source, file, "exec", dont_inherit=True)
+    tree = parse(source)
+    for node in walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            statements = getattr(node, field, None)
+            if type(statements) is list:
+                setattr(node, field, [_tolerated(item) if type(item) is ast.Assert else item for item in statements])
+    return compile(tree, file, "exec", dont_inherit=True)
+
+
+def _tolerated(node: ast.Assert) -> ast.Try:
+    """Put the assert into `try: ... except Exception: pass`."""
+    at = {name: getattr(node, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
+    kind = ast.Name(id="_evalrun_Exception", ctx=ast.Load(), **at)
+    handler = ast.ExceptHandler(type=kind, name=None, body=[ast.Pass(**at)], **at)
+    return ast.Try(body=[node], handlers=[handler], orelse=[], finalbody=[], **at)
+
+
+def walk(tree: Value) -> list[Value]:
+    """Return the tree's nodes, but for constants and those without fields (contexts, operators)."""
+    found = [tree]
+    for node in found:
+        for field in node._fields:
+            child = getattr(node, field, None)
+            found += [  # the list is its own queue
+                item
+                for item in (child if type(child) is list else (child,))
+                if isinstance(item, ast.AST) and item._fields and type(item) is not ast.Constant
+            ]
+    return found
+
+
+def names_in(nodes: list[Value], bound: set[str]) -> set[str]:
+    """Return the names that are loaded; adds those that are bound, in whatever scope, to `bound`."""
+    loaded: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            bound.add(node.name)
+    return loaded
+
+
+def bound_by(node: Value) -> set[str]:
+    """Return the names that a statement binds at its own level."""
+    if type(node) in (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef):
+        return {node.name}
+    bound: set[str] = set()
+    names_in(walk(node), bound)
+    return bound
+
+
+def defines(node: Value, code: CodeType) -> bool:
+    """Return whether a node is where a function's code comes from."""
+    if type(node) is ast.FunctionDef:
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        return node.name == code.co_name and code.co_firstlineno == first
+    if type(node) is not ast.Lambda or code.co_name != "<lambda>" or node.lineno != code.co_firstlineno:
+        return False
+    at = [(line, column) for line, _, column, _ in code.co_positions() if line is not None and column is not None]
+    body = node.body
+    start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+    inside = [place for place in at if place > (node.lineno, 0)]
+    return bool(inside) and all(start <= place < end for place in inside)
+
+
+def segment(source: str, node: Value) -> str:
+    """Return the text of a statement or an expression."""
+    lines = source.split("\n")[node.lineno - 1 : node.end_lineno]
+    encoded = [line.encode() for line in lines]
+    if not encoded:
+        return ""
+    encoded[-1] = encoded[-1][: node.end_col_offset]
+    encoded[0] = encoded[0][node.col_offset :]
+    return b"\n".join(encoded).decode("utf-8", "replace")

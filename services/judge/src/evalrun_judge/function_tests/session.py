@@ -1,0 +1,478 @@
+"""Function tests (HumanEval's `check`, MBPP's asserts), judged without program and assertions sharing a process. Pure.
+
+A session says what to run next, and is told what came of it:
+
+    session = FunctionTestSession(tests, program, seed, recorded=cache.get(recording_key(tests, seed)))
+    while not isinstance(step := session.next_step(), Finished):
+        if isinstance(step, RunAssertions):
+            session.assertions_done(await assertions.run(step.stdin, limits))   # contained child of the gateway
+        else:
+            session.calls_done(reply.runs[0], reply.compile)                    # sandbox, mode "calls"
+
+1. Record (once a problem: pass `session.recording` on as `recorded`): tests against placeholders, to learn the calls.
+2. Calls: all tests' calls in order in one process of the sandbox. Where the process ends in a call, that test has its
+   end, and the later tests go into a fresh process.
+3. Replay: the assertions with the real values. A test that makes another call goes back to 2 with all its calls,
+   until `ROUND_SECONDS` are spent. What a call did to the process counts only where the replay reaches that call: an
+   assertion that fails before it is a wrong answer.
+
+Time. The limits that the gateway gives a batch are those of one test. Where a batch of several tests runs past them,
+the test in whose call it stopped is timed out if it was the batch's first; otherwise, all of the batch's tests run
+again in batches of their own, so that none fails by another's time. CPU and wall seconds are shared out evenly.
+After `stop_after_timeouts` time-outs each test without values runs by itself with the short limit (`short_runs`); one
+that does not end within it is an assumed time-out.
+
+What recording meets is the problem's fault (api_error), for no candidate was there. From then on, an assertion run that
+exceeds its limits was made to by the values returned, and is that test's timeout or memory_limit. A program that
+returns something else each time, so that the calls never settle, is runtime_error.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+
+from evalrun_executor.api import CompileResult, ProgramRun
+from evalrun_judge.function_tests.call_answers import NOT_RUN, BatchAnswers, read_answers
+from evalrun_judge.status import TestStatus
+from evalrun_judge.submission import AssertTests, CheckTest
+from evalrun_judge.verdict import ASSUMED, UNCONFIRMED
+
+__all__ = [
+    "AssertTests",
+    "CheckTest",
+    "Finished",
+    "FunctionTestOutcome",
+    "FunctionTestSession",
+    "RunAssertions",
+    "RunCalls",
+    "recording_key",
+]
+
+MAX_UNSETTLED = 8
+"""Rounds in which a replay comes no further. More is a program, or a test, that does something else each time."""
+ROUND_SECONDS = 60.0
+"""Wall seconds that the rounds of one test may take in all, those of its calls and those of its assertions."""
+_LEAST_SECONDS = 0.002
+"""Minimum time counted for a step, whatever its run reports, so that every session ends."""
+_PASSING = (UNCONFIRMED, NOT_RUN)
+"""Reasons of an api_error that another attempt may not meet."""
+_SHARED = ("imports", "classes", "prints")
+"""What the program's process is told of what the tests' text says."""
+OUTPUT_KIB = 64 * 1024
+"""What calls and assertions may write: values of 32 MiB, encoded, cross."""
+REASON_LIMIT = 2000
+"""Characters kept of why a test failed: it may quote the program."""
+WORD = re.compile(r"\w+")
+FORMAT = 4
+"""Of recordings; a change of the harness that makes old ones useless raises it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAssertions:
+    """Run the assertion harness (its `code` is unused) in a contained child, with `OUTPUT_KIB` of output."""
+
+    stdin: bytes
+    shareable: bool = False
+    """It may run in one process with others, see `shared_assertions`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCalls:
+    """Run this program in the sandbox, mode `calls`, on this one input, with `OUTPUT_KIB` of output."""
+
+    stdin: bytes
+    code: str
+    short: bool = False
+    """With the short time limit: enough tests have timed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTestOutcome:
+    """How one test went."""
+
+    status: TestStatus
+    ran: bool
+    reason: str = ""
+    input: str = ""
+    """The assertion that decided, as source; where none failed, the assert or `check(entry)`."""
+    expected: str = ""
+    """The other side of a comparison that failed: its value, or its source where it makes calls."""
+    actual: str = ""
+    """What came back."""
+    stdout: str = ""
+    """What the test's calls printed, cut."""
+    stderr: str = ""
+    """Of the process, which tests may have shared."""
+    exit_code: int | None = None
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    permanent: bool = False
+    """An api_error that no other attempt would change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Every test has its outcome."""
+
+    tests: tuple[FunctionTestOutcome, ...]
+
+
+@dataclass(slots=True)
+class _Test:
+    index: int
+    source: str
+    label: str
+    calls: list[object] = field(default_factory=list)
+    refusal: str = ""
+    """Why it cannot be judged, as recording found."""
+    lines: list[bytes] | None = None
+    """The calls' results, as the program may have written them; None while they are wanted."""
+    end: list[str] | None = None
+    """Status and reason, where the process ended in the call after these."""
+    timed_out: bool = False
+    """The process ran out of time in one of its calls; the replay may never reach it."""
+    late: bool = False
+    """Every call ended, but past the limit."""
+    rounds: int = 0
+    reached: int = -1
+    """Calls that a replay has come to, at most."""
+    unsettled: int = 0
+    """Rounds since it came further."""
+    spent: float = 0.0
+    """Wall seconds of its rounds so far."""
+    alone: bool = False
+    """It goes into a batch of its own."""
+    earlier: list[tuple[object, bytes]] = field(default_factory=list)
+    """The calls of the round before, with their results."""
+    unstable: bool = False
+    """The same calls gave other results in a later round."""
+    run: ProgramRun | None = None
+    share: int = 1
+    printed: str = ""
+    outcome: FunctionTestOutcome | None = None
+
+    def given(self) -> list[bytes]:
+        """Return what the calls came to, the one in which the process ended included."""
+        return [*(self.lines or ()), *([json.dumps(self.end).encode()] if self.end is not None else [])]
+
+
+class FunctionTestSession:
+    """Judges one program against one problem's tests; see the module.
+
+    Args:
+        tests: the problem's.
+        program: as it runs, with its prompt where it belongs before it.
+        seed: of `random` on the assertions' side.
+        recorded: an earlier session's `recording` of the same tests and seed.
+        stop_after_timeouts: 0: never.
+    """
+
+    def __init__(
+        self,
+        tests: CheckTest | AssertTests,
+        program: str,
+        seed: int = 0,
+        recorded: bytes | None = None,
+        stop_after_timeouts: int = 3,
+    ) -> None:
+        self._problem = tests
+        self._program = program
+        self._seed = seed
+        self._stop_after = stop_after_timeouts
+        self._learned: dict[str, object] = {}
+        self._tests = _tests_of(tests)
+        self._batch: list[_Test] = []
+        self._short = False
+        """The last calls ran with the short limit."""
+        self._replayed: list[_Test] = []
+        self._loaded = False
+        self.recording: bytes | None = None
+        """The tests' calls, once recorded well: the same for every program."""
+        if recorded is not None:
+            self._take_recording(recorded)
+
+    def next_step(self) -> RunAssertions | RunCalls | Finished:
+        """Return what to run next."""
+        while True:
+            open_tests = [test for test in self._tests if test.outcome is None]
+            if not open_tests:
+                return Finished(tuple(test.outcome for test in self._tests if test.outcome is not None))
+            if self.recording is None:
+                return RunAssertions(self._header("record", open_tests), shareable=True)  # it says if it is not
+            wanting = [test for test in open_tests if test.lines is None]
+            if wanting and not self._stopped(open_tests):
+                self._batch = wanting[:1] if wanting[0].alone else [test for test in wanting if not test.alone]
+                return self._calls(short=False)
+            self._replayed = [test for test in open_tests if test.lines is not None]
+            if self._replayed:
+                return self._replay()
+            self._batch = wanting[:1]
+            return self._calls(short=True)
+
+    def assertions_done(self, run: ProgramRun) -> None:
+        """Take what the last `RunAssertions` came to."""
+        if self.recording is None:
+            if run.end != "exited" or run.exit_code != 0 or not self._take_recording(run.stdout):
+                why = f"the tests could not be recorded: {_why(run)}" if run.confirmed else UNCONFIRMED
+                self._end_all(TestStatus.API_ERROR, why, ran=False)
+            return
+        lines = run.stdout.splitlines()
+        for test in self._replayed:
+            test.spent += max(run.wall_seconds, _LEAST_SECONDS) / len(self._replayed)
+        for position, test in enumerate(self._replayed):
+            report = _object(lines[position]) if position < len(lines) else {}
+            if report.get("test") != test.index:
+                self._assertions_ended(test, run)
+                return  # the later ones are replayed again
+            self._take_report(test, report)
+
+    def calls_done(self, run: ProgramRun, compiled: CompileResult) -> None:
+        """Take what the last `RunCalls` came to."""
+        if compiled.status != "ok":
+            status = TestStatus.COMPILE_ERROR if compiled.status == "error" else TestStatus.COMPILE_TIMEOUT
+            self._end_all(status, "", ran=False, stderr=compiled.stderr.decode("utf-8", "replace"))
+            return
+        if self._short and run.end == "timeout":
+            self._batch[0].run = run
+            self._end(self._batch[0], TestStatus.ASSUMED_TIMEOUT, ASSUMED)
+            return
+        answers = read_answers(run, [(test.index, len(test.calls)) for test in self._batch])
+        for test in self._batch:
+            test.run, test.share = run, len(self._batch)
+            test.spent += max(run.wall_seconds, _LEAST_SECONDS) / len(self._batch)
+        if not answers.loaded:
+            self._not_loaded(run, answers)
+            return
+        self._loaded = True
+        stopped = next((n for n, test in enumerate(answers.tests) if not test.complete), len(self._batch))
+        if run.end == "timeout" and len(self._batch) > 1 and stopped > 0:
+            for test in self._batch:
+                test.alone = True
+            return
+        for test, given in zip(self._batch[: stopped + 1], answers.tests, strict=False):
+            lines = list(given.lines)
+            test.end = None
+            if not given.complete:
+                status, reason = answers.end
+                test.end = [status, reason]
+                test.timed_out = status is TestStatus.TIMEOUT
+            test.late = run.end == "timeout" and given.complete
+            test.lines, test.printed = lines, given.printed
+            test.unstable = test.unstable or _differ(test)
+        for test in self._batch[stopped + 1 :]:
+            test.alone = test.alone or run.end == "timeout"
+
+    def _not_loaded(self, run: ProgramRun, answers: BatchAnswers) -> None:
+        """The program would not load for the other tests either, unless a first batch of it did."""
+        status, reason = answers.load_end or answers.end
+        ended = self._batch if self._loaded else [test for test in self._tests if test.outcome is None]
+        for test in ended:
+            test.run, test.share = run, len(ended)
+            self._end(test, status, reason)
+
+    def _stopped(self, open_tests: list[_Test]) -> bool:
+        """Return whether there were enough time-outs, including those that a replay may revoke."""
+        if not self._stop_after:
+            return False
+        sure = sum(t.outcome is not None and t.outcome.status is TestStatus.TIMEOUT for t in self._tests)
+        return (
+            sure + sum(test.timed_out or test.late for test in open_tests if test.lines is not None) >= self._stop_after
+        )
+
+    def _header(self, mode: str, tests: list[_Test]) -> bytes:
+        problem = self._problem
+        check = isinstance(problem, CheckTest)
+        header = {
+            "mode": mode,
+            "kind": "check" if check else "asserts",
+            "prompt": problem.prompt if isinstance(problem, CheckTest) else "",
+            "setup": problem.setup_code if isinstance(problem, AssertTests) else "",
+            "entry": problem.entry_point,
+            "seed": self._seed,
+            "names": [],
+            "modules": [],
+            **self._learned,
+            "tests": [[test.index, test.source, test.calls, test.end] for test in tests],
+        }
+        return json.dumps(header, separators=(",", ":")).encode() + b"\n"
+
+    def _calls(self, *, short: bool) -> RunCalls:
+        self._short = short
+        tests = [[test.index, test.calls] for test in self._batch]
+        shared = {name: self._learned[name] for name in _SHARED if self._learned.get(name)}
+        definitions = named_definitions(self._program, self._learned.get("spare"))
+        if definitions:
+            shared["imports"] = "\n".join([str(shared.get("imports", "")), *definitions])
+        text = json.dumps({"imports": "", **shared, "tests": tests}, separators=(",", ":"))
+        return RunCalls(text.encode(), self._program, short=short)
+
+    def _replay(self) -> RunAssertions:
+        lines = [line for test in self._replayed for line in test.lines or ()]
+        request = self._header("replay", self._replayed) + b"".join(line + b"\n" for line in lines)
+        return RunAssertions(request, shareable=self._learned.get("pure") is True)
+
+    def _take_recording(self, recorded: bytes) -> bool:
+        """Take over names and calls; says whether the text was a recording of these tests."""
+        head, *reports = [_object(line) for line in recorded.splitlines()] or [{}]
+        names, modules, imports = head.get("names"), head.get("modules"), head.get("imports")
+        if not isinstance(names, list) or not isinstance(modules, list) or not isinstance(imports, str):
+            return False
+        if len(reports) != len(self._tests):
+            return False
+        self._learned = head
+        given = head.get("before")
+        before = given if isinstance(given, dict) else {}
+        for test, report in zip(self._tests, reports, strict=True):
+            calls = report.get("calls")
+            test.calls = calls if isinstance(calls, list) else []
+            test.alone = str(test.index) in before  # in a process that has not made the calls of earlier ones yet
+            test.refusal = "" if isinstance(calls, list) else str(report.get("reason"))
+        self.recording = recorded
+        refused = next((test for test in self._tests if test.refusal), None)
+        if refused is not None:
+            # For the whole problem: whether an answer is judged must not hang on what it gets wrong elsewhere.
+            self._end_all(TestStatus.API_ERROR, refused.refusal, ran=False)
+        return True
+
+    def _take_report(self, test: _Test, report: dict[str, object]) -> None:
+        calls = report.get("calls")
+        if isinstance(calls, list):
+            reached = report.get("reached")
+            self._need(test, calls, reached if isinstance(reached, int) else len(calls))
+            return
+        status = TestStatus(str(report.get("status")))
+        reason = str(report.get("reason"))[:REASON_LIMIT]
+        if test.late and status is TestStatus.SUCCESS:
+            status, reason = TestStatus.TIMEOUT, "every call ended, but past the time limit"
+        given, expected, actual = (str(report.get(name) or "") for name in ("input", "expected", "actual"))
+        self._end(test, status, reason, input=given, expected=expected, actual=actual)
+
+    def _need(self, test: _Test, calls: list[object], reached: int) -> None:
+        """Make another round for a test, or end it."""
+        test.rounds += 1
+        test.unsettled = 0 if reached > test.reached else test.unsettled + 1
+        test.reached = max(test.reached, reached)
+        if test.unsettled >= MAX_UNSETTLED:
+            if test.unstable:
+                self._end(test, TestStatus.RUNTIME_ERROR, "the program returns something else each time it is called")
+            else:
+                self._end(test, TestStatus.API_ERROR, "the test makes other calls each time it runs")
+            return
+        if test.spent >= ROUND_SECONDS:
+            reason = f"its calls hang on each other, and {test.rounds} rounds of them took {test.spent:.0f} s"
+            self._end(test, TestStatus.TIMEOUT, reason)
+            return
+        test.earlier = list(zip(test.calls, test.given(), strict=False))
+        test.calls, test.lines, test.end, test.timed_out, test.late = calls, None, None, False, False
+
+    def _assertions_ended(self, test: _Test, run: ProgramRun) -> None:
+        """The child ended in this test's replay: its doing, where the values made it exceed a limit."""
+        match run.end:
+            case "timeout":
+                self._end(
+                    test, TestStatus.TIMEOUT, "comparing what the program returned ran past the time limit", by=run
+                )
+            case "memory_limit":
+                self._end(test, TestStatus.MEMORY_LIMIT, "comparing what the program returned ran out of memory")
+            case _:
+                # They ended well on placeholders: it is what the program returned that they did not survive.
+                reason = f"the test's own process ended on what the program returned: {_why(run)}"
+                self._end(test, TestStatus.RUNTIME_ERROR, reason)
+
+    def _end_all(self, status: TestStatus, reason: str, *, ran: bool, stderr: str = "") -> None:
+        for test in self._tests:
+            if test.outcome is None:
+                self._end(test, status, reason, ran=ran)
+                if stderr and test.outcome is not None:
+                    test.outcome = FunctionTestOutcome(status, ran, reason, input=test.label, stderr=stderr)
+
+    def _end(
+        self,
+        test: _Test,
+        status: TestStatus,
+        reason: str,
+        *,
+        ran: bool = True,
+        by: ProgramRun | None = None,
+        input: str = "",  # noqa: A002 - the record's own name
+        expected: str = "",
+        actual: str = "",
+    ) -> None:
+        """Return a test its outcome; `by` is the run that decided it, where that is not the one of its calls."""
+        run = test.run
+        decided = by or run
+        if status is TestStatus.TIMEOUT and ran and decided is not None and not decided.confirmed and decided.measured:
+            status, reason = TestStatus.API_ERROR, UNCONFIRMED  # whatever it did meanwhile
+        test.outcome = FunctionTestOutcome(
+            status=status,
+            ran=ran,
+            reason=reason,
+            input=input or test.label,
+            expected=expected,
+            actual=actual,
+            stdout=test.printed,
+            stderr="" if run is None else run.stderr.decode("utf-8", "replace"),
+            exit_code=None if run is None else run.exit_code,
+            cpu_seconds=0.0 if run is None else run.cpu_seconds / test.share,
+            wall_seconds=0.0 if run is None else run.wall_seconds / test.share,
+            permanent=status is TestStatus.API_ERROR and (by is None and reason not in _PASSING),
+        )
+
+
+def recording_key(tests: CheckTest | AssertTests, seed: int) -> str:
+    """Return the name under which a recording of these tests may be kept: the same for every program."""
+    parts: list[object] = [FORMAT, seed, type(tests).__name__, tests.entry_point]
+    if isinstance(tests, CheckTest):
+        parts += [tests.prompt, tests.test]
+    else:
+        parts += [tests.setup_code, list(tests.asserts)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _tests_of(tests: CheckTest | AssertTests) -> list[_Test]:
+    if isinstance(tests, CheckTest):
+        return [_Test(0, tests.test, f"check({tests.entry_point})")]
+    return [_Test(index, source, source) for index, source in enumerate(tests.asserts)]
+
+
+def _differ(test: _Test) -> bool:
+    """Return whether calls of the round before gave something else this time."""
+    for call, (earlier_call, earlier_line), line in zip(test.calls, test.earlier, test.given(), strict=False):
+        if call != earlier_call:
+            return False
+        if line != earlier_line:
+            return True
+    return False
+
+
+def named_definitions(program: str, spare: object) -> list[str]:
+    """Return what tests define for the program as far as it names that, or what it names does; in order.
+
+    Nothing of a test is sent that a program does not ask for by name.
+
+    Args:
+        program: the program's text.
+        spare: `[names, text]` of each definition, see the harness's `definitions`.
+    """
+    left = spare if isinstance(spare, list) else []
+    taken: list[str] = []
+    wanted = set(WORD.findall(program)) if left else set()
+    while found := [text for names, text in left if text not in taken and not wanted.isdisjoint(names)]:
+        taken += found
+        wanted.update(*(WORD.findall(text) for text in found))
+    return [text for _, text in left if text in taken]
+
+
+def _object(line: bytes) -> dict[str, object]:
+    try:
+        parsed = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _why(run: ProgramRun) -> str:
+    """Return one line about an assertion run that did not end well."""
+    last = run.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
+    return last or f"{run.end}, exit code {run.exit_code}"

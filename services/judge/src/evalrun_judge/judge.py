@@ -1,0 +1,147 @@
+"""One request from its arrival to its verdict: let in, planned, run, compared."""
+
+from collections.abc import Callable
+from typing import get_args
+
+from msgspec import structs
+
+from evalrun_judge.cache.verdict_cache import VerdictCache
+from evalrun_judge.cache.verdict_key import JudgeIdentity, verdict_key
+from evalrun_judge.extraction import Extraction
+from evalrun_judge.families.registry import Families
+from evalrun_judge.metrics import JudgeMetrics, RequestOutcome
+from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.records import records_without_run
+from evalrun_judge.sandboxes import RunRefusedError
+from evalrun_judge.status import TestStatus
+from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Language, check_request, extraction_of
+from evalrun_judge.verdict import Verdict, make_verdict
+from evalrun_runtime.admission import Admission, DrainingError, QueueFullError, Ticket
+from evalrun_runtime.deadlines import DeadlineError, until
+
+
+class Judge:
+    """Gives verdicts."""
+
+    def __init__(
+        self,
+        pool: SandboxPool,
+        families: Families,
+        admission: Admission,
+        metrics: JudgeMetrics,
+        clock: Callable[[], float],
+        cache: VerdictCache,
+        identity: JudgeIdentity,
+    ) -> None:
+        """Make it.
+
+        Args:
+            pool: where programs run.
+            families: the test families.
+            admission: who is let in.
+            metrics: what is counted.
+            clock: seconds, monotonic.
+            cache: verdicts reached before.
+            identity: who judges, for the cache.
+        """
+        self._cache, self._identity = cache, identity
+        self._pool = pool
+        self._families = families
+        self._admission = admission
+        self._metrics = metrics
+        self._clock = clock
+
+    async def judge(self, request: JudgeRequest, deadline: float | None = None) -> Verdict:
+        """Judge one request.
+
+        Args:
+            request: what to judge.
+            deadline: by the event loop's clock: when whatever is done for it ends; None: when there is a verdict.
+
+        Raises:
+            DeadlineError: the deadline passed before there was one; nothing is known about the program.
+            InvalidRequestError: it can never be judged.
+            QueueFullError: come back later.
+            DrainingError: go elsewhere.
+            NoSandboxError: no sandbox could say what the program does; nothing is known about it.
+        """
+        arrived = self._clock()
+        outcome = RequestOutcome.CANCELLED
+        try:
+            self._check(request)
+            ticket = self._admission.enter(request.run, request.size)
+            try:
+                async with until(deadline):
+                    verdict = await self._judge_admitted(request, ticket)
+            finally:
+                ticket.leave()
+            outcome = _outcome_of(verdict)
+            statuses = [test.status for test in verdict.tests]
+            for status in set(statuses):
+                self._metrics.count_tests(status, statuses.count(status))
+            return verdict
+        except RunRefusedError as error:
+            outcome = RequestOutcome.INVALID
+            raise InvalidRequestError(f"the sandbox refuses it: {error}") from error
+        except InvalidRequestError:
+            outcome = RequestOutcome.INVALID
+            raise
+        except QueueFullError:
+            outcome = RequestOutcome.QUEUE_FULL
+            raise
+        except (NoSandboxError, DrainingError):
+            outcome = RequestOutcome.UNAVAILABLE
+            raise
+        except DeadlineError:
+            outcome = RequestOutcome.EXPIRED
+            raise
+        finally:
+            self._metrics.observe_request(outcome, self._clock() - arrived)
+
+    def _check(self, request: JudgeRequest) -> None:
+        info = self._pool.describe()
+        check_request(request, get_args(Language) if info is None else info.languages)
+        self._families.of(request.tests).check(request, info)
+
+    async def _judge_admitted(self, request: JudgeRequest, ticket: Ticket) -> Verdict:
+        family, extraction = self._families.of(request.tests), extraction_of(request.submission, request.tests)
+        if not extraction.code.strip():
+            return self._empty(request, extraction)
+        plan = family.plan(request, extraction)
+        if plan is None:
+            return self._empty(request, extraction.without_code())
+        info, depends = self._pool.describe(), None
+        # Before any sandbox has answered nobody knows what judges.
+        if info is not None and self._cache.on and not request.fresh:
+            depends = family.key(plan, request)
+        if info is None or depends is None:
+            judged, cached = await family.judge(plan, request, ticket.begin), False
+        else:
+            key = verdict_key(depends, request, self._identity, info, must_compile=extraction.must_compile)
+            judged, cached = await self._cache.through(key, lambda: family.judge(plan, request, ticket.begin))
+        if extraction.must_compile and not judged.compiled:
+            return self._empty(request, extraction.without_code())
+        if judged.code is not None:
+            extraction = structs.replace(extraction, code=judged.code)
+        return make_verdict(
+            judged.records,
+            extraction,
+            judged.level,
+            ticket.queue_seconds,
+            cached=cached,
+            complete=judged.complete,
+            forgeable=family.FORGEABLE,
+        )
+
+    def _empty(self, request: JudgeRequest, extraction: Extraction) -> Verdict:
+        """Nothing ran, or nothing that is code: the level is the pool's own."""
+        info = self._pool.describe()
+        records = records_without_run(request.tests, TestStatus.COMPILE_ERROR, "nothing to run")
+        forgeable = self._families.of(request.tests).FORGEABLE
+        return make_verdict(records, extraction, "none" if info is None else info.level, 0.0, forgeable=forgeable)
+
+
+def _outcome_of(verdict: Verdict) -> RequestOutcome:
+    if not verdict.judged:
+        return RequestOutcome.NOT_JUDGED
+    return RequestOutcome.ACCEPTED if verdict.accepted else RequestOutcome.REJECTED

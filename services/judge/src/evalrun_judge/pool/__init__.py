@@ -1,0 +1,1 @@
+"""The sandboxes: discovery, health, slots, fair queue, hedging, retries."""

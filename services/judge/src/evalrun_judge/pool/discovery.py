@@ -1,0 +1,102 @@
+"""Where the sandboxes are, where that changes: the addresses behind a DNS name. Kubernetes: see `endpoint_slices`.
+
+A headless Service's name gives the address of each ready pod. A lookup that fails changes nothing: pods that are really
+gone are found out by the calls to them, and an outage of DNS must not take those away that work.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+from urllib.parse import urlsplit
+
+REFRESH_SECONDS = 5.0
+"""Between two lookups: CoreDNS keeps a Service's records for 5 s by default."""
+
+
+class DiscoveryError(Exception):
+    """It cannot be said where the sandboxes are; what was known still holds."""
+
+
+class Discovery(Protocol):
+    """One source of addresses."""
+
+    async def find(self) -> frozenset[str]:
+        """Return the URL of every sandbox there is. Raises DiscoveryError."""
+        ...
+
+    async def changed(self) -> None:
+        """Wait until it is worth asking again; a few seconds at most."""
+        ...
+
+    async def close(self) -> None:
+        """Free the connections."""
+        ...
+
+
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+"""Name and port -> addresses. Raises OSError."""
+
+
+async def system_lookup(host: str, port: int) -> list[str]:
+    """Ask the system's resolver, in a thread."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+class DnsDiscovery:
+    """`dns:///host:port`: the addresses behind a name, asked for again every few seconds."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        lookup: Lookup = system_lookup,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        refresh_seconds: float = REFRESH_SECONDS,
+    ) -> None:
+        """Make it.
+
+        Args:
+            target: `dns:///host:port`.
+            lookup: asks the resolver.
+            sleep: waits that many seconds.
+            refresh_seconds: between two lookups.
+
+        Raises:
+            ValueError: the target is not of that form.
+        """
+        self._host, self._port = host_and_port(target)
+        self._lookup, self._sleep, self._refresh_seconds = lookup, sleep, refresh_seconds
+
+    async def find(self) -> frozenset[str]:
+        """Return the URL of every address; see `Discovery.find`."""
+        try:
+            addresses = await self._lookup(self._host, self._port)
+        except OSError as error:  # gaierror too
+            raise DiscoveryError(f"dns:///{self._host}:{self._port}: {error}") from error
+        if not addresses:
+            raise DiscoveryError(f"dns:///{self._host}:{self._port}: the name has no address")
+        # Behind a dual-stack Service's name is each pod twice: counted twice it would have twice its slots.
+        of_one_family = [address for address in addresses if ":" not in address] or addresses
+        return frozenset(http_url(address, self._port) for address in of_one_family)
+
+    async def changed(self) -> None:
+        """Wait for the next lookup; see `Discovery.changed`."""
+        await self._sleep(self._refresh_seconds)
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+def host_and_port(target: str) -> tuple[str, int]:
+    """Read `dns:///host:port`. Raises ValueError."""
+    parts = urlsplit("//" + target.removeprefix("dns://").lstrip("/"))
+    if not target.startswith("dns://") or not parts.hostname or parts.port is None or parts.path:
+        raise ValueError(f"{target!r} names no host and port; write dns:///host:port")
+    return parts.hostname, parts.port
+
+
+def http_url(address: str, port: int) -> str:
+    """Return the URL of an IPv4 or IPv6 address."""
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"

@@ -1,0 +1,159 @@
+"""Where the sandboxes are, as the Kubernetes API server knows it: a Service's EndpointSlices.
+
+Two plain requests instead of a client library: list them, then watch until any changes and list again. It needs the
+pod's service account to `get`, `list` and `watch` endpointslices.discovery.k8s.io in the Service's namespace.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from evalrun_judge.pool.discovery import REFRESH_SECONDS, DiscoveryError, http_url
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes puts a pod's own credentials."""
+
+WATCH_SECONDS = 60
+ANSWER_SECONDS = 10.0
+
+
+class _Conditions(msgspec.Struct):
+    ready: bool | None = None
+
+
+class _Endpoint(msgspec.Struct):
+    addresses: list[str]
+    conditions: _Conditions = msgspec.field(default_factory=_Conditions)
+
+
+class _Port(msgspec.Struct):
+    name: str | None = None
+    port: int | None = None
+
+
+class _Metadata(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815 - Kubernetes' name
+
+
+class _Slice(msgspec.Struct):
+    addressType: str = "IPv4"  # noqa: N815 - likewise
+    endpoints: list[_Endpoint] | None = None
+    ports: list[_Port] | None = None
+
+
+class _SliceList(msgspec.Struct):
+    items: list[_Slice]
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """How the API server is reached."""
+
+    url: str
+    token_file: Path
+    """Read for each request: Kubernetes replaces it every hour."""
+    authority: Path | None = None
+    """Certificates that it is trusted by; None for plain HTTP."""
+
+    @classmethod
+    def of_pod(cls, environment: Mapping[str, str]) -> Self:
+        """Return the one that a pod is told of. Raises ValueError outside a cluster."""
+        host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+        if not host or not port:
+            raise ValueError("k8s:/// works in a pod only (KUBERNETES_SERVICE_HOST is not set); write dns:///host:port")
+        return cls(http_url(host, int(port)).replace("http:", "https:", 1), ACCOUNT / "token", ACCOUNT / "ca.crt")
+
+
+def service_of(target: str) -> tuple[str, str, str]:
+    """Read `k8s:///namespace/service:port` into its three parts; the port is a number or a name. Raises ValueError."""
+    namespace, _, service = target.removeprefix("k8s:///").partition("/")
+    name, _, port = service.partition(":")
+    if not target.startswith("k8s:///") or not namespace or not name or not port or "/" in port:
+        raise ValueError(f"{target!r} names no Service; write k8s:///namespace/service:port")
+    return namespace, name, port
+
+
+class EndpointSliceDiscovery:
+    """`k8s:///namespace/service:port`: the ready pods of a Service."""
+
+    def __init__(self, target: str, server: ApiServer) -> None:
+        """Make it; connections open with the first request.
+
+        Args:
+            target: `k8s:///namespace/service:port`.
+            server: whom to ask.
+
+        Raises:
+            ValueError: the target is not of that form.
+        """
+        self._target = target
+        self._namespace, self._service, self._port = service_of(target)
+        self._server = server
+        self._version = ""
+        self._session: aiohttp.ClientSession | None = None
+        self._decoder = msgspec.json.Decoder(_SliceList)
+
+    async def find(self) -> frozenset[str]:
+        """Return the URL of every ready pod; see `Discovery.find`."""
+        self._version = ""
+        try:
+            async with self._get({}, ANSWER_SECONDS) as response:
+                body = await response.read()
+                if response.status != 200:
+                    raise DiscoveryError(f"{self._target}: the API server gave status {response.status}: {_said(body)}")
+            found = self._decoder.decode(body)
+        except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:  # TimeoutError is an OSError
+            raise DiscoveryError(f"{self._target}: {error or type(error).__name__}") from error
+        self._version = found.metadata.resourceVersion
+        families: dict[str, set[str]] = {}
+        for one in found.items:
+            families.setdefault(one.addressType, set()).update(self._urls(one))
+        # A dual-stack Service has slices of either family with the same pods: each of them counted twice has twice its
+        # slots. The first family that has any is enough.
+        return frozenset(next((urls for _, urls in sorted(families.items()) if urls), ()))
+
+    async def changed(self) -> None:
+        """Wait for an event, see `Discovery.changed`; without an answer, as long as between two DNS lookups."""
+        if self._version:
+            watch = {"watch": "1", "resourceVersion": self._version, "timeoutSeconds": str(WATCH_SECONDS)}
+            try:
+                async with self._get(watch, WATCH_SECONDS + ANSWER_SECONDS) as response:
+                    if response.status == 200:
+                        await response.content.readany()  # the first event, or the end: either is worth a look
+                        return
+            except (aiohttp.ClientError, OSError):
+                pass  # `find` says what is wrong
+        await asyncio.sleep(REFRESH_SECONDS)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _urls(self, one: _Slice) -> list[str]:
+        ports = [p.port for p in one.ports or () if p.port and self._port in (p.name, str(p.port))]
+        ready = [endpoint for endpoint in one.endpoints or () if endpoint.conditions.ready is not False]
+        return [http_url(address, port) for endpoint in ready for address in endpoint.addresses for port in ports]
+
+    def _get(self, query: Mapping[str, str], seconds: float) -> "aiohttp.client._RequestContextManager":
+        if self._session is None:
+            trusted = self._server.authority
+            context = ssl.create_default_context(cafile=trusted) if trusted is not None else None
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context or True))
+        return self._session.get(
+            f"{self._server.url}/apis/discovery.k8s.io/v1/namespaces/{self._namespace}/endpointslices",
+            params={"labelSelector": f"kubernetes.io/service-name={self._service}", **query},
+            headers={"Authorization": f"Bearer {self._server.token_file.read_text().strip()}"},
+            timeout=aiohttp.ClientTimeout(total=seconds),
+        )
+
+
+def _said(body: bytes) -> str:
+    return body[:200].decode("utf-8", "replace").replace("\n", " ")

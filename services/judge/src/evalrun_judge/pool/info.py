@@ -1,0 +1,42 @@
+"""What a pool of sandboxes judges with, from what each of them says of itself. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalrun_executor.api import LEVELS, Level
+from evalrun_judge.sandboxes import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInfo:
+    """What the pool judges with."""
+
+    backend: str
+    level: Level
+    """The least of the sandboxes' levels."""
+    slots: int
+    languages: tuple[str, ...]
+    """Spoken by every sandbox."""
+    python_version: str
+    """Several, separated by commas, where the sandboxes differ."""
+    versions: str = ""
+    """Of the sandboxes' own code; likewise."""
+    submits: bool = False
+    """Every sandbox judges answers to datasets of its own."""
+
+
+def info_of(backends: Sequence[Backend]) -> PoolInfo:
+    """Combine the descriptions of sandboxes. Raises ValueError if there are none."""
+    if not backends:
+        raise ValueError("no sandbox, no pool")
+    infos = [backend.info for backend in backends]
+    spoken = set(infos[0].languages).intersection(*(info.languages for info in infos))
+    return PoolInfo(
+        backend=backends[0].name,
+        level=min((info.level for info in infos), key=LEVELS.index),
+        slots=sum(info.slots for info in infos),
+        languages=tuple(language for language in infos[0].languages if language in spoken),
+        python_version=", ".join(dict.fromkeys(info.python_version for info in infos)),
+        versions=", ".join(dict.fromkeys(info.version for info in infos)),
+        submits=all(backend.submits for backend in backends),
+    )

@@ -1,0 +1,305 @@
+"""Which sandboxes there are, and which of them can be used: found, asked for what they are, left out, taken back.
+
+A sandbox that is hung keeps its connections open: as long as it answers nothing while it has work, it is asked whether
+it is there, and calls to one that is not are broken off as `SandboxTimeoutError`, long before their own time is up.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from evalrun_executor.api import LEVELS, Level
+from evalrun_judge.pool.discovery import Discovery, DiscoveryError
+from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint
+from evalrun_judge.sandboxes import (
+    Backend,
+    RunRefusedError,
+    Sandbox,
+    SandboxError,
+    SandboxFailedError,
+    SandboxTimeoutError,
+)
+
+logger = logging.getLogger(__name__)
+
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPolicy:
+    """How a sandbox is found to be hung."""
+
+    seconds: float = 5.0
+    """Between two looks at a sandbox that has work, and what it gets to answer."""
+    failures: int = 3
+    """Looks in a row without an answer."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A sandbox and what goes on with it."""
+
+    endpoint: SandboxEndpoint
+    source: Discovery | None = None
+    """Who found it; None: it was given."""
+    url: str = ""
+    """As it was found."""
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    calls: set["asyncio.Task[Any]"] = field(default_factory=set)
+    broken_off: dict["asyncio.Task[Any]", str] = field(default_factory=dict)
+    """Calls that are being broken off, and why."""
+    answers: int = 0
+    watcher: "asyncio.Task[None] | None" = None
+
+
+class SandboxFleet:
+    """The sandboxes."""
+
+    def __init__(
+        self,
+        sandboxes: Sequence[Sandbox],
+        discoveries: Sequence[Discovery],
+        connect: Callable[[str], Sandbox],
+        *,
+        required_level: Level,
+        health: HealthPolicy,
+        budget_seconds: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        randomness: random.Random,
+        on_change: Callable[[], None],
+        on_hopeless: Callable[[str], None],
+    ) -> None:
+        """Make it; `start` begins to look for sandboxes and to watch them.
+
+        Args:
+            sandboxes: those that are there in any case.
+            discoveries: where others are found.
+            connect: gives the sandbox at a URL that a discovery found.
+            required_level: those below it are not used.
+            health: how one is found to be hung.
+            budget_seconds: how long there may be no usable sandbox at all.
+            clock: seconds, monotonic.
+            sleep: waits that many seconds.
+            randomness: spreads delays.
+            on_change: called when there may be more room.
+            on_hopeless: called, again and again, with the reason while the budget is spent.
+        """
+        self._members = {(endpoint := SandboxEndpoint(sandbox)): Member(endpoint) for sandbox in sandboxes}
+        self._discoveries = discoveries
+        self._connect = connect
+        self._required = LEVELS.index(required_level)
+        self._health = health
+        self._budget_seconds = budget_seconds
+        self._clock, self._sleep, self._random = clock, sleep, randomness
+        self._on_change, self._on_hopeless = on_change, on_hopeless
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._all_lost_since: float | None = None
+
+    @property
+    def endpoints(self) -> list[SandboxEndpoint]:
+        """All that are among the sandboxes now."""
+        return [*self._members]
+
+    @property
+    def largest(self) -> int:
+        """Slots of the largest sandbox that ever answered."""
+        return max((one.backend.info.slots for one in self._members if one.backend is not None), default=0)
+
+    @property
+    def out_of_budget(self) -> bool:
+        """No sandbox has been usable for longer than may be."""
+        since = self._all_lost_since
+        return since is not None and self._clock() - since >= self._budget_seconds
+
+    def start(self) -> None:
+        """Begin."""
+        self._all_lost_since = self._clock()
+        for member in self._members.values():
+            self._begin(member)
+        for discovery in self._discoveries:
+            self._spawn(self._follow(discovery))
+
+    async def close(self) -> None:
+        """Stop, and free the connections."""
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for endpoint in self._members:
+            await endpoint.sandbox.close()
+        for discovery in self._discoveries:
+            await discovery.close()
+
+    async def called(self, endpoint: SandboxEndpoint, call: Awaitable[Reply]) -> Reply:
+        """Await a call of this sandbox in the current task. Raises SandboxTimeoutError where that is hung."""
+        task = asyncio.current_task()
+        member = self._members.get(endpoint)
+        if member is None or task is None:  # gone between the grant and the call
+            return await call
+        member.calls.add(task)
+        try:
+            reply = await call
+            member.answers += 1
+            return reply
+        except asyncio.CancelledError:
+            why = member.broken_off.get(task)
+            if why is not None and task.uncancel() == 0:
+                raise SandboxTimeoutError(why) from None
+            raise
+        except SandboxError:
+            member.answers += 1
+            raise
+        finally:
+            member.calls.discard(task)
+            member.broken_off.pop(task, None)
+
+    def failed(self, endpoint: SandboxEndpoint, error: SandboxError) -> None:
+        """Count a failed call; afterwards the sandbox may be left out until it answers again."""
+        was_usable = endpoint.usable
+        endpoint.failed(error)
+        if was_usable and not endpoint.usable:
+            logger.warning("sandbox left out: %s", error)
+            member = self._members.get(endpoint)
+            if member is not None:
+                member.lost.set()
+            self._note_if_all_lost()
+
+    def apply(self, source: Discovery, urls: frozenset[str]) -> None:
+        """Take in the sandboxes that a source found, and let those go that it no longer names."""
+        known = [member for member in self._members.values() if member.source is source]
+        for url in sorted(urls - {member.url for member in known}):
+            endpoint = SandboxEndpoint(self._connect(url))
+            self._members[endpoint] = Member(endpoint, source, url)
+            self._begin(self._members[endpoint])
+        gone = [member for member in known if member.url not in urls]
+        for member in gone:
+            logger.info("sandbox gone from its Service: %s", member.url)
+            del self._members[member.endpoint]
+            self._spawn(self._let_go(member))
+        if gone:
+            self._note_if_all_lost()
+            self._on_change()
+
+    def _begin(self, member: Member) -> None:
+        member.lost.set()
+        member.watcher = self._spawn(self._watch(member))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("sandboxes are no longer watched as they should be: a fault of the gateway", exc_info=error)
+
+    def _note_if_all_lost(self) -> None:
+        if self._all_lost_since is None and not any(endpoint.usable for endpoint in self.endpoints):
+            self._all_lost_since = self._clock()
+
+    def _give_up_where_lost(self, why: str) -> None:
+        if self.out_of_budget:
+            self._on_hopeless(why)
+
+    async def _follow(self, discovery: Discovery) -> None:
+        failing = False
+        while True:
+            try:
+                urls = await discovery.find()
+            except DiscoveryError as error:
+                (logger.debug if failing else logger.warning)("sandboxes cannot be looked up: %s", error)
+                failing = True
+                self._give_up_where_lost(str(error))
+            else:
+                failing = False
+                self.apply(discovery, urls)
+                self._give_up_where_lost("no sandbox is known")
+            await discovery.changed()
+
+    async def _let_go(self, member: Member) -> None:
+        """Wait until a sandbox has finished its work, then close its connections."""
+        member.endpoint.leaving = True
+        if member.watcher is not None:
+            member.watcher.cancel()
+        try:
+            while member.calls:
+                await asyncio.wait(member.calls)
+        finally:
+            await member.endpoint.sandbox.close()
+
+    async def _watch(self, member: Member) -> None:
+        """Take the sandbox into use whenever it is lost and describes itself; notice when it hangs."""
+        while True:
+            if not member.lost.is_set():
+                await self._until_lost(member)
+            endpoint = member.endpoint
+            if endpoint.rest_seconds and endpoint.failed_probes == 0:
+                await self._sleep(endpoint.rest_seconds)
+            try:
+                backend = await self._describe(endpoint)
+            except SandboxError as error:
+                delay = endpoint.probe_failed()
+                if endpoint.failed_probes == 1:
+                    logger.warning("sandbox not usable yet: %s", error)
+                self._give_up_where_lost(str(error))
+                await self._sleep(delay * (1 + self._random.random() / 2))
+                continue
+            logger.info("sandbox in use: %s, %d slots", endpoint.sandbox.address, backend.info.slots)
+            member.lost.clear()
+            endpoint.admit(backend)
+            self._all_lost_since = None
+            self._on_change()
+
+    async def _describe(self, endpoint: SandboxEndpoint) -> Backend:
+        try:
+            async with asyncio.timeout(self._health.seconds):
+                backend = await endpoint.sandbox.describe()
+        except TimeoutError as error:
+            raise SandboxTimeoutError(f"{endpoint.sandbox.address}: it does not say what it is") from error
+        except RunRefusedError as error:  # it takes none of the programs by which a stock server is found out
+            raise SandboxFailedError(f"{endpoint.sandbox.address}: it refuses to say what it is: {error}") from error
+        if LEVELS.index(backend.info.level) < self._required:
+            raise SandboxFailedError(
+                f"{endpoint.sandbox.address}: its containment level is {backend.info.level!r}, "
+                f"{LEVELS[self._required]!r} is required; {', '.join(backend.info.missing)}"
+            )
+        return backend
+
+    async def _until_lost(self, member: Member) -> None:
+        """Return once the sandbox is lost, by its answers or for want of any."""
+        silent = 0
+        while not member.lost.is_set():
+            answers = member.answers
+            try:
+                async with asyncio.timeout(self._health.seconds):
+                    await member.lost.wait()
+                    return
+            except TimeoutError:
+                pass
+            if not member.calls or member.answers > answers or await self._is_there(member.endpoint):
+                silent = 0
+                continue
+            silent += 1
+            if silent >= self._health.failures:
+                self._break_off(member)
+
+    async def _is_there(self, endpoint: SandboxEndpoint) -> bool:
+        try:
+            await self._describe(endpoint)
+        except SandboxError:
+            return False
+        return True
+
+    def _break_off(self, member: Member) -> None:
+        endpoint = member.endpoint
+        why = f"{endpoint.sandbox.address}: it has work and answers nothing, not even what it is"
+        self.failed(endpoint, SandboxTimeoutError(why))
+        for task in [*member.calls]:
+            member.broken_off[task] = why
+            task.cancel()

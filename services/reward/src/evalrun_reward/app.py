@@ -1,0 +1,290 @@
+"""The HTTP front: requests in, one result a sample out; wires the rest and decides nothing."""
+
+import asyncio
+import hmac
+import logging
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
+from typing import get_args
+
+import msgspec
+from aiohttp import web
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
+from evalrun_reward.graders import Graders, graded_request, graded_result, grader_submission, load_graders
+from evalrun_reward.judge_calls import FairPlaces, Judge, JudgeCalls, NoVerdictError
+from evalrun_reward.metrics import Reply, RewardMetrics
+from evalrun_reward.openapi import document
+from evalrun_reward.openrlhf import response_of, samples_of
+from evalrun_reward.rewards import result_of, without_reward
+from evalrun_reward.samples import SampleTests, ground_truth_of, judging_of, load_known, submission_of
+from evalrun_reward.settings import RewardSettings
+from evalrun_reward.wire import (
+    BatchRequest,
+    BatchResponse,
+    Health,
+    OpenRlhfRequest,
+    OpenRlhfResponse,
+    Outcome,
+    Problem,
+    Result,
+    Sample,
+    Shape,
+)
+from evalrun_runtime.admission import Admission, DrainingError, QueueFullError, Ticket
+from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.http_site import serve
+from evalrun_runtime.tracing import HEADER, span
+
+logger = logging.getLogger(__name__)
+
+_OPEN_PATHS = ("/healthz", "/openapi.json")
+_CLEANUP_SECONDS = 10.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _Refused(Exception):  # noqa: N818 - an answer, on its way out
+    """A request that gets no results."""
+
+    def __init__(self, status: int, reply: Reply, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reply = reply
+        self.retry_after = retry_after
+
+
+class RewardService:
+    """The service that `evalrun_runtime.process.run_service` runs.
+
+    Args:
+        settings: the service's own.
+        judge: the gateway.
+        tests: finds or parses the tests of samples.
+        metrics: what is counted.
+        close: lets the judge's connection go.
+        graders: of data sources that the judge's tests do not decide.
+    """
+
+    def __init__(
+        self,
+        settings: RewardSettings,
+        judge: Judge,
+        tests: SampleTests,
+        metrics: RewardMetrics,
+        close: Callable[[], Awaitable[None]],
+        graders: Graders | None = None,
+    ) -> None:
+        self._settings = settings
+        self._tests = tests
+        self._metrics = metrics
+        self._close = close
+        self._graders = graders or Graders({})
+        self._version = version("evalrun")
+        self._admission = Admission(
+            lambda: settings.queue_limit, time.monotonic, max_bytes=settings.queue_mib * 1024 * 1024
+        )
+        places = FairPlaces(settings.in_flight)
+        metrics.watch(lambda: places.waiting, lambda: places.taken)
+        self._calls = JudgeCalls(
+            judge,
+            places,
+            settings.attempts,
+            clock=time.monotonic,
+            chance=random.Random(),  # noqa: S311 - jitter
+            on_retry=metrics.count_retry,
+        )
+        self._batches = msgspec.json.Decoder(BatchRequest)
+        self._remote = msgspec.json.Decoder(OpenRlhfRequest)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> str:
+        """Listen; returns the address. Raises OSError if the port is taken."""
+        settings = self._settings
+        self._runner, address = await serve(
+            self.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds
+        )
+        return address
+
+    async def stop(self, grace: float) -> None:
+        """Take no more requests, let those in flight end within `grace` seconds."""
+        self._admission.drain()
+        if self._runner is not None:
+            async with asyncio.timeout(grace + _CLEANUP_SECONDS):
+                await self._runner.cleanup()
+        await self._close()
+
+    def application(self) -> web.Application:
+        """Return the routes."""
+        application = web.Application(
+            client_max_size=self._settings.max_request_mib * 1024 * 1024, middlewares=[self._check_token]
+        )
+        application.router.add_post("/v1/rewards", self._answered(self._rewards))
+        application.router.add_post("/get_reward", self._answered(self._get_reward))
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/openapi.json", self._openapi)
+        return application
+
+    @web.middleware
+    async def _check_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        token = self._settings.token
+        if token is None or request.path in _OPEN_PATHS:
+            return await handler(request)
+        given = request.headers.get("Authorization", "").encode(errors="replace")
+        if hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
+            return await handler(request)
+        return _json(Problem("send the service's token as 'Authorization: Bearer ...'"), 401)
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        draining = self._admission.draining
+        return _json(Health("draining" if draining else "ok", self._version), 503 if draining else 200)
+
+    async def _openapi(self, _: web.Request) -> web.Response:
+        return _json(document(self._version), 200)
+
+    def _answered(self, work: Callable[[web.Request], Awaitable[msgspec.Struct]]) -> Handler:
+        """Return a handler that answers with what `work` returns, and with a message if it refuses."""
+
+        async def handle(request: web.Request) -> web.Response:
+            started, reply = time.monotonic(), Reply.CANCELLED
+            try:
+                with span("reward", request.headers.get(HEADER, "")):
+                    body = await work(request)
+                reply = Reply.DONE
+                return _json(body, 200)
+            except _Refused as refused:
+                reply = refused.reply
+                return _refusal(refused)
+            except (msgspec.ValidationError, msgspec.DecodeError, BadInputError) as error:
+                reply = Reply.MALFORMED
+                return _json(Problem(f"body: {error}"), 400)
+            except web.HTTPRequestEntityTooLarge:
+                reply = Reply.TOO_LARGE
+                limit = self._settings.max_request_mib
+                return _json(Problem(f"the body is larger than {limit} MiB (--max-request-mib): send less"), 413)
+            finally:
+                self._metrics.observe_request(reply, time.monotonic() - started)
+
+        return handle
+
+    async def _rewards(self, request: web.Request) -> BatchResponse:
+        body = await request.read()
+        batch = self._batches.decode(body)
+        results = await self._judge_all(batch.samples, batch.run, batch.shape, len(body), request)
+        counts = Counter(result.outcome for result in results)
+        return BatchResponse(results, counts[Outcome.JUDGED], counts[Outcome.NOT_JUDGED], counts[Outcome.INVALID])
+
+    async def _get_reward(self, request: web.Request) -> OpenRlhfResponse:
+        body = await request.read()
+        samples = samples_of(self._remote.decode(body))
+        shape = next((known for known in get_args(Shape) if known == request.query.get("shape", "dense")), None)
+        if shape is None:
+            raise BadInputError("query parameter shape: write dense or sparse")
+        results = await self._judge_all(samples, request.query.get("run", ""), shape, len(body), request)
+        answer = response_of(results, self._settings.not_judged_reward)
+        if isinstance(answer, OpenRlhfResponse):
+            return answer
+        if answer.outcome is Outcome.INVALID:
+            raise _Refused(422, Reply.MALFORMED, f"label {answer.id}: {answer.reason}")
+        raise _Refused(503, Reply.NOT_JUDGED, f"query {answer.id} was not judged: {answer.reason}", 1.0)
+
+    async def _judge_all(
+        self, samples: Sequence[Sample], run: str, shape: Shape, size: int, request: web.Request
+    ) -> list[Result]:
+        """Judge the samples of one request. Raises _Refused."""
+        if len(samples) > self._settings.max_samples:
+            limit = self._settings.max_samples
+            raise _Refused(
+                413,
+                Reply.TOO_LARGE,
+                f"{len(samples)} samples, and a request takes {limit} (--max-samples): send several",
+            )
+        now = asyncio.get_running_loop().time()
+        deadline = min(now + self._settings.deadline_seconds, deadline_of(request.headers) or math.inf)
+        ticket = self._enter(run, size, len(samples))
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._judge(sample, number, run, shape, deadline))
+                    for number, sample in enumerate(samples)
+                ]
+        finally:
+            ticket.leave()
+        return [task.result() for task in tasks]
+
+    def _enter(self, run: str, size: int, samples: int) -> Ticket:
+        try:
+            ticket = self._admission.enter(run, size, samples)
+        except QueueFullError as error:
+            message = "the queue is full, or this run holds its share of it: come back after Retry-After"
+            raise _Refused(429, Reply.QUEUE_FULL, message, error.retry_after_seconds) from error
+        except DrainingError as error:
+            raise _Refused(503, Reply.DRAINING, "this replica is draining: ask another one", 1.0) from error
+        ticket.begin()
+        return ticket
+
+    async def _judge(self, sample: Sample, number: int, run: str, shape: Shape, deadline: float) -> Result:
+        result = await self._result(sample, number, run, shape, deadline)
+        self._metrics.count_sample(result.outcome)
+        return result
+
+    async def _result(self, sample: Sample, number: int, run: str, shape: Shape, deadline: float) -> Result:
+        grader = self._graders.of(sample)
+        try:
+            if grader is None:
+                tests, submission = self._tests.of(sample, number), submission_of(sample, number)
+            else:
+                truth = ground_truth_of(sample, number, parsed=False)
+                tests, submission = (
+                    graded_request(grader, sample, truth, self._tests.judging),
+                    grader_submission(grader),
+                )
+        except BadInputError as error:
+            return without_reward(sample.id, Outcome.INVALID, str(error))
+        try:
+            async with until(deadline):
+                verdict = await self._calls.verdict(tests, run, submission, seconds_left)
+            if grader is not None:
+                return graded_result(sample.id, grader, verdict)
+            return result_of(sample.id, verdict, shape)
+        except DeadlineError:
+            return without_reward(sample.id, Outcome.NOT_JUDGED, "no verdict by the request's deadline")
+        except NoVerdictError as error:
+            outcome = Outcome.INVALID if error.invalid else Outcome.NOT_JUDGED
+            return without_reward(sample.id, outcome, str(error))
+        except JudgeRefusedError as error:
+            logger.error("%s: set EVALRUN_REWARD_JUDGE_TOKEN to the judge's token", error)
+            return without_reward(sample.id, Outcome.NOT_JUDGED, "the judge refuses this service: its log says why")
+
+
+def build_service(settings: RewardSettings, registry: CollectorRegistry = REGISTRY) -> RewardService:
+    """Make the service that the settings describe; called inside the running loop. Raises BadInputError."""
+    tests = SampleTests(
+        load_known(settings.problems),
+        judging_of(settings.comparator, settings.time_limit),
+        settings.cache_mib * 1024 * 1024,
+    )
+    graders = load_graders(settings.grader)
+    token = None if settings.judge_token is None else settings.judge_token.get_secret_value()
+    judge = GrpcJudge(settings.judge, token)
+    return RewardService(settings, judge, tests, RewardMetrics(registry), judge.close, graders)
+
+
+def _json(body: object, status: int, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(
+        status=status, body=msgspec.json.encode(body), content_type="application/json", headers=headers or {}
+    )
+
+
+def _refusal(refused: _Refused) -> web.Response:
+    wait = refused.retry_after
+    if wait is None:
+        return _json(Problem(str(refused)), refused.status)
+    headers = {"Retry-After": str(max(1, math.ceil(wait)))}  # HTTP knows whole seconds only
+    return _json(Problem(str(refused), math.ceil(wait * 1000)), refused.status, headers)

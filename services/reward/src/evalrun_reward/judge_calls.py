@@ -1,0 +1,184 @@
+"""Asks the judge about one sample at a time, with places that runs share fairly, until it decides or the time is up."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_reward.retries import Again, Cause, GiveUp, History, after_failure, after_verdict
+from evalrun_runtime.fair_queue import FairQueue
+
+MAX_DIGESTS = 100_000
+
+
+class Judge(Protocol):
+    """What is asked; `evalrun_client.judge_client.GrpcJudge` is one."""
+
+    async def judge(self, request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
+        """Judge one submission. Raises JudgeRefusedError."""
+        ...
+
+
+class NoVerdictError(Exception):
+    """The judge decided nothing."""
+
+    def __init__(self, given_up: GiveUp) -> None:
+        super().__init__(given_up.reason)
+        self.invalid = given_up.invalid
+
+
+class FairPlaces:
+    """A limited number of slots; the run that holds the fewest gets the next one."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._places = places
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(lambda place: place.done())
+        self.waiting = 0
+
+    @property
+    def taken(self) -> int:
+        """Places that are in use."""
+        return self._places - self._free
+
+    @asynccontextmanager
+    async def held_by(self, run: str) -> AsyncIterator[None]:
+        """Hold a place while the block runs; waits for one."""
+        await self._acquire(run)
+        try:
+            yield
+        finally:
+            self._release(run)
+
+    async def _acquire(self, run: str) -> None:
+        if self._free:
+            self._free -= 1
+            self._queue.hold(run)
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.push(run, place)
+        self.waiting += 1
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():  # it was given in the very moment in which nobody wanted it any more
+                self._release(run)
+            raise
+        finally:
+            self.waiting -= 1
+
+    def _release(self, run: str) -> None:
+        self._queue.release(run)
+        first = self._queue.first()
+        if first is None:
+            self._free += 1
+        else:
+            self._queue.take(first[0]).set_result(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """A problem as a request without an answer; shared by all answers to it."""
+
+    __test__ = False  # not a test class, whatever pytest makes of its name
+
+    whole: judge_pb2.JudgeRequest
+    named: judge_pb2.JudgeRequest | None
+    """The same with the tests' digest in place of the tests; None: they are small."""
+    size: int
+    """Bytes."""
+
+
+class JudgeCalls:
+    """Asks the judge until it decides.
+
+    Args:
+        judge: the gateway.
+        places: samples at the judge at once.
+        attempts: times that a sample may fail.
+        clock: seconds, monotonic.
+        sleep: waits.
+        chance: jitter of delays.
+        on_retry: told why the judge is asked again.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        places: FairPlaces,
+        attempts: int,
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: random.Random,
+        on_retry: Callable[[Cause], None] = lambda cause: None,
+    ) -> None:
+        self._judge = judge
+        self._places = places
+        self._attempts = attempts
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
+        self._on_retry = on_retry
+        self._sent: set[bytes] = set()
+        """Digests of tests that some gateway was sent; at worst one that lacks them asks for them."""
+
+    async def verdict(
+        self, tests: Tests, run: str, submission: judge_pb2.Submission, seconds_left: Callable[[], float | None]
+    ) -> judge_pb2.Verdict:
+        """Return the verdict, which may still say "could not tell". The caller bounds the time.
+
+        Args:
+            tests: of the problem.
+            run: who asks; the judge shares its slots by it.
+            submission: the answer.
+            seconds_left: what the caller still waits, at each call; the judge stops the program then.
+
+        Raises:
+            NoVerdictError: it decided nothing, or refuses the request.
+            JudgeRefusedError: it refuses this service.
+        """
+        failures, first_failure, with_tests = 0, 0.0, False
+        while True:
+            request, named = self._request(tests, run, submission, with_tests=with_tests)
+            async with self._places.held_by(run):
+                request.deadline_seconds = seconds_left() or 0.0
+                answer = await self._judge.judge(request)
+            if isinstance(answer, judge_pb2.Verdict):
+                failures += not answer.judged
+                again: Again | GiveUp | None = after_verdict(answer, failures, self._attempts)
+                if again is None:
+                    return answer
+            else:
+                now = self._clock()
+                first_failure = first_failure or now
+                failures += 1
+                history = History(failures, now - first_failure, not named)
+                again = after_failure(answer, history, self._attempts)
+                if isinstance(again, Again) and again.cause in (Cause.BUSY, Cause.TESTS):
+                    failures -= 1
+            if isinstance(again, GiveUp):
+                raise NoVerdictError(again)
+            self._on_retry(again.cause)
+            with_tests = again.with_tests
+            if again.delay:
+                await self._sleep(again.delay * self._chance.uniform(0.5, 1.5))
+
+    def _request(
+        self, tests: Tests, run: str, submission: judge_pb2.Submission, *, with_tests: bool
+    ) -> tuple[judge_pb2.JudgeRequest, bool]:
+        """Return a request, and whether it only names its tests."""
+        digest = tests.whole.suite_digest
+        named = tests.named is not None and digest in self._sent and not with_tests
+        if digest:
+            if len(self._sent) >= MAX_DIGESTS:
+                self._sent.clear()
+            self._sent.add(digest)
+        request = judge_pb2.JudgeRequest()
+        request.CopyFrom(tests.named if named and tests.named is not None else tests.whole)
+        request.run = run
+        request.submission.MergeFrom(submission)
+        return request, named

@@ -1,0 +1,90 @@
+"""What follows when the judge gives no verdict: ask again, or give up. Pure.
+
+Judging is idempotent: asking again is harmless. A full queue is no failure of the sample's and is never counted; the
+request's deadline bounds everything.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_runtime.backoff import backoff_seconds
+
+INVALID_ARGUMENT: Final = 3
+DEADLINE_EXCEEDED: Final = 4
+NOT_FOUND: Final = 5
+RESOURCE_EXHAUSTED: Final = 8
+UNIMPLEMENTED: Final = 12
+"""Of google.rpc.Code."""
+_REFUSED: Final = (INVALID_ARGUMENT, UNIMPLEMENTED)
+
+FIRST_DELAY_SECONDS: Final = 0.1
+LONGEST_DELAY_SECONDS: Final = 10.0
+LEAST_BUSY_SECONDS: Final = 0.05
+PATIENCE_SECONDS: Final = 60.0
+"""A gateway that is started again, or rolled, is back within it: failures are not held against a sample before."""
+
+
+class Cause(StrEnum):
+    """Why the judge is asked again; a metric's label."""
+
+    BUSY = "busy"
+    TESTS = "tests"
+    """The gateway does not hold the tests that were named by digest."""
+    FAILED = "failed"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Ask again after `delay` seconds."""
+
+    cause: Cause
+    delay: float = 0.0
+    with_tests: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """No verdict will come."""
+
+    reason: str
+    invalid: bool = False
+    """The judge refuses the request itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of a sample when it fails."""
+
+    failures: int
+    """Of this sample, this one included."""
+    seconds: float
+    """Since the first of them."""
+    sent_tests: bool
+    """The request held its tests, and did not only name them."""
+
+
+def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: int) -> Again | GiveUp:
+    """Decide on a request without a verdict; after `attempts` failures and PATIENCE_SECONDS it is given up."""
+    if failure.code in _REFUSED:
+        return GiveUp(failure.message, invalid=True)
+    if failure.code == NOT_FOUND and not history.sent_tests:
+        return Again(Cause.TESTS, with_tests=True)
+    if failure.code == RESOURCE_EXHAUSTED:
+        return Again(Cause.BUSY, max(LEAST_BUSY_SECONDS, failure.retry_after_ms / 1000))
+    if history.failures >= attempts and history.seconds >= PATIENCE_SECONDS:
+        return GiveUp(f"the judge failed {history.failures} times: {failure.message}")
+    return Again(Cause.FAILED, _delay(history.failures))
+
+
+def after_verdict(verdict: judge_pb2.Verdict, failures: int, attempts: int) -> Again | None:
+    """Return when to ask again about a verdict that says "could not tell"; None: it stands."""
+    if verdict.judged or verdict.permanent or failures >= attempts:
+        return None
+    return Again(Cause.UNDECIDED, _delay(failures))
+
+
+def _delay(failures: int) -> float:
+    return backoff_seconds(failures, FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)

@@ -1,0 +1,175 @@
+"""A sample -> the tests that the judge is asked with: those of a known problem, or those that the sample brings."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_api.v1alpha1 import Comparator, Dataset, TestLimits
+from evalrun_client.judge_request import Answer, judge_request
+from evalrun_data.formats.record import parse_language
+from evalrun_data.formats.verl import parse_verl
+from evalrun_data.readers import load_problem_files
+from evalrun_data.records import Problem, ServerTests
+from evalrun_data.rows import Row
+from evalrun_reward.judge_calls import Tests
+from evalrun_reward.wire import Sample
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.recently_used import RecentlyUsed
+
+UNSAID_SOURCE = "unknown"
+"""verl's rows name their data source; a sample need not."""
+_ENTRY_BYTES = 2048
+"""Of an entry of the memory, beside its tests."""
+
+
+def judging_of(comparator: str | None, time_limit: float | None) -> Dataset:
+    """Return how samples are judged, as an EvalRun's dataset would say it."""
+    return Dataset.model_validate(
+        {
+            "name": "rewards",
+            "source": "builtin:demo",  # never read: the field must hold something
+            **({} if comparator is None else {"comparator": Comparator.model_validate({"name": comparator})}),
+            **(
+                {}
+                if time_limit is None
+                else {"limits": TestLimits.model_validate({"timeMilliseconds": round(1000 * time_limit)})}
+            ),
+        }
+    )
+
+
+class SampleTests:
+    """Finds or parses the tests of samples; those of a group of answers are parsed once.
+
+    Args:
+        problems: that samples may name.
+        judging: comparator and limits where the problem has none.
+        cache_bytes: memory for tests.
+    """
+
+    def __init__(self, problems: Iterable[Problem], judging: Dataset, cache_bytes: int) -> None:
+        self._known: dict[tuple[str, str], Problem] = {problem.key: problem for problem in problems}
+        self._judging = judging
+        self._parsed: RecentlyUsed[bytes, Tests] = RecentlyUsed(cache_bytes, lambda tests: tests.size)
+
+    def of(self, sample: Sample, number: int) -> Tests:
+        """Return the tests of a sample.
+
+        Args:
+            sample: of a request.
+            number: its index there, for messages.
+
+        Raises:
+            BadInputError: it names no known problem, or its tests cannot be used.
+        """
+        key = _key_of(sample)
+        found = self._parsed.get(key)
+        if found is None:
+            found = self._tests_of(self._problem_of(sample, number))
+            self._parsed.put(key, found)
+        return found
+
+    @property
+    def judging(self) -> Dataset:
+        """How samples are judged."""
+        return self._judging
+
+    def _problem_of(self, sample: Sample, number: int) -> Problem:
+        row = Row({}, "samples", number, "sample")
+        if sample.problem_id:
+            return self._find(sample.dataset, sample.problem_id, row)
+        truth = ground_truth_of(sample, number)
+        if truth is None:
+            raise row.error("it names no problem_id and holds no ground_truth: write one of the two")
+        if isinstance(truth, dict) and "problem_id" in truth:
+            return self._find(str(truth.get("dataset") or sample.dataset), str(truth["problem_id"]), row)
+        values: dict[str, object] = {
+            "data_source": sample.data_source or sample.dataset or UNSAID_SOURCE,
+            "prompt": sample.prompt,
+            "reward_model": {"ground_truth": truth},
+            "language": sample.language or None,
+        }
+        return parse_verl(row.replaced(**values), None)
+
+    def _find(self, dataset: str, problem_id: str, row: Row) -> Problem:
+        if dataset:
+            found = [problem for problem in (self._known.get((dataset, problem_id)),) if problem is not None]
+        else:
+            found = [problem for (_, known), problem in self._known.items() if known == problem_id]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(problem.dataset for problem in found)
+            raise row.error(f"problem '{problem_id}' is in several datasets ({names}): name its dataset")
+        where = f" of dataset '{dataset}'" if dataset else ""
+        raise row.error(f"unknown problem '{problem_id}'{where}: name its file with --problems, or send its tests")
+
+    def _tests_of(self, problem: Problem) -> Tests:
+        if isinstance(problem.ground_truth, ServerTests):
+            raise BadInputError(
+                f"problem '{problem.problem_id}' has no tests of its own: a SandboxFusion server has them"
+            )
+        whole = judge_request("", self._judging, problem, Answer(""))
+        named = None
+        if whole.suite_digest:
+            named = judge_pb2.JudgeRequest()
+            named.CopyFrom(whole)
+            named.ClearField("stdio")
+        return Tests(whole, named, whole.ByteSize() + _ENTRY_BYTES)
+
+
+def submission_of(sample: Sample, number: int) -> judge_pb2.Submission:
+    """Return what of a request is the answer's own. Raises BadInputError if its language is unknown."""
+    submission = judge_pb2.Submission(text=_encodable(sample.response), truncated=sample.truncated)
+    if sample.language:
+        submission.language = parse_language(Row({"language": sample.language}, "samples", number, "sample"))
+    return submission
+
+
+def load_known(sources: Sequence[str]) -> list[Problem]:
+    """Read the problems that samples may name. Raises BadInputError."""
+    return load_problem_files(list(dict.fromkeys(sources))) if sources else []
+
+
+def _raw(sample: Sample) -> bytes:
+    return b"" if sample.ground_truth is msgspec.UNSET else bytes(sample.ground_truth)
+
+
+def ground_truth_of(sample: Sample, number: int, *, parsed: bool = True) -> Any:  # noqa: ANN401 - JSON
+    """Return what a sample holds, None if nothing. Raises BadInputError if it is broken.
+
+    Args:
+        sample: of a request.
+        number: its index there, for messages.
+        parsed: a text that is JSON itself becomes what it holds.
+    """
+    row = Row({}, "samples", number, "sample")
+    raw = _raw(sample)
+    if not raw:
+        return None
+    value = msgspec.json.decode(raw)
+    if not parsed:
+        return value
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            return msgspec.json.decode(value)
+        except msgspec.DecodeError as error:
+            raise row.error(f"field 'ground_truth' is neither an object nor JSON: {error}") from error
+    return value
+
+
+def _key_of(sample: Sample) -> bytes:
+    digest = hashlib.sha256(_raw(sample))
+    for text in (sample.dataset, sample.problem_id, sample.data_source, sample.prompt, sample.language):
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.digest()
+
+
+def _encodable(text: str) -> str:
+    r"""Return an answer with lone surrogates (`"\ud800"`), which no wire carries, as U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,123 @@
+"""What goes over the wire: one frozen struct a message. `openapi` is made of these."""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+
+class Outcome(StrEnum):
+    """What became of a sample."""
+
+    JUDGED = "judged"
+    NOT_JUDGED = "not_judged"
+    """The judge could not tell. No reward follows from it."""
+    INVALID = "invalid"
+    """The sample cannot be judged as it is written: an unknown problem, no tests. Asking again changes nothing."""
+
+
+Shape = Literal["dense", "sparse"]
+"""dense: the share of tests passed. sparse: 1 for an accepted answer, else 0."""
+
+
+class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer to be judged. Its tests: `dataset` and `problem_id` name them, or `ground_truth` holds them."""
+
+    response: str
+    """The model's answer, from which the program is extracted."""
+    id: str = ""
+    """Chosen by the caller; comes back with the result."""
+    dataset: str = ""
+    problem_id: str = ""
+    data_source: str = ""
+    """As verl's rows have it."""
+    ground_truth: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """Tests as an object, or the same as JSON in a text; or {"dataset": ..., "problem_id": ...}."""
+    prompt: str = ""
+    """Used only by tests that need the problem's own prompt (HumanEval's) and do not bring it."""
+    language: str = ""
+    """Empty: the problem's, or python."""
+    truncated: bool = False
+    """The model was cut off at its token limit."""
+
+
+class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Samples of one run."""
+
+    samples: list[Sample]
+    run: str = ""
+    """Who asks: places are shared fairly between runs, here and in the judge."""
+    shape: Shape = "dense"
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What is known of one sample."""
+
+    id: str
+    outcome: Outcome
+    reward: float | None = None
+    """None unless judged."""
+    accepted: bool | None = None
+    pass_ratio: float | None = None
+    """Tests passed / tests; None where a test could not be judged."""
+    pass_ratio_high: float | None = None
+    """The same had every assumed time-out passed."""
+    final_status: str = ""
+    passed: int = 0
+    tests: int = 0
+    f2p_count: int = 0
+    """Tests passed of those that no program at all fails: all of them, for a program written from nothing."""
+    f2p_total: int = 0
+    p2p_count: int = 0
+    """The same for tests that passed before: none, for a program written from nothing."""
+    p2p_total: int = 0
+    assumed_timeouts: int = 0
+    """Tests stopped early, after enough others had timed out, and counted as failed."""
+    codes: list[bool | int] = []
+    """One a test, as verl's sandbox client has them: true, false, -1 not judged, -2 runtime error, -3 time-out,
+    -4 compile error."""
+    cached: bool = False
+    """The same program on the same tests had been judged before."""
+    reason: str = ""
+    """Why there is no reward."""
+
+
+class BatchResponse(msgspec.Struct, frozen=True):
+    """A result for each sample, in the samples' order."""
+
+    results: list[Result]
+    judged: int
+    not_judged: int
+    invalid: int
+
+
+class OpenRlhfRequest(msgspec.Struct, frozen=True):
+    """What OpenRLHF posts to a remote reward model. Fields that it adds are left alone."""
+
+    query: list[str]
+    """Prompt and answer as one text, special tokens included."""
+    prompts: list[str]
+    labels: list[Any]
+    """What finds the tests: the `ground_truth` of a sample."""
+
+
+class OpenRlhfResponse(msgspec.Struct, frozen=True):
+    """What OpenRLHF reads."""
+
+    rewards: list[float]
+    scores: list[float]
+    extra_logs: dict[str, list[float]]
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether requests are taken."""
+
+    status: Literal["ok", "draining"]
+    version: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a request was refused."""
+
+    message: str
+    retry_after_ms: int | None = None

@@ -1,0 +1,162 @@
+"""The schemas of SandboxFusion's API: field names, defaults and enums as in its OpenAPI document.
+
+As in the stock server, unknown fields are ignored and numbers may be strings. Two extensions: language `c`, and a null
+`memory_limit_MB`, which verl sends without a limit and the stock server answers with 422.
+"""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+Language = Literal[
+    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql", "rust", "cuda",
+    "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit", "kotlin_script", "jest", "verilog",
+    "python_gpu", "lean", "swift", "racket", "c",
+]  # fmt: skip
+
+NO_LIMIT = -1
+Row = dict[str, Any]
+"""A dataset's row: whatever JSON its makers chose."""
+
+
+class RunStatus(StrEnum):
+    """Status of a response."""
+
+    SUCCESS = "Success"
+    FAILED = "Failed"
+    SANDBOX_ERROR = "SandboxError"
+
+
+class CommandRunStatus(StrEnum):
+    """The status of one command, the compiler's or the program's."""
+
+    FINISHED = "Finished"
+    ERROR = "Error"
+    TIME_LIMIT_EXCEEDED = "TimeLimitExceeded"
+
+
+class RunCodeRequest(BaseModel):
+    """Body of POST /run_code."""
+
+    compile_timeout: float = 10
+    """Seconds; the compiler's limit is the sandbox's own, so only "none at all" (0 or less) counts."""
+    run_timeout: float = 10
+    """Seconds of CPU time here; wall time in the stock server."""
+    memory_limit_MB: int | None = NO_LIMIT  # noqa: N815 - the API's own spelling
+    """MiB; -1, 0 and null: the sandbox's default."""
+    code: str
+    stdin: str | None = None
+    language: Language
+    files: dict[str, str | None] = Field(default_factory=dict)
+    fetch_files: list[str] = Field(default_factory=list)
+
+
+class CommandRunResult(BaseModel):
+    """Result of one command."""
+
+    status: CommandRunStatus
+    execution_time: float | None = None
+    """Wall seconds."""
+    return_code: int | None = None
+    """Negative if ended by that signal; null after a time limit."""
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class RunCodeResponse(BaseModel):
+    """Answer of POST /run_code."""
+
+    status: RunStatus
+    message: str = ""
+    compile_result: CommandRunResult | None = None
+    """Null for languages that are not compiled."""
+    run_result: CommandRunResult | None = None
+    """Null if compiling failed."""
+    executor_pod_name: str | None = None
+    files: dict[str, str] = Field(default_factory=dict)
+
+
+class Message(BaseModel):
+    """One message of a chat prompt."""
+
+    role: str
+    content: str
+
+
+class Prompt(BaseModel):
+    """A problem's prompt."""
+
+    id: int | str
+    prompt: str | list[Message]
+    labels: dict[str, Any] = Field(default_factory=dict)
+
+
+class TestConfig(BaseModel):
+    """Options for a dataset's prompts and judging."""
+
+    __test__ = False  # not a test, whatever pytest makes of the name
+
+    dataset_type: str | None = None
+    language: Language | None = None
+    locale: str | None = None
+    is_fewshot: bool | None = None
+    compile_timeout: float | None = None
+    run_timeout: float | None = None
+    custom_extract_logic: str | None = None
+    provided_data: list[Row] | Row | None = None
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+
+class DatasetRequest(BaseModel):
+    """Fields of every request about a dataset."""
+
+    dataset: str
+    config: TestConfig
+
+
+class GetPromptsRequest(DatasetRequest):
+    """Body of POST /get_prompts and /list_ids."""
+
+    offset: int = 0
+    limit: int = 1_000_000
+
+
+class GetPromptByIdRequest(DatasetRequest):
+    """Body of POST /get_prompt_by_id."""
+
+    id: int | str
+
+
+class SubmitRequest(DatasetRequest):
+    """Body of POST /submit."""
+
+    id: int | str
+    completion: str
+
+
+class EvalTestCase(BaseModel):
+    """One test's verdict."""
+
+    passed: bool
+    exec_info: RunCodeResponse
+    test_info: dict[str, Any] | None = None
+
+
+class EvalResult(BaseModel):
+    """Answer of POST /submit."""
+
+    id: int | str
+    accepted: bool
+    extracted_code: str
+    full_code: str | None = None
+    test_code: str | None = None
+    tests: list[EvalTestCase]
+    extracted_type: Literal["fenced", "incomplete_fenced", "heuristic", "empty"] | None = None
+    extra: dict[str, Any] | None = None
+
+
+class GetMetricsRequest(DatasetRequest):
+    """Body of POST /get_metrics."""
+
+    results: list[EvalResult]

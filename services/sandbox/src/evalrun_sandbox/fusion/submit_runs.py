@@ -1,0 +1,99 @@
+"""Runs a planned submission on the executor and builds SandboxFusion's EvalResult."""
+
+from collections.abc import Sequence
+
+from evalrun_executor.api import Limits, RunReply, RunRequest
+from evalrun_sandbox.fusion import answers, demand
+from evalrun_sandbox.fusion.dispatch import Dispatcher
+from evalrun_sandbox.fusion.families.common_oj import shortened
+from evalrun_sandbox.fusion.families.program_plan import Case, ProgramPlan
+from evalrun_sandbox.fusion.output_rule import same_output
+from evalrun_sandbox.fusion.refusals import BadRequest
+from evalrun_sandbox.fusion.schemas import EvalResult, EvalTestCase, RunCodeResponse, RunStatus
+
+PATIENCE_SECONDS = 120.0
+"""The stock client waits forever, its asynchronous version 300 s in all."""
+_FIRST_CASES = 3
+"""Cases that run first, because most wrong programs fail there; the stock server runs as many at once."""
+_MAX_CASES = 4096
+
+
+def batches(count: int, *, together: bool) -> list[range]:
+    """Return the ranges of cases for each call of the executor, in order.
+
+    Args:
+        count: of cases.
+        together: from the start; a compiled program would be compiled once more for each batch.
+    """
+    first = 0 if together else min(_FIRST_CASES, count)
+    starts = range(first, count, _MAX_CASES)
+    rest = [range(start, min(start + _MAX_CASES, count)) for start in starts]
+    return [range(first), *rest] if first else rest
+
+
+class Submissions:
+    """Judges submissions."""
+
+    def __init__(self, dispatcher: Dispatcher, pod_name: str | None) -> None:
+        self._dispatcher = dispatcher
+        self._pod_name = pod_name
+
+    async def judge(self, plan: ProgramPlan, submission_id: int | str) -> EvalResult:
+        """Run a plan and return its verdict. Raises BadRequest or TryAgain, which are not verdicts."""
+        if plan.language not in self._dispatcher.languages:
+            raise BadRequest(
+                f"config.language: {plan.language} is not one of {', '.join(sorted(self._dispatcher.languages))}"
+            )
+        tests = await (self._by_status(plan) if plan.cases is None else self._by_output(plan, plan.cases))
+        return EvalResult(
+            id=submission_id,
+            accepted=all(test.passed for test in tests),
+            extracted_code=plan.extracted_code,
+            full_code=plan.full_code,
+            tests=tests,
+        )
+
+    async def _by_status(self, plan: ProgramPlan) -> list[EvalTestCase]:
+        [answer] = await self._run(plan, [b""])
+        return [EvalTestCase(passed=answer.status == RunStatus.SUCCESS, exec_info=answer)]
+
+    async def _by_output(self, plan: ProgramPlan, cases: Sequence[Case]) -> list[EvalTestCase]:
+        tests: list[EvalTestCase] = []
+        for batch in batches(len(cases), together=plan.language != "python" or plan.run_all_cases):
+            inputs = [cases[index]["input"]["stdin"].encode() for index in batch]
+            for index, answer in zip(batch, await self._run(plan, inputs), strict=False):
+                tests.append(_verdict(cases[index], answer, full=plan.full_cases))
+                if not tests[-1].passed and not plan.run_all_cases:
+                    return tests
+        return tests
+
+    async def _run(self, plan: ProgramPlan, inputs: list[bytes]) -> list[RunCodeResponse]:
+        """Return one answer per input, in order; inputs that were not run after a time-out have none."""
+        seconds = demand.seconds(plan.run_timeout)
+        if seconds == 0 or (plan.language != "python" and demand.seconds(plan.compile_timeout) == 0):
+            return [answers.no_time(plan.language, plan.compile_timeout, self._pod_name)] * len(inputs)
+        request = RunRequest(
+            plan.language,  # type: ignore[arg-type]  # one of the executor's own, see `judge`
+            plan.program,
+            inputs,
+            Limits(seconds, demand.DEFAULT_MEMORY_MIB, demand.OUTPUT_KIB),
+            stop_after_timeouts=0 if plan.run_all_cases else 1,
+        )
+        weight = len(plan.program) + sum(map(len, inputs))
+        reply = await self._dispatcher.run(request, weight, PATIENCE_SECONDS)
+        return self._answers(plan, reply)
+
+    def _answers(self, plan: ProgramPlan, reply: RunReply) -> list[RunCodeResponse]:
+        found = []
+        for run in reply.runs:
+            if reply.compile.status == "ok" and run.end == "not_run":
+                break
+            found.append(answers.response(plan.language, reply.compile, run, self._pod_name))
+        return found
+
+
+def _verdict(case: Case, answer: RunCodeResponse, *, full: bool) -> EvalTestCase:
+    stdout = answer.run_result.stdout if answer.run_result is not None else None
+    passed = answer.status == RunStatus.SUCCESS and same_output(stdout or "", case["output"]["stdout"])
+    shown = {"input": case["input"], "output": case["output"]} if full or not passed else shortened(case)
+    return EvalTestCase(passed=passed, exec_info=answer, test_info=shown)

@@ -1,0 +1,160 @@
+"""The chart as objects: rendered by the real helm, parsed, ready to be asserted on."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "evalrun"
+KUBERNETES = "1.36.3"
+"""What is rendered for: a helm built from its module knows no version of its own."""
+
+Object = dict[str, Any]
+Values = Mapping[str, Any]
+
+VALUE_SETS: dict[str, Values] = {
+    "defaults": {},
+    "shared-judge": {"sharedJudge": {"enabled": True}},
+    "shared-judge-keda": {
+        "sharedJudge": {
+            "enabled": True,
+            "autoscaling": "keda",
+            "gateway": {"minReplicas": 0},
+            "sandbox": {"minReplicas": 0},
+        }
+    },
+    "shared-judge-cpu": {"sharedJudge": {"enabled": True, "autoscaling": "cpu"}},
+    "shared-judge-custom": {"sharedJudge": {"enabled": True, "autoscaling": "custom"}},
+    "endpoint-slices": {
+        "sharedJudge": {
+            "enabled": True,
+            "gateway": {"discovery": "endpointSlices"},
+            "sandbox": {"slots": 3, "slotMilliCpu": 100},
+        }
+    },
+    "gvisor": {
+        "sharedJudge": {
+            "enabled": True,
+            "token": {"existingSecret": "judge-token", "key": "secret"},
+            "sandbox": {"runtimeClassName": "gvisor", "slots": 16, "nodeSelector": {"pool": "sandbox"}},
+        }
+    },
+    "prepare-data": {
+        "prepareData": {
+            "enabled": True,
+            "claim": "eval-data",
+            "plan": {"datasets": [{"name": "mbpp_reg", "source": "s3://sources/mbpp.jsonl"}]},
+            "credentialsSecret": "sources-bucket",
+        }
+    },
+    "reward": {
+        "sharedJudge": {"enabled": True},
+        "reward": {"enabled": True, "problems": {"claim": "eval-data", "files": ["train.parquet"]}},
+        "runDefaults": {"otlpEndpoint": "http://collector:4317"},
+    },
+    "namespaces": {"operator": {"watchNamespaces": ["team-a", "team-b"]}},
+    "own-registry": {
+        "images": {
+            "registry": "registry.test/team",
+            "tag": "1.2.3",
+            "judge": {"digest": "sha256:" + "a" * 64},
+            "pullSecrets": [{"name": "registry"}],
+        },
+        "sharedJudge": {"enabled": True},
+    },
+    "monitored": {
+        "metrics": {
+            "annotations": False,
+            "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+            "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": "evalrun"}},
+        },
+        "networkPolicy": {"metricsClients": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]},
+        "sharedJudge": {"enabled": True},
+        "reward": {"enabled": True},
+    },
+    "bare": {
+        "rbac": {"create": False, "aggregateToUserRoles": False},
+        "networkPolicy": {"enabled": False},
+        "operator": {"serviceAccount": {"create": False, "name": "operator"}},
+        "sharedJudge": {"enabled": True, "podDisruptionBudget": {"enabled": False}},
+    },
+    "renamed": {
+        "fullnameOverride": "evaluations",
+        "operator": {
+            "podLabels": {"team": "quality"},
+            "podAnnotations": {"prometheus.io/scrape": "false"},
+            "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+            "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        },
+    },
+}
+"""Values that between them reach every branch of the templates."""
+
+
+class ChartRefusedError(Exception):
+    """Helm refused the values; the message is what it printed."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The chart, and the helm that renders it."""
+
+    helm: Path
+
+    def render(
+        self, values: Values | None = None, *, release: str = "evalrun", namespace: str = "evalrun-system"
+    ) -> list[Object]:
+        """Return the objects that these values make.
+
+        Raises:
+            ChartRefusedError: the schema or a template refuses the values.
+        """
+        flags = ["--namespace", namespace, "--kube-version", KUBERNETES, "--values", "-"]
+        text = self._run(["template", release, str(CHART), *flags], values)
+        return [item for item in yaml.safe_load_all(text) if item]
+
+    def lint(self, values: Values | None = None) -> str:
+        """Return what `helm lint --strict` says.
+
+        Raises:
+            ChartRefusedError: it found something.
+        """
+        return self._run(["lint", str(CHART), "--strict", "--kube-version", KUBERNETES, "--values", "-"], values)
+
+    def _run(self, arguments: Sequence[str], values: Values | None) -> str:
+        command = [str(self.helm), *arguments]
+        given = json.dumps(values or {})
+        done = subprocess.run(command, input=given, check=False, capture_output=True, text=True, timeout=50)
+        if done.returncode != 0:
+            raise ChartRefusedError(done.stdout + done.stderr)
+        return done.stdout
+
+
+def named(objects: Sequence[Object], kind: str, name: str) -> Object:
+    """Return the one object of that kind and name."""
+    (found,) = [item for item in objects if item["kind"] == kind and item["metadata"]["name"] == name]
+    return found
+
+
+def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
+    """Return the objects of a kind."""
+    return [item for item in objects if item["kind"] == kind]
+
+
+def workloads(objects: Sequence[Object]) -> Iterator[tuple[str, Object]]:
+    """Return the name and the pod template of everything that makes pods."""
+    for item in objects:
+        template = item.get("spec", {}).get("template")
+        if isinstance(template, dict) and "containers" in template.get("spec", {}):
+            yield item["metadata"]["name"], template
+
+
+def environment(container: Object) -> dict[str, str]:
+    """Return the plain variables of a container."""
+    return {item["name"]: item["value"] for item in container["env"] if "value" in item}

@@ -1,0 +1,284 @@
+"""A real control plane on loopback for tests: etcd and the API server, started from binaries and stopped with the test.
+
+Where the binaries come from: `KUBEBUILDER_ASSETS` (setup-envtest's convention), else PATH, else `tools/controlplane`,
+built once with Go.
+"""
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+BUILDER = ROOT / "tools" / "controlplane" / "build.py"
+TOOL_OF = {
+    "etcd": "etcd",
+    "kube-apiserver": "kube",
+    "kube-controller-manager": "kube",
+    "kube-scheduler": "kube",
+    "kubectl": "kube",
+    "kwok": "kwok",
+    "ray-operator": "kuberay",
+    "helm": "helm",
+}
+"""The tool of `tools/controlplane` that builds a program."""
+ADMIN_TOKEN = "admin"  # the server listens on loopback for the length of a test
+
+
+class MissingBinariesError(Exception):
+    """There are no binaries and none can be built; the message says what was tried."""
+
+
+def find_binaries(programs: Iterable[str] = ("etcd", "kube-apiserver", "kubectl")) -> dict[str, Path]:
+    """Return the path of each program, building what is nowhere else.
+
+    Raises:
+        MissingBinariesError: Go is missing too, or the build failed.
+    """
+    folders = os.environ.get("KUBEBUILDER_ASSETS")
+    if not folders and shutil.which("etcd") and shutil.which("kube-apiserver"):
+        folders = os.environ.get("PATH")  # never kubectl alone from there: it would be of any version
+    found = {}
+    for program in programs:
+        place = shutil.which(program, path=folders) if folders else None
+        if place is not None:
+            found[program] = Path(place)
+    missing = [program for program in programs if program not in found]
+    if missing:
+        tools = sorted({TOOL_OF[program] for program in missing})
+        built = dict(zip(tools, run_builder(*tools, wanted=", ".join(missing)), strict=True))
+        found.update({program: built[TOOL_OF[program]] / program for program in missing})
+    return found
+
+
+def run_builder(*arguments: str, wanted: str) -> list[Path]:
+    """Run `tools/controlplane/build.py`; give the folders that it prints.
+
+    Raises:
+        MissingBinariesError: there is no Go, or the build failed.
+    """
+    if shutil.which("go") is None:
+        raise MissingBinariesError(
+            f"no {wanted} in KUBEBUILDER_ASSETS or on PATH, and no Go to build tools/controlplane with"
+        )
+    built = subprocess.run([sys.executable, str(BUILDER), *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    if built.returncode != 0:
+        raise MissingBinariesError(f"building {wanted} failed: see above")
+    return [Path(line) for line in built.stdout.split()]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the API server answered."""
+
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def message(self) -> str:
+        """The Status object's message."""
+        return str(self.body.get("message", ""))
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """A running API server."""
+
+    url: str
+    ca_file: Path
+    kubeconfig: Path
+    folder: Path
+    """Where the processes write."""
+    kubectl_binary: Path
+    restart_server: Callable[[], None]
+    """Kills the API server and starts it again at the same address; back once it is ready."""
+
+    def request(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json", **query: str
+    ) -> Answer:
+        """Send one request as the administrator."""
+        target = f"{self.url}{path}" + (
+            "?" + "&".join(f"{key}={value}" for key, value in query.items()) if query else ""
+        )
+        request = urllib.request.Request(
+            target,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type},
+        )
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=30) as response:
+                return Answer(response.status, json.load(response))
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, json.load(error))
+
+    def kubectl(self, *arguments: str) -> str:
+        """Run kubectl; give what it printed on stdout.
+
+        Raises:
+            RuntimeError: it failed; the message is what it printed on stderr.
+        """
+        command = [str(self.kubectl_binary), "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        if done.returncode != 0:
+            raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
+        return done.stdout
+
+
+@contextmanager
+def running_control_plane(
+    binaries: Mapping[str, Path], folder: Path, api_flags: Sequence[str] = ()
+) -> Iterator[ControlPlane]:
+    """Start etcd and the API server with their data in `folder`; stop them at the end.
+
+    Args:
+        binaries: etcd, kube-apiserver and kubectl, and where they lie.
+        folder: for data, keys and logs.
+        api_flags: further flags of the API server.
+
+    Raises:
+        RuntimeError: a process ended, or did not get ready; the message holds the end of its log.
+    """
+    etcd_port, peer_port, api_port = free_ports(3)
+    keys = _write_keys(folder)
+    etcd = [
+        str(binaries["etcd"]), f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn",
+        f"--listen-client-urls=http://127.0.0.1:{etcd_port}", f"--advertise-client-urls=http://127.0.0.1:{etcd_port}",
+        f"--listen-peer-urls=http://127.0.0.1:{peer_port}", f"--initial-advertise-peer-urls=http://127.0.0.1:{peer_port}",
+        f"--initial-cluster=default=http://127.0.0.1:{peer_port}",
+    ]  # fmt: skip
+    apiserver = [
+        str(binaries["kube-apiserver"]), f"--etcd-servers=http://127.0.0.1:{etcd_port}", "--bind-address=127.0.0.1",
+        f"--secure-port={api_port}", f"--cert-dir={folder / 'certs'}", "--service-cluster-ip-range=10.96.0.0/16",
+        "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={keys / 'sa.pub'}",
+        f"--service-account-signing-key-file={keys / 'sa.key'}", f"--token-auth-file={keys / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
+        *api_flags,
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        stack.enter_context(running_process("etcd", etcd, folder))
+
+        def start() -> "subprocess.Popen[bytes]":
+            return stack.enter_context(running_process("kube-apiserver", apiserver, folder))
+
+        server = start()
+
+        def restart() -> None:
+            nonlocal server
+            server.kill()  # asked to end, it would hold its port for some seconds
+            server.wait()
+            server = start()
+            _wait_until_ready(plane, server, folder / "kube-apiserver.log")
+
+        url = f"https://127.0.0.1:{api_port}"
+        ca_file = folder / "certs" / "apiserver.crt"  # the server's own certificate, made at its start
+        kubeconfig = _write_kubeconfig(folder, url, ca_file)
+        plane = ControlPlane(url, ca_file, kubeconfig, folder, binaries["kubectl"], restart)
+        _wait_until_ready(plane, server, folder / "kube-apiserver.log")
+        yield plane
+
+
+def until(check: Callable[[], bool], what: str, limit: float = 25.0) -> None:
+    """Ask again and again until `check` holds, where the API offers nothing to wait on.
+
+    Raises:
+        TimeoutError: it did not hold within `limit` seconds; the message says `what` was waited for.
+    """
+    deadline = time.monotonic() + limit
+    while not check():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {limit} s for {what}")
+        time.sleep(0.05)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(held.getsockname()[1]) for held in sockets]
+    for held in sockets:
+        held.close()
+    return ports
+
+
+def _write_keys(folder: Path) -> Path:
+    keys = folder / "keys"
+    keys.mkdir(parents=True)
+    private, public = str(keys / "sa.key"), str(keys / "sa.pub")
+    subprocess.run(["openssl", "genrsa", "-out", private, "2048"], check=True, capture_output=True)
+    subprocess.run(["openssl", "rsa", "-in", private, "-pubout", "-out", public], check=True, capture_output=True)
+    (keys / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n')
+    return keys
+
+
+def _write_kubeconfig(folder: Path, url: str, ca_file: Path) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": str(ca_file)}}],
+        "users": [{"name": "admin", "user": {"token": ADMIN_TOKEN}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        "current-context": "test",
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@contextmanager
+def running_process(name: str, command: Sequence[str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program, its output in `NAME.log`; end it on the way out."""
+    with (folder / f"{name}.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_until_ready(plane: ControlPlane, server: "subprocess.Popen[bytes]", log: Path, limit: float = 120) -> None:
+    """Ask until the server is ready; waiting on the process itself sees at once where it has ended."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        try:
+            code = server.wait(timeout=0.2)
+        except subprocess.TimeoutExpired:
+            if _is_ready(plane):
+                return
+        else:
+            raise RuntimeError(f"kube-apiserver ended with {code}: {_tail(log)}")
+    raise RuntimeError(f"kube-apiserver was not ready within {limit} s: {_tail(log)}")
+
+
+def _is_ready(plane: ControlPlane) -> bool:
+    if not plane.ca_file.exists():
+        return False
+    request = urllib.request.Request(f"{plane.url}/readyz", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    try:
+        context = ssl.create_default_context(cafile=str(plane.ca_file))
+        with urllib.request.urlopen(request, context=context, timeout=5):
+            return True
+    except OSError:  # refused, or 500 while it starts
+        return False
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:]

@@ -1,0 +1,237 @@
+"""A Ray cluster with pretended GPUs, a tiny model, and rollouts on them: processes of the gen-cpu environment."""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = [ROOT / "proto" / "gen", *sorted(ROOT.glob("libs/*/src")), *sorted(ROOT.glob("services/*/src"))]
+NAMES_OF_ENGINES = ("VLLM::EngineCore", "VLLM::Worker")
+START_ATTEMPTS = 3
+RAY_PORTS = (
+    "ray-client-server",
+    "dashboard-agent-listen",
+    "dashboard-agent-grpc",
+    "metrics-export",
+    "runtime-env-agent",
+)
+"""Given, because the raylet ends itself where its agents take more than 15 s to find ports of their own."""
+ENGINE_ENVIRONMENT = ("VLLM_CPU_KVCACHE_SPACE=1", "OMP_NUM_THREADS=1", "VLLM_CPU_OMP_THREADS_BIND=nobind")
+
+
+def work_order(folder: Path, model: Path, **rollout: object) -> Path:
+    """Write a work order for replicas of a tiny model; `rollout` adds to its fields, or replaces them."""
+    order = {
+        "schema": 1,
+        "run": "tiny",
+        "namespace": "default",
+        "created": "2026-11-21T12:00:00+00:00",
+        "output_dir": str(folder / "out"),
+        "spec": {
+            "model": {"path": str(model)},
+            "datasets": [{"name": "ds", "source": "builtin:demo"}],
+            "protocol": {"maxNewTokens": 64},
+            "rollout": {
+                "tensorParallel": 1, "gpusPerNode": 2, "replicas": 2, "dtype": "float32", "maxNumSeqs": 16,
+                "promptLength": 448, "enforceEager": True, **rollout,
+            },
+        },
+    }  # fmt: skip
+    path = folder / "work-order.json"
+    path.write_text(json.dumps(order))
+    return path
+
+
+class RayHead:
+    """A Ray cluster of one node, on loopback, behind a token of its own."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.python = python
+        self.address = ""
+        # Sockets lie below it, and their paths are short.
+        self._temporary = Path(tempfile.mkdtemp(prefix="evalrun-ray-", dir="/tmp"))
+        self._log = folder / "ray.log"
+        self._process: asyncio.subprocess.Process | None = None
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTEST"))},
+            "PYTHONPATH": os.pathsep.join(str(source) for source in SOURCES),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_DISABLE_IMPORT_WARNING": "1",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "HF_HUB_OFFLINE": "1",
+            "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        }
+
+    async def start(self, gpus: int) -> None:
+        """Start; again where Ray gave up by itself: it allows its processes 30 s, which a busy machine may pass."""
+        for attempt in range(START_ATTEMPTS):
+            if await self._start_once(gpus):
+                return
+            await self._kill_all()
+            print(f"Ray did not start, attempt {attempt + 1}")
+        raise RuntimeError(f"Ray did not start: {self._log.read_text()[-2000:]}")
+
+    async def _start_once(self, gpus: int) -> bool:
+        port = free_port()
+        command = ["-m", "ray.scripts.scripts", "start", "--head", "--block", "--include-dashboard=false"]
+        command += [f"--port={port}", "--node-ip-address=127.0.0.1", f"--num-gpus={gpus}", f"--num-cpus={2 * gpus + 2}"]
+        command += [f"--{name}-port={free_port()}" for name in RAY_PORTS]
+        command += ["--object-store-memory=100000000", f"--temp-dir={self._temporary}", "--disable-usage-stats"]
+        with self._log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                str(self.python), *command, stdout=log, stderr=log, env=self.environment, start_new_session=True
+            )
+        while "Ray runtime started" not in self._log.read_text():
+            if self._process.returncode is not None:
+                return False
+            await asyncio.sleep(0.1)  # another process writes the log: there is no event to wait for
+        # Ray takes the machine's own address instead of loopback.
+        found = re.search(rf"([0-9.]+):{port}\b", self._log.read_text())
+        self.address = f"127.0.0.1:{port}" if found is None else found.group(0)
+        return True
+
+    async def stop(self) -> None:
+        await self._kill_all()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    async def _kill_all(self) -> None:
+        """Kill what Ray has started: everything below its process, and its orphans."""
+        if self._process is not None:
+            for process in [*descendants(self._process.pid), self._process.pid]:
+                kill(process)
+            await self._process.wait()
+        for process in processes_with(str(self._temporary)):
+            kill(process)
+
+    def servers(self) -> list[int]:
+        """Return the processes of the replicas' HTTP servers."""
+        return [pid for pid in self._processes() if title(pid).startswith("ray::vLLMHttpServer")]
+
+    def _processes(self) -> list[int]:
+        return [] if self._process is None else descendants(self._process.pid)
+
+
+@asynccontextmanager
+async def ray_head(python: Path, folder: Path, gpus: int = 2) -> AsyncIterator[RayHead]:
+    head = RayHead(python, folder)
+    try:
+        await head.start(gpus)
+        yield head
+    finally:
+        await head.stop()
+
+
+async def make_tiny_model(python: Path, folder: Path) -> Path:
+    """Make a random Qwen2 of 360,000 parameters with a tokenizer and a chat template."""
+    script = ROOT / "benchmarks" / "random_model.py"
+    process = await asyncio.create_subprocess_exec(str(python), str(script), "--tiny", str(folder), stderr=sys.stderr)
+    if await process.wait() != 0:
+        raise RuntimeError("no tiny model")
+    return folder
+
+
+class RolloutProcess:
+    """A generator with replicas of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    async def until_logged(self, text: str) -> None:
+        while text not in self.log:
+            if self.process.returncode is not None:
+                raise RuntimeError(f"the rollout ended with {self.process.returncode}: {self.log[-3000:]}")
+            await asyncio.sleep(0.1)  # another process writes it: there is no event to wait for
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
+
+async def start_rollout(
+    head: RayHead, order: Path, ledger: str, log: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> RolloutProcess:
+    """Start a generator on the cluster."""
+    command = ["-m", "evalrun_generator.rollout", f"--work-order={order}", f"--ledger={ledger}", "--worker-id=tiny"]
+    command += [f"--ray-address={head.address}", "--exit-with-parent", "--report-seconds=0.5", *arguments]
+    command += [f"--engine-env={variable}" for variable in ENGINE_ENVIRONMENT]
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            str(head.python), *command, stdout=file, stderr=file, env={**head.environment, **(environment or {})}
+        )
+    return RolloutProcess(process, log)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+# Linux's /proc, since the environment of these tests has nothing that reads it.
+
+
+def title(pid: int) -> str:
+    """Return a process' command line, which Ray and vLLM set to what it does."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def parents() -> dict[int, int]:
+    """Return every process' parent."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below one."""
+    known = parents()
+    found = [pid]
+    for ancestor in found:
+        found += [child for child, parent in known.items() if parent == ancestor]
+    return found[1:]
+
+
+def processes_with(text: str) -> list[int]:
+    """Return the processes whose command line holds `text`."""
+    return [pid for pid in parents() if pid != os.getpid() and text in title(pid)]
+
+
+def kill(pid: int) -> None:
+    send(pid, signal.SIGKILL)
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that may have ended."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def engine_of(server: int) -> Sequence[int]:
+    """Return the engine's processes of an HTTP server."""
+    return [pid for pid in descendants(server) if title(pid).startswith(NAMES_OF_ENGINES)]

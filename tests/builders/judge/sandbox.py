@@ -1,0 +1,95 @@
+"""Requests for the sandbox, and the one place that knows whether programs can be contained on this machine."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
+from evalrun_executor.errors import Busy
+from evalrun_executor.executor import Executor, ExecutorPlan
+
+Found = TypeVar("Found")
+
+
+@asynccontextmanager
+async def started(plan: ExecutorPlan | None = None) -> AsyncIterator[Executor]:
+    """Return a running executor, and end it."""
+    executor = Executor(plan)
+    await executor.start()
+    try:
+        yield executor
+    finally:
+        await executor.close()
+
+
+def request(code: str, *inputs: bytes, language: str = "python", seconds: float = 5.0, memory: int = 512,
+            output: int = 1024, stop_after: int = 0, mode: str = "stdio") -> RunRequest:  # fmt: skip
+    """Return a request; without inputs, one that is empty."""
+    return RunRequest(
+        language,  # type: ignore[arg-type]  # one of the literals
+        code,
+        list(inputs) or [b""],
+        Limits(seconds, memory, output),
+        mode,
+        stop_after,
+    )
+
+
+async def run_one(executor: Executor, code: str, stdin: bytes = b"", **options: object) -> ProgramRun:
+    """Run a program on one input; it must compile."""
+    reply = await executor.run(request(code, stdin, **options))  # type: ignore[arg-type]  # passed on
+    assert reply.compile.status == "ok", reply.compile
+    return reply.runs[0]
+
+
+async def until(condition: Callable[[], Found | None]) -> Found:
+    """Wait, at most 10 s, until the condition holds; gives what it gave."""
+    async with asyncio.timeout(10):
+        while not (found := condition()):  # noqa: ASYNC110 - another process brings it about
+            await asyncio.sleep(0.01)
+    return found
+
+
+def living_children(pid: int | None) -> list[int]:
+    """Return the children of a process that are no zombies; none where it is gone itself."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []
+    return [int(child) for child in children if state_of(int(child)) not in "Z"]
+
+
+def busy_descendant(pid: int | None, cpu_seconds: float, but: Collection[int] = ()) -> int | None:
+    """Return a process below this one that has used so much CPU; none of `but`, nor of what is below those."""
+    for child in living_children(pid):
+        if child in but:
+            continue
+        try:
+            used = time.clock_gettime((~child << 3) | 2)  # of that process: linux/posix-timers.h
+        except OSError:  # it has just ended
+            continue
+        if used >= cpu_seconds:
+            return child
+        if found := busy_descendant(child, cpu_seconds, but):
+            return found
+    return None
+
+
+def state_of(pid: int) -> str:
+    """Return a process's state letter; Z where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z"
+
+
+async def until_served(executor: Executor, wanted: RunRequest) -> RunReply:
+    """Run it, coming back for as long as the executor is busy."""
+    while True:
+        try:
+            return await executor.run(wanted)
+        except Busy as busy:
+            await asyncio.sleep(busy.retry_after_ms / 1000)

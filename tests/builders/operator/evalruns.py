@@ -1,0 +1,883 @@
+"""EvalRun manifests for tests: a valid one, and one of each kind that must be refused, with what the user is told.
+
+The table serves the offline check and the real API server, which must say the same.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+ABSENT = object()
+"""In a change: take the field away."""
+
+LOADS_NOTHING = "loadFormat: dummy loads no weights"
+MIN_ABOVE_MAX = "write minReplicas up to maxReplicas"
+NOT_IN_A_POD = "a path of your machine means nothing in a pod"
+
+
+def evalrun_manifest(changes: dict[str, Any] | None = None, *, rollout: bool = False) -> dict[str, Any]:
+    """Return a valid manifest, in simple mode or with a rollout, after changes by path (`spec.datasets.0.name`)."""
+    manifest: dict[str, Any] = {
+        "apiVersion": "evalrun.dev/v1alpha1",
+        "kind": "EvalRun",
+        "metadata": {"name": "run"},
+        "spec": {
+            "model": {"path": "Qwen/Qwen2.5-Coder-7B-Instruct"},
+            "datasets": [{"name": "humaneval", "source": "pvc://data/HumanEval.jsonl.gz"}],
+            "output": {"retain": True},
+        },
+    }
+    if rollout:
+        manifest["spec"]["rollout"] = {"gpusPerNode": 8}
+    else:
+        manifest["spec"]["endpoints"] = [{"url": "http://vllm.models:8000/v1"}]
+    for path, value in (changes or {}).items():
+        change(manifest, path, value)
+    return manifest
+
+
+def change(manifest: dict[str, Any], path: str, value: object) -> None:
+    """Set the field at a dotted path, making the objects on the way; `ABSENT` removes it."""
+    *parents, last = path.split(".")
+    target: Any = manifest
+    for part in parents:
+        target = target[int(part)] if isinstance(target, list) else target.setdefault(part, {})
+    if value is ABSENT:
+        del target[last]
+    elif isinstance(target, list):
+        target[int(last) : int(last) + 1] = [copy.deepcopy(value)]
+    else:
+        target[last] = copy.deepcopy(value)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One kind of manifest that must be refused."""
+
+    name: str
+    changes: dict[str, Any]
+    path: str
+    """The field that is blamed."""
+    says: str
+    """Part of the message; of a rule, the same offline and on the API server."""
+    server_says: str | None = None
+    """What the API server says where it has words of its own: bounds, enums, types."""
+    rollout: bool = False
+    local_only: bool = False
+    """The API server prunes it instead (unknown fields: kubectl asks for strict validation)."""
+    cluster_only: bool = False
+    """Fine on one machine."""
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest."""
+        return evalrun_manifest(self.changes, rollout=self.rollout)
+
+
+def protocol(**fields: object) -> dict[str, object]:
+    return {"spec.protocol": fields}
+
+
+DATASET = "spec.datasets.0.source"
+GATE = {"baseline": "last-good", "dataset": "humaneval"}
+
+REFUSED: tuple[Refused, ...] = (
+    Refused(
+        "LastGood in a run",
+        {"spec.gate": {"baseline": "LastGood", "dataset": "humaneval"}},
+        "spec.gate.baseline",
+        "LastGood is known to an EvalSchedule only",
+    ),
+    Refused(
+        "LastGood in a run's gates",
+        {"spec.gates": [{"baseline": "LastGood", "dataset": "humaneval"}]},
+        "spec.gates",
+        "LastGood is known to an EvalSchedule only",
+    ),
+    Refused("phase with a blank", {"spec.lineage": {"phase": "a b"}}, "spec.lineage.phase", "becomes a label"),
+    # Protocol
+    Refused("greedy with samples", protocol(samples=4), "spec.protocol.samples", "write samples: 1, or name: EVAL@k"),
+    Refused("greedy at a temperature", protocol(temperature="0.8"), "spec.protocol.temperature", "EVAL@1 is greedy"),
+    Refused("greedy with top_p", protocol(topP="0.9"), "spec.protocol.topP", 'write topP: "1.0"'),
+    Refused(
+        "samples at temperature 0",
+        protocol(name="EVAL@k", samples=10, k=[1]),
+        "spec.protocol.temperature",
+        'write a temperature above 0, e.g. "0.8", or name: EVAL@1',
+    ),
+    Refused(
+        "k above samples",
+        protocol(name="EVAL@k", temperature="0.8", samples=5, k=[1, 10]),
+        "spec.protocol.k",
+        "raise samples, or list only k up to samples",
+    ),
+    Refused(
+        "EVAL@k without k",
+        protocol(name="EVAL@k", temperature="0.8", samples=5),
+        "spec.protocol.k",
+        "list at least one k",
+    ),
+    Refused("k without EVAL@k", protocol(k=[1]), "spec.protocol.k", "remove k, or write name: EVAL@k"),
+    Refused(
+        "k listed twice",
+        protocol(name="EVAL@k", temperature="0.8", samples=5, k=[2, 2]),
+        "spec.protocol.k[1]",
+        "listed twice",
+        server_says="Duplicate value",
+    ),
+    Refused(
+        "EVAL@budget without budget",
+        protocol(name="EVAL@budget", temperature="0.8"),
+        "spec.protocol.budget",
+        "EVAL@budget needs budget.outputTokensPerProblem",
+    ),
+    Refused(
+        "budget without EVAL@budget",
+        protocol(budget={"outputTokensPerProblem": 4096}),
+        "spec.protocol.budget",
+        "remove budget, or write name: EVAL@budget",
+    ),
+    Refused(
+        "budget with samples",
+        protocol(name="EVAL@budget", temperature="0.8", samples=3, budget={"outputTokensPerProblem": 4096}),
+        "spec.protocol.samples",
+        "remove samples",
+    ),
+    Refused(
+        "noise floor at a temperature",
+        protocol(name="EVAL@k", temperature="0.8", samples=2, k=[1], noiseFloorRepeats=2),
+        "spec.protocol.noiseFloorRepeats",
+        "noiseFloorRepeats repeats a greedy run",
+    ),
+    Refused(
+        "temperature too high",
+        protocol(name="EVAL@k", temperature="2.5", samples=2, k=[1]),
+        "spec.protocol.temperature",
+        'write a temperature from "0.0" to "2.0"',
+    ),
+    Refused(
+        "temperature without quotes",
+        protocol(temperature=0.5),
+        "spec.protocol.temperature",
+        'write it in quotes, "0.5"',
+        server_says="must be of type string",
+    ),
+    Refused(
+        "temperature in words",
+        protocol(temperature="warm"),
+        "spec.protocol.temperature",
+        '"warm" does not match',
+        server_says="should match",
+    ),
+    Refused(
+        "top_p of nothing",
+        protocol(name="EVAL@k", temperature="0.8", samples=2, k=[1], topP="0.0"),
+        "spec.protocol.topP",
+        'write a fraction above "0.0" and up to "1.0"',
+    ),
+    Refused(
+        "no samples",
+        protocol(samples=0),
+        "spec.protocol.samples",
+        "0 is out of bounds: write 1 to 1000",
+        server_says="should be greater than or equal to 1",
+    ),
+    Refused(
+        "unknown protocol",
+        protocol(name="EVAL@2"),
+        "spec.protocol.name",
+        "Write one of EVAL@1, EVAL@k, EVAL@budget",
+        server_says='supported values: "EVAL@1", "EVAL@k", "EVAL@budget"',
+    ),
+    Refused(
+        "snake_case field",
+        protocol(max_new_tokens=100),
+        "spec.protocol.max_new_tokens",
+        "did you mean maxNewTokens?",
+        server_says='unknown field "spec.protocol.max_new_tokens"',
+        local_only=True,
+    ),
+    # Model and datasets
+    Refused("no model", {"spec.model": ABSENT}, "spec.model", "is missing", server_says="Required value"),
+    Refused(
+        "revision of a checkpoint",
+        {"spec.model": {"path": "s3://bucket/step_1", "revision": "main"}},
+        "spec.model.revision",
+        "remove revision",
+    ),
+    Refused(
+        "model on my machine", {"spec.model.path": "/models/x"}, "spec.model.path", NOT_IN_A_POD, cluster_only=True
+    ),
+    Refused("model on a bad claim", {"spec.model.path": "pvc://claim"}, "spec.model.path", "write pvc://CLAIM/PATH"),
+    Refused("no datasets", {"spec.datasets": []}, "spec.datasets", "list at least one dataset"),
+    Refused(
+        "dataset twice",
+        {
+            "spec.datasets": [
+                {"name": "mbpp_reg", "source": "pvc://data/a"},
+                {"name": "mbpp_reg", "source": "pvc://data/b"},
+            ]
+        },
+        "spec.datasets",
+        "two datasets have the same name",
+    ),
+    Refused(
+        "too many datasets",
+        {"spec.datasets": [{"name": f"d{index}", "source": "pvc://data/a"} for index in range(17)]},
+        "spec.datasets",
+        "has 17 items: write at most 16",
+        server_says="must have at most 16 items",
+    ),
+    Refused(
+        "dataset on my machine",
+        {"spec.datasets.0.source": "data/HumanEval.jsonl.gz"},
+        "spec.datasets[0].source",
+        NOT_IN_A_POD,
+        cluster_only=True,
+    ),
+    Refused(
+        "unknown builtin",
+        {"spec.datasets.0.source": "builtin:humaneval"},
+        "spec.datasets[0].source",
+        "the only builtin dataset is builtin:demo",
+    ),
+    Refused(
+        "dataset name with blanks",
+        {"spec.datasets.0.name": "human eval"},
+        "spec.datasets[0].name",
+        "does not match",
+        server_says="should match",
+    ),
+    Refused(
+        "tolerance without tokens",
+        {"spec.datasets.0.comparator": {"name": "exact", "rel": "1e-6"}},
+        "spec.datasets[0].comparator",
+        "write name: tokens, or remove them",
+    ),
+    Refused(
+        "comparator with Submit",
+        {"spec.datasets.0.comparator": {"name": "exact"}, "spec.datasets.0.judgeMode": "Submit"},
+        "spec.datasets[0].comparator",
+        "remove comparator, or write judgeMode: RunCode",
+    ),
+    Refused(
+        "unknown test group",
+        {"spec.datasets.0.tests": ["public", "secret"]},
+        "spec.datasets[0].tests[1]",
+        "Write one of public, private, generated",
+        server_says='supported values: "public", "private", "generated"',
+    ),
+    Refused(
+        "manifest that is ignored",
+        {"spec.datasets.0.manifest": "pvc://data/data_manifests/a.jsonl", "spec.datasets.0.auditPolicy": "Ignore"},
+        "spec.datasets[0].auditPolicy",
+        "remove manifest, or write auditPolicy: Warn",
+    ),
+    Refused(
+        "manifest on my machine",
+        {"spec.datasets.0.manifest": "data_manifests/a.jsonl"},
+        "spec.datasets[0].manifest",
+        NOT_IN_A_POD,
+        cluster_only=True,
+    ),
+    Refused(
+        "training data",
+        {"spec.datasets.0.role": "train"},
+        "spec.datasets[0].role",
+        "training data is never evaluated",
+    ),
+    Refused(
+        "gate on test data",
+        {"spec.gate": GATE, "spec.datasets.0.role": "test"},
+        "spec.gate.dataset",
+        "gate a dev dataset, or list it in allowTestRole",
+    ),
+    Refused(
+        "time limit without bounds",
+        {"spec.datasets.0.limits": {"timeSeconds": 100_000}},
+        "spec.datasets[0].limits.timeSeconds",
+        "write 1 to 600",
+        server_says="should be less than or equal to 600",
+    ),
+    Refused(
+        "a system prompt without a chat",
+        {"spec.datasets.0.systemPrompt": "Be brief.", "spec.datasets.0.promptFormat": "Completion"},
+        "spec.datasets[0].systemPrompt",
+        "a completion prompt has no system message",
+    ),
+    Refused(
+        "no penalty at all",
+        {"spec.protocol.repetitionPenalty": "0.0"},
+        "spec.protocol.repetitionPenalty",
+        'write a penalty above "0.0"',
+    ),
+    Refused(
+        "two time limits",
+        {"spec.datasets.0.limits": {"timeSeconds": 2, "timeMilliseconds": 2500}},
+        "spec.datasets[0].limits.timeMilliseconds",
+        "timeSeconds and timeMilliseconds say the same",
+    ),
+    # Who answers
+    Refused("rollout and endpoints", {"spec.rollout": {"gpusPerNode": 8}}, "spec", "write either rollout"),
+    Refused("neither rollout nor endpoints", {"spec.endpoints": ABSENT}, "spec", "write either rollout"),
+    Refused(
+        "no endpoints",
+        {"spec.endpoints": []},
+        "spec.endpoints",
+        "has 0 items: write 1 to 64",
+        server_says="should have at least 1 items",
+    ),
+    Refused(
+        "endpoint without scheme",
+        {"spec.endpoints.0.url": "vllm.models:8000/v1"},
+        "spec.endpoints[0].url",
+        "write a base URL with its scheme",
+    ),
+    Refused(
+        "endpoint with the call's path",
+        {"spec.endpoints.0.url": "http://vllm:8000/v1/chat/completions"},
+        "spec.endpoints[0].url",
+        "write the base URL up to /v1",
+    ),
+    Refused(
+        "key in an endpoint's URL",
+        {"spec.endpoints.0.url": "https://me:secret@vllm:8000/v1"},
+        "spec.endpoints[0].url",
+        "put them into a Secret and name it here",
+    ),
+    Refused(
+        "endpoint twice",
+        {"spec.endpoints": [{"url": "http://a:1/v1"}, {"url": "http://a:1/v1"}]},
+        "spec.endpoints",
+        "list each server once",
+    ),
+    Refused(
+        "dummy weights", {"spec.rollout.loadFormat": "dummy"}, "spec.rollout.loadFormat", LOADS_NOTHING, rollout=True
+    ),
+    Refused(
+        "gate on dummy weights",
+        {"spec.rollout.loadFormat": "dummy", "spec.rollout.allowDummyWeights": True, "spec.gate": GATE},
+        "spec.gate",
+        "remove gate, or write loadFormat: auto",
+        rollout=True,
+    ),
+    Refused(
+        "GPUs that do not fit",
+        {"spec.rollout": {"gpusPerNode": 8, "tensorParallel": 3}},
+        "spec.rollout.gpusPerNode",
+        "make gpusPerNode a multiple of",
+        rollout=True,
+    ),
+    Refused(
+        "replicas across nodes that do not fit",
+        {"spec.rollout": {"gpusPerNode": 4, "tensorParallel": 2, "dataParallel": 3}},
+        "spec.rollout.gpusPerNode",
+        "make gpusPerNode a multiple of",
+        rollout=True,
+    ),
+    Refused(
+        "pipeline parallel",
+        {"spec.rollout.pipelineParallel": 2},
+        "spec.rollout.pipelineParallel",
+        "write pipelineParallel: 1, and a larger tensorParallel",
+        rollout=True,
+    ),
+    Refused(
+        "a number of workers that changes under Kueue",
+        {"spec.rollout.queueName": "evals", "spec.rollout.minReplicas": 1, "spec.rollout.maxReplicas": 2},
+        "spec.rollout.queueName",
+        "write replicas instead of minReplicas and maxReplicas, or remove queueName",
+        rollout=True,
+    ),
+    Refused(
+        "rollout's min above max",
+        {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 2},
+        "spec.rollout.minReplicas",
+        MIN_ABOVE_MAX,
+        rollout=True,
+    ),
+    Refused(
+        "min without max",
+        {"spec.rollout.minReplicas": 4},
+        "spec.rollout",
+        "write both minReplicas and maxReplicas, or neither",
+        rollout=True,
+    ),
+    Refused(
+        "replicas above max",
+        {"spec.rollout.replicas": 5, "spec.rollout.minReplicas": 1, "spec.rollout.maxReplicas": 2},
+        "spec.rollout.replicas",
+        "write a number from minReplicas to maxReplicas",
+        rollout=True,
+    ),
+    Refused(
+        "a step smaller than its sequences",
+        {"spec.rollout.maxNumBatchedTokens": 128},
+        "spec.rollout.maxNumBatchedTokens",
+        "at least as large as maxNumSeqs",
+        rollout=True,
+    ),
+    Refused(
+        "a step smaller than a prompt",
+        {"spec.rollout.enableChunkedPrefill": False, "spec.rollout.maxNumBatchedTokens": 4096},
+        "spec.rollout.maxNumBatchedTokens",
+        "enableChunkedPrefill: true",
+        rollout=True,
+    ),
+    Refused(
+        "GPUs among the resources",
+        {"spec.rollout.resources.limits": {"nvidia.com/gpu": "8"}},
+        "spec.rollout.resources",
+        "remove nvidia.com/gpu from resources",
+        rollout=True,
+    ),
+    Refused(
+        "a quantity in words",
+        {"spec.rollout.resources.limits": {"memory": "a lot"}},
+        "spec.rollout.resources.limits.memory",
+        "does not match",
+        server_says="should match",
+        rollout=True,
+    ),
+    Refused(
+        "memory utilization above all",
+        {"spec.rollout.gpuMemoryUtilization": "1.5"},
+        "spec.rollout.gpuMemoryUtilization",
+        'write a fraction above "0.0" and up to "1.0"',
+        rollout=True,
+    ),
+    Refused(
+        "unknown engine",
+        {"spec.rollout.engine": "vLLM"},
+        "spec.rollout.engine",
+        "did you mean vllm?",
+        server_says='supported values: "vllm", "sglang"',
+        rollout=True,
+    ),
+    Refused(
+        "toleration of any value with a value",
+        {"spec.rollout.tolerations": [{"key": "gpu", "operator": "Exists", "value": "yes"}]},
+        "spec.rollout.tolerations[0].value",
+        "remove value, or write operator: Equal",
+        rollout=True,
+    ),
+    Refused(
+        "toleration of no key",
+        {"spec.rollout.tolerations": [{"value": "yes"}]},
+        "spec.rollout.tolerations[0].key",
+        "write key, or operator: Exists",
+        rollout=True,
+    ),
+    Refused(
+        "endpoint twice, with and without a slash",
+        {"spec.endpoints": [{"url": "http://a:1/v1"}, {"url": "http://a:1/v1/"}]},
+        "spec.endpoints",
+        "'/' and '/v1' at the end make no other",
+    ),
+    Refused(
+        "endpoint twice, with and without its version",
+        {"spec.endpoints": [{"url": "http://a:1/v1"}, {"url": "http://a:1"}]},
+        "spec.endpoints",
+        "'/' and '/v1' at the end make no other",
+    ),
+    *(
+        Refused(
+            f"endpoint {name}", {"spec.endpoints.0.url": url}, "spec.endpoints[0].url", "is no URL that can be called"
+        )
+        for name, url in (
+            ("with a blank", "http://vllm models:8000/v1"),
+            ("with a line break", "http://vllm.models:8000/v1\n"),
+            ("with a line break in its path", "http://vllm.models:8000/v\n1"),
+            ("at port 0", "http://vllm.models:0/v1"),
+            ("at port 65536", "http://vllm.models:65536/v1"),
+            ("at a port in words", "http://vllm.models:http/v1"),
+            ("with a query", "http://vllm.models:8000/v1?key=secret"),
+        )
+    ),
+    Refused(
+        "API key without its key",
+        {"spec.endpoints.0.apiKeySecretRef": {"name": "vllm"}},
+        "spec.endpoints[0].apiKeySecretRef.key",
+        "is missing",
+        server_says="Required value",
+    ),
+    # Where files are
+    *(
+        Refused(f"{name} outside of its volume", {path: url, **more}, field, "'..' leads out of the volume")
+        for name, path, field, url, more in (
+            ("dataset", DATASET, "spec.datasets[0].source", "pvc://problems/../../../etc/passwd", {}),
+            ("dataset at the end", DATASET, "spec.datasets[0].source", "pvc://problems/a/..", {}),
+            ("model", "spec.model.path", "spec.model.path", "pvc://models/../../x", {}),
+            ("output", "spec.output.url", "spec.output.url", "pvc://results/../ledger", {}),
+            (
+                "baseline",
+                "spec.gate.baseline",
+                "spec.gate.baseline",
+                "pvc://r/../x",
+                {"spec.gate.dataset": "humaneval"},
+            ),
+        )
+    ),
+    *(
+        Refused(f"{name} with a line break", {path: url}, field, "holds a line break")
+        for name, path, field, url in (
+            ("dataset", DATASET, "spec.datasets[0].source", "s3://data/a\nb.jsonl"),
+            ("model", "spec.model.path", "spec.model.path", "Qwen/Qwen2.5\n--trust-remote-code"),
+            ("output", "spec.output.url", "spec.output.url", "s3://bucket/a\nb"),
+        )
+    ),
+    *(
+        Refused(f"{name} without bucket", {path: url}, field, "names no bucket or host")
+        for name, path, field, url in (
+            ("dataset", DATASET, "spec.datasets[0].source", "s3://"),
+            ("model", "spec.model.path", "spec.model.path", "gs:///step_1"),
+            ("output", "spec.output.url", "spec.output.url", "s3:///runs"),
+        )
+    ),
+    *(
+        Refused(f"{name} by ftp", {path: url}, field, "the images reach no other kind of store", cluster_only=True)
+        for name, path, field, url in (
+            ("dataset", DATASET, "spec.datasets[0].source", "ftp://files/a.jsonl"),
+            ("chained dataset", DATASET, "spec.datasets[0].source", "simplecache::file:///etc/passwd"),
+            ("dataset chained behind a bucket", DATASET, "spec.datasets[0].source", "s3://b/x::file:///etc/passwd"),
+            ("model", "spec.model.path", "spec.model.path", "ftp://files/step_1"),
+            ("output", "spec.output.url", "spec.output.url", "ftp://files/runs"),
+        )
+    ),
+    *(
+        Refused(
+            f"image {name}",
+            {"spec.judge.gateway.image": image},
+            "spec.judge.gateway.image",
+            "does not match",
+            server_says="should match",
+        )
+        for name, image in (
+            ("with a blank", "my image:1"),
+            ("in capitals", "registry.example.com/Team/judge"),
+            ("with two tags", "judge:1:2"),
+            ("with a cut digest", "judge@sha256:abc"),
+            ("with a line break", "judge:1\n"),
+        )
+    ),
+    Refused(
+        "generator beside a rollout",
+        {"spec.generator": {}},
+        "spec.generator",
+        "write rollout.headResources",
+        rollout=True,
+    ),
+    *(
+        Refused(
+            f"a volume of {size}",
+            {"spec.aggregator.storage": {"size": size}},
+            "spec.aggregator.storage.size",
+            "a volume of nothing holds no ledger",
+        )
+        for size in ("0", "0Gi", "0.0")
+    ),
+    Refused(
+        "pod label that selects",
+        {"spec.pods.labels": {"evalrun.dev/run-uid": "x"}},
+        "spec.pods.labels",
+        "select the run's own pods",
+    ),
+    Refused(
+        "pod label with a blank",
+        {"spec.pods.labels": {"a b": "x"}},
+        "spec.pods.labels",
+        "a label's key is a name of at most 63 characters",
+    ),
+    Refused(
+        "pod label value with a blank",
+        {"spec.pods.labels": {"team": "a b"}},
+        "spec.pods.labels.team",
+        "does not match",
+        server_says="should match",
+    ),
+    Refused(
+        "pod annotation of the operator's",
+        {"spec.pods.annotations": {"evalrun.dev/applied": "x"}},
+        "spec.pods.annotations",
+        "are the operator's own",
+    ),
+    # Who judges
+    Refused(
+        "judge and judgeRef",
+        {"spec.judge": {}, "spec.judgeRef": {"name": "shared"}},
+        "spec.judgeRef",
+        "write either judge (the run's own) or judgeRef",
+    ),
+    Refused(
+        "gateway's min above max",
+        {"spec.judge.gateway": {"minReplicas": 5, "maxReplicas": 2}},
+        "spec.judge.gateway.minReplicas",
+        MIN_ABOVE_MAX,
+    ),
+    Refused(
+        "packages of a stock server",
+        {"spec.judge.sandbox": {"backend": "SandboxFusion", "packages": ["/opt/packages"]}},
+        "spec.judge.sandbox.packages",
+        "remove packages, or write backend: Evalrun",
+    ),
+    Refused(
+        "a relative folder of packages",
+        {"spec.judge.sandbox.packages": ["packages"]},
+        "spec.judge.sandbox.packages[0]",
+        "does not match",
+        server_says="should match",
+    ),
+    Refused(
+        "sandbox's min above max",
+        {"spec.judge.sandbox": {"minReplicas": 5, "maxReplicas": 2}},
+        "spec.judge.sandbox.minReplicas",
+        MIN_ABOVE_MAX,
+    ),
+    # Results
+    Refused(
+        "results that would be lost",
+        {"spec.output": ABSENT},
+        "spec.output",
+        "write output.url (s3://..., gs://..., pvc://CLAIM/DIR), or output.retain: true",
+        cluster_only=True,
+    ),
+    Refused(
+        "output on my machine", {"spec.output": {"url": "./out"}}, "spec.output.url", NOT_IN_A_POD, cluster_only=True
+    ),
+    Refused(
+        "key in the output's URL",
+        {"spec.output.url": "s3://key:secret@bucket/runs"},
+        "spec.output.url",
+        "put them into a Secret and name it here",
+    ),
+    Refused(
+        "gate on a folder of my machine",
+        {"spec.gate": {**GATE, "baseline": "outputs/last_good"}},
+        "spec.gate.baseline",
+        "write the name of an EvalRun of this namespace, or the URL of its outputs",
+        cluster_only=True,
+    ),
+    Refused(
+        "newline at a name's end",
+        {"spec.datasets.0.name": "humaneval\n"},
+        "spec.datasets[0].name",
+        "does not match",
+        server_says="should match",
+    ),
+    Refused(
+        "wandb without its key",
+        {"spec.exports.wandb": {"project": "evals"}},
+        "spec.exports.wandb.secretRef",
+        "write secretRef, or mode: offline",
+        cluster_only=True,
+    ),
+    Refused(
+        "mlflow without scheme",
+        {"spec.exports.mlflow": {"trackingURI": "mlflow.tools:5000"}},
+        "spec.exports.mlflow.trackingURI",
+        "write the server's URL",
+    ),
+    Refused(
+        "mlflow in a folder",
+        {"spec.exports.mlflow": {"trackingURI": "file:///mlruns"}},
+        "spec.exports.mlflow.trackingURI",
+        "a folder is kept on one machine only: write the server's URL",
+        cluster_only=True,
+    ),
+    Refused(
+        "gate on another dataset",
+        {"spec.gate": {**GATE, "dataset": "mbpp_reg"}},
+        "spec.gate.dataset",
+        "write the name of one of datasets",
+    ),
+    Refused(
+        "gate on forgeable results",
+        {"spec.gate": GATE, "spec.datasets.0.judgeMode": "Submit"},
+        "spec.gate.dataset",
+        "write judgeMode: RunCode for this dataset",
+    ),
+    Refused(
+        "gate on an unknown metric",
+        {"spec.gate": {**GATE, "metric": "avg_gen_time"}},
+        "spec.gate.metric",
+        "write a metric whose rise is good",
+    ),
+    Refused(
+        "gate beside a list of gates",
+        {"spec.gate": GATE, "spec.gates": [GATE]},
+        "spec.gates",
+        "write either gate (one) or gates (several), not both",
+    ),
+    Refused(
+        "gates with several runs as baselines",
+        {"spec.gates": [{**GATE, "baseline": "one"}, {**GATE, "baseline": "other"}]},
+        "spec.gates",
+        "name one, and the others by the URL of their outputs",
+    ),
+    Refused(
+        "gates of which one is on another dataset",
+        {"spec.gates": [GATE, {**GATE, "dataset": "mbpp_reg"}]},
+        "spec.gates",
+        "write the name of one of datasets",
+    ),
+    Refused(
+        "gate without a baseline",
+        {"spec.gate": {"dataset": "humaneval"}},
+        "spec.gate.baseline",
+        "write either baseline (an earlier run) or anchor (a fixed figure)",
+    ),
+    Refused(
+        "gate on a dataset and on several",
+        {"spec.gate": {**GATE, "datasets": [{"name": "humaneval"}]}},
+        "spec.gate.dataset",
+        "write either dataset (one) or datasets (several",
+    ),
+    Refused(
+        "gate on several datasets of which one is not evaluated",
+        {"spec.gate": {"baseline": "last-good", "datasets": [{"name": "humaneval"}, {"name": "mbpp_reg"}]}},
+        "spec.gate.dataset",
+        "write the name of one of datasets",
+    ),
+    Refused(
+        "gate with a weight for some",
+        {
+            "spec.gate": {
+                "baseline": "last-good",
+                "datasets": [{"name": "humaneval", "weight": "1"}, {"name": "mbpp_reg"}],
+            },
+            "spec.datasets": [
+                {"name": "humaneval", "source": "builtin:demo"},
+                {"name": "mbpp_reg", "source": "builtin:demo"},
+            ],
+        },
+        "spec.gate.datasets",
+        "give each one a weight, or none",
+    ),
+    Refused(
+        "gate with no weight at all",
+        {"spec.gate": {"baseline": "last-good", "datasets": [{"name": "humaneval", "weight": "0"}]}},
+        "spec.gate.datasets[0].weight",
+        'write a weight above "0"',
+    ),
+    Refused(
+        "gate that allows a loss and asks for a gain",
+        {"spec.gate": {**GATE, "maxRegression": "0.1", "minImprovement": "0.1"}},
+        "spec.gate.minImprovement",
+        "write one of them",
+    ),
+    Refused(
+        "sequential gate on several datasets",
+        {"spec.gate": {"baseline": "last-good", "datasets": [{"name": "humaneval"}], "sequential": True}},
+        "spec.gate.sequential",
+        "write a gate for each, or sequential: false",
+    ),
+    Refused(
+        "gate that expects nothing",
+        {"spec.gate": {**GATE, "expectedRange": {"low": "0.5", "high": "0.5"}}},
+        "spec.gate.expectedRange.low",
+        "write a low below the high",
+    ),
+    Refused(
+        "gate on a k that is not measured",
+        {"spec.gate": {**GATE, "metric": "pass_at_10"}},
+        "spec.gate.metric",
+        "write protocol.name: EVAL@k or another metric",
+    ),
+    Refused(
+        "gate on a budget that is not measured",
+        {"spec.gate": {**GATE, "metric": "solved_within_budget"}},
+        "spec.gate.metric",
+        "write protocol.name: EVAL@budget or another metric",
+    ),
+    Refused(
+        "gate that lets everything pass",
+        {"spec.gate": {**GATE, "maxRegression": "2"}},
+        "spec.gate.maxRegression",
+        'write a fraction from "0.0" to "1.0"',
+    ),
+    Refused(
+        "gate at no confidence",
+        {"spec.gate": {**GATE, "confidence": "1.0"}},
+        "spec.gate.confidence",
+        'write a confidence from "0.5" to "0.999"',
+    ),
+    Refused(
+        "currency in small letters",
+        {"spec.cost": {"gpuHour": "2.50", "currency": "usd"}},
+        "spec.cost.currency",
+        "does not match",
+        server_says="should match",
+    ),
+    Refused(
+        "negative backoff limit",
+        {"spec.backoffLimit": -1},
+        "spec.backoffLimit",
+        "write 0 to 100",
+        server_says="should be greater than or equal to 0",
+    ),
+    # The object itself
+    Refused("long name", {"metadata.name": "a" * 31}, "metadata.name", "write at most 30 characters"),
+    Refused("name with a dot", {"metadata.name": "run.1"}, "metadata.name", "a letter first, no dots"),
+    Refused("name that starts with a digit", {"metadata.name": "7b"}, "metadata.name", "a letter first, no dots"),
+    Refused("no spec", {"spec": ABSENT}, "spec", "is missing", server_says="Required value"),
+)
+
+_KEY, _VALUE = "is not allowed: write at most 63 characters", "is not allowed: write at most 63 characters"
+BAD_METADATA: tuple[Refused, ...] = (
+    *(
+        Refused(f"{field} key {key[:20]!r}", {f"metadata.{field}": {key: "x"}}, f"metadata.{field}", _KEY, server_says)
+        for field in ("labels", "annotations")
+        for key, server_says in (
+            ("a b", "name part must consist of"),
+            ("-a", "name part must consist of"),
+            ("a" * 64, "must be no more than 63"),
+            ("x/y/z", "a valid label key must consist of"),
+            ("-x.y/a", "prefix part"),
+        )
+    ),
+    Refused(
+        "label key in a domain in capitals", {"metadata.labels": {"X.Y/a": "x"}}, "metadata.labels", _KEY, "prefix"
+    ),
+    *(
+        Refused(
+            f"label {value[:9]!r}", {"metadata.labels": {"team": value}}, "metadata.labels.team", _VALUE, server_says
+        )
+        for value, server_says in (
+            ("a b", "a valid label must be"),
+            ("-a", "a valid label must be"),
+            ("x" * 64, "must be no more than 63"),
+            ("a\n", "a valid label must be"),
+        )
+    ),
+)
+"""Labels and annotations that Kubernetes refuses of any object."""
+
+GOOD_METADATA: tuple[dict[str, dict[str, str]], ...] = (
+    {"labels": {"team": "", "example.com/Step_1.a": "A-1_b.c"}},
+    {"annotations": {"team": "any text,\nlines too", "X.Y/a": "x"}},
+)
+
+CHANGES_ONCE_STARTED: tuple[tuple[str, str, object], ...] = (
+    ("model", "spec.model.path", "another/model"),
+    ("datasets", "spec.datasets.0.maxProblems", 5),
+    ("protocol", "spec.protocol.maxNewTokens", 512),
+    ("endpoints", "spec.endpoints.0.url", "http://other:8000/v1"),
+    ("generator", "spec.generator", {"resources": {"limits": {"cpu": "1"}}}),
+    ("pods", "spec.pods.labels", {"team": "evals"}),
+    ("judge", "spec.judge.sandbox.slots", 3),
+    ("aggregator", "spec.aggregator.storage.size", "99Gi"),
+    ("output", "spec.output.url", "s3://bucket/run"),
+    ("exports", "spec.exports.prometheus", False),
+    ("gate", "spec.gate", GATE),
+    ("cost", "spec.cost", {"gpuHour": "2"}),
+    ("activeDeadlineSeconds", "spec.activeDeadlineSeconds", 60),
+    ("serviceAccountName", "spec.serviceAccountName", "robot"),
+    ("imagePullSecrets", "spec.imagePullSecrets", [{"name": "pull"}]),
+)
+"""Field of the spec, path and value of a change that is refused once the run has started."""
+
+CHANGES_AT_ANY_TIME: tuple[tuple[str, object], ...] = (
+    ("spec.suspend", True),
+    ("spec.ttlSecondsAfterFinished", 60),
+    ("spec.backoffLimit", 7),
+)

@@ -1,0 +1,90 @@
+"""EvalSchedule manifests for tests: a valid one, and one of each kind that must be refused, with what is said.
+
+The table serves the offline check and the real API server, which must say the same.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from builders.operator.evalruns import ABSENT, change
+
+
+def evalschedule_manifest(changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a valid manifest after changes by path (`spec.template.datasets.0.name`)."""
+    manifest: dict[str, Any] = {
+        "apiVersion": "evalrun.dev/v1alpha1",
+        "kind": "EvalSchedule",
+        "metadata": {"name": "nightly"},
+        "spec": {
+            "schedule": "0 3 * * *",
+            "timeZone": "Europe/Berlin",
+            "checkpoints": {"url": "s3://training/grpo", "pattern": "global_step_*"},
+            "template": {
+                "datasets": [{"name": "mbpp_reg", "source": "pvc://data/mbpp.jsonl", "role": "dev"}],
+                "rollout": {"gpusPerNode": 8},
+                "output": {"url": "s3://evaluations/grpo"},
+            },
+        },
+    }
+    for path, value in (changes or {}).items():
+        change(manifest, path, value)
+    return manifest
+
+
+@dataclass(frozen=True)
+class RefusedSchedule:
+    """One kind of manifest that must be refused."""
+
+    name: str
+    changes: dict[str, Any]
+    path: str
+    """The field that is blamed."""
+    says: str
+    """Part of the rule's message."""
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest."""
+        return evalschedule_manifest(self.changes)
+
+
+REFUSED_SCHEDULES = [
+    RefusedSchedule("long name", {"metadata.name": "a" * 20}, "metadata.name", "write at most 19"),
+    RefusedSchedule("dotted name", {"metadata.name": "n.1"}, "metadata.name", "a letter first, no dots"),
+    RefusedSchedule("macro", {"spec.schedule": "@daily...."}, "spec.schedule", "write five fields"),
+    RefusedSchedule("seconds", {"spec.schedule": "0 0 3 * * *"}, "spec.schedule", "write five fields"),
+    RefusedSchedule("zone", {"spec.timeZone": "Local"}, "spec.timeZone", "IANA time zone database"),
+    RefusedSchedule("zone path", {"spec.timeZone": "../UTC"}, "spec.timeZone", "IANA time zone database"),
+    RefusedSchedule("a path", {"spec.checkpoints.url": "/mnt/x"}, "spec.checkpoints.url", "means nothing in a pod"),
+    RefusedSchedule("a web page", {"spec.checkpoints.url": "https://h/x"}, "spec.checkpoints.url", "lists no folders"),
+    RefusedSchedule("deep pattern", {"spec.checkpoints.pattern": "a/*"}, "spec.checkpoints.pattern", "without '/'"),
+    RefusedSchedule("a bell", {"spec.checkpoints.pattern": "a\a"}, "spec.checkpoints.pattern", "a control char"),
+    RefusedSchedule(
+        "marker outside", {"spec.checkpoints.readyMarker": "../DONE"}, "spec.checkpoints.readyMarker", "inside the"
+    ),
+    RefusedSchedule(
+        "endpoints",
+        {"spec.template.rollout": ABSENT, "spec.template.endpoints": [{"url": "http://vllm.models:8000/v1"}]},
+        "spec.template.endpoints",
+        "not the checkpoint: write rollout",
+    ),
+    RefusedSchedule(
+        "lineage.step", {"spec.template.lineage": {"step": 1}}, "spec.template.lineage", "write lineage.phase alone"
+    ),
+    RefusedSchedule(
+        "phase with a blank", {"spec.template.lineage": {"phase": "a b"}}, "spec.template.lineage.phase", "a label"
+    ),
+    RefusedSchedule(
+        "test data",
+        {"spec.template.datasets.0.role": "test"},
+        "spec.template.datasets",
+        "list the name in allowTest",
+    ),
+    RefusedSchedule("no output", {"spec.template.output": {}}, "spec.template.output", "the results would be lost"),
+    RefusedSchedule(
+        "results nobody finds",
+        {"spec.template.output": {"retain": True}, "spec.successfulRunsHistoryLimit": 0},
+        "spec.template.output",
+        "which nobody finds",
+    ),
+]

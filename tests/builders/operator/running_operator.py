@@ -1,0 +1,338 @@
+"""The operator as a process of its own on the test control plane, with exactly its role, and a scripted ledger.
+
+The ledger is a real gRPC server on loopback which outlives the operator, as an aggregator would.
+"""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from builders.cluster.controlplane import ControlPlane, free_ports, until
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_operator.rbac import lease_rules, role_rules
+
+ACCOUNT = "evalrun-operator"
+OPERATOR_NAMESPACE = "evalrun-system"
+LEASE = f"{OPERATOR_NAMESPACE}/evalrun-operator"
+"""What says which of several operators works."""
+RUNS = "/apis/evalrun.dev/v1alpha1/namespaces/{namespace}/evalruns"
+USER_CLAIMS = ("data", "eval-data")
+"""Volumes that the manifests of these tests name."""
+MERGE = "application/merge-patch+json"
+TESTS = Path(__file__).parents[2]
+READY_SECONDS = 40.0
+
+
+class ScriptedLedger:
+    """A run's ledger as tests want it; of the contract only what the operator asks."""
+
+    def __init__(self, total: int = 164) -> None:
+        self.total = total
+        self.generated = 0
+        self.judged = 0
+        self.not_judged = 0
+        self.output_url = "s3://evaluations/phase0/run"
+        self.ended_early = ""
+        self.cancelled = 0
+        """Answers that the gates made needless; `total` is without them."""
+        self.gate = ledger_pb2.GATE_DECISION_UNSPECIFIED
+        self.replicas: list[ledger_pb2.Replica] = []
+        self.tokens: set[str] = set()
+        """What callers sent as theirs."""
+
+    def GetStatus(  # noqa: N802 - the contract's name
+        self, request: ledger_pb2.GetStatusRequest, context: grpc.ServicerContext
+    ) -> ledger_pb2.GetStatusResponse:
+        self.tokens.add(str(dict(context.invocation_metadata()).get("authorization", "")))
+        done = bool(self.ended_early) or (self.generated == self.total and self.judged + self.not_judged == self.total)
+        state = ledger_pb2.RUN_STATE_JUDGING if self.generated == self.total else ledger_pb2.RUN_STATE_GENERATING
+        answer = ledger_pb2.GetStatusResponse(
+            state=(ledger_pb2.RUN_STATE_DEGRADED if self.ended_early else ledger_pb2.RUN_STATE_SUCCEEDED)
+            if done
+            else state,
+            output_tokens=self.generated * 120,
+            generating_seconds=60.0,
+            working_seconds=80.0,
+            output_url=self.output_url if done else "",
+            ended_early=self.ended_early,
+            stopped_early=f"humaneval: {self.cancelled} answers were not needed" if self.cancelled else "",
+            gate=self.gate if done else ledger_pb2.GATE_DECISION_UNSPECIFIED,
+            gate_message="decided by the first problems" if done else "",
+            replicas=self.replicas,
+        )
+        counts = answer.datasets.add(
+            name="humaneval", total=self.total, generated=self.generated, judged=self.judged,
+            accepted=self.judged // 2, not_judged=self.not_judged, cancelled=self.cancelled,
+        )  # fmt: skip
+        if done:
+            counts.accepted_at_1.CopyFrom(ledger_pb2.Interval(value=0.872, low=0.811, high=0.914))
+        return answer
+
+    def EndRun(  # noqa: N802 - the contract's name
+        self, request: ledger_pb2.EndRunRequest, context: grpc.ServicerContext
+    ) -> ledger_pb2.EndRunResponse:
+        del context
+        self.ended_early = self.ended_early or request.reason
+        return ledger_pb2.EndRunResponse()
+
+
+@contextmanager
+def serving_ledger(ledger: ScriptedLedger) -> Iterator[str]:
+    """Serve a ledger; gives its address."""
+    server = grpc.server(ThreadPoolExecutor(4))
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "GetStatus": grpc.unary_unary_rpc_method_handler(
+            ledger.GetStatus,
+            request_deserializer=ledger_pb2.GetStatusRequest.FromString,
+            response_serializer=ledger_pb2.GetStatusResponse.SerializeToString,
+        ),
+        "EndRun": grpc.unary_unary_rpc_method_handler(
+            ledger.EndRun,
+            request_deserializer=ledger_pb2.EndRunRequest.FromString,
+            response_serializer=ledger_pb2.EndRunResponse.SerializeToString,
+        ),
+    }
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("evalrun.ledger.v1.LedgerService", handlers)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(grace=None).wait()
+
+
+def operator_kubeconfig(plane: ControlPlane) -> Path:
+    """Make the operator's ServiceAccount with exactly its role; gives a kubeconfig with its token."""
+    manifests: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": OPERATOR_NAMESPACE}},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT},
+            "rules": role_rules("cpu"),
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": ACCOUNT},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": OPERATOR_NAMESPACE}],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": ACCOUNT, "namespace": OPERATOR_NAMESPACE}, "rules": lease_rules(),
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": ACCOUNT, "namespace": OPERATOR_NAMESPACE},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": OPERATOR_NAMESPACE}],
+        },
+    ]  # fmt: skip
+    apply(plane, *manifests)
+    token = plane.kubectl("create", "token", ACCOUNT, "-n", OPERATOR_NAMESPACE).strip()
+    config = json.loads(plane.kubeconfig.read_text())
+    config["users"] = [{"name": "admin", "user": {"token": token}}]
+    path = plane.folder / "operator.kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def apply(plane: ControlPlane, *manifests: dict[str, Any]) -> None:
+    """Apply objects as the administrator."""
+    file = plane.folder / "applied.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
+    plane.kubectl("apply", "--server-side", "-f", str(file))
+
+
+def make_namespace(plane: ControlPlane, name: str) -> None:
+    """Make a namespace that takes restricted pods only, with the users' volumes and one for a run's ledger.
+
+    Nothing provisions volumes here, so they are made by hand, one a claim.
+    """
+    enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
+    volumes = [volume(f"{name}-{number}") for number in range(len(USER_CLAIMS) + 1)]
+    claims = [_claim(name, claim) for claim in USER_CLAIMS]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": enforce}}
+    apply(plane, namespace, *volumes, *claims)
+
+
+def remove_namespace(plane: ControlPlane, name: str) -> None:
+    """Delete the runs and wait until their pods are gone: the nodes' GPUs are the next test's."""
+    plane.kubectl("delete", "er", "--all", "-n", name, "--timeout=25s")
+    until(lambda: not plane.kubectl("get", "pods", "-n", name, "-o", "name").strip(), f"no pods in {name}")
+    plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def volume(name: str) -> dict[str, Any]:
+    """Return a volume for one claim."""
+    return {
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "20Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/nowhere"},
+            "persistentVolumeReclaimPolicy": "Retain",
+        },
+    }  # fmt: skip
+
+
+def _claim(namespace: str, name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }  # fmt: skip
+
+
+@dataclass
+class OperatorProcess:
+    """An operator's process, which a test may kill and start again."""
+
+    plane: ControlPlane
+    kubeconfig: Path
+    ledger: str
+    log: Path
+    metrics_port: int
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+    flags: Sequence[str] = ("--poll-seconds=0.3", "--backoff-seconds=0.2")
+    interpreter: Sequence[str] = (sys.executable,)
+    """Python, with flags of its own."""
+    program: Sequence[str] = ("evalrun_operator",)
+    """The module that is run, and arguments before the flags."""
+
+    def start(self) -> None:
+        """Start it and wait until it is live."""
+        self.launch()
+        until(self.is_live, "the operator's liveness", READY_SECONDS)
+
+    def launch(self) -> None:
+        """Start it."""
+        command = [
+            *self.interpreter, "-m", *self.program, f"--aggregator-address={self.ledger}",
+            f"--metrics-port={self.metrics_port}", f"--port={self.port}", *self.flags,
+        ]  # fmt: skip
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONPATH": str(TESTS)}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+    def is_live(self) -> bool:
+        if self.process is not None and self.process.poll() is not None:
+            raise RuntimeError(f"the operator ended: {self.log.read_text()[-3000:]}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def kill(self) -> None:
+        """End it as a node's failure would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to end; gives its exit code."""
+        if self.process is None:
+            return 0
+        self.process.terminate()
+        return self.process.wait(timeout=20)
+
+
+@contextmanager
+def running_operator(
+    plane: ControlPlane,
+    kubeconfig: Path,
+    ledger: str,
+    flags: Sequence[str] | None = None,
+    *,
+    program: Sequence[str] = ("evalrun_operator",),
+) -> Iterator[OperatorProcess]:
+    """Run the operator; its log is in the control plane's folder."""
+    metrics_port, port = free_ports(2)
+    operator = OperatorProcess(plane, kubeconfig, ledger, plane.folder / "operator.log", metrics_port, port)
+    operator.program = program
+    if flags is not None:
+        operator.flags = flags
+    operator.start()
+    try:
+        yield operator
+    finally:
+        operator.kill()
+
+
+@dataclass(frozen=True)
+class Run:
+    """An EvalRun on the control plane."""
+
+    plane: ControlPlane
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"{RUNS.format(namespace=self.namespace)}/{self.name}"
+
+    def create(self, manifest: dict[str, Any]) -> Run:
+        """Apply it as a user would."""
+        metadata = {**manifest["metadata"], "namespace": self.namespace, "name": self.name}
+        file = self.plane.folder / f"{self.name}.json"
+        file.write_text(json.dumps({**manifest, "metadata": metadata}))
+        self.plane.kubectl("apply", "-f", str(file))
+        return self
+
+    def get(self) -> dict[str, Any]:
+        return self.plane.request("GET", self.path).body
+
+    def patch(self, spec: dict[str, Any]) -> None:
+        answer = self.plane.request("PATCH", self.path, {"spec": spec}, MERGE)
+        if answer.status != 200:
+            raise RuntimeError(answer.message)
+
+    def delete(self) -> None:
+        self.plane.request("DELETE", self.path)
+
+    def conditions(self) -> dict[str, dict[str, Any]]:
+        status = self.get().get("status", {})
+        return {condition["type"]: condition for condition in status.get("conditions", ())}
+
+    def wait_for(self, condition: str, status: str = "True", reason: str = "", limit: float = 30.0) -> None:
+        """Wait for a condition's status, and reason where one is given."""
+
+        def holds() -> bool:
+            found = self.conditions().get(condition, {})
+            return found.get("status") == status and reason in {"", found.get("reason")}
+
+        try:
+            until(holds, f"{condition}={status} {reason} of {self.name}", limit)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}: {json.dumps(self.get().get('status', {}), indent=1)}") from error
+
+    def objects(self, *plurals: str) -> list[dict[str, Any]]:
+        """Return the objects that carry the run's label."""
+        kinds = ",".join(plurals)
+        answer = self.plane.kubectl(
+            "get", kinds, "-n", self.namespace, "-l", f"evalrun.dev/run={self.name}", "-o", "json", "--ignore-not-found"
+        )
+        return list(json.loads(answer)["items"]) if answer.strip() else []
+
+    def names(self, *plurals: str) -> list[str]:
+        return sorted(item["metadata"]["name"] for item in self.objects(*plurals))
+
+    def wait_until(self, what: str, plurals: str, names: list[str], limit: float = 30.0) -> None:
+        """Wait until exactly these objects are there."""
+        try:
+            until(lambda: self.names(plurals) == names, what, limit)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}: {self.names(plurals)}, not {names}") from error

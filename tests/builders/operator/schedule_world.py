@@ -1,0 +1,200 @@
+"""A pretended cluster for schedules: Jobs list a real folder, runs end when a test says so."""
+
+import copy
+import json
+import os
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from builders.operator.evalschedules import evalschedule_manifest
+
+from evalrun_api.checks import with_defaults
+from evalrun_api.listing import encode_answer
+from evalrun_api.manifest import schema_for
+from evalrun_api.v1alpha1 import EvalSchedule, EvalScheduleStatus, ScheduleCondition, schedule_condition
+from evalrun_data.checkpoints.choice import list_checkpoints
+from evalrun_data.checkpoints.store import CheckpointStore, StoreError
+from evalrun_operator.schedules.choice import listing_request
+from evalrun_operator.schedules.objects import eval_run
+from evalrun_operator.schedules.reconcile import Decision, ListingJob, Observed, decide
+from evalrun_operator.schedules.runs import ScheduledRun, scheduled_run
+
+UID = "5c4edb1e-1111-2222-3333-444455556666"
+BEGIN = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+
+def evalschedule(changes: dict[str, Any] | None = None, created: datetime = BEGIN) -> EvalSchedule:
+    """Return an EvalSchedule as the API server has it: defaults applied, with uid and times."""
+    manifest = with_defaults(schema_for("cluster", "EvalSchedule"), evalschedule_manifest(changes))
+    manifest["metadata"] |= {
+        "namespace": "evals", "uid": UID, "generation": 1, "creationTimestamp": created.isoformat(),
+        "resourceVersion": "1",
+    }  # fmt: skip
+    return EvalSchedule.from_wire(manifest)
+
+
+def write_checkpoint(root: Path, step: int, at: datetime, weights: str = "w", missing: str | None = None) -> None:
+    """Write a small model in Hugging Face's layout, complete but for one file."""
+    folder = root / f"global_step_{step}"
+    index = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}})
+    files = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors.index.json": index}
+    files |= {SHARDS[0]: f"{weights} of step {step}", SHARDS[1]: "second"}
+    for name, text in files.items():
+        if name != missing:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+            os.utime(folder / name, (at.timestamp(), at.timestamp()))
+
+
+@dataclass
+class ScheduleWorld:
+    """One schedule, its runs, and the folder that its Jobs list."""
+
+    folder: Path
+    schedule: EvalSchedule = field(default_factory=evalschedule)
+    now: datetime = BEGIN
+    reachable: bool = True
+    runs: dict[str, ScheduledRun] = field(default_factory=dict)
+    """By uid: two runs of one name would be two evaluations."""
+    job: ListingJob | None = None
+    made: list[str] = field(default_factory=list)
+    """Runs that were created, in order."""
+    events: list[tuple[str, str]] = field(default_factory=list)
+    decision: Decision | None = None
+
+    @property
+    def status(self) -> EvalScheduleStatus:
+        return self.schedule.status or EvalScheduleStatus()
+
+    def said(self, kind: ScheduleCondition) -> tuple[str, str]:
+        """Return status and reason of a condition."""
+        condition = schedule_condition(self.status, kind)
+        return ("", "") if condition is None else (condition.status, condition.reason)
+
+    def message(self, kind: ScheduleCondition) -> str:
+        condition = schedule_condition(self.status, kind)
+        return "" if condition is None else condition.message
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that have got a run, in the order of the runs."""
+        return [int(name.partition("@")[2]) for name in self.made]
+
+    def step(self, killed_after: int | None = None) -> Decision:
+        """Make one pass; with `killed_after` the operator is killed after so many writes."""
+        decision = self.decision = decide(self.schedule, self.observed(), self.now)
+        writes = self._writes(decision)
+        for number, write in enumerate(writes):
+            if killed_after is not None and number >= killed_after:
+                return decision
+            write()
+        return decision
+
+    def observed(self) -> Observed:
+        """Return what the operator sees."""
+        start = self.status.start
+        job = self.job if start is not None and self.job is not None and self.job.name == start.job else None
+        return Observed(tuple(self.runs.values()), job)
+
+    def settle(self, limit: int = 20) -> "ScheduleWorld":
+        """Make passes, with the Job's answer in between, until nothing changes any more."""
+        for _ in range(limit):
+            before = self.status
+            decision = self.step()
+            self.answer()
+            changed = decision.make_job or decision.delete_job or decision.start or decision.delete_runs
+            if self.status == before and not changed:
+                return self
+        raise AssertionError(f"the operator does not come to rest: {self.status.to_wire()}")
+
+    def wait(self, **delta: float) -> "ScheduleWorld":
+        """Let time pass, with a pass whenever one is asked for."""
+        end = self.now + timedelta(**delta)
+        for _ in range(5000):
+            decision = self.settle().decision
+            delay = None if decision is None else decision.requeue_after
+            if delay is None or self.now + timedelta(seconds=delay) > end:
+                self.now = end
+                self.settle()
+                return self
+            self.now += timedelta(seconds=max(1.0, delay))
+        raise AssertionError("too many passes")
+
+    def answer(self) -> None:
+        """Run the Job that was made: the real listing, over the folder."""
+        if self.job is None or self.job.state != "Running":
+            return
+        request = listing_request(self.schedule.spec, self.status, str(self.folder))
+        try:
+            if not self.reachable:
+                raise StoreError("s3://training/grpo: could not connect to the endpoint")
+            text = encode_answer(list_checkpoints(request, CheckpointStore(request.url), self.now))
+        except StoreError as error:
+            self.job = replace(self.job, state="Failed", message=str(error))
+        else:
+            self.job = replace(self.job, state="Succeeded", message=text)
+
+    def end(
+        self, name: str | None = None, *, succeeded: bool = True, gate: Any = None, hours: float = 1.0
+    ) -> "ScheduleWorld":
+        """End a run, or all that are active, after so many hours on the GPUs."""
+        for uid, run in self.runs.items():
+            if not run.complete and name in {None, run.name}:
+                self.runs[uid] = replace(
+                    run, complete=True, succeeded=succeeded, gate=gate, started=self.now - timedelta(hours=hours),
+                    released=self.now, completed=self.now, output_url=f"s3://evaluations/{run.name}",
+                )  # fmt: skip
+        return self
+
+    def trigger(self, value: str) -> "ScheduleWorld":
+        """Ask for a start by hand."""
+        annotations = {"evalrun.dev/trigger": value}
+        metadata = self.schedule.metadata.model_copy(update={"annotations": annotations})
+        self.schedule = self.schedule.model_copy(update={"metadata": metadata})
+        return self
+
+    def change(self, **fields: Any) -> "ScheduleWorld":
+        """Change the spec."""
+        self.schedule = self.schedule.model_copy(update={"spec": self.schedule.spec.model_copy(update=fields)})
+        return self
+
+    def _writes(self, decision: Decision) -> list[Any]:
+        writes: list[Any] = [lambda run=run: self.runs.pop(run.uid) for run in decision.delete_runs]
+        if (job := decision.make_job) is not None:
+            writes.append(lambda: self._make_job(job))
+        parent = decision.parent
+        for found in decision.start:
+            manifest = eval_run(self.schedule, found, decision.start_time or self.now, parent)
+            writes.append(lambda manifest=manifest: self._make_run(manifest))
+            parent = manifest["metadata"]["name"]
+        writes.append(lambda: self._write(decision))
+        if decision.delete_job is not None:
+            writes.append(self._delete_job)
+        return writes
+
+    def _make_job(self, name: str) -> None:
+        if self.job is None or self.job.name != name:
+            self.job = ListingJob(name, f"uid-{name}", "Running")
+
+    def _delete_job(self) -> None:
+        self.job = None
+
+    def _write(self, decision: Decision) -> None:
+        self.schedule = self.schedule.model_copy(update={"status": decision.status})
+        self.events += [(event.reason, event.message) for event in decision.events]
+
+    def _make_run(self, manifest: dict[str, Any]) -> None:
+        name = manifest["metadata"]["name"]
+        if any(run.name == name for run in self.runs.values()):
+            return  # 409 of the API server: it is there, and it is ours
+        there = copy.deepcopy(manifest)
+        uid = f"run-{len(self.made)}"
+        there["metadata"] |= {"uid": uid, "creationTimestamp": self.now.isoformat(), "generation": 1}
+        seen = scheduled_run(with_defaults(schema_for("cluster"), there))
+        if seen is None:
+            raise AssertionError(f"{name} does not say which checkpoint it evaluates")
+        self.runs[uid] = seen
+        self.made.append(f"{name}@{seen.step}")

@@ -1,0 +1,392 @@
+"""A pretended cluster for the operator's pure tests: it takes decisions over, and what else happens is told to it.
+
+Nothing here decides anything of the operator's: objects are what was applied, controllers act when a test says so.
+"""
+
+import copy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from builders.operator.evalruns import evalrun_manifest
+
+from evalrun_api import names
+from evalrun_api.checks import with_defaults
+from evalrun_api.manifest import schema_for
+from evalrun_api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatus, condition_of
+from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
+from evalrun_operator.lifecycle.decision import Decision
+from evalrun_operator.lifecycle.reconcile import decide
+from evalrun_operator.observing.digest import belonging, digest
+from evalrun_operator.observing.records import Baseline, Observed, Ref
+from evalrun_operator.policies.admission import Place
+from evalrun_operator.settings import OperatorSettings
+
+START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+UID = "0f3b2c1a-1111-2222-3333-444455556666"
+WORKLOADS = {"StatefulSet", "Deployment"}
+JOBS = {"Job", "RayJob"}
+Manifest = dict[str, Any]
+
+
+def operator_settings(**fields: Any) -> OperatorSettings:
+    return OperatorSettings.model_validate({"host": "127.0.0.1", **fields})
+
+
+def evalrun(changes: dict[str, Any] | None = None, *, rollout: bool = True) -> EvalRun:
+    """Return an EvalRun as the API server has it: defaults applied, with uid and times."""
+    manifest = with_defaults(schema_for("cluster"), evalrun_manifest(changes, rollout=rollout))
+    manifest["metadata"] |= {
+        "namespace": "evals", "uid": UID, "generation": 1, "creationTimestamp": START.isoformat(),
+        "resourceVersion": "1",
+    }  # fmt: skip
+    return EvalRun.from_wire(manifest)
+
+
+@dataclass
+class World:
+    """One run and everything around it."""
+
+    run: EvalRun = field(default_factory=evalrun)
+    settings: OperatorSettings = field(default_factory=lambda: operator_settings(backoff_seconds=10))
+    now: datetime = START
+    objects: dict[Ref, Manifest] = field(default_factory=dict)
+    token: str | None = None
+    total: int = 164
+    generated: int = 0
+    judged: int = 0
+    not_judged: int = 0
+    ledger_state: RunState | None = None
+    """Said instead of what follows from the counts."""
+    gate: GateDecision = GateDecision.PENDING
+    baseline: Baseline | None = None
+    output_url: str = "s3://outputs/run"
+    reachable: bool = True
+    missing_kinds: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    place: Place = field(default_factory=Place)
+    events: dict[str, str] = field(default_factory=dict)
+    """Of objects that come up in silence the last warning, by name."""
+    missing_groups: frozenset[str] = frozenset()
+    told_to_end: str = ""
+    """Why the ledger was told to end the run."""
+    obeys: bool = True
+    """Whether the ledger ends the run when it is told to."""
+    writes_early: bool = True
+    """Whether the outputs of a run that is told to end are written by the next look."""
+    busy: tuple[str, ...] | None = None
+    """Ray's worker pods in which replicas hold GPUs, or an empty name for one that is being placed."""
+    uids: int = 0
+    decision: Decision | None = None
+    history: list[EvalRunStatus] = field(default_factory=list)
+
+    # What the operator does
+
+    def step(self, writes: int | None = None) -> Decision:
+        """Make one pass; with `writes` it is killed after so many writes."""
+        decision = self.decision = decide(self.run, self.observed(), self.settings, self.now, f"token-{self.uids}")
+        actions = [*((self.delete, seen.ref) for seen in decision.delete)]
+        for number, (action, ref) in enumerate(actions):
+            if writes is not None and number >= writes:
+                return decision
+            action(ref)
+        for number, item in enumerate(decision.apply, start=len(actions)):
+            if writes is not None and number >= writes:
+                return decision
+            self.apply(item)
+        if decision.end_early and self.obeys and self.ledger() is not None:
+            self.told_to_end = self.told_to_end or decision.end_early
+        if writes is None:
+            self.run = self.run.model_copy(update={"status": decision.status})
+            self.history.append(decision.status)
+        return decision
+
+    def settle(self, limit: int = 30) -> "World":
+        """Make passes until nothing changes any more."""
+        for _ in range(limit):
+            before = self.status
+            decision = self.step()
+            if not decision.apply and not decision.delete and decision.status == before:
+                return self
+        raise AssertionError(f"the operator does not come to rest: {self.status.to_wire()}")
+
+    def observed(self) -> Observed:
+        return Observed(
+            belonging(digest(item) for item in self.objects.values()),
+            self.token,
+            self.ledger(),
+            self.missing_kinds,
+            self.baseline,
+            self.place,
+            {
+                str(item["metadata"].get("uid")): self.events[ref.name]
+                for ref, item in self.objects.items()
+                if ref.name in self.events
+            },
+            missing_groups=self.missing_groups,
+        )
+
+    def ledger(self) -> LedgerStatus | None:
+        aggregator = self.objects.get(Ref("StatefulSet", "run-aggregator"))
+        if aggregator is None or not aggregator["status"].get("readyReplicas") or not self.reachable:
+            return None
+        done = self.generated == self.total and self.judged + self.not_judged == self.total
+        state = RunState.JUDGING if self.generated == self.total else RunState.GENERATING
+        if done:
+            state = RunState.DEGRADED if self.not_judged else RunState.SUCCEEDED
+        accepted = self.judged // 2
+        figure = Figure(0.5, 0.42, 0.58) if done else None
+        counts = DatasetCounts("humaneval", self.total, self.generated, self.judged, accepted, self.not_judged, figure)
+        url = self.output_url if done else ""
+        state = self.ledger_state or state
+        if self.told_to_end:
+            state = RunState.DEGRADED if self.writes_early else RunState.JUDGING
+            url = self.output_url if self.writes_early else ""
+        return LedgerStatus(
+            state, (counts,), self.generated * 100, url, message="said the ledger", gpu_seconds=10.0 * accepted,
+            ended_early=self.told_to_end, generating_seconds=5.0, working_seconds=8.0,
+            gate=self.gate if done else GateDecision.PENDING, warnings=self.warnings,
+            replica_hosts=None if self.busy is None else tuple(self.host_of(name) for name in self.busy),
+        )  # fmt: skip
+
+    def host_of(self, pod: str) -> str:
+        """Return a pod's address; an empty one of no pod."""
+        return str(self.objects[Ref("Pod", pod)]["status"]["podIP"]) if pod else ""
+
+    # What the API server does
+
+    def apply(self, item: Manifest) -> None:
+        if item["kind"] == "Secret":
+            self.token = self.token or item["stringData"][names.TOKEN_KEY]
+            return
+        ref = Ref(item["kind"], item["metadata"]["name"])
+        known = self.objects.get(ref)
+        new = copy.deepcopy(item)
+        if known is None:
+            self.uids += 1
+            new["metadata"] |= {"uid": f"uid-{self.uids}", "generation": 1}
+            new["status"] = {}
+        else:
+            same = known["spec"] == new.get("spec") if "spec" in known else True
+            new["metadata"] |= {
+                "uid": known["metadata"]["uid"], "generation": known["metadata"]["generation"] + (not same),
+            }  # fmt: skip
+            new["status"] = known["status"]
+        self.objects[ref] = new
+
+    def delete(self, ref: Ref) -> None:
+        """Ask for deletion; `finalize` makes it happen."""
+        if ref in self.objects:
+            self.objects[ref]["metadata"].setdefault("deletionTimestamp", self.now.isoformat())
+
+    # What else happens
+
+    def finalize(self) -> "World":
+        """Let everything go whose deletion was asked for, with the pods that it owns."""
+        gone = [ref for ref, item in self.objects.items() if "deletionTimestamp" in item["metadata"]]
+        for ref in gone:
+            for pod in self.pods_of(ref):
+                self.objects.pop(Ref("Pod", pod["metadata"]["name"]), None)
+            self.objects.pop(ref, None)
+        return self
+
+    def tick(self, seconds: float) -> "World":
+        self.now += timedelta(seconds=seconds)
+        return self
+
+    def services_up(self, *, ready: bool = True) -> "World":
+        """Have the workloads' controllers act."""
+        for ref, item in self.objects.items():
+            if ref.kind in WORKLOADS:
+                wanted = item["spec"].get("replicas", 1)
+                count = wanted if ready else 0
+                item["status"] = {
+                    "observedGeneration": item["metadata"]["generation"],
+                    "replicas": wanted, "updatedReplicas": wanted, "readyReplicas": count,
+                }  # fmt: skip
+        return self
+
+    def add_pod(self, name: str, component: str, owner: Ref, labels: dict[str, str], *, gpus: int = 0) -> None:
+        ref = Ref("Pod", name)
+        if ref in self.objects:
+            return
+        self.uids += 1
+        limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        self.objects[ref] = {
+            "kind": "Pod",
+            "metadata": {
+                "name": name, "uid": f"uid-{self.uids}", "namespace": "evals",
+                "labels": {
+                    names.RUN_UID_LABEL: UID, names.RUN_LABEL: "run", names.COMPONENT_LABEL: component, **labels,
+                },
+                "annotations": {"owner": f"{owner.kind}/{owner.name}"},
+                "ownerReferences": [{
+                    "kind": owner.kind, "name": owner.name, "uid": self.objects[owner]["metadata"]["uid"],
+                    "controller": True,
+                }],
+            },
+            "spec": {"containers": [{"resources": {"limits": limits}}]},
+            "status": {
+                "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+                "podIP": f"10.0.0.{self.uids}",
+            },
+        }  # fmt: skip
+
+    def pods_of(self, ref: Ref) -> list[Manifest]:
+        owner = f"{ref.kind}/{ref.name}"
+        return [item for item in self.objects.values() if item["metadata"]["annotations"].get("owner") == owner]
+
+    def kuberay(self, *, usable: bool = True) -> "World":
+        """Have KubeRay make its clusters' pods, and say that they are up (or not yet).
+
+        Pods that it is told to delete are on their way out; where more are left than there should be, it takes any.
+        """
+        for ref, item in list(self.objects.items()):
+            if ref.kind != "RayCluster" or "deletionTimestamp" in item["metadata"]:
+                continue
+            group = item["spec"]["workerGroupSpecs"][0]
+            ray = {"ray.io/cluster": ref.name}
+            if usable:
+                self.add_pod(f"{ref.name}-head", names.RAY, ref, {**ray, "ray.io/node-type": "head"})
+                named = group.get("scaleStrategy", {}).get("workersToDelete", [])
+                there = [pod for pod in self.workers(ref.name) if pod not in named]
+                for pod in [*named, *there[: max(0, len(there) - group["replicas"])]]:
+                    self.delete(Ref("Pod", pod))
+                for _ in range(group["replicas"] - len(there)):
+                    name = f"{ref.name}-worker-{self.uids}"
+                    self.add_pod(name, names.RAY, ref, {**ray, "ray.io/node-type": "worker"}, gpus=8)
+            item["status"] = {
+                "observedGeneration": item["metadata"]["generation"],
+                "state": "ready",
+                "readyWorkerReplicas": group["replicas"] if usable else 0,
+                "conditions": [{"type": "HeadPodReady", "status": "True" if usable else "False"}],
+            }
+        return self
+
+    def replace_head(self) -> "World":
+        """Have each cluster's head die and come back as another pod."""
+        for ref in self.heads():
+            self.uids += 1
+            self.objects[ref]["metadata"]["uid"] = f"uid-{self.uids}"
+        return self
+
+    def evict_head(self) -> "World":
+        """Have the cluster take each Ray head away, as a drained node does: the pod goes, marked as disrupted."""
+        disruption = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        for ref in self.heads():
+            self.objects[ref]["status"]["conditions"] = [disruption]
+            self.delete(ref)
+        return self
+
+    def restart_head(self) -> "World":
+        """Have each head's container end and start again in its pod."""
+        for ref in self.heads():
+            status = self.objects[ref]["status"]
+            known = status.get("containerStatuses", [{"restartCount": 0}])[0]["restartCount"]
+            status["containerStatuses"] = [{"name": "ray-head", "ready": True, "restartCount": known + 1}]
+        return self
+
+    def heads(self) -> list[Ref]:
+        return [ref for ref in self.objects if ref.kind == "Pod" and ref.name.endswith("-head")]
+
+    def jobs_run(self) -> "World":
+        """Have the Job controller make the attempts' pods."""
+        for ref, item in list(self.objects.items()):
+            if ref.kind == "Job" and "deletionTimestamp" not in item["metadata"] and not item["status"]:
+                self.add_pod(f"{ref.name}-x", names.GENERATOR, ref, {})
+        return self
+
+    def end_attempt(self, *, failed: bool) -> "World":
+        """Let the running attempt end."""
+        for ref in self.live_attempts():
+            item = self.objects[ref]
+            if ref.kind == "Job":
+                kind = "Failed" if failed else "Complete"
+                item["status"] = {
+                    "conditions": [{
+                        "type": kind, "status": "True", "reason": "BackoffLimitExceeded" if failed else "",
+                        "lastTransitionTime": self.now.isoformat(),
+                    }]
+                }  # fmt: skip
+                for pod in self.pods_of(ref):
+                    pod["status"] = {"phase": "Failed" if failed else "Succeeded"}
+            else:
+                item["status"] = {
+                    "jobStatus": "FAILED" if failed else "SUCCEEDED", "jobDeploymentStatus": "Complete",
+                    "endTime": self.now.isoformat(), "message": "generator exit code 1" if failed else "",
+                }  # fmt: skip
+        return self
+
+    def generate_all(self) -> "World":
+        self.generated = self.total
+        return self
+
+    def judge_all(self, *, not_judged: int = 0) -> "World":
+        self.judged, self.not_judged = self.total - not_judged, not_judged
+        return self
+
+    # What is asked of it
+
+    @property
+    def status(self) -> EvalRunStatus:
+        return self.run.status or EvalRunStatus.model_validate({})
+
+    def condition(self, kind: ConditionType) -> Condition:
+        found = condition_of(self.status, kind)
+        if found is None:
+            raise AssertionError(f"no condition {kind} in {self.status.to_wire()}")
+        return found
+
+    def reason(self, kind: ConditionType) -> str:
+        return self.condition(kind).reason
+
+    def of_kind(self, *kinds: str) -> list[str]:
+        """Return the names of objects that are there and stay."""
+        return sorted(
+            ref.name
+            for ref, item in self.objects.items()
+            if ref.kind in kinds and "deletionTimestamp" not in item["metadata"]
+        )
+
+    def workers(self, cluster: str) -> list[str]:
+        """Return a RayCluster's worker pods, those on their way out too."""
+        return sorted(ref.name for ref in self.objects if ref.name.startswith(f"{cluster}-worker-"))
+
+    def live_attempts(self) -> list[Ref]:
+        """Return attempts that have not ended, those on their way out too."""
+        return [ref for ref, item in self.objects.items() if ref.kind in JOBS and not item["status"]]
+
+    def gpu_pods(self) -> list[str]:
+        return [
+            ref.name
+            for ref, item in self.objects.items()
+            if ref.kind == "Pod"
+            and "nvidia.com/gpu" in item["spec"]["containers"][0]["resources"]["limits"]
+            and "deletionTimestamp" not in item["metadata"]
+        ]
+
+    def change_spec(self, **fields: Any) -> "World":
+        spec = self.run.spec.model_copy(update=fields)
+        generation = (self.run.metadata.generation or 0) + 1
+        metadata = self.run.metadata.model_copy(update={"generation": generation})
+        self.run = self.run.model_copy(update={"spec": spec, "metadata": metadata})
+        return self
+
+    def copy(self) -> "World":
+        return replace(self, objects=copy.deepcopy(self.objects), history=list(self.history))
+
+
+def generating(
+    *,
+    rollout: bool = True,
+    changes: dict[str, Any] | None = None,
+    baseline: Baseline | None = None,
+    **settings: Any,
+) -> World:
+    """Return a world whose first attempt runs."""
+    fields = {"backoff_seconds": 10, **settings}
+    world = World(run=evalrun(changes, rollout=rollout), settings=operator_settings(**fields), baseline=baseline)
+    world.settle().services_up().settle().kuberay().settle().jobs_run().settle()
+    if not world.live_attempts():
+        raise AssertionError(f"no attempt runs: {world.status.to_wire()}")
+    return world

@@ -1,0 +1,75 @@
+"""Two operators, of which the one at work is killed again and again: no run is lost, and nothing is done twice.
+
+`benchmarks/operator_scale.py --kill-every 30` does the same with 1,000 runs, and measures.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from builders.cluster.controlplane import ControlPlane, until
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.running_operator import (
+    RUNS,
+    apply,
+    make_namespace,
+    operator_kubeconfig,
+    remove_namespace,
+    volume,
+)
+from builders.operator.two_operators import Operators
+
+NAMESPACE = "killed"
+RUN_COUNT = 20
+KILLS = 2
+LEDGER_SECONDS = 6.0
+FLAGS = ("--poll-seconds=0.5", "--backoff-seconds=60")
+"""kwok ends a Job's pods at once; before another attempt is due, the ledger is complete."""
+MADE = "statefulsets,services,configmaps,persistentvolumeclaims"
+
+
+@pytest.fixture
+def operators(nodes: ControlPlane) -> Iterator[Operators]:
+    make_namespace(nodes, NAMESPACE)
+    apply(nodes, *(volume(f"{NAMESPACE}-ledger-{number}") for number in range(RUN_COUNT)))
+    both = Operators(nodes, operator_kubeconfig(nodes), LEDGER_SECONDS, FLAGS)
+    both.start()
+    yield both
+    both.kill()
+    remove_namespace(nodes, NAMESPACE)
+
+
+def test_the_leader_may_be_killed_again_and_again(nodes: ControlPlane, operators: Operators) -> None:
+    def uids(kinds: str) -> dict[str, str]:
+        found = json.loads(nodes.kubectl("get", kinds, "-n", NAMESPACE, "-l", "evalrun.dev/run", "-o", "json"))
+        return {f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["uid"] for one in found["items"]}
+
+    changes = {"spec.judgeRef": {"name": "shared"}, "spec.output": {"url": "s3://bucket/x"}}
+    names = [f"run-{number:02}" for number in range(RUN_COUNT)]
+    apply(nodes, *(evalrun_manifest({**changes, "metadata": {"name": x, "namespace": NAMESPACE}}) for x in names))
+    made: dict[str, str] = {}
+
+    def some_made_and_one_leads() -> bool:
+        made.update(uids(MADE))
+        enough = sum(what.startswith("StatefulSet/") for what in made) > len(operators.kills) * RUN_COUNT // 2
+        return enough and operators.leader() is not None
+
+    for kill in range(KILLS):
+        until(some_made_and_one_leads, f"runs to be begun, and an operator to lead, before kill {kill + 1}")
+        operators.kill_leader()
+    assert len(operators.kills) == KILLS
+    found: list[dict[str, Any]] = []
+
+    def all_over() -> bool:
+        found[:] = nodes.request("GET", RUNS.format(namespace=NAMESPACE)).body["items"]
+        return all("completionTime" in run.get("status", {}) for run in found)
+
+    until(all_over, "every run to end", 90)
+    assert len(found) == RUN_COUNT
+    assert {run["status"]["phase"] for run in found} == {"Succeeded"}
+    attempts = [run["status"]["attempts"] for run in found]
+    assert max(attempts) == 1  # and none where the ledger was complete before anybody looked after the run
+    now = uids(f"{MADE},jobs")
+    assert {what: now[what] for what in made} == made
+    assert sum(what.startswith("Job/") for what in now) == sum(attempts)

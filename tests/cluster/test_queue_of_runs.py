@@ -1,0 +1,79 @@
+"""Thirty runs at once on a real API server; the operator keeps three active at a time."""
+
+from collections.abc import Iterator
+
+import pytest
+from builders.cluster.controlplane import ControlPlane, until
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.running_operator import (
+    RUNS,
+    OperatorProcess,
+    apply,
+    make_namespace,
+    operator_kubeconfig,
+    remove_namespace,
+    running_operator,
+    volume,
+)
+from builders.operator.simulated_aggregators import SIMULATED_OPERATOR
+
+RUN_COUNT = 30
+LIMIT = 3
+NAMESPACE = "queue"
+FLAGS = (
+    "--poll-seconds=0.2",
+    "--backoff-seconds=0.1",
+    f"--max-active-runs={LIMIT}",
+)
+
+
+@pytest.fixture
+def operator(nodes: ControlPlane) -> Iterator[OperatorProcess]:
+    make_namespace(nodes, NAMESPACE)
+    apply(nodes, *(volume(f"{NAMESPACE}-ledger-{number}") for number in range(RUN_COUNT)))
+    with running_operator(
+        nodes, operator_kubeconfig(nodes), "unused", flags=FLAGS, program=(*SIMULATED_OPERATOR, "0.5")
+    ) as process:
+        yield process
+    remove_namespace(nodes, NAMESPACE)
+
+
+def condition(run: dict[str, object], kind: str) -> dict[str, str]:
+    status = run.get("status")
+    conditions = status.get("conditions", []) if isinstance(status, dict) else []
+    return next((one for one in conditions if one["type"] == kind), {})
+
+
+def test_thirty_runs_at_once_all_succeed_in_order_three_at_a_time(
+    nodes: ControlPlane, operator: OperatorProcess
+) -> None:
+    names = [f"run-{number:02}" for number in range(RUN_COUNT)]
+    changes = {"spec.output": {"url": "s3://bucket/x"}, "spec.judge.gateway.maxReplicas": 1}
+    runs = [evalrun_manifest({**changes, "metadata": {"name": name, "namespace": NAMESPACE}}) for name in names]
+    apply(nodes, *runs)
+    most, numbers = 0, set()
+
+    def all_complete() -> bool:
+        nonlocal most
+        found = nodes.request("GET", RUNS.format(namespace=NAMESPACE)).body["items"]
+        started = [run for run in found if run.get("status", {}).get("startTime")]
+        most = max(most, sum(condition(run, "Complete").get("status") == "False" for run in started))
+        for run in found:
+            admitted = condition(run, "Admitted")
+            if admitted.get("status") == "False":
+                numbers.add(int(admitted["message"].split()[1]))
+                assert run["status"]["reason"] == "TooManyActiveRuns"
+        return sum(condition(run, "Complete").get("status") == "True" for run in found) == RUN_COUNT
+
+    try:
+        until(all_complete, f"{RUN_COUNT} runs to end", 120)
+    except TimeoutError as error:
+        raise AssertionError(f"{error}: {nodes.kubectl('describe', 'er', '-n', NAMESPACE)[:6000]}") from error
+    assert most <= LIMIT
+    assert RUN_COUNT - LIMIT in numbers  # the last one was told its number
+    ended = nodes.request("GET", RUNS.format(namespace=NAMESPACE)).body["items"]
+    assert {run["status"]["phase"] for run in ended} == {"Succeeded"}
+    started = sorted(ended, key=lambda run: str(run["status"]["startTime"]))
+    places = {str(run["metadata"]["name"]): place for place, run in enumerate(started)}
+    # Those that are admitted at the same time, when several have ended, start in any order.
+    assert max(abs(places[name] - number) for number, name in enumerate(names)) < LIMIT

@@ -1,0 +1,130 @@
+"""Schedules on a real API server, with exactly the operator's role, a driven clock and real listings."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from builders.cluster.controllers import apply_crds
+from builders.cluster.controlplane import ControlPlane, find_binaries, running_control_plane
+from builders.operator.evalschedules import REFUSED_SCHEDULES, evalschedule_manifest
+from builders.operator.running_operator import operator_kubeconfig
+from builders.operator.schedule_world import SHARDS, write_checkpoint
+from builders.operator.scheduled_nights import API, NAME, nights
+
+from evalrun_api.checks import with_defaults
+from evalrun_api.manifest import schema_for
+
+CRD = Path(__file__).parents[2] / "k8s" / "crd.yaml"
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server of our own with both CRDs: the Jobs of the nights are played, and no controller may touch them."""
+    del control_plane  # asked for so that its binaries are there, or the test is skipped with the reason
+    with running_control_plane(find_binaries(), tmp_path_factory.mktemp("schedules")) as plane:
+        apply_crds(plane, CRD)
+        yield plane
+
+
+def test_the_api_server_takes_the_schedule_and_sets_the_same_defaults(api: ControlPlane) -> None:
+    manifest = evalschedule_manifest()
+    answer = api.request("POST", f"{API}/default/evalschedules", manifest, dryRun="All", fieldValidation="Strict")
+    assert answer.status == 201, answer.message
+    assert answer.body["spec"] == with_defaults(schema_for("cluster", "EvalSchedule"), manifest)["spec"]
+
+
+def test_the_api_server_refuses_with_the_same_words(api: ControlPlane) -> None:
+    for case in REFUSED_SCHEDULES:
+        answer = api.request("POST", f"{API}/default/evalschedules", case.manifest, dryRun="All")
+        assert answer.status == 422, f"{case.name}: {answer.message}"
+        assert case.says in answer.message, case.name
+
+
+def evalrun(plane: ControlPlane, *arguments: str) -> tuple[int, str]:
+    """Run the command; returns its exit code and what it printed."""
+    command = [sys.executable, "-m", "evalrun_cli", *arguments]
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=60)
+    return done.returncode, " ".join(done.stdout.split())
+
+
+def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path) -> None:
+    """Eight nights: the last Sunday of March among them, and one each with the faults that checkpoints have."""
+    evening = datetime(2040, 3, 22, 18, 0, tzinfo=UTC)
+    folder = tmp_path / "grpo"
+    old = evening - timedelta(days=1)
+    write_checkpoint(folder, 10, old)
+    kubeconfig = operator_kubeconfig(api)
+    changes = {"spec.schedule": "30 2 * * *", "spec.checkpoints.policy": "EveryNew"}
+    with nights(api, kubeconfig, "nights", folder, evening, changes) as world:
+        world.night(datetime(2040, 3, 23, 1, 30, tzinfo=UTC))
+        assert world.steps == [10]
+
+        # A checkpoint is written slowly: not yet there at the start, taken up the same night.
+        start = datetime(2040, 3, 24, 1, 30, tzinfo=UTC)
+        write_checkpoint(folder, 20, start, missing=SHARDS[1])
+        world.night(start)
+        assert (world.steps, world.condition("Sound")["reason"]) == ([10], "BeingWritten")
+        write_checkpoint(folder, 20, start)
+        world.set_clock(start + timedelta(minutes=20))
+        world.play(lambda: len(world.runs()) == 2, "the checkpoint of the night")
+        world.end_runs()
+
+        # 02:30 does not exist on 25 March 2040: the start comes at 03:00, once. The bucket is away at first.
+        start = datetime(2040, 3, 25, 1, 0, tzinfo=UTC)
+        write_checkpoint(folder, 30, start - timedelta(hours=1))
+        world.reachable = False
+        world.night(start)
+        assert world.condition("Discovered")["reason"] == "ListingFailed"
+        assert "could not connect" in world.condition("Discovered")["message"]
+        world.reachable = True
+        world.set_clock(start + timedelta(minutes=2))
+        world.play(lambda: len(world.runs()) == 3, "the checkpoint after the bucket came back")
+        world.end_runs()
+
+        # The operator is down for a night, and its runs are deleted meanwhile.
+        world.kill()
+        write_checkpoint(folder, 40, start + timedelta(hours=2))
+        api.request("DELETE", f"{API}/nights/evalruns")
+        world.set_clock(datetime(2040, 3, 26, 7, 0, tzinfo=UTC))
+        world.start()
+        world.play(lambda: 40 in [run["spec"]["lineage"]["step"] for run in world.runs()], "the night made up")
+        world.end_runs()
+
+        # One is broken, one is rewritten, one is deleted.
+        start = datetime(2040, 3, 27, 0, 30, tzinfo=UTC)
+        write_checkpoint(folder, 50, start - timedelta(hours=1), missing=SHARDS[0])
+        write_checkpoint(folder, 40, start - timedelta(hours=1), weights="rewritten")
+        shutil.rmtree(folder / "global_step_20")
+        world.night(start)
+        assert world.steps == [10, 20, 30, 40, 40]
+        assert [SHARDS[0] in text for text in world.events("CheckpointBroken")] == [True]
+        write_checkpoint(folder, 50, start - timedelta(hours=1))
+        world.night(datetime(2040, 3, 28, 0, 30, tzinfo=UTC))
+        world.night(datetime(2040, 3, 29, 0, 30, tzinfo=UTC))
+        assert world.steps == [10, 20, 30, 40, 40, 50]
+        assert world.condition("Started")["reason"] == "NothingNew"
+        assert world.status()["lastGood"]["step"] == 50
+
+        # A start by hand, while suspended; then what people see.
+        write_checkpoint(folder, 60, start)
+        path = f"{API}/nights/evalschedules/{NAME}"
+        assert api.request("PATCH", path, {"spec": {"suspend": True}}, "application/merge-patch+json").status == 200
+        code, said = evalrun(api, "schedule", "run", NAME, "-n", "nights")
+        assert (code, said) == (0, f"evalschedule/{NAME}: asked for a start; see kubectl describe evalschedule {NAME}")
+        assert evalrun(api, "schedule", "run", "other", "-n", "nights")[0] == 2
+        world.play(lambda: bool(world.status().get("lastTrigger")) and not world.status().get("start"), "by hand")
+        world.runs()
+        assert world.steps[-1] == 60
+        table = api.kubectl("get", "evalschedules", "-n", "nights")
+        assert table.split()[:8] == ["NAME", "SCHEDULE", "SUSPEND", "LAST", "NEXT", "CHECKPOINT", "LAST-GOOD", "GATE"]
+        assert "step 60" in table
+        run = world.runs()[-1]
+        assert run["metadata"]["ownerReferences"][0]["kind"] == "EvalSchedule"
+        assert run["spec"]["lineage"].keys() >= {"schedule", "step", "parent"}, json.dumps(run["spec"]["lineage"])

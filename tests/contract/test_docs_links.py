@@ -1,0 +1,33 @@
+"""Every link between our pages leads somewhere, and the index of docs/ names every page."""
+
+import re
+from pathlib import Path
+
+import pytest
+from builders.data import PROJECT_ROOT
+
+DOCS = PROJECT_ROOT / "docs"
+PAGES = [PROJECT_ROOT / "README.md", PROJECT_ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the page's headings."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT_ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in headings(linked), target
+
+
+def test_the_index_names_every_page() -> None:
+    linked = {(DOCS / target).resolve() for target in re.findall(r"\]\(([^)\s#]+)", (DOCS / "README.md").read_text())}
+    pages = {page for page in DOCS.rglob("*.md") if "decisions" not in page.parts and page.name != "README.md"}
+    assert pages - linked == set()

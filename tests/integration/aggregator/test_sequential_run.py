@@ -1,0 +1,107 @@
+"""A run with a sequential gate, through the real process: it stops as soon as the gate has decided."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.aggregator.process import Worker, running, write_work_order
+from builders.results.samples import sample_result
+from builders.results.stored_runs import write_run
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_results.sequential.order import drawing_order
+
+PROBLEMS = 120
+"""The scripted worker has every third of them rejected."""
+
+
+def a_run(folder: Path, solved: range, **gate: object) -> Path:
+    """Write a baseline that solved some problems, and a work order that is gated by it."""
+    statuses = [["success"] if place in solved else ["wrong_answer"] for place in range(PROBLEMS)]
+    rows = (sample_result(f"p{place}", 0, each, dataset="first") for place, each in enumerate(statuses))
+    write_run(folder / "main", rows)
+    path = write_work_order(folder, problems=PROBLEMS)
+    order = json.loads(path.read_text())
+    asked = {"baseline": "./main", "dataset": "first", "maxRegression": "0.02", "sequential": True}
+    order["spec"]["gate"] = asked | gate
+    path.write_text(json.dumps(order))
+    return path
+
+
+async def ended(
+    path: Path, folder: Path, *, starts: int = 1
+) -> tuple[list[ledger_pb2.GetStatusResponse], dict[str, Any]]:
+    """Run a work order to its end, and start it again as often; gives what each process said, and summary.json."""
+    server = FakeJudgeServer(FakeJudge())
+    arguments = ["--work-order", str(path), "--ledger", str(folder / "l.sqlite3"), "--judge", await server.start()]
+    answers = []
+    for _ in range(starts):
+        async with running(*arguments) as process:
+            worker = Worker(process.address)
+            await worker.work()
+            answers.append(await worker.wait_for(ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_FAILED))
+            await worker.close()
+            assert await process.end() == 0
+    await server.stop()
+    return answers, json.loads((folder / "out" / "summary.json").read_text())
+
+
+async def test_a_run_stops_when_its_gate_has_decided_and_says_how_far_it_came(tmp_path: Path) -> None:
+    answers, summary = await ended(a_run(tmp_path, range(PROBLEMS)), tmp_path, starts=2)
+    for status in answers:  # the second process only answers from the ledger
+        assert (status.state, status.gate) == (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.GATE_DECISION_FAILED)
+        assert status.datasets[0].cancelled > 0
+        assert status.datasets[0].total + status.datasets[0].cancelled == PROBLEMS
+        assert status.stopped_early == f"first: {status.datasets[0].cancelled} of {PROBLEMS} answers were not needed"
+        assert sum(status.datasets[0].final_status.values()) == status.datasets[0].judged == status.datasets[0].total
+    gate, stopped = summary["gate"], summary["stoppedEarly"]["datasets"]["first"]
+    assert (gate["decision"], gate["sequential"], gate["of_problems"]) == ("FAIL", True, PROBLEMS)
+    assert gate["decided_after"] == stopped["problems"] == summary["counts"]["samples"] < PROBLEMS
+    assert stopped["cancelled"] == PROBLEMS - stopped["problems"]
+    figure = summary["datasets"]["first"]["metrics"]["accepted_at_1"]
+    assert figure["method"] == "betting"
+    assert figure["low"] <= figure["value"] <= figure["high"]
+    assert {each["method"] for each in summary["datasets"]["first"]["metrics"].values()} <= {"betting", "none"}
+
+
+async def test_the_results_are_those_of_the_first_problems_in_drawing_order(tmp_path: Path) -> None:
+    _, summary = await ended(a_run(tmp_path, range(PROBLEMS)), tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
+    order = drawing_order(0, "first", [f"p{place}" for place in range(PROBLEMS)])
+    assert [row["problem_id"] for row in rows] == order[: summary["gate"]["decided_after"]]
+
+
+@pytest.mark.parametrize("stop", [False, True])
+async def test_what_is_to_be_drawn_to_the_end_has_the_same_decision(tmp_path: Path, stop: bool) -> None:
+    """`stopEarly: false` draws everything, and its figures have the usual intervals."""
+    _, summary = await ended(a_run(tmp_path, range(PROBLEMS), stopEarly=stop), tmp_path)
+    if not stop:
+        assert "stoppedEarly" not in summary
+        assert summary["counts"]["samples"] == PROBLEMS
+        assert summary["datasets"]["first"]["metrics"]["accepted_at_1"]["method"] == "wilson"
+    assert (summary["gate"]["decision"], summary["gate"]["decided_after"]) == ("FAIL", DECIDED_AFTER)
+
+
+DECIDED_AFTER = 9
+"""Of the baseline and the worker above: a number that follows from the order and the verdicts alone."""
+
+
+async def test_a_gate_that_was_changed_with_results_in_sight_says_that_it_lost_its_validity(tmp_path: Path) -> None:
+    path = a_run(tmp_path, range(0, PROBLEMS, 3), population="similar", maxRegression="0.9")
+    server = FakeJudgeServer(FakeJudge())
+    arguments = ["--work-order", str(path), "--ledger", str(tmp_path / "l.sqlite3"), "--judge", await server.start()]
+    async with running(*arguments) as process:
+        worker = Worker(process.address)
+        assert await worker.submit((await worker.take(2, fresh=True)).items) == 2
+        await worker.close()
+        assert await process.end() == 0
+    order = json.loads(path.read_text())
+    order["spec"]["gate"]["maxRegression"] = "0.02"
+    path.write_text(json.dumps(order))
+    await server.stop()
+    answers, summary = await ended(path, tmp_path)
+    assert answers[0].gate == ledger_pb2.GATE_DECISION_INCONCLUSIVE
+    assert "the gate or its baseline was changed while the run was under way" in answers[0].gate_message
+    assert summary["gate"]["low"] is None

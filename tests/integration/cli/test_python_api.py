@@ -1,0 +1,98 @@
+"""The commands as functions: in a script, under a running event loop, and as the tutorial shows them."""
+
+import asyncio
+import json
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.command_line import PROJECT, processes_with
+from builders.generator.model_server import MODEL, completion, model_server
+
+from evalrun_cli.api import BadInputError, RunFailedError, compare, judge, run
+from evalrun_cli.local.run_session import StopSwitch
+from evalrun_runtime.exits import ExitCode
+
+pytestmark = pytest.mark.timeout(240)
+
+TESTS = {"inputs": ["1\n"], "outputs": ["1\n"]}
+RIGHT = "print(input())"
+
+
+def files(folder: Path) -> tuple[Path, Path]:
+    """Write problems, and an answer to each."""
+    problems = [{"dataset": "ds", "problem_id": name, "prompt": name, "ground_truth": TESTS} for name in ("a", "b")]
+    answers = [{"problem_id": name, "response": RIGHT} for name in ("a", "b")]
+    for name, rows in (("problems", problems), ("answers", answers)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "problems.jsonl", folder / "answers.jsonl"
+
+
+async def test_judging_works_where_an_event_loop_runs_and_leaves_it_free(tmp_path: Path) -> None:
+    problems, answers = files(tmp_path)
+    assert asyncio.get_running_loop().is_running()
+    result = judge(problems, answers, output=tmp_path / "out", model="org/model", progress=False)
+    assert (result.state, result.exit_code, result.datasets) == ("Succeeded", ExitCode.SUCCEEDED, ["ds"])
+    assert (result.metric("ds"), result.warnings) == (1.0, [])
+    assert [(row["problem_id"], row["accepted"], row["model"]) for row in result.rows()] == [
+        ("a", True, "org/model"),
+        ("b", True, "org/model"),
+    ]
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("evalrun")] == []
+    assert processes_with(str(tmp_path / "out")) == []
+
+
+def test_a_model_is_run_and_compared_without_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems, answers = files(tmp_path)
+    with model_server(completion(f"```python\n{RIGHT}\n```")) as server:
+        result = run(endpoint=server.url, model=MODEL, dataset=problems, output=tmp_path / "ran")
+    assert result.metric("ds") == 1.0
+    assert "2/2 generated" in capsys.readouterr().out
+    judge(problems, answers, output=tmp_path / "judged", progress=False)
+    assert capsys.readouterr().out == ""
+    comparison = compare(tmp_path / "ran", tmp_path / "judged")
+    assert [(each.dataset, each.both_solved) for each in comparison.datasets] == [("ds", 2)]
+
+
+def test_what_a_user_can_correct_is_raised_as_the_command_says_it(tmp_path: Path) -> None:
+    problems, _ = files(tmp_path)
+    with pytest.raises(BadInputError, match=r"none\.jsonl: no such file"):
+        judge(problems, tmp_path / "none.jsonl", output=tmp_path / "out")
+    with pytest.raises(BadInputError, match="--model is missing"):
+        run(endpoint="http://127.0.0.1:9", dataset=problems)
+    with pytest.raises(BadInputError, match="says model, dataset"):
+        run("run.yaml", endpoint="http://127.0.0.1:9", model="m")
+    with pytest.raises(BadInputError, match="no finished run lies there"):
+        compare(tmp_path, tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_switch_stops_a_run_from_another_thread_also_before_it_has_begun(early: bool) -> None:
+    switch, stopped = StopSwitch(), threading.Event()
+    if early:
+        switch.press()
+    switch.connect(stopped.set)
+    if not early:
+        thread = threading.Thread(target=switch.press)
+        thread.start()
+        thread.join()
+    assert stopped.is_set()
+
+
+def test_a_failed_run_names_its_folder_and_why() -> None:
+    error = RunFailedError(Path("out"), "no endpoint has answered for 120 s")
+    assert str(error) == "out: no endpoint has answered for 120 s"
+
+
+def test_the_tutorials_programs_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / "tutorial" / "python.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/tutorial/python.md", "exec"), space)
+    assert (space["first"].metric("sums"), space["second"].metric("sums")) == (0.5, 1.0)
+    assert [flip.problem_id for flip in space["comparison"].datasets[0].gained] == ["b"]

@@ -1,0 +1,41 @@
+"""The tutorial's commands, page after page in one folder, as a reader would type them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders.command_line import PROJECT
+
+pytestmark = pytest.mark.timeout(240)
+
+PAGES = PROJECT / "docs" / "tutorial"
+
+
+def commands(page: str) -> list[str]:
+    """Return the page's blocks of commands that need nothing but evalrun."""
+    return re.findall(r"^```sh\n(.*?)^```", (PAGES / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def typed(page: str, folder: Path) -> str:
+    """Run the page's commands in the folder and return what they printed."""
+    script = "\n".join(["set -euo pipefail", *commands(page)])
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_each_page_does_what_it_says(tmp_path: Path) -> None:
+    first = typed("first-judgement.md", tmp_path)
+    assert "50.0 %  9.5 % to 90.5 %  75.0 %   100.0 %" in first
+    assert first.endswith("two success 1.0\nhalf wrong_answer 0.5\n")
+    comparing = typed("comparing.md", tmp_path)
+    assert "half: wrong_answer -> success" in comparing
+    assert comparing.endswith("exit code 5\n")
+    typed("your-model.md", tmp_path)
+    assert (tmp_path / "out" / "demo" / "summary.json").exists()

@@ -1,0 +1,77 @@
+"""`evalrun judge --verl-config` and `evalrun convert verl`, with the published files of verl 0.9.1 where it is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import yaml
+from builders.command_line import evalrun, results
+
+from evalrun_cli.verl_files.evaluation import read_evaluation
+
+ROWS = [
+    {
+        "prompt": [{"role": "user", "content": f"Print {number} times what you read."}],
+        "data_source": "codecontests",
+        "reward_model": {"style": "rule", "ground_truth": json.dumps({"inputs": ["1\n"], "outputs": [f"{number}\n"]})},
+        "responses": [f"```python\nprint(int(input()) * {number})\n```", "```python\nprint('no')\n```"],
+    }
+    for number in (2, 3)
+]
+
+
+def config(folder: Path, rows: list[dict[str, Any]], *, reward: bool, **keys: str) -> Path:
+    path = folder / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    function = {"custom_reward_function": {"path": None, "name": "compute_score"}}
+    values = {"data": {"path": str(path), **keys}, **({"reward": function} if reward else function)}
+    file = folder / "evaluation.yaml"
+    file.write_text(yaml.safe_dump(values))
+    return file
+
+
+@pytest.mark.parametrize("reward", [False, True])
+def test_an_evaluation_file_is_judged_with_every_response(tmp_path: Path, *, reward: bool) -> None:
+    rows, keys = ROWS, {"response_key": "responses"}
+    if reward:  # and columns by other names
+        rows = [{("answers" if name == "responses" else name): value for name, value in row.items()} for row in ROWS]
+        keys = {"response_key": "answers"}
+    file = config(tmp_path, rows, reward=reward, **keys)
+    done = evalrun("judge", "--verl-config", file, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    found = [(row["problem_id"], row["sample"], row["accepted"]) for row in results(tmp_path / "out")]
+    assert sorted(found) == [("1", 0, True), ("1", 1, False), ("2", 0, True), ("2", 1, False)]
+
+
+def test_files_and_a_configuration_do_not_go_together(tmp_path: Path) -> None:
+    file = config(tmp_path, ROWS, reward=False)
+    both = evalrun("judge", "--verl-config", file, "--problems", "p.jsonl", "--output", tmp_path / "out")
+    assert (both.returncode, "names the file already" in both.stderr) == (2, True)
+    none = evalrun("judge", "--output", tmp_path / "out")
+    assert (none.returncode, "--verl-config" in none.stderr) == (2, True)
+
+
+def test_the_published_files_of_verl(gen_cpu: Path, tmp_path: Path) -> None:
+    (folder,) = (gen_cpu.parents[1] / "lib").glob("python3*/site-packages/verl/trainer/config")
+    evaluation = read_evaluation(yaml.safe_load((folder / "evaluation.yaml").read_text()), "evaluation.yaml")
+    assert {entry.fate for entry in evaluation.entries} <= {"mapped", "default", "ignored"}
+    assert evaluation.renamed == {}
+
+    done = evalrun("convert", "verl", folder / "_generated_ppo_trainer.yaml", "--output", tmp_path / "run.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "# unknown" not in done.stderr
+    valid = evalrun("validate", "--local", tmp_path / "run.yaml")
+    assert valid.returncode == 0, valid.stderr
+
+
+def test_a_refused_key_writes_nothing(tmp_path: Path) -> None:
+    values = {"model": {"path": "m"}, "data": {"path": "p"}, "rollout": {"load_format": "dummy", "temperature": 0}}
+    file = tmp_path / "generation.yaml"
+    file.write_text(yaml.safe_dump(values))
+    done = evalrun("convert", "verl", file, "--output", tmp_path / "run.yaml")
+    assert done.returncode == 2
+    assert "rollout.load_format: no weights are read" in done.stderr
+    assert not (tmp_path / "run.yaml").exists()

@@ -1,0 +1,25 @@
+"""Real Ray, verl and vLLM's CPU build, from the environment that `make setup-gen-cpu` installs."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "gen_cpu.py"
+
+
+@pytest.fixture(scope="session")
+def gen_cpu() -> Path:
+    """The environment's interpreter; skips where it is not installed, unless `make test-rollout` asked for it."""
+    specification = importlib.util.spec_from_file_location("gen_cpu", TOOL)
+    if specification is None or specification.loader is None:
+        raise RuntimeError(f"no {TOOL}")
+    tool = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(tool)
+    found: Path | None = tool.interpreter()
+    if found is None:
+        if os.environ.get("EVALRUN_TEST_ROLLOUT") == "required":
+            pytest.fail("the gen-cpu environment is not installed: make setup-gen-cpu")
+        pytest.skip("verl and vLLM are not installed: make setup-gen-cpu (6 GB), or make test-rollout")
+    return found

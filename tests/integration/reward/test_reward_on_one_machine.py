@@ -1,0 +1,60 @@
+"""`evalrun serve reward`: a real sandbox and judge behind it, started and ended by one command."""
+
+import select
+import subprocess
+from typing import Any
+
+import pytest
+from builders.command_line import child_running, evalrun, evalrun_started
+from builders.judge.sandbox import state_of
+from builders.reward.service import ECHO, WRONG, batch, post
+
+from evalrun_data.demo import problems
+from evalrun_runtime.process import address_of
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def ready(process: "subprocess.Popen[str]") -> str:
+    """Wait for the ready line; returns the address."""
+    if process.stdout is None:
+        raise RuntimeError("no stdout")
+    while line := process.stdout.readline():
+        if address := address_of(line):
+            return address
+        select.select([process.stdout], [], [], 1)
+    raise AssertionError(f"it ended with {process.wait()}")
+
+
+async def rewards(address: str, *answers: str) -> list[dict[str, Any]]:
+    status, body, _ = await post(address, "/v1/rewards", batch(*answers))
+    assert status == 200, body
+    results: list[dict[str, Any]] = body["results"]
+    return results
+
+
+async def test_one_command_serves_judged_rewards_and_ends_all_that_it_started() -> None:
+    demo = problems()[0]
+    with evalrun_started("serve", "reward", "--problems", "builtin:demo", "--log-level", "warning") as process:
+        address = ready(process)
+        parts = [child_running(process.pid, f"evalrun_{part}") for part in ("sandbox", "judge", "reward")]
+        right, wrong, half = await rewards(address, ECHO, WRONG, "```python\nprint(1)\n```")
+        assert (right["reward"], right["codes"], right["final_status"]) == (1.0, [True, True], "success")
+        assert (wrong["reward"], wrong["codes"]) == (0.0, [False, False])
+        assert (half["reward"], half["accepted"], half["codes"]) == (0.5, False, [True, False])
+        named = {"response": "no code", "dataset": demo.dataset, "problem_id": demo.problem_id}
+        (known,) = (await post(address, "/v1/rewards", {"samples": [named]}))[1]["results"]
+        assert (known["outcome"], known["reward"]) == ("judged", 0.0)
+        process.terminate()
+        assert process.wait(30) == 0
+    assert None not in parts
+    assert [part for part in parts if part and state_of(part) != "Z"] == []
+
+
+def test_what_a_part_refuses_is_said_in_one_line() -> None:
+    ended = evalrun("serve", "reward", "--problems", "/nowhere.jsonl", "--slots", "1")
+    assert ended.returncode == 2
+    assert "/nowhere.jsonl" in ended.stderr
+    ended = evalrun("serve", "reward", "--judge", "grpc://127.0.0.1:1", "--slots", "1")
+    assert ended.returncode == 2
+    assert "--slots: only for a judge that is started here" in ended.stderr

@@ -1,0 +1,156 @@
+"""The trainers' client against the real HTTP front: batches, replicas that go, refusals, several threads."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from aiohttp import web
+from builders.judge.load import free_port
+from builders.reward.service import ECHO, TESTS, WRONG, served
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_client.fake_judge import FakeJudge
+from evalrun_trainers.client import NotJudgedError, RefusedError, Result, RewardClient
+from evalrun_trainers.options import Options
+from evalrun_trainers.samples import sample_of
+from evalrun_trainers.trl_reward import code_reward
+from evalrun_trainers.verl_reward import compute_score, compute_score_async, compute_score_only
+
+
+async def asked(client: RewardClient, answers: Sequence[str]) -> list[Result]:
+    return await asyncio.to_thread(client.results, [sample_of("d", text, TESTS) for text in answers])
+
+
+def mixed(number: int) -> list[str]:
+    return [ECHO if index % 3 else WRONG for index in range(number)]
+
+
+def right_for(results: Sequence[Result]) -> bool:
+    return [result["reward"] for result in results] == [1.0 if index % 3 else 0.0 for index in range(len(results))]
+
+
+async def test_samples_of_many_callers_leave_in_few_requests_and_each_gets_its_own_result() -> None:
+    async with served() as it:
+        client = RewardClient(Options(url=it.address, linger_seconds=0.2, max_batch=64))
+        results = await asked(client, mixed(256))
+        assert right_for(results)
+        requests = it.value("evalrun_reward_request_seconds_count", reply="done")
+    assert 4 <= requests <= 8
+    assert client.counts == {"judged": 256}
+
+
+async def test_a_replica_that_is_killed_under_load_costs_no_reward() -> None:
+    """Two replicas; one closes every connection in the middle of its work, and does not come back."""
+    judge = FakeJudge(delay=0.05)
+    async with served(judge, in_flight=32) as stays, served(FakeJudge(delay=0.05), in_flight=8) as goes:
+        options = Options(url=f"{goes.address},{stays.address}", max_batch=16, timeout_seconds=60)
+        client = RewardClient(options)
+        working = asyncio.create_task(asked(client, mixed(600)))
+        while goes.judge.requests < 20:  # noqa: ASYNC110 - the other's work brings it about
+            await asyncio.sleep(0.01)
+        await goes.service.stop(0.0)
+        results = await working
+    assert right_for(results)
+    assert stays.judge.requests > 0
+    assert client.counts == {"judged": 600}
+
+
+async def test_a_full_queue_is_waited_for() -> None:
+    async with served(FakeJudge(delay=0.01), queue_limit=40) as it:
+        client = RewardClient(Options(url=it.address, max_batch=10, timeout_seconds=60))
+        assert right_for(await asked(client, mixed(120)))
+        assert it.value("evalrun_reward_request_seconds_count", reply="queue_full") > 0
+
+
+async def test_a_batch_that_is_too_large_goes_in_parts() -> None:
+    async with served(max_samples=5) as it:
+        client = RewardClient(Options(url=it.address, linger_seconds=0.1))
+        assert right_for(await asked(client, mixed(33)))
+
+
+async def test_nobody_there_is_not_judged_and_never_a_zero() -> None:
+    client = RewardClient(Options(url=f"http://127.0.0.1:{free_port()}", timeout_seconds=0.5))
+    (result,) = await asked(client, [ECHO])
+    assert (result["outcome"], result["reward"]) == ("not_judged", None)
+    assert "no answer within 0.5 s" in result["reason"]
+    assert "refused" in result["reason"]
+
+
+async def test_a_wrong_token_ends_at_once_with_the_services_words() -> None:
+    async with served(token="secret") as it:
+        with pytest.raises(RefusedError, match="401: send the service's token"):
+            await asked(RewardClient(Options(url=it.address, token="other")), [ECHO])
+        client = RewardClient(Options(url=it.address, token="secret"))
+        assert right_for(await asked(client, mixed(3)))
+
+
+async def test_an_answer_that_is_no_json_is_no_reward() -> None:
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(text="<html>", status=404)
+
+    runner = web.AppRunner(app := web.Application())
+    app.router.add_post("/v1/rewards", page)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port := free_port())
+    await site.start()
+    try:
+        with pytest.raises(RefusedError, match="404: <html>"):
+            await asked(RewardClient(Options(url=f"http://127.0.0.1:{port}")), [ECHO])
+    finally:
+        await runner.cleanup()
+
+
+async def test_verls_functions_and_trls(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served() as it:
+        url = it.address
+        whole = await asyncio.to_thread(compute_score, "d", ECHO, TESTS, {"index": 1}, url=url)
+        assert (whole["score"], whole["acc"], whole["judged"]) == (1.0, 1.0, 1.0)
+        again = await compute_score_async("d", WRONG, TESTS, None, url=url, shape="sparse", reward_router_address=None)
+        assert again["score"] == 0.0
+        assert await asyncio.to_thread(compute_score_only, "d", ECHO, TESTS, url=url) == 1.0
+        monkeypatch.setenv("EVALRUN_REWARD_URL", url)
+        logs: list[tuple[str, float]] = []
+        columns = {"ground_truth": [TESTS, TESTS], "log_metric": lambda name, value: logs.append((name, value))}
+        rewards = await asyncio.to_thread(code_reward, ["p", "p"], [ECHO, WRONG], **columns)
+        assert rewards == [1.0, 0.0]
+        assert logs == [("evalrun/not_judged", 0.0)]
+
+
+async def test_what_the_judge_cannot_tell_raises_or_is_what_was_named() -> None:
+    def unknown(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+        return judge_pb2.Verdict(judged=False, permanent=True)
+
+    async with served(FakeJudge(unknown)) as it:
+        with pytest.raises(NotJudgedError):
+            await compute_score_async("d", ECHO, TESTS, url=it.address)
+        named = await compute_score_async("d", ECHO, TESTS, url=it.address, on_not_judged=-0.25)
+    assert (named["score"], named["judged"]) == (-0.25, 0.0)
+
+
+async def test_threads_share_a_client() -> None:
+    async with served() as it:
+        client = RewardClient(Options(url=it.address))
+
+        def one(number: int) -> float:
+            return float(client.submit(sample_of("d", ECHO if number % 2 else WRONG, TESTS)).result()["reward"])
+
+        with ThreadPoolExecutor(32) as pool:
+            rewards = await asyncio.to_thread(lambda: list(pool.map(one, range(300))))
+    assert rewards == [float(number % 2) for number in range(300)]
+
+
+def test_what_a_trainer_imports_is_the_standard_library() -> None:
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "import evalrun_trainers.verl_reward, evalrun_trainers.trl_reward\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - set(sys.stdlib_module_names) - {'evalrun_trainers'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout.strip() == "[]"

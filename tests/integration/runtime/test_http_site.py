@@ -1,0 +1,59 @@
+"""A connection without a whole head is cut; others are served as ever."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from evalrun_runtime.http_site import WatchedSite
+
+
+@asynccontextmanager
+async def listening(seconds: float) -> AsyncIterator[int]:
+    application = web.Application()
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(body=await request.read())
+
+    application.router.add_post("/", echo)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await WatchedSite(runner, "127.0.0.1", 0, seconds).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST / HTTP/1.1\r\nHost: a\r\nX-Half: "])
+async def test_half_a_head_does_not_hold_a_connection(sent: bytes) -> None:
+    async with listening(0.05) as port, asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_whole_head_is_served_in_pieces_and_again_on_the_same_connection() -> None:
+    async with listening(10.0) as port, asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for piece in (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Le", b"ngth: 2\r\n\r", b"\nh", b"i"):
+            writer.write(piece)
+            await writer.drain()
+        assert (await reader.readuntil(b"hi")).startswith(b"HTTP/1.1 200")
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nyes")
+        assert (await reader.readuntil(b"yes")).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_a_large_body_crosses() -> None:
+    async with (
+        listening(10.0) as port,
+        aiohttp.ClientSession() as session,
+        session.post(f"http://127.0.0.1:{port}/", data=b"x" * 900_000) as answer,
+    ):
+        assert len(await answer.read()) == 900_000

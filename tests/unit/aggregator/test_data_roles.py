@@ -1,0 +1,51 @@
+"""Test data in a gate: refused when the data is read, unless the gate names it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.governance import contest_row, write_rows
+from builders.operator.evalruns import evalrun_manifest
+
+from evalrun_aggregator.problems import load_datasets
+from evalrun_api.work_order import EvalRunSpec
+from evalrun_runtime.exits import BadInputError
+
+
+def spec_of(folder: Path, record_role: str | None, gate: dict[str, object], **dataset: object) -> EvalRunSpec:
+    more: dict[str, Any] = {} if record_role is None else {"role": record_role}
+    write_rows(folder / "rows.jsonl", [contest_row(n, dataset="contest", **more) for n in range(3)])
+    manifest = evalrun_manifest(
+        {
+            "spec.datasets": [{"name": "contest", "source": str(folder / "rows.jsonl"), **dataset}],
+            "spec.gate": {"baseline": "s3://runs/before", "dataset": "contest", **gate},
+        }
+    )
+    return EvalRunSpec.model_validate(manifest["spec"])
+
+
+def test_a_gate_on_records_of_role_test_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"spec.gate.dataset: 'contest' is test data.*allowTestRole: \[contest\]"):
+        load_datasets(spec_of(tmp_path, "test", {}), tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("record_role", "gate", "dataset"),
+    [("dev", {}, {}), (None, {}, {}), ("test", {"allowTestRole": ["contest"]}, {}), ("test", {}, {"role": "dev"})],
+)
+def test_dev_data_and_named_test_data_may_be_gated(
+    record_role: str | None, gate: dict[str, object], dataset: dict[str, object], tmp_path: Path
+) -> None:
+    (loaded,) = load_datasets(spec_of(tmp_path, record_role, gate, **dataset), tmp_path, {})
+    assert len(loaded.problems) == 3
+
+
+def test_only_the_problems_that_are_used_are_held_and_all_are_audited(tmp_path: Path) -> None:
+    (loaded,) = load_datasets(spec_of(tmp_path, "dev", {}, maxProblems=2), tmp_path, {})
+    assert [problem.problem_id for problem in loaded.problems] == ["p0", "p1"]
+
+
+def test_the_role_is_no_part_of_the_records_digest(tmp_path: Path) -> None:
+    (plain,) = load_datasets(spec_of(tmp_path, None, {}), tmp_path, {})
+    (labelled,) = load_datasets(spec_of(tmp_path, "dev", {}), tmp_path, {})
+    assert plain.records_sha256 == labelled.records_sha256

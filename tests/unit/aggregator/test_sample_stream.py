@@ -1,0 +1,77 @@
+"""What the ledger's samples become: the prompt of a result is the one that the model saw."""
+
+from evalrun_aggregator.finish.sample_stream import sample_results
+from evalrun_aggregator.ledger.items import pack_row
+from evalrun_aggregator.ledger.rows import StoredCompletion, StoredSample
+from evalrun_aggregator.problems import RunDataset, RunProblems
+from evalrun_api.v1alpha1 import Dataset, Protocol
+from evalrun_data.prompts import render
+from evalrun_data.records import CheckTest, Message, Problem, StdioTests
+from evalrun_results.outputs.qa_logs import QaOptions, qa_record
+from evalrun_results.samples import JsonObject
+
+STDIO = Problem("d", "p", "Print one.", StdioTests(("",), ("1\n",)))
+OWN_CHAT = Problem("d", "p", "s\n\nu", STDIO.ground_truth, messages=(Message("system", "s"), Message("user", "u")))
+CHECK = Problem("d", "p", "def f():\n", CheckTest("def f():\n", "def check(f): ...", "f"))
+
+
+def record_of(problem: Problem, *, prompt_format: str = "Chat", started_at: float = 1.0) -> JsonObject:
+    dataset = Dataset.model_validate({"name": "d", "source": "d.jsonl", "promptFormat": prompt_format})
+    problems = RunProblems("run", [RunDataset(dataset, [problem])], Protocol(), samples=1, repeats=0)
+    completion = StoredCompletion(pack_row(0, 0, 0), "print(1)", "stop", 3, 5, 0.5, started_at, "r", "m", 1)
+    (result,) = sample_results([StoredSample(completion, None)], problems, "asked")
+    return qa_record(result, QaOptions(0.0, 10))
+
+
+def test_a_prompt_is_shown_after_its_template() -> None:
+    record = record_of(STDIO)
+    (message,) = render(STDIO)
+    assert record["prompt"] == message.content
+    assert "Solve the following problem with a Python 3 program" in str(record["prompt"])
+    assert record["messages"] == [{"role": "user", "content": message.content}]
+
+
+def test_a_chat_of_several_messages_is_shown_with_roles() -> None:
+    record = record_of(OWN_CHAT)
+    assert record["prompt"] == "[system]\ns\n\n[user]\nu"
+    assert record["messages"] == [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+
+
+def test_a_completion_prompt_has_no_messages() -> None:
+    record = record_of(CHECK, prompt_format="Completion")
+    assert (record["prompt"], record["messages"]) == ("def f():\n", [])
+
+
+def test_of_an_answer_made_elsewhere_the_problem_is_shown_for_nobody_knows_what_was_sent() -> None:
+    record = record_of(STDIO, started_at=0.0)
+    assert (record["prompt"], record["messages"]) == ("Print one.", [])
+
+
+def test_a_worker_gets_the_sampling_and_the_system_prompt_of_the_spec() -> None:
+    dataset = Dataset.model_validate({"name": "d", "source": "d.jsonl", "systemPrompt": "Be brief."})
+    protocol = Protocol.model_validate(
+        {"topK": 20, "minP": "0.05", "repetitionPenalty": "1.05", "stop": ["END"], "ignoreEos": True}
+    )
+    item = RunProblems("run", [RunDataset(dataset, [STDIO])], protocol, samples=1, repeats=0).work_item(0)
+    assert [message.role for message in item.messages] == ["system", "user"]
+    sampling = item.sampling
+    assert (sampling.top_k, sampling.min_p, sampling.repetition_penalty) == (20, 0.05, 1.05)
+    assert (list(sampling.stop), sampling.ignore_eos) == (["END"], True)
+    plain = RunProblems("run", [RunDataset(dataset, [STDIO])], Protocol(), samples=1, repeats=0).work_item(0).sampling
+    assert not any(plain.HasField(name) for name in ("top_k", "min_p", "repetition_penalty"))
+
+
+def test_a_resumed_run_must_have_the_same_system_prompt() -> None:
+    digests = {
+        RunDataset(Dataset.model_validate({"name": "d", "source": "s", **own}), [STDIO]).prompts_sha256
+        for own in ({}, {"systemPrompt": "a"}, {"systemPrompt": "b"})
+    }
+    assert len(digests) == 3
+
+
+def test_a_worker_gets_what_the_datasets_template_says_and_a_resumed_run_must_have_the_same() -> None:
+    spec = Dataset.model_validate({"name": "d", "source": "d.jsonl", "promptTemplate": "mine.txt"})
+    datasets = [RunDataset(spec, [STDIO], template=text) for text in ("Do: {prompt}", "Now: {prompt}")]
+    items = [RunProblems("run", [each], Protocol(), samples=1, repeats=0).work_item(0) for each in datasets]
+    assert [item.messages[0].content for item in items] == ["Do: Print one.", "Now: Print one."]
+    assert len({each.prompts_sha256 for each in (*datasets, RunDataset(spec, [STDIO]))}) == 3

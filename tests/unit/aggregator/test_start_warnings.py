@@ -1,0 +1,77 @@
+"""What a run says of its data and its gate before anything is generated."""
+
+import pytest
+
+from evalrun_aggregator.problems import RunDataset
+from evalrun_aggregator.start_warnings import start_warnings
+from evalrun_api.v1alpha1 import Dataset, EvalRunSpec
+from evalrun_data.records import Problem, StdioTests
+
+
+def dataset(*prompts: str) -> RunDataset:
+    problems = [Problem("d", f"p{n}", text, StdioTests(("",), ("",))) for n, text in enumerate(prompts)]
+    return RunDataset(Dataset.model_validate({"name": "d", "source": "d.jsonl"}), problems)
+
+
+def spec(**gate: str) -> EvalRunSpec:
+    content: dict[str, object] = {
+        "model": {"path": "m"}, "datasets": [{"name": "d", "source": "d.jsonl"}], "endpoints": [{"url": "http://h/v1"}],
+    }  # fmt: skip
+    return EvalRunSpec.model_validate(content | ({"gate": {"baseline": "b", "dataset": "d", **gate}} if gate else {}))
+
+
+def test_problems_with_one_text_are_named_whatever_their_blanks() -> None:
+    (line,) = start_warnings([dataset("Add.", "Sum  up.", "Add. \r\n", "Sum up.", "Other.")], spec())
+    assert line.startswith("d: 4 problems share their text with another one")
+    assert "p0 = p2; p1 = p3." in line
+
+
+def test_of_many_groups_the_first_are_named() -> None:
+    (line,) = start_warnings([dataset(*(f"Task {n % 9}." for n in range(18)))], spec())
+    assert line.count(" = ") == 5
+    assert "and 4 more" in line
+
+
+def test_problems_that_differ_are_no_warning() -> None:
+    assert start_warnings([dataset("Add.", "Sum up.")], spec()) == []
+
+
+def test_a_gate_that_can_hardly_decide_says_what_it_needs() -> None:
+    (line,) = start_warnings([dataset(*map(str, range(164)))], spec(maxRegression="0.02"))
+    assert line == (
+        "spec.gate: to pass an equal run with maxRegression 0.02 it needs about 982 problems, and d has 164: take "
+        "more, or a maxRegression of about 0.05 (if 5% of the answers flip between equal runs)"
+    )
+
+
+@pytest.mark.parametrize(("problems", "margin"), [(164, "0.05"), (982, "0.02"), (30, "0.12")])
+def test_a_gate_that_can_decide_says_nothing(problems: int, margin: str) -> None:
+    assert start_warnings([dataset(*map(str, range(problems)))], spec(maxRegression=margin)) == []
+
+
+def test_a_gate_without_a_margin_passes_a_better_run_only() -> None:
+    (line,) = start_warnings([dataset(*map(str, range(50)))], spec(maxRegression="0.0"))
+    assert 'gate.maxRegression: "0" passes a better run only' in line
+
+
+@pytest.mark.parametrize(("stop_early", "lines"), [(True, 1), (False, 0)])
+def test_a_dataset_that_no_gate_is_about_is_named_where_the_gates_may_stop_the_run(
+    stop_early: bool, lines: int
+) -> None:
+    gate = {"baseline": "b", "dataset": "d", "maxRegression": "0.02", "sequential": True, "stopEarly": stop_early}
+    content = {
+        "model": {"path": "m"},
+        "datasets": [{"name": name, "source": "d.jsonl"} for name in ("d", "e")],
+        "endpoints": [{"url": "http://h/v1"}],
+        "gate": gate,
+    }
+    found = start_warnings([dataset(*map(str, range(164)))], EvalRunSpec.model_validate(content))
+    assert len(found) == lines
+    assert all(line.startswith("e: no gate is about it") for line in found)
+
+
+def test_problems_like_these_may_be_too_few_for_a_sequential_gate() -> None:
+    asked = {"maxRegression": "0.02", "sequential": "true"}
+    assert start_warnings([dataset(*map(str, range(164)))], spec(**asked)) == []
+    (line,) = start_warnings([dataset(*map(str, range(164)))], spec(**asked, population="similar"))
+    assert "d has 164 problems, which leave an equal run undecided more than once in 5 (population: similar" in line

@@ -1,0 +1,85 @@
+"""An EvalRun from flags alone: what the flags mean, and what is missing."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evalrun_api.manifest import evalrun_of, load_manifest
+from evalrun_cli.local.quick_run import QuickRun, file_text, manifest_of
+from evalrun_runtime.exits import BadInputError
+
+URL = "http://127.0.0.1:8000/v1"
+SUMS = [("sums", "/data/sums.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("samples", "temperature", "protocol"),
+    [
+        (1, None, {"name": "EVAL@1"}),
+        (1, 0.0, {"name": "EVAL@1"}),
+        (1, 0.2, {"name": "EVAL@k", "temperature": "0.2", "samples": 1, "k": [1]}),
+        (10, None, {"name": "EVAL@k", "temperature": "0.8", "samples": 10, "k": [1, 10]}),
+        (10, 1.0, {"name": "EVAL@k", "temperature": "1", "samples": 10, "k": [1, 10]}),
+    ],
+)
+def test_flags_become_a_valid_protocol(samples: int, temperature: float | None, protocol: dict[str, object]) -> None:
+    asked = QuickRun([URL], "org/A.Model_7B", ["sums.jsonl"], samples, temperature).checked()
+    document = manifest_of(asked, SUMS)
+    assert document["spec"]["protocol"] == protocol
+    run = evalrun_of(document, where="flags", place="machine")
+    assert (run.metadata.name, run.spec.model.path) == ("a-model-7b", "org/A.Model_7B")
+    assert [(dataset.name, dataset.source) for dataset in run.spec.datasets] == SUMS
+
+
+def test_several_greedy_samples_are_refused_as_a_file_would_be() -> None:
+    document = manifest_of(QuickRun([URL], "m", ["sums.jsonl"], 4, 0.0).checked(), SUMS)
+    with pytest.raises(
+        BadInputError, match=r"--temperature: spec\.protocol\.temperature: at temperature 0 every sample"
+    ):
+        evalrun_of(document, where="--temperature", place="machine")
+
+
+@pytest.mark.parametrize(
+    ("asked", "missing"),
+    [
+        (QuickRun([]), "name a FILE, or a server with --endpoint URL --model NAME --dataset FILE"),
+        (QuickRun([URL], datasets=["sums.jsonl"]), "--model is missing"),
+        (QuickRun([URL], "m"), "--dataset is missing: name a file of problems, or one of demo, humaneval, mbpp"),
+    ],
+)
+def test_what_is_missing_is_named(asked: QuickRun, missing: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        asked.checked()
+    assert str(caught.value).startswith(missing)
+
+
+def test_the_demo_needs_no_more_than_its_endpoint() -> None:
+    asked = QuickRun(["builtin:demo"]).checked()
+    assert (asked.model, asked.datasets) == ("evalrun/recorded-demo", ["demo"])
+
+
+def test_the_file_that_is_left_says_the_same(tmp_path: Path) -> None:
+    asked = QuickRun([URL], "org/model", ["sums.jsonl"], 4).checked()
+    document = manifest_of(asked, SUMS)
+    text = file_text(document, asked)
+    assert text.startswith(f"# Again: evalrun run evalrun.yaml --local --endpoint {URL}\n")
+    assert yaml.safe_load(text) == document
+    (tmp_path / "evalrun.yaml").write_text(text)
+    again = load_manifest(tmp_path / "evalrun.yaml", place="machine")
+    assert again == evalrun_of(document, where="flags", place="machine")
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct-FP8", "deepseek-coder-v2-lite-instruc"),
+        ("org/70B.chat", "run-70b-chat"),
+        ("/models/---", "run"),
+    ],
+)
+def test_any_model_gives_a_run_that_a_cluster_takes(model: str, name: str) -> None:
+    document = manifest_of(QuickRun(["http://vllm:8000/v1"], model, ["demo"]).checked(), [("demo", "builtin:demo")])
+    if model.startswith("/"):
+        document["spec"]["model"]["path"] = "org/m"  # a path means nothing in a cluster
+    assert evalrun_of(document, where="flags", place="cluster").metadata.name == name

@@ -1,0 +1,73 @@
+"""`evalrun validate` says what a gate needs to decide; `evalrun judge` keeps the order in which datasets were given."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from click.testing import CliRunner
+
+from evalrun_cli.commands import evalrun
+from evalrun_cli.local.runs import judge_spec, read_problems
+
+
+def gated(folder: Path, *, problems: int | None, margin: str) -> Path:
+    most = "" if problems is None else f"\n              maxProblems: {problems}"
+    file = folder / "run.yaml"
+    file.write_text(
+        dedent(f"""\
+        apiVersion: evalrun.dev/v1alpha1
+        kind: EvalRun
+        metadata: {{name: gated}}
+        spec:
+          model: {{path: some/model}}
+          datasets:
+            - name: humaneval
+              source: HumanEval.jsonl.gz{most}
+          endpoints:
+            - url: http://127.0.0.1:8000/v1
+          gate:
+            baseline: main
+            dataset: humaneval
+            metric: accepted_at_1
+            maxRegression: "{margin}"
+        """)
+    )
+    return file
+
+
+@pytest.mark.parametrize(
+    ("problems", "margin", "says"),
+    [
+        (164, "0.02", "to pass an equal run with maxRegression 0.02 it needs about"),
+        (164, "0.1", None),
+        (None, "0.02", "to pass an equal run with maxRegression 0.02 it needs about"),
+    ],
+)
+def test_validate_says_how_many_problems_a_gate_needs(
+    tmp_path: Path, problems: int | None, margin: str, says: str | None
+) -> None:
+    file = gated(tmp_path, problems=problems, margin=margin)
+    found = CliRunner().invoke(evalrun, ["validate", "--local", str(file)])
+    first, *warnings = found.output.splitlines()
+    assert (found.exit_code, first) == (0, f"{file}: EvalRun gated is valid")
+    if says is None:
+        assert warnings == []
+    else:
+        (warning,) = warnings
+        assert warning.startswith(f"{file}: warning: spec.gate")
+        assert says in warning
+
+
+def test_judge_keeps_the_order_of_files_and_of_the_datasets_in_them(tmp_path: Path) -> None:
+    def record(dataset: str) -> str:
+        truth = {"inputs": [""], "outputs": ["1\n"]}
+        row = {"dataset": dataset, "problem_id": "p", "prompt": "Print 1.", "ground_truth": truth}
+        return json.dumps(row) + "\n"
+
+    first, second = tmp_path / "b.jsonl", tmp_path / "a.jsonl"
+    first.write_text(record("zebra") + record("otter"))
+    second.write_text(record("mole") + record("ape"))
+    _, places = read_problems([str(first), str(second)])
+    spec = judge_spec(places, "model", "RunCode", None, None)
+    assert [dataset["name"] for dataset in spec["datasets"]] == ["zebra", "otter", "mole", "ape"]

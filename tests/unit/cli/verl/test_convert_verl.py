@@ -1,0 +1,149 @@
+"""verl's configurations as EvalRuns: every key has its fate, and what is written is valid."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from evalrun_api.manifest import evalrun_of
+from evalrun_cli.verl_files.document import Document, account_text, refusals
+from evalrun_cli.verl_files.evaluation import read_evaluation
+from evalrun_cli.verl_files.generation import Converted, convert
+from evalrun_runtime.exits import BadInputError
+
+GENERATION: dict[str, Any] = {
+    "trainer": {"nnodes": 2, "n_gpus_per_node": 4, "device": "cuda"},
+    "data": {"path": "problems.parquet", "prompt_key": "prompt", "n_samples": 8, "output_path": "/out/a.parquet"},
+    "model": {"path": "org/Some-Model_7B", "external_lib": None},
+    "rollout": {
+        "_target_": "verl.workers.config.RolloutConfig", "name": "vllm", "temperature": 0.6, "top_k": -1, "top_p": 0.95,
+        "prompt_length": 1000, "response_length": 300, "dtype": "bfloat16", "gpu_memory_utilization": 0.7,
+        "tensor_model_parallel_size": 2, "load_format": "auto", "do_sample": True, "n": 1,
+        "engine_kwargs": {"vllm": {}},
+    },
+    "actor": {"strategy": "fsdp"},
+}  # fmt: skip
+"""With the keys of 0.7.0's generation.yaml."""
+
+TRAINER: dict[str, Any] = {
+    "actor_rollout_ref": {
+        "model": {"path": "org/m", "trust_remote_code": True, "lora_adapter_path": None},
+        "actor": {"optim": {"lr": 1e-6}},
+        "rollout": {
+            "name": "???", "temperature": 1.0, "top_p": 1, "n": 16, "load_format": "dummy",
+            "prompt_length": "${oc.select:data.max_prompt_length,512}",
+            "response_length": "${data.max_response_length}", "full_determinism": True,
+            "val_kwargs": {"temperature": 0, "n": 1, "do_sample": False, "top_p": 0.9, "top_k": -1},
+        },
+    },
+    "data": {"train_files": "t.parquet", "val_files": ["a/v1.parquet", "b/v1.parquet"], "max_prompt_length": 700,
+             "max_response_length": 900, "val_max_samples": 50},
+    "algorithm": {"gamma": 1.0},
+}  # fmt: skip
+
+
+def changed(base: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    copy = deepcopy(base)
+    *folders, name = path.split(".")
+    place = copy
+    for folder in folders:
+        place = place.setdefault(folder, {})
+    place[name] = value
+    return copy
+
+
+def fates(converted: Converted) -> dict[str, str]:
+    return {entry.key: entry.fate for entry in converted.entries}
+
+
+@pytest.mark.parametrize("values", [GENERATION, TRAINER])
+def test_every_key_has_a_fate_and_the_evalrun_is_valid(values: dict[str, Any]) -> None:
+    converted = convert(values, "f.yaml")
+    assert [entry.key for entry in converted.entries] == Document(values, "f.yaml").open_keys
+    assert set(fates(converted).values()) <= {"mapped", "default", "ignored"}
+    evalrun_of(dict(converted.manifest), where="f.yaml", place="machine")
+    assert all(entry.key in account_text(converted.entries) for entry in converted.entries)
+
+
+def test_a_generation_file() -> None:
+    spec = convert(GENERATION, "f.yaml").manifest["spec"]
+    assert spec["protocol"] == {
+        "name": "EVAL@k", "temperature": "0.6", "samples": 8, "k": [1, 8], "topP": "0.95", "maxNewTokens": 300,
+    }  # fmt: skip
+    rollout = spec["rollout"]
+    assert (rollout["replicas"], rollout["gpusPerNode"], rollout["tensorParallel"]) == (4, 4, 2)
+    assert (rollout["promptLength"], rollout["gpuMemoryUtilization"]) == (1000, "0.7")
+    assert spec["datasets"] == [{"name": "problems", "source": "problems.parquet"}]
+
+
+def test_a_trainers_file_gives_its_validation() -> None:
+    converted = convert(TRAINER, "f.yaml")
+    spec = converted.manifest["spec"]
+    assert spec["protocol"] == {"name": "EVAL@1", "maxNewTokens": 900, "deterministic": True}
+    assert spec["model"] == {"path": "org/m", "trustRemoteCode": True}
+    assert [(d["name"], d["source"], d["maxProblems"]) for d in spec["datasets"]] == [
+        ("v1", "a/v1.parquet", 50), ("v1-1", "b/v1.parquet", 50),
+    ]  # fmt: skip
+    assert spec["rollout"]["promptLength"] == 700
+    assert spec["rollout"]["loadFormat"] == "auto"
+    assert fates(converted)["actor_rollout_ref.rollout.load_format"] == "ignored"
+    assert fates(converted)["actor_rollout_ref.rollout.val_kwargs.top_p"] == "ignored"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("rollout.load_format", "dummy", "the model answers noise: write auto"),
+        ("rollout.name", "hf", "no engine 'hf' here"),
+        ("rollout.do_sample", False, "at temperature 0 every sample is the same"),
+    ],
+)
+def test_what_would_give_wrong_figures_is_refused(path: str, value: object, message: str) -> None:
+    entries = convert(changed(GENERATION, path, value), "f.yaml").entries
+    with pytest.raises(BadInputError, match=message):
+        refusals(entries, "f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("rollout.engine_kwargs", {"vllm": {"swap_space": 4}}),
+        ("rollout.quantization", "fp8"),
+        ("rollout.brand_new", 1),
+        ("data.apply_chat_template_kwargs", {"enable_thinking": False, "style": "short"}),
+        ("somewhere.else", 1),
+    ],
+)
+def test_what_may_change_answers_and_has_no_field_is_shown_as_unknown(path: str, value: object) -> None:
+    found = fates(convert(changed(GENERATION, path, value), "f.yaml"))
+    assert [key for key, fate in found.items() if fate == "unknown"][-1].startswith(path)
+
+
+def test_what_only_hydra_can_tell_is_asked_for() -> None:
+    with pytest.raises(BadInputError, match=r"rollout\.prompt_length: .* write its value there"):
+        convert(changed(GENERATION, "rollout.prompt_length", "${some.resolver:1,${other}}"), "f.yaml")
+    with pytest.raises(BadInputError, match="no configuration of verl's"):
+        convert({"a": 1}, "f.yaml")
+
+
+EVALUATION: dict[str, Any] = {
+    "data": {"path": "rows.parquet", "prompt_key": "prompt", "response_key": "answers"},
+    "ray_kwargs": {"ray_init": {"num_cpus": None}},
+}
+
+
+@pytest.mark.parametrize("layout", ["custom_reward_function", "reward.custom_reward_function"])
+def test_both_layouts_of_an_evaluation_file(layout: str) -> None:
+    values = changed(EVALUATION, layout, {"path": None, "name": "compute_score"})
+    evaluation = read_evaluation(values, "e.yaml")
+    assert (evaluation.file, evaluation.renamed) == ("rows.parquet", {"answers": "responses"})
+    assert "unknown" not in {entry.fate for entry in evaluation.entries}
+    ours = changed(values, f"{layout}.path", "pkg://evalrun_trainers.verl_reward")
+    assert read_evaluation(ours, "e.yaml").file == "rows.parquet"
+    with pytest.raises(BadInputError, match="a reward function of yours is not run here"):
+        read_evaluation(changed(values, f"{layout}.path", "/me/score.py"), "e.yaml")
+
+
+def test_an_evaluation_file_names_its_rows() -> None:
+    with pytest.raises(BadInputError, match=r"data\.path"):
+        read_evaluation({"data": {}}, "e.yaml")

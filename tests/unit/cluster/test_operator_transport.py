@@ -1,0 +1,102 @@
+"""lightkube's requests over aiohttp: a server of aiohttp's own answers on loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from aiohttp import web
+
+from evalrun_cluster.aiohttp_transport import AiohttpTransport, proxy_for
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def client_of(handler: Handler, patience: float = 5.0) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    try:
+        async with httpx2.AsyncClient(transport=AiohttpTransport(), timeout=patience) as client:
+            yield client, f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def echo(request: web.Request) -> web.StreamResponse:
+    answer = {"method": request.method, "path": request.path_qs, "body": (await request.read()).decode()}
+    response = web.json_response({**answer, "token": request.headers.get("Authorization", "")}, status=201)
+    response.enable_compression(force=web.ContentCoding.gzip)
+    return response
+
+
+async def test_a_request_arrives_as_it_was_sent_and_a_packed_answer_is_unpacked() -> None:
+    async with client_of(echo) as (client, url):
+        answer = await client.patch(
+            f"{url}/apis/a%2Fb?labelSelector=x%3Dy,z", content=b"{}", headers={"Authorization": "Bearer mine"}
+        )
+    assert answer.status_code == 201
+    assert answer.headers["content-encoding"] == "gzip"
+    assert answer.json() == {
+        "method": "PATCH", "path": "/apis/a%2Fb?labelSelector=x%3Dy,z", "body": "{}", "token": "Bearer mine",
+    }  # fmt: skip
+
+
+async def test_a_watch_is_given_as_it_comes() -> None:
+    go_on = asyncio.Event()
+
+    async def watch(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        await go_on.wait()
+        await response.write(b"two\n")
+        return response
+
+    async with client_of(watch) as (client, url), client.stream("GET", f"{url}/pods?watch=true") as answer:
+        lines = answer.aiter_lines()
+        assert await anext(lines) == "one"
+        go_on.set()
+        assert [line async for line in lines] == ["two"]
+
+
+async def test_a_watch_that_breaks_is_a_read_error() -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+
+    async with client_of(broken) as (client, url), client.stream("GET", f"{url}/pods?watch=true") as answer:
+        with pytest.raises(httpx2.ReadError):
+            await answer.aread()
+
+
+async def test_errors_are_httpx2s() -> None:
+    released = asyncio.Event()
+
+    async def never(request: web.Request) -> web.StreamResponse:
+        await released.wait()
+        return web.Response()
+
+    async with client_of(never, patience=0.05) as (client, url):
+        with pytest.raises(httpx2.ReadTimeout):
+            await client.get(url)
+        with pytest.raises(httpx2.ConnectError):
+            await client.get("http://127.0.0.1:1/")
+        released.set()
+
+
+def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
+    monkeypatch.setenv("no_proxy", "inside.invalid")
+    assert proxy_for("https://cluster.invalid:6443") == "http://proxy.invalid:3128"
+    assert proxy_for("https://inside.invalid:6443") is None

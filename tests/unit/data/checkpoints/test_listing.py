@@ -1,0 +1,234 @@
+"""Which checkpoints are found: complete, whole and new ones, over real folders of tiny files."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalrun_api.listing import (
+    MAX_ANSWER_BYTES,
+    ListingAnswer,
+    ListingRequest,
+    ReadyCheckpoint,
+    Trouble,
+    UnreadableAnswerError,
+    decode_answer,
+    encode_answer,
+)
+from evalrun_data.checkpoints.__main__ import main
+from evalrun_data.checkpoints.choice import list_checkpoints
+from evalrun_data.checkpoints.readiness import TRACKER, step_of
+from evalrun_data.checkpoints.store import CheckpointStore, StoreError, fact_of
+
+NOW = datetime(2026, 5, 1, 3, 0, tzinfo=UTC)
+HOUR_AGO = (NOW - timedelta(hours=1)).timestamp()
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+
+def write(folder: Path, files: dict[str, str], at: float = HOUR_AGO) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (at, at))
+
+
+def model(weights: str = "w") -> dict[str, str]:
+    return {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": weights}
+
+
+def sharded() -> dict[str, str]:
+    index = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}})
+    return {
+        "config.json": "{}",
+        "tokenizer.json": "{}",
+        "model.safetensors.index.json": index,
+        **dict.fromkeys(SHARDS, "w"),
+    }
+
+
+def listed(root: Path, **fields: Any) -> ListingAnswer:
+    request = ListingRequest.model_validate({"url": str(root), "pattern": "global_step_*", **fields})
+    return list_checkpoints(request, CheckpointStore(str(root)), NOW)
+
+
+def without(files: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: text for name, text in files.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("files", "path"),
+    [
+        (model(), "global_step_5"),
+        (sharded(), "global_step_5"),
+        (without(model(), "tokenizer.json") | {"vocab.json": "{}", "merges.txt": ""}, "global_step_5"),
+        ({f"actor/huggingface/{name}": text for name, text in model().items()}, "global_step_5/actor/huggingface"),
+    ],
+)
+def test_a_whole_model_is_ready_wherever_the_trainer_puts_it(tmp_path: Path, files: dict[str, str], path: str) -> None:
+    write(tmp_path / "global_step_5", files)
+    answer = listed(tmp_path)
+    assert [(one.path, one.step) for one in answer.ready] == [(path, 5)]
+    assert answer.troubles == []
+
+
+FSDP = {f"actor/model_world_size_2_rank_{rank}.pt": "w" for rank in (0, 1)} | {
+    f"actor/huggingface/{name}": "{}" for name in ("config.json", "tokenizer.json")
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (without(sharded(), SHARDS[1]), f"is missing {SHARDS[1]}"),
+        (sharded() | {SHARDS[0]: ""}, f"is missing {SHARDS[0]}"),
+        (sharded() | {"model.safetensors.index.json": "{"}, "a readable model.safetensors.index.json"),
+        (without(sharded(), "model.safetensors.index.json"), "the index of its shards"),
+        (without(model(), "config.json"), "is missing config.json"),
+        (without(model(), "model.safetensors"), "weights (model.safetensors"),
+        (without(model(), "tokenizer.json"), "a tokenizer"),
+        (model(weights=""), "has an empty model.safetensors"),
+        (model() | {"config.json": ""}, "has an empty config.json"),
+        ({"adapter_config.json": "{}", "adapter_model.safetensors": "w"}, "LoRA adapter"),
+        (FSDP, "verl.model_merger merge --backend fsdp"),
+        (without(FSDP, "actor/model_world_size_2_rank_1.pt"), "actor/model_world_size_2_rank_1.pt"),
+        ({"actor/dist_ckpt/x": "w", "actor/huggingface/config.json": "{}"}, "megatron"),
+    ],
+)
+def test_a_broken_checkpoint_is_told_with_what_it_lacks(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    write(tmp_path / "global_step_5", files)
+    answer = listed(tmp_path)
+    (trouble,) = answer.troubles
+    assert (answer.ready, trouble.name, trouble.broken) == ([], "global_step_5", True)
+    assert says in trouble.reason
+
+
+def test_without_marker_and_tracker_a_folder_must_be_quiet(tmp_path: Path) -> None:
+    write(tmp_path / "global_step_5", model(), NOW.timestamp() - 299)
+    (trouble,) = listed(tmp_path, quiet_seconds=300).troubles
+    assert (trouble.broken, trouble.reason) == (False, "was written to 299 s ago: 300 s without a write are waited for")
+    assert listed(tmp_path, quiet_seconds=299).ready[0].step == 5
+
+
+def test_what_is_missing_while_it_is_written_to_is_no_fault(tmp_path: Path) -> None:
+    write(tmp_path / "global_step_5", without(sharded(), SHARDS[1]), NOW.timestamp() - 1)
+    assert [trouble.broken for trouble in listed(tmp_path).troubles] == [False]
+
+
+def test_a_marker_says_it_alone(tmp_path: Path) -> None:
+    write(tmp_path / "global_step_5", model(), NOW.timestamp())
+    (trouble,) = listed(tmp_path, ready_marker="DONE").troubles
+    assert (trouble.broken, trouble.reason) == (False, "has no DONE yet")
+    write(tmp_path / "global_step_5", {"DONE": ""}, NOW.timestamp())
+    marked = listed(tmp_path, ready_marker="DONE").ready[0]
+    assert marked.digest == listed(tmp_path, quiet_seconds=0, ready_marker="DONE").ready[0].digest
+
+
+def test_steps_up_to_the_trackers_are_complete(tmp_path: Path) -> None:
+    for step in (10, 20):
+        write(tmp_path / f"global_step_{step}", model(), NOW.timestamp())
+    write(tmp_path, {TRACKER: "10\n"})
+    answer = listed(tmp_path, policy="EveryNew")
+    assert [one.step for one in answer.ready] == [10]
+    assert [(one.name, one.broken) for one in answer.troubles] == [("global_step_20", False)]
+
+
+def test_latest_takes_the_newest_sound_one_and_names_what_is_above_it(tmp_path: Path) -> None:
+    for step in (9, 10, 100):
+        write(tmp_path / f"global_step_{step}", model(str(step)))
+    write(tmp_path / "global_step_110", without(model(), "config.json"))
+    answer = listed(tmp_path)
+    assert [one.step for one in answer.ready] == [100]
+    assert [one.name for one in answer.troubles] == ["global_step_110"]
+
+
+def test_every_new_goes_by_step_up_to_its_limit(tmp_path: Path) -> None:
+    for step in (100, 9, 20, 10):
+        write(tmp_path / f"global_step_{step}", model(str(step)))
+    answer = listed(tmp_path, policy="EveryNew", limit=3)
+    assert ([one.step for one in answer.ready], answer.more) == ([9, 10, 20], True)
+    known = [one.digest[:10] for one in answer.ready]
+    answer = listed(tmp_path, policy="EveryNew", limit=3, known=known)
+    assert ([one.step for one in answer.ready], answer.more) == ([100], False)
+    assert [one.step for one in listed(tmp_path, policy="EveryNew", from_step=20).ready] == [20, 100]
+
+
+def test_a_rewrite_is_a_new_checkpoint_and_a_copy_is_not(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        write(tmp_path / place / "global_step_5", model("first"))
+    first = listed(tmp_path / "a").ready[0].digest
+    assert listed(tmp_path / "b").ready[0].digest == first
+    write(tmp_path / "a" / "global_step_5", model("other"))  # as long as the first
+    assert listed(tmp_path / "a", known=[first[:10]]).ready[0].digest != first
+    assert listed(tmp_path / "b", known=[first[:10]]).ready == []
+
+
+def test_the_digest_sees_both_ends_of_a_large_file(tmp_path: Path) -> None:
+    size = 3 * 1024 * 1024
+    digests = set()
+    for number, weights in enumerate(("a" * size, "a" * (size - 1) + "b", "b" + "a" * (size - 1))):
+        write(tmp_path / str(number) / "global_step_5", model(weights))
+        digests.add(listed(tmp_path / str(number)).ready[0].digest)
+    assert len(digests) == 3
+
+
+def test_names_without_a_step_and_other_folders(tmp_path: Path) -> None:
+    write(tmp_path / "global_step_final", model())
+    write(tmp_path / "tensorboard_1", {"x": ""})
+    answer = listed(tmp_path)
+    assert (answer.folders, answer.ready) == (1, [])
+    assert "no number in its name" in answer.troubles[0].reason
+    assert "none of which matches" in listed(tmp_path, pattern="checkpoint-*").note
+
+
+def test_a_folder_that_is_not_there_yet_is_no_error(tmp_path: Path) -> None:
+    assert "nothing yet" in listed(tmp_path / "later").note
+
+
+def test_a_store_that_refuses_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="nostore"):
+        CheckpointStore("nostore://bucket/x")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file"):
+        listed(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [("global_step_12", 12), ("checkpoint-500", 500), ("v2-ep3", 3), ("final", None)]
+)
+def test_the_step_is_the_last_number(name: str, step: int | None) -> None:
+    assert step_of(name) == step
+
+
+def test_stores_words_for_tag_and_time() -> None:
+    s3 = fact_of({"size": 3, "ETag": '"e"', "LastModified": NOW})
+    gcs = fact_of({"size": 3, "etag": "e", "updated": "2026-05-01T03:00:00Z"})
+    local = fact_of({"size": 3, "mtime": NOW.timestamp()})
+    assert {fact.modified for fact in (s3, gcs, local)} == {NOW}
+    assert (s3.etag, gcs.etag, local.etag) == ('"e"', "e", None)
+    assert fact_of({"size": 3}).modified is None
+
+
+def test_the_job_answers_into_its_termination_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "global_step_5", model())
+    request = ListingRequest(url=str(tmp_path), quiet_seconds=0, pattern="*").model_dump_json()
+    assert main([request, "--answer", str(tmp_path / "answer")]) == 0
+    assert decode_answer((tmp_path / "answer").read_text()).ready[0].step == 5
+    assert main([ListingRequest(url="nostore://b/x").model_dump_json()]) == 1
+    assert capsys.readouterr().err.startswith("evalrun: nostore://b/x: ")
+    assert main(["{}"]) == 2
+
+
+def test_an_answer_fits_into_a_termination_message_and_says_what_it_left_out() -> None:
+    ready = [ReadyCheckpoint(path=f"{'x' * 300}_{step}", step=step, digest="a" * 32) for step in range(16)]
+    troubles = [Trouble(name="y" * 200, broken=True, reason="z" * 300) for _ in range(20)]
+    text = encode_answer(ListingAnswer(folders=1000, ready=ready, troubles=troubles))
+    assert len(text.encode()) <= MAX_ANSWER_BYTES
+    answer = decode_answer(text)
+    assert answer.more
+    assert answer.ready == ready[: len(answer.ready)] != []
+    with pytest.raises(UnreadableAnswerError, match="cannot be read"):
+        decode_answer(text[:-5])

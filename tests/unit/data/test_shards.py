@@ -1,0 +1,67 @@
+"""A folder of Parquet shards is one source; a folder of several splits, or with a shard missing, is an error."""
+
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders.governance import contest_row, prepared, write_plan
+
+from evalrun_data.readers import load_problems
+from evalrun_data.shards import chosen_shards
+from evalrun_runtime.exits import BadInputError
+
+
+def shards(folder: Path, split: str, *parts: tuple[int, ...]) -> None:
+    folder.mkdir(exist_ok=True)
+    for number, rows in enumerate(parts):
+        table = pa.Table.from_pylist([contest_row(row) for row in rows])
+        pq.write_table(table, folder / f"{split}-{number:05d}-of-{len(parts):05d}.parquet")
+
+
+@pytest.mark.parametrize("source", ["data/test", "data", "./data/"])
+def test_the_shards_are_read_in_order_as_one_source(tmp_path: Path, source: str) -> None:
+    shards(tmp_path / "data", "test", (1, 2), (3,), (4,))
+    (tmp_path / "data" / "README.md").write_text("about")
+    assert [p.problem_id for p in load_problems(source, "contest", tmp_path)] == ["p1", "p2", "p3", "p4"]
+
+
+def test_a_problem_in_two_shards_is_there_twice(tmp_path: Path) -> None:
+    shards(tmp_path / "data", "test", (1,), (1,))
+    with pytest.raises(BadInputError, match=r"test-00001-of-00002.parquet row 1: problem 'p1' .* is there twice"):
+        load_problems("data", "contest", tmp_path)
+
+
+def test_a_folder_of_two_splits_wants_one_named(tmp_path: Path) -> None:
+    shards(tmp_path / "data", "test", (1,))
+    shards(tmp_path / "data", "train", (2,))
+    with pytest.raises(BadInputError, match=r"^data: holds the splits test, train: name one, e.g. data/test$"):
+        load_problems("data", "contest", tmp_path)
+    assert [p.problem_id for p in load_problems("data/train", "contest", tmp_path)] == ["p2"]
+
+
+def test_a_missing_shard_is_named() -> None:
+    names = ["test-00000-of-00003.parquet", "test-00002-of-00003.parquet"]
+    with pytest.raises(BadInputError, match=r"shard 1 of 3 is missing \(test-00001-of-...\): fetch the whole split"):
+        chosen_shards("data", names, "")
+
+
+def test_a_folder_of_other_files_is_none_of_shards(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}")
+    with pytest.raises(BadInputError, match="is a folder; name the file in it"):
+        load_problems(".", None, tmp_path)
+    with pytest.raises(BadInputError, match="nothing/here: no such file"):
+        load_problems("nothing/here", None, tmp_path)
+
+
+def test_shards_behind_a_url_are_found_and_copied_each(tmp_path: Path) -> None:
+    shards(tmp_path / "data", "valid", (1, 2), (3,))
+    for file in (tmp_path / "data").iterdir():
+        with fsspec.open(f"memory://shards-of-a-test/{file.name}", "wb") as stream:
+            stream.write(file.read_bytes())
+    assert len(load_problems("memory://shards-of-a-test/valid", "contest")) == 3
+    plan = write_plan(tmp_path, [{"name": "contest", "source": "memory://shards-of-a-test/valid", "role": "dev"}])
+    prepared(plan, tmp_path / "out")
+    for file in (tmp_path / "data").iterdir():
+        assert (tmp_path / "out/contest" / file.name).read_bytes() == file.read_bytes()

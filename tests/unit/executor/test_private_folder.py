@@ -1,0 +1,67 @@
+"""The private folder: bounds, and emptying what a program made as awkward as it could."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from evalrun_executor.contained import folder
+
+
+def test_a_modest_folder_is_within_bounds(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").write_bytes(b"x" * 1000)
+    assert folder.breach(str(tmp_path)) is None
+
+
+def test_too_many_files(tmp_path: Path) -> None:
+    for number in range(folder.FILES + 1):
+        (tmp_path / str(number)).touch()
+    assert "files" in (folder.breach(str(tmp_path)) or "")
+
+
+def test_sparse_files_count_what_they_take(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    assert folder.breach(str(tmp_path)) is None
+
+
+def test_deep_folders(tmp_path: Path) -> None:
+    (tmp_path / "/".join("d" * (folder.DEPTH + 2))).mkdir(parents=True)
+    assert "deeper" in (folder.breach(str(tmp_path)) or "")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads a folder without rights")
+def test_folders_without_rights_are_measured_too(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    for number in range(folder.FILES + 1):
+        (hidden / str(number)).touch()
+    hidden.chmod(0o300)
+    assert folder.breach(str(tmp_path)) is not None
+
+
+def test_emptying_goes_deeper_than_paths_can_name(tmp_path: Path) -> None:
+    start = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(3000):  # 3000 x 20 characters: past PATH_MAX
+            Path("d" * 20).mkdir()
+            os.chdir("d" * 20)
+            Path("file").touch()
+    finally:
+        os.chdir(start)
+    folder.empty(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_emptying_does_not_follow_links(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link").symlink_to(outside)
+    folder.empty(str(inside))
+    assert (outside / "kept").exists()
+    assert list(inside.iterdir()) == []

@@ -1,0 +1,56 @@
+"""Which programs' ends may be seen, so that their objects have to be destroyed one by one."""
+
+import subprocess
+import sys
+
+import pytest
+
+from evalrun_executor.contained.python_source import check, needs_teardown
+
+CHECK = """
+import sys
+from evalrun_executor.contained.python_source import check
+checked = check(sys.stdin.buffer.read())
+sys.stdout.buffer.write(b"%r " % (checked.code is not None) + checked.stderr)
+"""
+
+
+@pytest.mark.parametrize(("source", "needed"), [
+    ("import sys\nprint(sum(map(int, sys.stdin)))", False),
+    ("from collections import deque\nimport heapq, math\nprint(deque([1]))", False),
+    ("f = open(1, 'w')\nf.write('x')", True),
+    ("import os\nf = os.fdopen(1, 'w')", True),
+    ("class A:\n  def __del__(self): print('x')\na = A()", True),
+    ("A = type('A', (), {'__del__': lambda self: print(1)})\na = A()", True),
+    ("def f():\n  def g():\n    import tempfile\n  return g", True),
+    ("from io import BytesIO, IOBase\nclass F(IOBase): pass", True),
+    ("exec('x = 1')", True),
+    ("from unknown.deep import thing", True),
+    ("def g():\n  try: yield\n  finally: print(1)\nit = g()\nnext(it)", True),
+    ("def g(c):\n  with c: yield\nit = g()", True),
+    ("async def f():\n  try: await g()\n  finally: print(1)", True),
+    ("it = (n for n in range(9))\ndef f():\n  try: return 1\n  finally: print(1)", False),
+])  # fmt: skip
+def test_need(source: str, needed: bool) -> None:
+    code = check(source.encode()).code
+    assert code is not None
+    assert needs_teardown(code) is needed
+
+
+@pytest.mark.parametrize(("source", "word"), [
+    (b"print(1", b"SyntaxError"), (b"\xff = 1", b"SyntaxError"), (b"# coding: nonsense\n", b"SyntaxError"),
+    (b"x = 1\0", b"null bytes"),
+    (b"(" * 1000 + b")" * 1000, b"nested"), (b"x = '\xc3\xa9'; return", b"outside function"),
+])  # fmt: skip
+def test_what_does_not_compile_says_why(source: bytes, word: bytes) -> None:
+    # In an interpreter of its own, as in the runner: `check` lowers the memory limit to 1 GiB, and a test process that
+    # has loaded Arrow is beyond that already; the compiler then crashed it.
+    told = subprocess.run([sys.executable, "-c", CHECK], input=source, capture_output=True, check=True)
+    assert told.stdout.startswith(b"False ")
+    assert word in told.stdout
+
+
+def test_a_coding_line_is_honoured() -> None:
+    checked = check(b"# -*- coding: latin-1 -*-\nx = '\xe9'\n")
+    assert checked.code is not None
+    assert "\xe9" in checked.code.co_consts

@@ -1,0 +1,70 @@
+import pytest
+
+from evalrun_executor.api import ProgramRun
+from evalrun_executor.time_outs import cut_after, decide_alone, in_doubt, in_order, is_suspect
+
+OK = ProgramRun("exited", 0, b"x", cpu_seconds=0.5)
+SLOW = ProgramRun("exited", 0, b"x", cpu_seconds=1.1)
+LATE = ProgramRun("timeout", cpu_seconds=1.2, wall_seconds=1.3)
+STARVED = ProgramRun("timeout", cpu_seconds=0.8, wall_seconds=7.0)
+
+
+@pytest.mark.parametrize(("run", "suspect"), [
+    (OK, False), (SLOW, True), (LATE, False),
+    (ProgramRun("exited", 1, cpu_seconds=1.05), True),
+    (ProgramRun("memory_limit", cpu_seconds=1.05), True),
+    (ProgramRun("exited", 0, cpu_seconds=1.0), False),
+    (ProgramRun("not_run"), False),
+    (STARVED, True),
+    (ProgramRun("timeout", cpu_seconds=1.1, wall_seconds=7.0), True),
+    (ProgramRun("timeout", cpu_seconds=1.2, wall_seconds=7.0), False),
+    (ProgramRun("timeout", cpu_seconds=0.8, wall_seconds=6.9), False),  # not by the wall clock
+    (ProgramRun("timeout", cpu_seconds=0.69, wall_seconds=7.0), False),  # it slept
+    (ProgramRun("exited", 0, cpu_seconds=0.8, wall_seconds=7.0), False),
+])  # fmt: skip
+def test_suspects_ended_by_themselves_past_the_limit_or_were_starved(run: ProgramRun, suspect: bool) -> None:
+    assert is_suspect(run, 1.0) is suspect
+
+
+@pytest.mark.parametrize(("alone", "end", "confirmed"), [
+    (OK, "exited", True), (SLOW, "timeout", True), (LATE, "timeout", True), (None, "timeout", False),
+    (STARVED, "timeout", False),
+])  # fmt: skip
+def test_the_run_alone_decides(alone: ProgramRun | None, end: str, confirmed: bool) -> None:
+    decided = decide_alone(SLOW, alone, 1.0)
+    assert (decided.end, decided.confirmed) == (end, confirmed)
+    assert decided.exit_code == (0 if end == "exited" else None)
+
+
+def test_a_starved_run_that_no_run_alone_could_follow_is_not_sure() -> None:
+    assert decide_alone(STARVED, None, 1.0).confirmed is False
+
+
+@pytest.mark.parametrize(("late", "stop_after", "cut"), [
+    ([], 3, None), ([0, 1], 3, None), ([4, 0, 2], 3, 4), ([4, 0, 2, 9], 3, 4), ([0, 1, 2], 0, None), ([5], 1, 5),
+])  # fmt: skip
+def test_nothing_counts_after_the_last_time_out_that_is_allowed(
+    late: list[int], stop_after: int, cut: int | None
+) -> None:
+    assert cut_after(dict.fromkeys(late, LATE), stop_after) == cut
+
+
+@pytest.mark.parametrize(("runs", "decided", "stop_after", "index"), [
+    ({0: OK, 1: LATE}, [], 0, None),
+    ({3: STARVED, 1: SLOW, 0: OK}, [], 0, 1),
+    ({3: STARVED, 1: SLOW, 0: OK}, [1], 0, 3),
+    ({3: STARVED, 1: SLOW, 0: OK}, [1, 3], 0, None),
+    ({0: LATE, 1: SLOW}, [], 1, None),
+    ({0: STARVED, 1: SLOW}, [], 1, 0),
+])  # fmt: skip
+def test_what_counts_and_is_in_doubt_is_decided_in_order(
+    runs: dict[int, ProgramRun], decided: list[int], stop_after: int, index: int | None
+) -> None:
+    assert in_doubt(runs, decided, 1.0, stop_after) == index
+
+
+def test_the_order_of_arrival_does_not_show() -> None:
+    """Two slots finish 0, 1, 2, 3 and 5 before they learn that 0 and 2 timed out; one slot would have stopped at 2."""
+    runs = {5: OK, 0: LATE, 3: OK, 2: LATE, 1: OK}
+    ends = [run.end for run in in_order(runs, 7, stop_after=2)]
+    assert ends == ["timeout", "exited", "timeout", "not_run", "not_run", "not_run", "not_run"]

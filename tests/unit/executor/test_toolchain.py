@@ -1,0 +1,18 @@
+from evalrun_executor.toolchain import Toolchain, static_is_missing
+
+
+def test_without_compilers_there_is_no_language() -> None:
+    assert Toolchain({}).languages == []
+
+
+def test_only_the_linker_makes_static_linking_impossible() -> None:
+    assert static_is_missing(b"/usr/bin/ld: cannot find -lc: No such file or directory\ncollect2: error")
+    assert not static_is_missing(b"main.c:1:1: error: expected ';'")
+
+
+def test_what_works_is_tried_first_the_next_time() -> None:
+    toolchain = Toolchain({"c": "/usr/bin/gcc"})
+    static, dynamic = toolchain.commands("c")
+    assert "-static" in static
+    toolchain.learn("c", dynamic)
+    assert toolchain.commands("c") == [dynamic]

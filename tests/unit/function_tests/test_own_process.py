@@ -1,0 +1,90 @@
+"""Tests that change or watch their own process, where the program is not: nobody is judged by them."""
+
+from collections.abc import Iterator
+
+import pytest
+from builders.judge.function_tests import WarmForks, judge
+
+from evalrun_judge.function_tests.session import AssertTests, CheckTest
+
+CASE = "import unittest\nt = unittest.TestCase()\n"
+
+REFUSED = {
+    "mock.patch": "from unittest import mock\nwith mock.patch('time.sleep'): f(1)",
+    "mock.patch.object": "from unittest import mock\nimport time\nwith mock.patch.object(time, 'sleep'): f(1)",
+    "patch": "from unittest.mock import patch\nwith patch('time.sleep') as p: f(1)",
+    "patch under another name": "from unittest.mock import patch as p\nwith p('time.sleep'): f(1)",
+    "patch as a decorator": "from unittest.mock import patch\n@patch('time.sleep')\ndef go(p): f(1)\ngo()",
+    "unittest.mock.patch": "import unittest.mock\nwith unittest.mock.patch('time.sleep'): f(1)",
+    "the package mock": "import mock\nwith mock.patch('time.sleep'): f(1)",
+    "assertLogs": f"{CASE}with t.assertLogs(): f(1)",
+    "assertNoLogs": f"{CASE}with t.assertNoLogs(): f(1)",
+    "assertWarns": f"{CASE}with t.assertWarns(UserWarning): f(1)",
+    "assertWarnsRegex": f"{CASE}with t.assertWarnsRegex(UserWarning, 'x'): f(1)",
+    "catch_warnings": "import warnings\nwith warnings.catch_warnings(record=True) as w: f(1)\nassert w",
+    "catch_warnings by name": "from warnings import catch_warnings\nwith catch_warnings(): f(1)",
+    "a handler of logs": "import logging\nlogging.getLogger().addHandler(logging.NullHandler())\nf(1)",
+    "logs switched off": "import logging\nlogging.disable()\nf(1)",
+    "os.environ": "import os\nos.environ['A'] = '1'\nassert f('A') == '1'",
+    "environ": "from os import environ\nenviron['A'] = '1'\nassert f('A') == '1'",
+    "del os.environ": "import os\ndel os.environ['PATH']\nf(1)",
+    "os.environ.update": "import os\nos.environ.update(A='1')\nf(1)",
+    "os.environ.setdefault": "import os\nos.environ.setdefault('A', '1')\nf(1)",
+    "os.environ without an import": "os.environ['A'] = '1'\nassert f('A') == '1'",
+    "os.chdir": "import os\nos.chdir('/')\nf(1)",
+    "time.sleep": "import time\ntime.sleep = print\nf(1)",
+    "time.sleep under another name": "import time as t\nt.sleep = print\nf(1)",
+    "setattr": "import time\nsetattr(time, 'sleep', print)\nf(1)",
+    "builtins.input": "import builtins\nbuiltins.input = lambda *a: '3'\nassert f() == 3",
+    "sys.stdin": "import io, sys\nsys.stdin = io.StringIO('3')\nassert f() == 3",
+    "sys.argv": "import sys\nsys.argv = ['x', '3']\nassert f() == 3",
+    "sys.setrecursionlimit": "import sys\nsys.setrecursionlimit(10 ** 6)\nassert f(10 ** 5)",
+    "the decimal context": "import decimal\ndecimal.getcontext().prec = 50\nassert f(1)",
+    "a file": "with open('x.txt', 'w') as file: file.write('3')\nassert f('x.txt') == 3",
+    "a fixture": "def test(monkeypatch): monkeypatch.setattr('time.sleep', print)\nf(1)",
+    "captured output": "def test(capsys): f(1)\ntest(None)",
+    "a signal": "import signal\nsignal.alarm(1)\nf(1)",
+}
+JUDGED = {
+    "a part of a version": ("assert f('1.2.3').patch == 3", ("from types import SimpleNamespace as N\n"
+                            "def f(v): return N(patch=int(v[-1]))")),
+    "a variable": ("mock = f(1)\npatch = mock\nassert patch == 1", "def f(x): return x"),
+    "stdout": (("import io, sys\nkept = sys.stdout\nsys.stdout = io.StringIO()\nf(1)\nsaid = sys.stdout.getvalue()\n"
+               "sys.stdout = kept\nassert said == '1\\n'"), "def f(x): print(x)"),
+    "os.environ is read": ("import os\nassert f(os.environ.get('NO_SUCH', 'x')) == 'x'", "def f(x): return x"),
+    "an object of the program is changed": ("o = f()\no.patch = 3\nassert o.patch == 3",
+                                            "class O: pass\ndef f(): return O()"),
+    "a dict of the test": ("d = {}\nd.update(a=1)\nd['b'] = 2\nassert f(d) == 2", "def f(d): return len(d)"),
+    "assertRaises": (f"{CASE}with t.assertRaises(ValueError): f(1)", "def f(x): raise ValueError"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[WarmForks]:
+    warm = WarmForks()
+    yield warm
+    warm.close()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_no_answer_is_judged_whatever_it_does_and_the_reason_is_named(forks: WarmForks, name: str) -> None:
+    """For the whole problem: the other assert is not judged either, and no program is run."""
+    tests = AssertTests(["assert f(1) == 1", REFUSED[name]], "", "f")
+    for program in ("def f(*args): return 1", "def f(*args): raise ValueError"):
+        found = judge(tests, program, execute=forks.run)
+        assert found.statuses == ["api_error", "api_error"]
+        assert all("which does not reach the program" in each.reason for each in found.outcomes)
+        assert all(each.permanent for each in found.outcomes)
+        assert found.batches == []
+
+
+def test_in_the_form_of_humaneval_too(forks: WarmForks) -> None:
+    body = "".join(f"    {line}\n" for line in REFUSED["mock.patch"].replace("f(1)", "candidate(1)").splitlines())
+    tests = CheckTest("def f(x):\n", f"def check(candidate):\n{body}", "f")
+    assert judge(tests, "def f(x): return 1", execute=forks.run).statuses == ["api_error"]
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_what_only_looks_like_it_is_judged(forks: WarmForks, name: str) -> None:
+    test, program = JUDGED[name]
+    assert judge(AssertTests([test], "", "f"), program, execute=forks.run).statuses == ["success"]

@@ -1,0 +1,122 @@
+"""What tests define: later asserts and the program have it as under a judge that runs all in one namespace."""
+
+from collections.abc import Iterator
+
+import pytest
+from builders.judge.function_tests import WarmForks, judge
+
+from evalrun_judge.function_tests.session import AssertTests, CheckTest
+
+STACK = """
+class Stack:
+    def __init__(self): self.items = []
+    def push(self, x): self.items.append(x)
+    def pop(self): return self.items.pop()
+"""
+QUEUE = STACK.replace("pop()", "pop(0)")
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[WarmForks]:
+    warm = WarmForks()
+    yield warm
+    warm.close()
+
+
+@pytest.mark.parametrize(
+    ("asserts", "program", "statuses"),
+    [
+        pytest.param(
+            ["s = Stack()", "s.push(1); s.push(2)", "assert s.pop() == 2", "assert s.pop() == 1"],
+            STACK, "success success success success", id="each goes on with what the ones before left",
+        ),
+        pytest.param(
+            ["s = Stack()", "s.push(1); s.push(2)", "assert s.pop() == 2", "assert s.pop() == 1"],
+            QUEUE.replace("def pop", "def get"), "success success wrong_answer wrong_answer",
+            id="a method that is missing",
+        ),
+        pytest.param(
+            ["s = Stack()", "s.push(1); s.push(2)", "assert s.pop() == 2"], QUEUE, "success success wrong_answer",
+            id="a wrong one",
+        ),
+        pytest.param(
+            ["import math", "assert abs(f(1) - math.pi) < 1e-9"], "import math\ndef f(x): return math.pi",
+            "success success", id="an import of an earlier one",
+        ),
+        pytest.param(
+            ["given = [1, 2]", "want = sum(given)", "assert f(given) == want", "assert f([]) == 0"],
+            "def f(xs): return sum(xs)", "success success success success", id="what was needed for what is needed",
+        ),
+        pytest.param(
+            ["x = f()\nassert x == 1", "assert x == 1", "y = f()", "assert (x, y) == (1, 2)"],
+            "n = 0\ndef f():\n  global n\n  n += 1\n  return n", "success success success success",
+            id="a program with a state",
+        ),
+        pytest.param(
+            ["s = Stack()", "assert s.push(1) == 7", "assert s.pop() == 1"], STACK, "success wrong_answer success",
+            id="an earlier assert that fails is judged by itself",
+        ),
+        pytest.param(
+            ["x = f(1)\nassert x == 1", "x = f(2)\nassert x == 2"], "def f(n): return 1", "success wrong_answer",
+            id="a name that each binds for itself",
+        ),
+    ],
+)  # fmt: skip
+def test_asserts_see_what_earlier_ones_bound(forks: WarmForks, asserts: list[str], program: str, statuses: str) -> None:
+    entry = "Stack" if "Stack" in asserts[0] else "f"
+    assert judge(AssertTests(asserts, "", entry), program, execute=forks.run).statuses == statuses.split()
+
+
+SHARED = {
+    "a constant": ("LIMIT = 10", "def f(x): return min(x, LIMIT)", "assert f(99) == 10"),
+    "a table": ("NAMES = {1: 'one'}", "def f(x): return NAMES[x]", "assert f(1) == 'one'"),
+    "a helper": ("def twice(x): return 2 * x", "def f(x): return twice(x) + 1", "assert f(2) == 5"),
+    "a helper that uses a constant": (
+        "BASE = 7\ndef shift(x): return x + BASE",
+        "def f(x): return shift(x)",
+        "assert f(1) == 8",
+    ),
+    "an import": ("import math", "def f(x): return math.sqrt(x)", "assert f(4) == math.sqrt(4)"),
+    "names of a module": ("from math import gcd", "def f(a, b): return gcd(a, b)", "assert f(4, 6) == 2"),
+    "what a call gives": ("PRIMES = list(range(2, 4))", "def f(): return PRIMES", "assert f() == [2, 3]"),
+}
+
+
+@pytest.mark.parametrize("form", ["setup", "one text", "check"])
+@pytest.mark.parametrize("name", SHARED)
+def test_what_the_tests_define_for_the_program_reaches_it(forks: WarmForks, name: str, form: str) -> None:
+    definition, program, test = SHARED[name]
+    forms: dict[str, AssertTests | CheckTest] = {
+        "setup": AssertTests([test], definition, "f"),
+        "one text": AssertTests([f"{definition}\n{test}"], "", "f"),
+        "check": CheckTest("def f(*args):\n", f"{definition}\ndef check(candidate):\n    {test}\n", "f"),
+    }
+    tests = forms[form]
+    assert judge(tests, program, execute=forks.run).statuses == ["success"]
+    wrong = "def f(*args): return None"
+    assert judge(tests, wrong, execute=forks.run).statuses == ["wrong_answer"]
+
+
+@pytest.mark.parametrize(
+    ("asserts", "setup", "program"),
+    [
+        (["assert f(2) == WANTED"], "WANTED = 4", "def f(x): return WANTED"),
+        (["want = [1, 4]\nassert [f(1), f(2)] == want"], "", "def f(x): return want[x - 1]"),
+        (["assert f(3) == reference(3)"], "def reference(x): return x * x", "def f(x): return reference(x)"),
+        (["A = 1\nA = 2\nassert f() == 2"], "", "def f(): return A"),
+    ],
+)
+def test_what_assertions_use_does_not_and_a_program_that_needs_it_is_not_judged(
+    forks: WarmForks, asserts: list[str], setup: str, program: str
+) -> None:
+    found = judge(AssertTests(asserts, setup, "f"), program, execute=forks.run)
+    assert found.statuses == ["api_error"]
+    assert "which only the test defines" in found.outcomes[0].reason
+
+
+def test_a_programs_own_unknown_name_is_its_own_doing(forks: WarmForks) -> None:
+    for tests in (AssertTests(["assert f(1) == 1"], "LIMIT = 3", "f"),
+                  CheckTest("", "def check(candidate):\n    assert candidate(1) == 1\n", "f")):  # fmt: skip
+        for name in ("nowhere", "check", "candidate"):
+            if name == "nowhere" or isinstance(tests, CheckTest):
+                assert judge(tests, f"def f(x): return {name}", execute=forks.run).statuses == ["runtime_error"]

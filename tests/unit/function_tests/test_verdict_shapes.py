@@ -1,0 +1,33 @@
+"""Each shape of `tests/shapes` gets the verdict that the plain interpreter gives."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from builders.judge.function_tests import WarmForks
+from builders.judge.verdict_shapes import Shape, judged, plainly, shapes
+
+SHAPES = list(shapes())
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[WarmForks]:
+    warm = WarmForks()
+    yield warm
+    warm.close()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.kind}-{shape.name}")
+def test_a_shape_is_judged_as_the_plain_interpreter_does(forks: WarmForks, shape: Shape) -> None:
+    said, why, _ = judged(shape, forks)
+    assert said == plainly(shape), why
+
+
+def test_there_are_many_shapes_of_each_class_and_both_verdicts_among_them() -> None:
+    counts = Counter(shape.kind for shape in SHAPES)
+    assert min(counts.values()) >= 40, counts
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape.kind == "evalplus"], ids=lambda shape: shape.name)
+def test_of_each_published_problem_the_first_program_is_right_and_the_second_wrong(shape: Shape) -> None:
+    assert plainly(shape) == ("accept" if shape.name.endswith("(1)") else "reject")

@@ -1,0 +1,96 @@
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalrun_runtime.exits import BadInputError
+from evalrun_sandbox.fusion.credentials import as_bearer
+from evalrun_sandbox.fusion.dataset_rows import RowFolder
+from evalrun_sandbox.fusion.refusals import BadRequest, NotHere
+from evalrun_sandbox.fusion.schemas import GetPromptByIdRequest, GetPromptsRequest
+
+
+def write(path: Path, *rows: Any) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RowFolder:
+    write(tmp_path / "code_eval_mbpp.jsonl", {"id": 12, "content": "é"}, {"id": 11}, {"id": 9})
+    write(tmp_path / "humaneval_python.jsonl", {"task_id": "HumanEval/0"})
+    write(tmp_path / "mine.jsonl", {"id": "a"})
+    return RowFolder.open(tmp_path)
+
+
+def several(dataset: str = "mbpp", **fields: Any) -> GetPromptsRequest:
+    return GetPromptsRequest.model_validate({"dataset": dataset, "config": {}, **fields})
+
+
+def one(wanted: int | str, dataset: str = "mbpp", **config: Any) -> GetPromptByIdRequest:
+    return GetPromptByIdRequest.model_validate({"dataset": dataset, "config": config, "id": wanted})
+
+
+async def test_rows_come_by_id_within_offset_and_limit(folder: RowFolder) -> None:
+    assert [row["id"] for row in await folder.several(several())] == [9, 11, 12]
+    assert [row["id"] for row in await folder.several(several(offset=1, limit=1))] == [11]
+    assert await folder.several(several(offset=5)) == []
+
+
+async def test_names_are_those_whose_family_is_known(folder: RowFolder) -> None:
+    assert folder.names == ["humaneval_python", "mbpp"]
+    assert await folder.several(several("mine")) == [{"id": "a"}]
+
+
+async def test_an_id_is_found_as_a_number_and_as_a_text(folder: RowFolder) -> None:
+    for wanted in (12, "12"):
+        assert await folder.one(one(wanted), wanted) == {"id": 12, "content": "é"}
+    with pytest.raises(NotHere, match=r"mbpp has no row .*OR id=12"):
+        await folder.one(one("x"), "x' OR id=12 --")
+
+
+async def test_rows_that_the_request_brings_come_first(folder: RowFolder) -> None:
+    assert await folder.one(one(1, provided_data={"id": 3}), 1) == {"id": 3}
+    request = several(config={"provided_data": [{"id": 3}, {"id": 1}]}, limit=1)
+    assert await folder.several(request) == [{"id": 3}, {"id": 1}]
+    with pytest.raises(BadRequest, match="should be a dict"):
+        await folder.one(one(1, provided_data=[{"id": 3}]), 1)
+    with pytest.raises(BadRequest, match="should be a list"):
+        await folder.several(several(config={"provided_data": {"id": 3}}))
+
+
+@pytest.mark.parametrize("dataset", ["../mbpp", "/etc/passwd", "nosuch"])
+async def test_a_name_is_never_a_path(folder: RowFolder, dataset: str) -> None:
+    with pytest.raises(NotHere, match="no rows of dataset"):
+        await folder.several(several(dataset))
+
+
+async def test_counting_backwards_is_refused(folder: RowFolder) -> None:
+    with pytest.raises(BadRequest, match="offset and limit"):
+        await folder.several(several(offset=-1))
+
+
+def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="no such folder"):
+        RowFolder.open(tmp_path / "absent")
+    path = tmp_path / "mbpp.jsonl"
+    for text, complaint in (('{"id": 1}\n{"id"\n', ":2: not JSON"), ('{"a": 1}\n', ":1: a row must be an object")):
+        path.write_text(text)
+        with pytest.raises(BadInputError, match=complaint):
+            RowFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("header", "bearer"),
+    [
+        ("Bearer abc", "Bearer abc"),
+        ("Basic " + base64.b64encode(b"anyone:a:b").decode(), "Bearer a:b"),
+        ("basic " + base64.b64encode(b"abc").decode(), "Bearer "),
+        ("Basic !", "Basic !"),
+        ("Basic " + base64.b64encode(b"\xff").decode(), "Basic " + base64.b64encode(b"\xff").decode()),
+        ("", ""),
+    ],
+)
+def test_a_password_is_a_token(header: str, bearer: str) -> None:
+    assert as_bearer(header) == bearer

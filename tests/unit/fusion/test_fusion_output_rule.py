@@ -1,0 +1,36 @@
+import pytest
+
+from evalrun_judge.comparison import Comparator, ComparatorName, passes
+from evalrun_sandbox.fusion.output_rule import same_output
+
+CASES = [
+    ("YES\n", "yes", True),
+    ("  1 \n 2\n\n", "1\n2", True),
+    ("1\r\n2\r\n", "1\n2", True),
+    ("1\n\n2", "1\n2", False),
+    ("1  2", "1 2", False),
+    ("1\t2", "1 2", False),
+    ("1 2.0", "1 2", False),
+    ("1000001", "1000000", True),
+    ("1000011", "1000000", False),
+    ("0.333333", "0.3333331", True),
+    ("1e-16", "0", True),
+    ("1e-15", "0", False),
+    ("nan", "NaN", True),
+    ("nan", "1", False),
+    ("inf", "Infinity", False),
+    ("1_000", "1000", True),
+    ("", "", True),
+    ("", "0", False),
+]
+
+
+@pytest.mark.parametrize(("stdout", "expected", "same"), CASES)
+def test_outputs_are_compared_as_the_stock_server_does(stdout: str, expected: str, same: bool) -> None:
+    assert same_output(stdout, expected) is same
+
+
+@pytest.mark.parametrize(("stdout", "expected", "same"), CASES)
+def test_the_judges_comparator_of_that_name_agrees(stdout: str, expected: str, same: bool) -> None:
+    comparator = Comparator(ComparatorName.SANDBOX_FUSION)
+    assert passes(expected.encode(), stdout.encode(), comparator) is same

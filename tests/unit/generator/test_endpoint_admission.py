@@ -1,0 +1,103 @@
+import asyncio
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from evalrun_generator.endpoint_reports import replicas
+from evalrun_generator.endpoints.balancer import Limits
+from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
+from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
+from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
+from evalrun_generator.endpoints.retry import Action, Blame, Failure, from_status, unreachable
+from evalrun_runtime.exits import BadInputError
+
+
+def admission(*endpoints: FakeEndpoint, verify: bool = True) -> tuple[EndpointAdmission, EndpointFleet]:
+    rng = random.Random(0)
+    fleet = EndpointFleet(Limits(), rng)
+    return EndpointAdmission(fleet, endpoints, model="model", slots=[4] * len(endpoints), verify=verify, rng=rng), fleet
+
+
+async def test_endpoints_that_serve_the_model_join() -> None:
+    gate, fleet = admission(FakeEndpoint("a"), FakeEndpoint("b", models=["other", "model"]))
+    await gate.run(1)
+    assert [state.name for state in fleet.states] == ["a", "b"]
+    assert gate.models["b"] == ["other", "model"]
+
+
+async def test_another_model_ends_the_run_and_names_what_is_served() -> None:
+    gate, _ = admission(FakeEndpoint("a", models=["x/y", "z"]))
+    with pytest.raises(BadInputError, match=r"endpoint a does not serve model 'model'; it serves: x/y, z"):
+        await gate.run(1)
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+async def test_a_server_without_a_list_of_models_is_used_with_a_warning(status: int) -> None:
+    missing = from_status(status, {}, b'{"detail": "Not Found"}', datetime.now(UTC))
+    gate, fleet = admission(FakeEndpoint("a", models=missing))
+    await gate.run(1)
+    assert [state.name for state in fleet.states] == ["a"]
+    [warning] = gate.warnings
+    assert f"endpoint a does not list its models (HTTP {status}" in warning
+    assert "using it without checking that it serves model" in warning
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_server_that_refuses_the_key_ends_the_run_at_once(status: int) -> None:
+    gate, _ = admission(FakeEndpoint("a", models=from_status(status, {}, b"", datetime.now(UTC))))
+    with pytest.raises(BadInputError, match=f"endpoint a refuses to list its models: HTTP {status}"):
+        await gate.run(60)
+
+
+async def test_why_an_endpoint_is_not_ready_is_told_at_once() -> None:
+    gate, _ = admission(FakeEndpoint("a", models=unreachable("Connection refused")))
+    told = asyncio.Event()
+    gate.on_trouble.append(told.set)
+    running = asyncio.create_task(gate.run(60))
+    await told.wait()
+    assert gate.errors == {"a": "Connection refused"}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_wrong_key_ends_the_run() -> None:
+    refused = Failure(Action.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
+    gate, _ = admission(FakeEndpoint("a", models=refused))
+    with pytest.raises(BadInputError, match="endpoint a refuses to list its models: HTTP 401: wrong key"):
+        await gate.run(1)
+
+
+async def test_nobody_there_within_the_time() -> None:
+    gate, _ = admission(FakeEndpoint("http://a", models=unreachable("Connection refused")))
+    with pytest.raises(BadInputError, match="endpoint http://a unreachable: Connection refused"):
+        await gate.run(0.01)
+
+
+async def test_the_run_begins_with_the_first_and_says_who_is_missing() -> None:
+    gate, fleet = admission(FakeEndpoint("a"), FakeEndpoint("b", models=unreachable("Connection refused")))
+    joined = asyncio.Event()
+    fleet.on_join.append(joined.set)
+    running = asyncio.create_task(gate.run(1))
+    await joined.wait()
+    report = {replica.name: replica for replica in replicas(gate, fleet)}
+    assert (report["a"].up, list(report["a"].models)) == (True, ["model"])
+    assert (report["b"].up, report["b"].error) == (False, "Connection refused")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_servers_without_a_list_of_models_can_be_taken_on_trust() -> None:
+    gate, fleet = admission(FakeEndpoint("a", models=unreachable("never asked")), verify=False)
+    await gate.run(1)
+    assert len(fleet.states) == 1
+
+
+async def test_each_endpoint_has_slots_of_its_own_and_tells_its_version() -> None:
+    rng = random.Random(0)
+    fleet = EndpointFleet(Limits(), rng)
+    endpoints = [FakeEndpoint("a", version="0.11.0"), FakeEndpoint("b")]
+    gate = EndpointAdmission(fleet, endpoints, model="model", slots=[3, 5], verify=True, rng=rng)
+    await gate.run(1)
+    assert {state.name: state.slots for state in fleet.states} == {"a": 3, "b": 5}
+    assert [dict(replica.engine) for replica in replicas(gate, fleet)] == [{"engine_version": "0.11.0"}, {}]

@@ -1,0 +1,108 @@
+import asyncio
+import logging
+import random
+
+import pytest
+
+from evalrun_generator.endpoints.balancer import Limits, trouble
+from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
+from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
+from evalrun_generator.endpoints.retry import Action, Blame, Failure, broken_off, unreachable
+
+
+def fleet(**slots: int) -> EndpointFleet:
+    made = EndpointFleet(Limits(initial_ejection_seconds=0.01), random.Random(0))
+    for name, count in slots.items():
+        made.join(FakeEndpoint(name), count)
+    return made
+
+
+async def test_permits_are_bounded_and_handed_on_in_order() -> None:
+    one = fleet(a=1)
+    first = await one.acquire()
+    waiting = [asyncio.create_task(one.acquire()) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+    one.succeeded(first)
+    second = await waiting[0]
+    assert not waiting[1].done()
+    one.give_up(second)
+    await waiting[1]
+
+
+async def test_an_item_that_failed_goes_first() -> None:
+    one = fleet(a=1)
+    permit = await one.acquire()
+    later = asyncio.create_task(one.acquire())
+    await asyncio.sleep(0)
+    again = asyncio.create_task(one.acquire(first=True))
+    await asyncio.sleep(0)
+    one.succeeded(permit)
+    await again
+    assert not later.done()
+    later.cancel()
+
+
+async def test_an_item_that_waits_for_elsewhere_holds_up_nobody() -> None:
+    two = fleet(a=1, b=1)
+    busy = await two.acquire(avoid="a")
+    picky = asyncio.create_task(two.acquire(avoid="a"))
+    await asyncio.sleep(0)
+    other = await asyncio.wait_for(two.acquire(), 1)
+    assert other.endpoint.name == "a"
+    two.succeeded(busy)
+    assert (await picky).endpoint.name == "b"
+
+
+async def test_waiting_items_go_when_an_ejected_endpoint_returns() -> None:
+    one = fleet(a=4)
+    one.failed(await one.acquire(), unreachable("refused"))
+    permit = await asyncio.wait_for(one.acquire(), 1)
+    assert permit.endpoint.name == "a"
+
+
+async def test_a_cancelled_wait_gives_its_permit_back() -> None:
+    one = fleet(a=1)
+    permit = await one.acquire()
+    waiting = asyncio.create_task(one.acquire())
+    await asyncio.sleep(0)
+    one.succeeded(permit)  # the permit is on its way to `waiting`
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert one.states[0].in_flight == 0
+
+
+async def test_endpoints_join_and_leave_while_requests_wait() -> None:
+    none = fleet()
+    waiting = asyncio.create_task(none.acquire())
+    await asyncio.sleep(0)
+    none.join(FakeEndpoint("late"), 1)
+    permit = await waiting
+    none.leave("late")
+    none.failed(permit, Failure(Action.RETRY, Blame.DOWN, counted=False, reason="gone"))
+    assert none.states == []
+    none.join(FakeEndpoint("late"), 1)
+    none.succeeded(permit)  # the old one's: not this one's business
+    assert none.states[0].in_flight == 0
+
+
+async def test_an_outage_and_its_end_are_told_once_each_with_cause_and_next_try(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="evalrun_generator.endpoints.endpoint_fleet")
+    one = EndpointFleet(Limits(suspect_failures=1, initial_ejection_seconds=0.004), random.Random(0))
+    one.join(FakeEndpoint("a"), 4)
+    told: list[str] = []
+    one.on_trouble.append(lambda: told.append(trouble(one.states[0])))
+    for _ in range(2):
+        one.failed(await one.acquire(), broken_off("HTTP 500: CUDA out of memory"))
+    one.succeeded(await one.acquire())
+    assert told == [
+        "HTTP 500: CUDA out of memory; next try within 0.004 s",
+        "HTTP 500: CUDA out of memory; next try within 0.008 s",
+        "",
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        "endpoint a is failing: HTTP 500: CUDA out of memory; next try within 0.004 s",
+        "endpoint a answers again",
+    ]

@@ -1,0 +1,70 @@
+"""What is recorded of an engine and of the weights that it loaded."""
+
+import hashlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from evalrun_generator.rollout.engine_facts import engine_facts, is_same_model, model_facts, weights_digest
+
+COMMIT = "c" * 40
+
+
+def model_in(folder: Path, weights: dict[str, bytes]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    for name, content in weights.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_the_digest_is_of_the_weights_and_their_names(tmp_path: Path) -> None:
+    one = model_in(tmp_path / "one", {"a.safetensors": b"1", "b.safetensors": b"2"})
+    same = model_in(tmp_path / "same", {"b.safetensors": b"2", "a.safetensors": b"1", "notes.md": b"x"})
+    tuned = model_in(tmp_path / "tuned", {"a.safetensors": b"1", "b.safetensors": b"3"})
+    lines = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in
+                    (("a.safetensors", b"1"), ("b.safetensors", b"2")))  # fmt: skip
+    assert model_facts(str(one), None) == {"weights_sha256": hashlib.sha256(lines.encode()).hexdigest()}
+    assert weights_digest(same) == weights_digest(one)
+    assert weights_digest(tuned) != weights_digest(one)
+
+
+def test_of_a_hub_model_the_commit_is_known_and_large_files_are_named_by_their_digest(tmp_path: Path) -> None:
+    blob = tmp_path / "models--org--name" / "blobs" / hashlib.sha256(b"weights").hexdigest()
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"not read")
+    snapshot = tmp_path / "models--org--name" / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").symlink_to(blob)
+    plain = model_in(tmp_path / "plain", {"model.safetensors": b"weights"})
+    found = model_facts(str(snapshot), None)
+    assert found == {"model_revision": COMMIT, "weights_sha256": weights_digest(plain)}
+
+
+def test_of_a_model_that_is_not_here_nothing_is_said(tmp_path: Path) -> None:
+    assert model_facts(str(tmp_path / "none"), None) == {}
+    assert model_facts(str(model_in(tmp_path / "empty", {})), None) == {}
+
+
+def test_the_engines_own_record_says_what_was_loaded() -> None:
+    config = SimpleNamespace(model_config=SimpleNamespace(model="/m", dtype="torch.bfloat16", quantization=None))
+    found = engine_facts("vllm", config)
+    assert (found["engine"], found["model"], found["dtype"]) == ("vllm", "/m", "bfloat16")
+    assert "quantization" not in found
+    assert "model" not in engine_facts("sglang", None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "loaded", "same"),
+    [
+        ("/models/a", "/models/a/", True),
+        ("/models/a", "/models/b", False),
+        ("org/name", "org/name", True),
+        ("org/name", f"/hub/models--org--name/snapshots/{COMMIT}", True),
+        ("org/name", f"/hub/models--org--other/snapshots/{COMMIT}", False),
+        ("org/name", "other/name", False),
+    ],
+)
+def test_what_was_loaded_is_what_was_asked_for(asked: str, loaded: str, same: bool) -> None:
+    assert is_same_model(asked, loaded) is same

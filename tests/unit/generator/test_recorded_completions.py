@@ -1,0 +1,63 @@
+import pytest
+
+from evalrun_generator.recorded.recorded_completions import (
+    Echo,
+    PromptUnknownError,
+    RecordedAnswer,
+    RecordedCompletions,
+    approximate_tokens,
+)
+
+CHAT = (("user", "solve it"),)
+
+
+def completions(base_seed: int = 0) -> RecordedCompletions:
+    made = RecordedCompletions(base_seed)
+    made.add("p/0", [CHAT, "solve it"], [RecordedAnswer("zero"), RecordedAnswer("one"), RecordedAnswer("two")])
+    made.add("p/1", ["unanswered"], [])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("base_seed", "seed", "text"),
+    [
+        (0, None, "zero"),
+        (0, 0, "zero"),
+        (0, 2, "two"),
+        (0, 3, "zero"),
+        (42, 42, "zero"),
+        (42, 44, "two"),
+        (42, 41, "two"),
+    ],
+)
+def test_the_seed_chooses_the_sample(base_seed: int, seed: int | None, text: str) -> None:
+    assert completions(base_seed).find(CHAT, seed).text == text
+    assert completions(base_seed).find("solve it", seed).text == text
+
+
+def test_several_choices_count_on() -> None:
+    assert [completions().find(CHAT, 1, choice).text for choice in range(3)] == ["one", "two", "zero"]
+
+
+def test_unknown_prompts_say_which() -> None:
+    with pytest.raises(PromptUnknownError, match="nothing is recorded for this prompt: 'solve that'"):
+        completions().find((("user", "solve\n that"),), None)
+    with pytest.raises(PromptUnknownError, match="no completion is recorded for problem p/1"):
+        completions().find("unanswered", None)
+
+
+def test_a_prompt_belongs_to_one_problem() -> None:
+    made = completions()
+    assert made.add("p/9", [CHAT], [RecordedAnswer("other")]) == "p/0"
+    assert made.find(CHAT, None).text == "zero"
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("éé", 1), ("\ud800", 1)])
+def test_approximate_tokens(text: str, tokens: int) -> None:
+    assert approximate_tokens(text) == tokens
+
+
+def test_echo_answers_anything_with_exactly_so_many_tokens() -> None:
+    said = Echo(3).find("whatever", 7)
+    assert said.text.split() == ["word"] * 3
+    assert said.output_tokens == 3

@@ -1,0 +1,56 @@
+"""Which runs may start: a table, and thirty at once on a cluster that holds three."""
+
+from datetime import timedelta
+
+import pytest
+from builders.operator.world import START
+
+from evalrun_operator.policies.admission import Contender, Place, place_of
+
+
+def run(number: int, *, active: bool = False, created: int | None = None) -> Contender:
+    seconds = number if created is None else created
+    return Contender(f"uid-{number}", START + timedelta(seconds=seconds), f"evals/run-{number:02}", active)
+
+
+@pytest.mark.parametrize(
+    ("contenders", "asked", "max_active", "admitted", "place"),
+    [
+        ([run(1)], 1, 0, (), Place(0, 0)),  # no limit
+        ([run(1)], 1, 1, (), Place(0, 0)),
+        ([run(1, active=True), run(2)], 2, 1, (), Place(1, 1)),
+        ([run(1, active=True), run(2)], 1, 1, (), Place(0, 1)),  # who is in, stays in
+        ([run(1, active=True), run(2), run(3)], 3, 2, (), Place(1, 1)),  # the free place is the older one's
+        ([run(1, active=True), run(3), run(2)], 2, 2, (), Place(0, 1)),
+        ([run(2, active=True), run(1)], 1, 1, (), Place(1, 1)),  # an older one that came late drives nobody out
+        ([run(1), run(2)], 2, 1, ("uid-1",), Place(1, 1)),  # admitted just now, before its status says so
+        ([run(1), run(2)], 1, 1, ("uid-2",), Place(1, 1)),
+        ([run(n, active=True) for n in (1, 2, 3)] + [run(4)], 4, 2, (), Place(1, 3)),  # the limit was lowered
+        ([run(2, created=5), run(1, created=5)], 2, 1, (), Place(1, 0)),  # same second: by name
+    ],
+)
+def test_place_in_the_queue(
+    contenders: list[Contender], asked: int, max_active: int, admitted: tuple[str, ...], place: Place
+) -> None:
+    assert place_of(f"uid-{asked}", contenders, max_active, admitted) == place
+
+
+def test_thirty_runs_at_once_are_admitted_three_at_a_time_in_order() -> None:
+    runs = {number: run(number) for number in range(30)}
+    order: list[int] = []
+    while runs:
+        admitted = [n for n in runs if place_of(f"uid-{n}", runs.values(), 3).position == 0]
+        assert len(admitted) == min(3, len(runs))
+        runs |= {number: run(number, active=True) for number in admitted}
+        order.append(min(admitted))
+        del runs[min(admitted)]
+    assert order == list(range(30))
+
+
+def test_passes_that_overlap_admit_no_more_than_the_limit() -> None:
+    runs = [run(number) for number in range(10)]
+    admitted: set[str] = set()
+    for one in reversed(runs):  # nobody's status is written yet
+        if place_of(one.uid, runs, 3, admitted).position == 0:
+            admitted.add(one.uid)
+    assert admitted == {"uid-0", "uid-1", "uid-2"}

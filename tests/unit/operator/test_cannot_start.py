@@ -1,0 +1,257 @@
+"""What keeps a run from starting is told, and ends it: never a wait without a word or an end."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from builders.operator.world import START, World, evalrun, generating, operator_settings
+
+from evalrun_api.v1alpha1 import ConditionType as Kind
+from evalrun_api.v1alpha1 import Reason
+from evalrun_operator.lifecycle.stalling import SETTLE_SECONDS
+from evalrun_operator.lifecycle.status_report import with_applied
+from evalrun_operator.observing.records import Ref
+from evalrun_operator.policies.admission import Place
+from evalrun_operator.policies.refusals import LASTING_FAILURES, Failure, applied_words
+from evalrun_operator.policies.start import gives_up_at, obstacles
+
+CROWDED = "Unschedulable: 0/1 nodes are available: 1 Insufficient memory. preemption: not helpful"
+NO_CLAIM = 'Unschedulable: 0/1 nodes are available: persistentvolumeclaim "problems" not found'
+NO_SECRET = 'CreateContainerConfigError: secret "vllm" not found'
+NO_IMAGE = 'ImagePullBackOff: Back-off pulling image "nosuch"'
+NO_CLASS = 'ProvisioningFailed: storageclass.storage.k8s.io "fast" not found'
+
+
+@pytest.mark.parametrize(
+    ("trouble", "lasts"),
+    [
+        (CROWDED, False),
+        ("Unschedulable: 0/3 nodes are available: 3 node(s) had untolerated taint {gpu: yes}", False),
+        ("Unschedulable: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector", False),
+        ('Unhealthy: Startup probe failed: timeout: failed to connect service "10.0.0.1:50051" within 1s', False),
+        ("Unhealthy: Readiness probe failed: service unhealthy (responded with NOT_SERVING)", False),
+        ("CrashLoopBackOff: back-off 40s restarting failed container", True),
+        (NO_CLAIM, True),
+        (NO_SECRET, True),
+        (NO_IMAGE, True),
+        (NO_CLASS, True),
+        ("Unschedulable: pod has unbound immediate PersistentVolumeClaims", True),
+        ("InvalidImageName: couldn't parse image name", True),
+        ('FailedCreate: pods "x" is forbidden: exceeded quota: cpu', True),
+    ],
+)
+def test_only_room_and_a_slow_start_mend_themselves(trouble: str, lasts: bool) -> None:
+    assert bool(obstacles([trouble])) is lasts
+
+
+def test_when_it_is_given_up() -> None:
+    assert gives_up_at(START, 900) == START + timedelta(seconds=900)
+    assert gives_up_at(START, 0) is None
+
+
+def with_trouble(trouble: str) -> World:
+    """Return a world whose aggregator has a pod in trouble."""
+    world = World(run=evalrun(rollout=False)).settle()
+    name, owner = "run-aggregator-0", Ref("StatefulSet", "run-aggregator")
+    world.add_pod(name, "aggregator", owner, {})
+    reason, _, message = trouble.partition(": ")
+    status: dict[str, Any] = {"phase": "Pending"}
+    if reason == "Unschedulable":
+        status["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]
+    else:
+        status["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}]
+    world.objects[Ref("Pod", name)]["status"] = status
+    return world.settle()
+
+
+@pytest.mark.parametrize("trouble", [NO_CLAIM, NO_SECRET, NO_IMAGE])
+def test_an_aggregator_that_cannot_start_fails_the_run_with_the_cause(trouble: str) -> None:
+    world = with_trouble(trouble)
+    assert (world.status.phase, world.status.reason) == ("Preparing", "CannotStart")
+    said = world.condition(Kind.STALLED).message
+    assert trouble in said
+    assert "The run fails at 2026-01-31T12:15:00Z unless it is mended." in said
+    world.tick(890).settle()
+    assert world.condition(Kind.COMPLETE).status == "False"
+    world.tick(20).settle()
+    assert (world.status.phase, world.reason(Kind.COMPLETE)) == ("Failed", "CannotStart")
+    assert trouble in world.condition(Kind.SUCCEEDED).message
+    assert world.of_kind("StatefulSet", "Deployment") == []  # nothing crashes on and on
+
+
+def test_what_is_mended_in_time_goes_on() -> None:
+    world = with_trouble(NO_SECRET).tick(600)
+    del world.objects[Ref("Pod", "run-aggregator-0")]
+    world.settle()
+    assert world.condition(Kind.STALLED).status == "False"
+    world.services_up().settle().tick(3600).settle()
+    assert world.condition(Kind.COMPLETE).status == "False"
+
+
+def test_a_run_may_wait_for_room_as_long_as_it_takes_and_is_told_what_bounds_it() -> None:
+    world = with_trouble(CROWDED).tick(100_000).settle()
+    assert world.condition(Kind.COMPLETE).status == "False"
+    assert world.condition(Kind.STALLED).status == "False"
+    message = world.condition(Kind.JUDGED).message
+    assert "Insufficient memory" in message
+    assert "operator.maxActiveRuns" in message
+
+
+def test_a_container_that_crashes_again_and_again_keeps_its_trouble_while_it_is_up() -> None:
+    world = with_trouble(NO_SECRET)
+    world.objects[Ref("Pod", "run-aggregator-0")]["status"] = {
+        "phase": "Running",
+        "containerStatuses": [
+            {
+                "name": "aggregator", "ready": False, "restartCount": 3, "state": {"running": {}},
+                "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": "no disk"}},
+            }
+        ],
+    }  # fmt: skip
+    world.settle()
+    assert "aggregator ended with 1 (Error): no disk" in world.condition(Kind.STALLED).message
+
+
+def test_what_only_events_tell_stands_in_the_conditions() -> None:
+    """A StatefulSet and a Job have no condition for a pod that admission or a quota refuses."""
+    world = World(run=evalrun(rollout=False)).settle()
+    refusal = "FailedCreate: create Pod run-aggregator-0 in StatefulSet run-aggregator failed: exceeded quota: cpu"
+    world.events["run-aggregator"] = refusal
+    assert Ref("StatefulSet", "run-aggregator") in {seen.ref for seen in world.observed().silent()}
+    world.settle()
+    assert refusal in world.condition(Kind.STALLED).message
+    assert refusal in world.condition(Kind.GENERATED).message
+
+
+def test_a_generator_that_is_refused_is_no_attempt_that_runs() -> None:
+    world = generating(rollout=False)
+    (job,) = world.live_attempts()
+    world.objects = {ref: item for ref, item in world.objects.items() if ref.kind != "Pod"}
+    assert job in {seen.ref for seen in world.observed().silent()}
+    world.events[job.name] = 'FailedCreate: pods "x" is forbidden: exceeded quota: mem'
+    world.settle()
+    assert "exceeded quota: mem" in world.condition(Kind.GENERATED).message
+    assert world.status.reason == "CannotStart"
+    world.tick(901).settle()
+    assert world.reason(Kind.SUCCEEDED) == "CannotStart"
+
+
+def test_what_ended_an_attempt_does_not_keep_the_next_one_from_starting() -> None:
+    world = generating(rollout=False)
+    (job,) = world.live_attempts()
+    ended = {"name": "generator", "state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "HTTP 404"}}}
+    for name, status in (
+        ("of-the-first", {"phase": "Failed", "containerStatuses": [ended]}),
+        ("of-the-second", {"phase": "Pending"}),
+    ):
+        world.add_pod(name, "generator", job, {})
+        world.objects[Ref("Pod", name)]["status"] = status
+    world.tick(SETTLE_SECONDS + 1).settle()
+    assert "HTTP 404" in "; ".join(world.observed().trouble_list("generator"))
+    assert world.condition(Kind.STALLED).status == "False"
+
+
+def test_a_claim_without_its_storage_class_says_so() -> None:
+    world = World(run=evalrun(rollout=False)).settle()
+    (name,) = world.of_kind("PersistentVolumeClaim")
+    world.objects[Ref("PersistentVolumeClaim", name)]["status"] = {"phase": "Pending"}
+    world.events[name] = NO_CLASS
+    assert name in {seen.ref.name for seen in world.observed().silent()}
+    world.settle()
+    assert NO_CLASS in world.condition(Kind.STALLED).message
+
+
+def test_a_run_that_waits_for_its_place_makes_nothing_and_says_its_number() -> None:
+    world = World(run=evalrun({"spec.activeDeadlineSeconds": 60}), settings=operator_settings(max_active_runs=3))
+    world.place = Place(position=2, active=3)
+    world.settle()
+    assert not world.objects
+    assert world.status.start_time is None
+    assert (world.status.phase, world.status.reason) == ("Pending", "TooManyActiveRuns")
+    message = world.condition(Kind.ADMITTED).message
+    assert message.startswith("Number 2 in the queue: 3 runs are active, and the operator allows 3")
+    world.tick(3600).settle()  # the queue costs no deadline
+    world.place = Place()
+    world.settle()
+    assert (world.condition(Kind.ADMITTED).status, world.status.phase) == ("True", "Preparing")
+
+
+def test_a_run_that_goes_on_waits_for_its_place_too() -> None:
+    world = generating(max_active_runs=1).change_spec(suspend=True).settle().finalize().settle()
+    world.finalize().settle()
+    world.place = Place(position=1, active=1)
+    world.change_spec(suspend=False).settle()
+    assert (world.status.phase, world.of_kind("RayCluster")) == ("Suspended", [])
+    assert world.reason(Kind.ADMITTED) == "TooManyActiveRuns"
+    world.place = Place()
+    world.settle().services_up().settle().kuberay().settle().jobs_run().settle()
+    assert world.status.phase == "Generating"
+
+
+def test_a_run_that_is_suspended_at_creation_makes_nothing_and_may_be_changed() -> None:
+    world = World(run=evalrun({"spec.suspend": True})).settle()
+    assert not world.objects
+    assert world.status.start_time is None
+    assert (world.status.phase, world.status.reason) == ("Suspended", "SuspendRequested")
+    world.change_spec(suspend=False).settle()
+    assert world.status.start_time == START
+
+
+def test_a_new_pod_is_given_time_to_have_its_claim_bound() -> None:
+    """Nearly every start has a pod with unbound claims, for a moment."""
+    world = with_trouble("Unschedulable: pod has unbound immediate PersistentVolumeClaims")
+    pod = world.objects[Ref("Pod", "run-aggregator-0")]
+    world.change_spec().history.clear()
+    pod["metadata"]["creationTimestamp"] = world.now.isoformat()
+    world.tick(SETTLE_SECONDS - 1).settle()
+    assert world.condition(Kind.STALLED).status == "False"
+    assert "unbound" in world.condition(Kind.JUDGED).message  # told, but no warning
+    world.tick(2).settle()
+    assert world.condition(Kind.STALLED).status == "True"
+
+
+def refused_world(kind: str, reason: Reason, text: str) -> World:
+    """Return a world whose last pass ended with a refused write, as the controller tells it in the status."""
+    world = World(run=evalrun(rollout=False)).settle()
+    words = applied_words([Failure(kind, reason, text)], LASTING_FAILURES)
+    assert words is not None
+    status = with_applied(world.status, world.status, words, 1, world.now)
+    world.run = world.run.model_copy(update={"status": status})
+    return world.settle()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "text"),
+    [
+        ("StatefulSet", Reason.REFUSED, 'creating StatefulSet x: 422: StatefulSet.apps "x" is invalid: spec.y'),
+        ("ConfigMap", Reason.NAME_TAKEN, "ConfigMap run-order is there already, and the run did not make it"),
+        ("Deployment", Reason.REFUSED, "creating Deployment run-judge: 403: exceeded quota: count/deployments.apps"),
+    ],
+)
+def test_a_lasting_refusal_stalls_the_run_and_ends_it_with_the_cause(kind: str, reason: Reason, text: str) -> None:
+    world = refused_world(kind, reason, text)
+    assert (world.status.phase, world.status.reason) == ("Preparing", "CannotStart")
+    said = world.condition(Kind.STALLED).message
+    assert text[1:] in said
+    assert "The run fails at 2026-01-31T12:15:00Z unless it is mended." in said
+    assert "tried again" not in said
+    world.tick(901).settle()
+    assert (world.status.phase, world.reason(Kind.COMPLETE)) == ("Failed", "CannotStart")
+    assert text[1:] in world.condition(Kind.SUCCEEDED).message
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("PodDisruptionBudget", Reason.REFUSED), ("StatefulSet", Reason.WRITE_FAILED)]
+)
+def test_what_a_run_can_do_without_or_may_succeed_later_stalls_nothing(kind: str, reason: Reason) -> None:
+    world = refused_world(kind, reason, f"creating {kind} x: 403: exceeded quota")
+    assert world.condition(Kind.STALLED).status == "False"
+
+
+def test_a_refusal_while_all_parts_are_up_stalls_nothing() -> None:
+    world = generating(rollout=False).generate_all().settle()
+    words = applied_words([Failure("Service", Reason.REFUSED, "creating Service x: 422: no")], 1)
+    assert words is not None
+    status = with_applied(world.status, world.status, words, 1, world.now)
+    world.run = world.run.model_copy(update={"status": status})
+    assert world.settle().condition(Kind.STALLED).status == "False"

@@ -1,0 +1,102 @@
+"""What a run's status says of writes that fail, and where a run keeps its settings."""
+
+import json
+
+import pytest
+from builders.operator.world import operator_settings
+
+from evalrun_api.v1alpha1 import Reason
+from evalrun_operator.lifecycle.frozen import FROZEN, UnreadableSettingsError, frozen, thawed
+from evalrun_operator.policies.refusals import Failure, applied_words
+
+QUOTA = 'creating PodDisruptionBudget r-judge: poddisruptionbudgets.policy "r-judge" is forbidden: exceeded quota: q'
+RIGHT = 'creating Job r-gen-1: jobs.batch is forbidden: User "x" cannot create resource "jobs"'
+POLICY = 'creating StatefulSet r-aggregator: admission webhook "p.example.com" denied the request: no label team'
+TAKEN = "Service evalrun-judge is there already, and the run did not make it (managed by Helm)"
+AWAY = "creating Service r-judge: ReadTimeout"
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (
+            Failure("PodDisruptionBudget", Reason.REFUSED, QUOTA),
+            "exceeded quota: q. The run goes on without it. Raise the",
+        ),
+        (Failure("Job", Reason.REFUSED, RIGHT), "Give the operator's account the right that is named"),
+        (Failure("StatefulSet", Reason.REFUSED, POLICY), "no label team. Meet the admission policy that is named"),
+        (
+            Failure("Service", Reason.NAME_TAKEN, TAKEN),
+            "(managed by Helm). Delete or rename that object, or give the run",
+        ),
+        (Failure("Service", Reason.REFUSED, "creating Service x: strange"), "Change what the message names."),
+    ],
+)
+def test_a_refusal_is_quoted_with_what_to_do(failure: Failure, says: str) -> None:
+    words = applied_words([failure], 1)
+    assert words is not None
+    status, reason, message = words
+    assert (status, reason) == ("False", failure.reason)
+    assert says in message
+    assert message.endswith("It is tried again by itself.")
+
+
+def test_what_the_run_needs_is_told_before_what_it_can_do_without() -> None:
+    words = applied_words(
+        [Failure("PodDisruptionBudget", Reason.REFUSED, QUOTA), Failure("Job", Reason.REFUSED, RIGHT)], 1
+    )
+    assert words is not None
+    assert words[2].startswith("Creating Job r-gen-1")
+    assert "1 more writes failed." in words[2]
+
+
+def test_a_write_that_may_succeed_soon_is_told_once_it_has_failed_for_long() -> None:
+    away = Failure("Service", Reason.WRITE_FAILED, AWAY)
+    assert applied_words([away], 2) is None
+    words = applied_words([away], 3)
+    assert words is not None
+    assert words[:2] == ("False", Reason.WRITE_FAILED)
+    assert applied_words([], 9) == ("True", Reason.ALL_APPLIED, "")
+
+
+def test_a_namespace_that_goes_is_no_refusal() -> None:
+    gone = Failure("Job", Reason.REFUSED, "creating Job x: forbidden: unable to create because it is being terminated")
+    assert applied_words([gone], 5) == ("True", Reason.ALL_APPLIED, "")
+
+
+def test_settings_survive_their_stay_in_a_status() -> None:
+    settings = operator_settings(judge_image="judge:1", sandbox_slots=3, workers=7, model_cache_claim="models")
+    kept = json.loads(json.dumps(frozen(settings)))
+    assert all(isinstance(value, str) for value in kept.values())
+    assert (kept["judgeImage"], kept["sandboxSlots"]) == ("judge:1", "3")
+    later = operator_settings(judge_image="judge:2", sandbox_slots=9, workers=20, otlp_endpoint="http://c:1")
+    back = thawed(later, kept)
+    assert (back.judge_image, back.sandbox_slots, back.model_cache_claim) == ("judge:1", 3, "models")
+    assert back.otlp_endpoint is None  # the run had none
+    assert back.workers == 20  # the operator's own affair
+    assert frozen(back) == kept
+
+
+def test_a_run_that_has_kept_nothing_goes_by_the_operator() -> None:
+    settings = operator_settings(judge_image="judge:2")
+    assert thawed(settings, {}) is settings
+    assert thawed(settings, {"ofANewerOperator": "x"}) is settings
+
+
+def test_kept_settings_that_mean_nothing_are_an_error_of_their_own() -> None:
+    with pytest.raises(UnreadableSettingsError, match=r"status\.settings"):
+        thawed(operator_settings(), {"sandboxSlots": "many"})
+
+
+@pytest.mark.parametrize(
+    "name", ["aggregatorImage", "rayImage", "rayVersion", "sandboxSlots", "headMemory", "imagePullPolicy"]
+)
+def test_images_versions_and_defaults_are_frozen(name: str) -> None:
+    assert name in FROZEN
+
+
+@pytest.mark.parametrize(
+    "name", ["namespace", "workers", "pollSeconds", "host", "token", "autoscaling", "aggregatorAddress"]
+)
+def test_what_is_the_operators_own_is_not_frozen(name: str) -> None:
+    assert name not in FROZEN

@@ -1,0 +1,129 @@
+"""What a run says of its autoscalers, and what becomes of them when they cannot work or the mode is changed."""
+
+from typing import Any
+
+import pytest
+from builders.operator.world import World, generating, operator_settings
+
+from evalrun_api.v1alpha1 import ConditionType as Kind
+from evalrun_api.v1alpha1 import condition_of
+from evalrun_cluster.errors import RefusedError
+from evalrun_operator.lifecycle.scaling_words import SETTLE_SECONDS
+from evalrun_operator.observing.discovery import Discovery
+from evalrun_operator.observing.records import Ref
+
+METRICS = "metrics.k8s.io"
+FAILED = "the HPA was unable to compute the replica count: no metrics returned from resource metrics API"
+
+
+def inactive(world: World, kind: str, condition: dict[str, Any]) -> None:
+    said = {"status": "False", "lastTransitionTime": world.now.isoformat(), **condition}
+    world.objects[Ref(kind, "run-judge")]["status"] = {"conditions": [said]}
+
+
+def test_autoscalers_that_work_are_told_in_a_word() -> None:
+    world = generating()
+    assert (world.condition(Kind.SCALING_ACTIVE).status, world.reason(Kind.SCALING_ACTIVE)) == ("True", "Measured")
+
+
+def test_a_judge_of_a_fixed_size_has_no_such_condition() -> None:
+    fixed = {
+        "spec.judge": {"gateway": {"minReplicas": 1, "maxReplicas": 1}, "sandbox": {"minReplicas": 2, "maxReplicas": 2}}
+    }
+    world = generating(changes=fixed)
+    assert condition_of(world.status, Kind.SCALING_ACTIVE) is None
+    assert world.of_kind("HorizontalPodAutoscaler") == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "condition", "remedy"),
+    [
+        (
+            "cpu",
+            "HorizontalPodAutoscaler",
+            {"type": "ScalingActive", "reason": "FailedGetResourceMetric", "message": FAILED},
+            "Install metrics-server",
+        ),
+        (
+            "custom",
+            "HorizontalPodAutoscaler",
+            {"type": "ScalingActive", "reason": "FailedGetExternalMetric", "message": FAILED},
+            "Install a metrics adapter",
+        ),
+        (
+            "keda",
+            "ScaledObject",
+            {"type": "Ready", "reason": "ScaledObjectCheckFailed", "message": FAILED},
+            "See to KEDA and its Prometheus",
+        ),
+    ],
+)
+def test_an_autoscaler_that_measures_nothing_is_told_with_the_remedy_after_a_while(
+    mode: str, kind: str, condition: dict[str, Any], remedy: str
+) -> None:
+    world = generating(autoscaling=mode)
+    inactive(world, kind, condition)
+    world.settle()
+    assert world.condition(Kind.SCALING_ACTIVE).status == "True"  # a new pod has no measurements yet
+    world.tick(SETTLE_SECONDS).settle()
+    said = world.condition(Kind.SCALING_ACTIVE)
+    assert (said.status, said.reason) == ("False", "NotMeasured")
+    assert f"{kind} run-judge: {condition['reason']}: {FAILED}. {remedy}" in said.message
+    assert world.status.phase == "Generating"
+
+
+def test_a_judge_that_was_set_to_zero_is_nothing_to_tell() -> None:
+    world = generating()
+    inactive(world, "HorizontalPodAutoscaler", {"type": "ScalingActive", "reason": "ScalingDisabled", "message": "0"})
+    assert world.tick(SETTLE_SECONDS).settle().condition(Kind.SCALING_ACTIVE).status == "True"
+
+
+@pytest.mark.parametrize(("mode", "group"), [("cpu", METRICS), ("custom", "external.metrics.k8s.io")])
+def test_no_autoscaler_is_made_that_could_only_complain(mode: str, group: str) -> None:
+    """Without metrics-server a HorizontalPodAutoscaler records an event every 15 s, and scales nothing."""
+    world = World(missing_groups=frozenset({group}), settings=operator_settings(autoscaling=mode)).settle()
+    world.services_up().settle()
+    assert world.of_kind("HorizontalPodAutoscaler") == []
+    assert world.objects[Ref("Deployment", "run-judge")]["spec"]["replicas"] == 1
+    said = world.condition(Kind.SCALING_ACTIVE)
+    assert (said.status, said.reason) == ("False", "NotMeasured")
+    assert f"The cluster serves no {group}. Install" in said.message
+    world.missing_groups = frozenset()  # it was installed since
+    world.settle()
+    assert world.of_kind("HorizontalPodAutoscaler") == ["run-judge", "run-sandbox"]
+    world.missing_groups = frozenset({group})  # and taken away: what it has scaled to stays
+    world.settle()
+    assert world.of_kind("HorizontalPodAutoscaler") == ["run-judge", "run-sandbox"]
+
+
+@pytest.mark.parametrize(("before", "after"), [("cpu", "keda"), ("keda", "cpu")])
+def test_a_change_of_the_mode_in_mid_run_leaves_no_orphan(before: str, after: str) -> None:
+    kinds = {"cpu": "HorizontalPodAutoscaler", "keda": "ScaledObject"}
+    world = generating(autoscaling=before)
+    assert world.of_kind(kinds[before])
+    world.settings = operator_settings(autoscaling=after)
+    world.settle().finalize().settle()
+    assert world.of_kind(kinds[before]) == []
+    assert world.of_kind(kinds[after]) == ["run-judge", "run-sandbox"]
+
+
+class Groups:
+    """Serves some API groups; others it cannot tell about."""
+
+    def __init__(self, served: dict[str, bool]) -> None:
+        self.served = served
+
+    async def serves_group(self, group: str) -> bool:
+        if group not in self.served:
+            raise RefusedError("403")
+        return self.served[group]
+
+
+async def test_what_cannot_be_asked_stays_as_it_was_known() -> None:
+    groups, missing = Groups({METRICS: False}), {"external.metrics.k8s.io"}
+    discovery = Discovery(groups, [METRICS, "external.metrics.k8s.io"], missing)
+    await discovery.look()
+    assert missing == {METRICS, "external.metrics.k8s.io"}
+    groups.served = {METRICS: True}
+    await discovery.look()
+    assert missing == {"external.metrics.k8s.io"}

@@ -1,0 +1,118 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from builders.results.samples import sample_result, verdict, with_changes
+from builders.results.stored_runs import totals_of, write_run
+from fsspec.implementations.memory import MemoryFileSystem
+
+from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_data.rows import Row
+from evalrun_results.samples import SampleResult, result_row
+from evalrun_results.stored_rows import stored_result
+from evalrun_results.stored_run import StoredRun
+from evalrun_runtime.exits import BadInputError
+
+
+def some_results() -> list[SampleResult]:
+    made = verdict(["success", "memory_limit", "api_error"])
+    made.guardrails.append(pb.GUARDRAIL_ANSWER_CUT)
+    made.disagreeing_comparators.append("exact")
+    made.tests[1].exit_code = -9
+    made.tests[1].stderr.full_length = 5_000_000
+    made.tests[2].disagreeing_comparators.append("tokens")
+    made.cached = made.forgeable = True
+    made.queue_seconds = 0.25
+    return [
+        sample_result(0),
+        with_changes(sample_result(1, 2, repeat=1), verdict=made, turn=1, finish_reason="length"),
+        sample_result(2, 0, None, output_tokens=None, gen_seconds=None),
+        sample_result(3, 0, [], empty=True),
+        sample_result(4, 0, ["api_error", "wrong_answer"], dataset="mbpp_reg"),
+    ]
+
+
+@pytest.mark.parametrize("result", some_results(), ids=lambda result: result.problem_id)
+def test_a_row_gives_back_the_result_that_it_was_made_of(result: SampleResult) -> None:
+    row = json.loads(json.dumps(result_row(result)))
+    assert result_row(stored_result(Row(row, "results.jsonl", 1))) == row
+
+
+@pytest.fixture
+def memory() -> Iterator[str]:
+    yield "memory://stored-run-test"
+    fsspec.filesystem("memory").rm("/stored-run-test", recursive=True)
+
+
+@pytest.mark.parametrize("kept", ["results.parquet", "results.jsonl"])
+def test_totals_are_the_same_from_either_file(tmp_path: Path, kept: str) -> None:
+    write_run(tmp_path, some_results())
+    (tmp_path / ({"results.parquet", "results.jsonl"} - {kept}).pop()).unlink()
+    run = StoredRun.open(str(tmp_path))
+    assert run.results_file == kept
+    assert run.totals() == totals_of(some_results())
+
+
+def test_a_url_is_read_like_a_folder(memory: str) -> None:
+    write_run(memory, some_results(), run="remote")
+    run = StoredRun.open(f"{memory}/")
+    assert (run.run_info["run"], run.totals()) == ("remote", totals_of(some_results()))
+    assert [record["problem_id"] for record in run.qa_records()["mbpp_reg"]] == ["P/00004"]
+
+
+def test_a_run_without_any_result_is_read(tmp_path: Path) -> None:
+    write_run(tmp_path, [])
+    run = StoredRun.open(str(tmp_path))
+    assert (run.totals(), run.qa_records(), list(run.results())) == ({}, {}, [])
+
+
+def test_what_is_no_finished_run_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="no finished run lies there: summary"):
+        StoredRun.open(str(tmp_path))
+    summary = tmp_path / "summary.json"
+    for content, says in (
+        ("{", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ('{"schema": 2}', "schema 2 is not known"),
+        ('{"schema": 1}', "datasets is missing"),
+        ('{"schema": 1, "datasets": {"d": {}}}', "neither results.parquet nor results.jsonl"),
+    ):
+        summary.write_text(content)
+        with pytest.raises(BadInputError, match=says):
+            StoredRun.open(str(tmp_path))
+
+
+def test_a_broken_row_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path, some_results())
+    (tmp_path / "results.parquet").unlink()
+    lines = (tmp_path / "results.jsonl").read_text().splitlines()
+    for broken, says in (
+        (lines[0].replace('"success"', '"splendid"'), "'splendid': known are"),
+        (lines[0].replace('"P/00000"', "7"), "results.jsonl:2: field 'problem_id' should be text"),
+        (lines[0], "P/00000 sample 0 was given twice"),
+    ):
+        (tmp_path / "results.jsonl").write_text(f"{lines[0]}\n{broken}\n")
+        with pytest.raises(BadInputError, match=says):
+            StoredRun.open(str(tmp_path)).totals()
+
+
+class NoCredentialsError(Exception):
+    """As botocore's: no OSError."""
+
+
+class LockedStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Object storage to which nobody gave a key."""
+
+    protocol = "locked"
+    cachable = False
+
+    def cat_file(self, path: str, *_arguments: object, **_options: object) -> bytes:
+        raise NoCredentialsError(f"Unable to locate\n credentials for {path}")
+
+
+def test_a_store_that_fails_in_its_own_way_is_bad_input_that_names_the_place() -> None:
+    fsspec.register_implementation("locked", LockedStore, clobber=True)
+    with pytest.raises(BadInputError, match=r"^locked://bucket/run/summary\.json: cannot be read: Unable to"):
+        StoredRun.open("locked://bucket/run")

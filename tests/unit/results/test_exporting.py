@@ -1,0 +1,114 @@
+"""What is exported, where to, and what a failure does; without any service's package."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.results.exports import work_order
+
+from evalrun_results.exports.content import ExportContent, export_id
+from evalrun_results.exports.exporter import Exported, ExportError, Target, WandbTarget
+from evalrun_results.exports.process import environment, export_apart
+from evalrun_results.exports.run_exports import RunExports, targets_of
+from evalrun_results.metrics.accumulator import DatasetMetrics
+from evalrun_results.metrics.figures import Figure
+from evalrun_results.samples import JsonObject
+
+BOTH: dict[str, Any] = {
+    "wandb": {"project": "evals", "mode": "online"},
+    "mlflow": {"trackingURI": "http://mlflow.tools:5000"},
+}
+METRICS = {
+    "humaneval": DatasetMetrics(
+        coverage=0.5,
+        accepted_bounds=(0.0, 1.0),
+        counts={"not_judged": 3},
+        figures={
+            "accepted_at_1": Figure(0.5, 0.4, 0.6, "wilson", 10),
+            "money_per_solved": Figure(None, None, None, "bootstrap", 0),
+        },
+    )
+}
+
+
+class Services:
+    """Takes exports; `failing` names the kinds that fail."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = failing
+        self.sent: dict[str, ExportContent] = {}
+
+    def __call__(self, target: Target, content: ExportContent, folder: Path) -> Exported:
+        if target.kind in self.failing:
+            raise ExportError("503: away")
+        self.sent[target.kind] = content
+        return Exported(url=f"https://{target.kind}/{content.id}")
+
+
+def exported(services: Services, exports: dict[str, Any]) -> Any:
+    qa: dict[str, list[JsonObject]] = {"humaneval": [{"problem_id": "HumanEval/0", "response": "\ud800"}]}
+    return RunExports(work_order(exports), services)({"run": "nightly"}, METRICS, qa, Path("/out"))
+
+
+def test_every_figure_that_has_a_value_goes_to_every_service() -> None:
+    services = Services()
+    report = exported(services, BOTH)
+    assert services.sent["wandb"] == services.sent["mlflow"]
+    assert services.sent["wandb"].metrics == {
+        "eval/humaneval/accepted_at_1": 0.5, "eval/humaneval/coverage": 0.5, "eval/humaneval/not_judged": 3.0,
+    }  # fmt: skip
+    assert services.sent["wandb"].qa == [{"problem_id": "HumanEval/0", "response": "\ufffd"}]
+    run_id = services.sent["wandb"].id
+    assert (report.wandb_url, report.warnings) == (f"https://wandb/{run_id}", ())
+    assert report.entries["wandb"] == {
+        "id": run_id, "project": "evals", "entity": None, "name": None, "group": None, "tags": (), "mode": "online",
+        "state": "done",
+        "url": f"https://wandb/{run_id}", "files": "",
+    }  # fmt: skip
+
+
+def test_a_service_that_fails_is_a_warning_and_the_others_go_on() -> None:
+    services = Services("wandb")
+    report = exported(services, BOTH)
+    assert list(services.sent) == ["mlflow"]
+    assert report.warnings == ("export to wandb failed: 503: away",)
+    assert (report.wandb_url, report.entries["wandb"]["state"]) == ("", "failed")
+    assert report.entries["mlflow"]["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("exports", "kinds"),
+    [
+        ({}, []),
+        ({"wandb": {"project": "p", "mode": "disabled"}}, []),
+        ({"wandb": {"project": "p", "mode": "offline"}}, ["wandb"]),
+        ({"mlflow": {"trackingURI": "file:///somewhere"}}, ["mlflow"]),
+        (BOTH, ["wandb", "mlflow"]),
+    ],
+)
+def test_the_spec_says_where_to(exports: dict[str, Any], kinds: list[str]) -> None:
+    assert [target.kind for target in targets_of(work_order(exports).spec.exports)] == kinds
+
+
+def test_the_id_stays_over_restarts_and_is_another_for_another_run() -> None:
+    first = export_id(work_order({}))
+    assert export_id(work_order({}, output_dir="/elsewhere")) == first  # the uid says it
+    others = [{"uid": "u-2"}, {"rejudge": "again"}, {"run": "x"}, {"namespace": "n"}, {"uid": ""}]
+    ids = {export_id(work_order({}, **other)) for other in others}
+    assert len(ids | {first}) == len(others) + 1
+
+
+def test_without_a_key_nothing_is_started_and_the_way_out_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    content = ExportContent(id="i", run="r", namespace="n", info={}, metrics={}, qa=[])
+    with pytest.raises(ExportError, match="set WANDB_API_KEY"):
+        export_apart(WandbTarget(project="p"), content, tmp_path, scratch_in=tmp_path, seconds=1)
+
+
+def test_a_key_comes_from_the_environment_only_and_files_go_to_the_scratch_folder() -> None:
+    made = environment({"WANDB_API_KEY": "k", "HOME": "/root", "NETRC": "/root/.netrc"}, Path("/scratch"))
+    assert made["WANDB_API_KEY"] == "k"
+    assert {made[name] for name in ("WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_CACHE_DIR", "TMPDIR")} == {"/scratch"}
+    assert made["NETRC"] == "/scratch/netrc"

@@ -1,0 +1,113 @@
+"""What makes figures mislead is said in one line each, and nothing else is."""
+
+from collections.abc import Sequence
+
+import pytest
+from builders.results.samples import sample_result, with_changes
+
+from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_results.run_warnings import BrokenTests, RunWarnings, missing_package
+from evalrun_results.samples import SampleResult
+
+IN_FUNCTION = "the program raised ModuleNotFoundError: No module named 'numpy.linalg' while it was loaded"
+ON_STDERR = (
+    "Traceback (most recent call last):\n  File \"<program>\", line 1\nModuleNotFoundError: No module named 'scipy'\n"
+)
+
+
+def lines(results: Sequence[SampleResult]) -> list[str]:
+    warnings = RunWarnings()
+    for result in results:
+        warnings.add(result)
+    return warnings.lines()
+
+
+def without_program(problem: int, response: str = "", finish_reason: str = "stop") -> SampleResult:
+    empty = sample_result(problem, 0, ["wrong_answer"], empty=True)
+    return with_changes(empty, response=response, finish_reason=finish_reason)
+
+
+def failed(reason: str = "", stderr: str = "", *, status: str = "RUNTIME_ERROR") -> pb.Verdict:
+    test = pb.TestResult(status=pb.TestStatus.Value(f"TEST_STATUS_{status}"), reason=reason)
+    test.stderr.text = stderr
+    return pb.Verdict(final_status=pb.FinalStatus.Value(f"FINAL_STATUS_{status}"), judged=True, tests=[test])
+
+
+def test_answers_that_are_all_empty_are_warned_of_with_the_likely_causes() -> None:
+    results = [without_program(0), without_program(1, "<think>hm", "length"), without_program(2, "I cannot help.")]
+    [line] = lines(results)
+    assert line.startswith(
+        "humaneval: 3 of 3 answers hold no program (1 have no text at all, 1 were cut at the token limit)"
+    )
+    assert "content is null" in line
+    assert "maxNewTokens" in line
+
+
+@pytest.mark.parametrize(("empty", "warned"), [(10, True), (9, True), (8, False), (0, False)])
+def test_a_few_programs_among_empty_answers_hide_nothing(empty: int, warned: bool) -> None:
+    results = [without_program(number) if number < empty else sample_result(number, 0) for number in range(10)]
+    assert bool(lines(results)) is warned
+
+
+def test_passes_of_the_noise_floor_and_answers_without_a_verdict_say_nothing() -> None:
+    assert lines([with_changes(without_program(0), repeat=1), with_changes(sample_result(1), verdict=None)]) == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "package"),
+    [
+        (failed(IN_FUNCTION), "numpy"),
+        (failed("exit code 1", ON_STDERR), "scipy"),
+        (failed("exit code 1", ON_STDERR + "KeyError: 1\n"), None),  # not what ended it
+        (failed("exit code 1", ON_STDERR, status="TIMEOUT"), None),
+        (failed("ModuleNotFoundError: No module named '\x1b[31m'"), None),
+        (pb.Verdict(final_status=pb.FINAL_STATUS_SUCCESS, judged=True, accepted=True), None),
+    ],
+)
+def test_the_missing_package_is_read_from_what_ended_the_program(verdict: pb.Verdict, package: str | None) -> None:
+    assert missing_package(verdict) == package
+
+
+def test_packages_that_the_sandbox_lacks_are_counted_and_the_way_out_is_named() -> None:
+    results = [with_changes(sample_result(number), verdict=failed(IN_FUNCTION)) for number in range(12)]
+    results += [with_changes(sample_result(20), verdict=failed("exit code 1", ON_STDERR))]
+    results += [sample_result(21)]
+    numpy, scipy = lines(results)
+    assert numpy.startswith("12 answers import numpy, which this sandbox lacks")
+    assert scipy.startswith("1 answer imports scipy, which this sandbox lacks")
+    assert "--packages DIR" in numpy
+
+
+def test_no_more_than_a_few_packages_are_named() -> None:
+    reasons = [f"ModuleNotFoundError: No module named 'made_up_{number}'" for number in range(8)]
+    found = lines([with_changes(sample_result(number), verdict=failed(text)) for number, text in enumerate(reasons)])
+    assert len(found) == 6
+    assert found[-1] == "answers import 3 more packages that this sandbox lacks"
+
+
+def broken(reason: str) -> pb.Verdict:
+    test = pb.TestResult(status=pb.TEST_STATUS_API_ERROR, reason=reason)
+    return pb.Verdict(final_status=pb.FINAL_STATUS_API_ERROR, judged=False, tests=[test])
+
+
+def test_a_test_that_fails_by_itself_is_a_data_error_with_its_problem_and_its_import() -> None:
+    numpy = broken("the test itself fails: ModuleNotFoundError: No module named 'numpy'")
+    results = [
+        with_changes(sample_result(f"P/{number}", sample), verdict=numpy) for number in (7, 8) for sample in (0, 1)
+    ]
+    results += [with_changes(sample_result("P/9"), verdict=broken("no sandbox answered"))]
+    [line] = lines(results)
+    assert line.startswith(
+        "humaneval P/7 cannot be judged, since its test fails by itself: ModuleNotFoundError: No module"
+    )
+    assert line.endswith("Data error: give it the package with --packages DIR, or correct the test (2 problems)")
+
+
+def test_what_is_told_while_the_run_goes_on_does_not_change_with_each_problem() -> None:
+    found = BrokenTests()
+    failing = broken("the test itself fails: NameError: name 'x' is not defined")
+    found.add("ds", "a", failing)
+    first = found.first_lines()
+    found.add("ds", "b", failing)
+    assert found.first_lines() == first
+    assert first[0].endswith("NameError: name 'x' is not defined. Data error: correct the test")

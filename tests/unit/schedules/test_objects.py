@@ -1,0 +1,159 @@
+"""What a schedule makes, how its Job is read, and what is shown of it."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.operator.schedule_world import BEGIN, ScheduleWorld, evalschedule, write_checkpoint
+from builders.operator.world import operator_settings
+from prometheus_client import CollectorRegistry, generate_latest
+
+from evalrun_api.listing import ListingRequest, ReadyCheckpoint
+from evalrun_api.manifest import find_problems
+from evalrun_api.v1alpha1 import DatasetStatus, EvalScheduleStatus, GoodCheckpoint, LatestResult
+from evalrun_operator.schedules.job_state import listing_job_of
+from evalrun_operator.schedules.metrics import ScheduleMetrics
+from evalrun_operator.schedules.objects import eval_run, listing_job
+from evalrun_operator.schedules.runs import schedule_of
+
+FOUND = ReadyCheckpoint(path="global_step_120/actor/huggingface", step=120, digest="0123456789abcdef" * 2)
+
+
+def test_the_run_is_the_template_with_the_checkpoint_and_its_lineage() -> None:
+    schedule = evalschedule(
+        {"spec.template.lineage": {"phase": "grpo"}, "spec.template.model": {"trustRemoteCode": True}}
+    )
+    run = eval_run(schedule, FOUND, BEGIN, "nightly-fedcba9876")
+    assert find_problems(run, place="cluster") == []
+    assert run["metadata"]["name"] == "nightly-0123456789"
+    assert run["spec"]["model"] == {
+        "path": "s3://training/grpo/global_step_120/actor/huggingface", "trustRemoteCode": True,
+    }  # fmt: skip
+    assert run["spec"]["lineage"] == {
+        "schedule": "nightly", "step": 120, "phase": "grpo", "parent": "nightly-fedcba9876",
+    }  # fmt: skip
+    labels = run["metadata"]["labels"]
+    assert (labels["evalrun.dev/schedule"], labels["evalrun.dev/step"], labels["evalrun.dev/phase"]) == (
+        "nightly", "120", "grpo",
+    )  # fmt: skip
+    assert schedule_of(run) == ("nightly", schedule.metadata.uid)
+
+
+GATES = [
+    {"baseline": "LastGood", "dataset": "mbpp_reg", "maxRegression": "0.02"},
+    {"baseline": "s3://evaluations/sft/final", "dataset": "mbpp_reg", "maxRegression": "0.02"},
+]
+
+
+@pytest.mark.parametrize(
+    ("good", "baselines"),
+    [
+        (None, ["s3://evaluations/sft/final"]),  # the first checkpoint has nothing to be compared with but the anchor
+        ("s3://evaluations/grpo/a", ["s3://evaluations/grpo/a", "s3://evaluations/sft/final"]),
+        ("", ["nightly-abcdefabcd", "s3://evaluations/sft/final"]),  # it left no URL
+    ],
+)
+def test_gates_compare_with_the_last_good_checkpoint_and_a_fixed_one(good: str | None, baselines: list[str]) -> None:
+    schedule = evalschedule({"spec.template.gates": GATES})
+    last = GoodCheckpoint(url="s3://t/a", step=110, digest="abcdef" * 5, output_url=good or None)
+    status = EvalScheduleStatus(last_good=None if good is None else last)
+    run = eval_run(schedule.model_copy(update={"status": status}), FOUND, BEGIN, None)
+    assert find_problems(run, place="cluster") == []
+    assert [gate["baseline"] for gate in run["spec"]["gates"]] == baselines
+
+
+def test_a_single_gate_is_left_out_until_there_is_a_last_good_checkpoint() -> None:
+    run = eval_run(evalschedule({"spec.template.gate": GATES[0]}), FOUND, BEGIN, None)
+    assert find_problems(run, place="cluster") == []
+    assert "gate" not in run["spec"]
+
+
+def test_the_job_is_restricted_and_alone_has_the_credentials() -> None:
+    schedule = evalschedule(
+        {
+            "spec.checkpoints.url": "pvc://training/grpo",
+            "spec.template.output.credentialsSecretRef": {"name": "bucket"},
+            "spec.template.serviceAccountName": "reader",
+            "spec.template.imagePullSecrets": [{"name": "pull"}],
+        }
+    )
+    request = ListingRequest(url="/mnt/claims/training/grpo")
+    job = listing_job(schedule, "nightly-5c4ed-list-1", request, operator_settings())
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["envFrom"] == [{"secretRef": {"name": "bucket"}}]
+    assert container["terminationMessagePath"] == "/dev/termination-log"
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert ListingRequest.model_validate_json(container["args"][0]) == request
+    (_, mount) = container["volumeMounts"]
+    assert mount == {"name": "claim-0", "mountPath": "/mnt/claims/training", "readOnly": True}
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("reader", False)
+    assert pod["imagePullSecrets"] == [{"name": "pull"}]
+    assert job["spec"]["backoffLimit"] == 0
+
+
+def job(*conditions: dict[str, str]) -> dict[str, Any]:
+    return {"metadata": {"name": "list-1", "uid": "u"}, "status": {"conditions": list(conditions)}}
+
+
+def pod(**state: Any) -> dict[str, Any]:
+    return {"status": {"containerStatuses": [{"state": state}]}}
+
+
+COMPLETE, FAILED = {"type": "Complete", "status": "True"}, {"type": "Failed", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "pods", "state", "message"),
+    [
+        (job(), [], "Running", ""),
+        (job(), [pod(waiting={"reason": "ContainerCreating"})], "Running", ""),
+        (
+            job(),
+            [pod(waiting={"reason": "ErrImagePull", "message": "no such image"})],
+            "Running",
+            "ErrImagePull: no such image",
+        ),
+        (
+            job(),
+            [{"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}],
+            "Running",
+            "Unschedulable",
+        ),
+        (job(COMPLETE), [pod(terminated={"exitCode": 0, "message": '{"folders":1}'})], "Succeeded", '{"folders":1}'),
+        (
+            job(FAILED),
+            [pod(terminated={"exitCode": 1, "message": "log line\nevalrun: s3://b: no such host\n"})],
+            "Failed",
+            "s3://b: no such host",
+        ),
+        (
+            job({**FAILED, "reason": "DeadlineExceeded", "message": "too long"}),
+            [],
+            "Failed",
+            "DeadlineExceeded: too long",
+        ),
+        (job({**FAILED, "status": "False"}), [], "Running", ""),
+    ],
+)
+def test_how_a_job_stands(manifest: dict[str, Any], pods: list[dict[str, Any]], state: str, message: str) -> None:
+    seen = listing_job_of(manifest, pods)
+    assert (seen.state, seen.message) == (state, message)
+
+
+def test_the_newest_checkpoints_figures_are_shown(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    metrics = ScheduleMetrics(registry)
+    write_checkpoint(tmp_path, 120, BEGIN - timedelta(days=1))
+    nightly = ScheduleWorld(tmp_path).wait(hours=16)
+    datasets = [DatasetStatus(name="mbpp_reg", accepted_at_1="0.581")]
+    latest = LatestResult(run="nightly-x", step=120, datasets=datasets)
+    metrics.show(("evals", "nightly"), nightly.status.model_copy(update={"latest_result": latest}))
+    shown = generate_latest(registry).decode()
+    where = 'namespace="evals",schedule="nightly"'
+    assert f'evalrun_checkpoint_accepted_at_1{{dataset="mbpp_reg",{where}}} 0.581' in shown
+    assert f"evalrun_checkpoint_step{{{where}}} 120.0" in shown
+    assert f"evalrun_schedule_started{{{where}}} 1.0" in shown
+    metrics.forget(("evals", "nightly"))
+    assert where not in generate_latest(registry).decode()

@@ -1,0 +1,54 @@
+"""Rows of trainers as samples, and results as what they log."""
+
+import math
+
+import pytest
+
+from evalrun_trainers.client import InvalidSampleError, NotJudgedError, reward_of
+from evalrun_trainers.options import Options
+from evalrun_trainers.samples import logged, sample_of
+from evalrun_trainers.trl_reward import samples_of, text_of
+
+JUDGED = {"outcome": "judged", "reward": 0.5, "accepted": False, "pass_ratio": 0.5, "f2p_count": 1, "f2p_total": 2,
+          "codes": [True, -2], "final_status": "runtime_error", "assumed_timeouts": 0}  # fmt: skip
+UNKNOWN = {"outcome": "not_judged", "reward": None, "reason": "no sandbox"}
+
+
+def test_a_row_of_verls() -> None:
+    extra = {"language": "cpp", "truncated": True, "problem_prompt": "Echo.", "index": 3}
+    assert sample_of("codecontests", "x", {"inputs": []}, extra) == {
+        "response": "x", "data_source": "codecontests", "ground_truth": {"inputs": []}, "language": "cpp",
+        "truncated": True, "prompt": "Echo.",
+    }  # fmt: skip
+
+
+def test_what_is_logged_has_the_same_keys_whatever_came_and_no_lists() -> None:
+    known, unknown = logged(JUDGED, 0.5), logged(UNKNOWN, -1.0)
+    assert known.keys() == unknown.keys()
+    assert all(isinstance(value, float | str) for row in (known, unknown) for value in row.values())
+    assert (known["score"], known["acc"], known["judged"], known["codes"]) == (0.5, 0.0, 1.0, "True,-2")
+    assert (unknown["score"], unknown["judged"], unknown["final_status"]) == (-1.0, 0.0, "not_judged")
+    assert math.isnan(unknown["pass_ratio"])
+
+
+def test_a_reward_or_what_stands_for_none() -> None:
+    assert reward_of(JUDGED, Options()) == 0.5
+    assert reward_of(UNKNOWN, Options(on_not_judged=-1.0)) == -1.0
+    assert math.isnan(reward_of(UNKNOWN, Options(on_not_judged=math.nan)))
+    with pytest.raises(NotJudgedError, match="no sandbox"):
+        reward_of(UNKNOWN, Options())
+    with pytest.raises(InvalidSampleError, match="no tests"):
+        reward_of({"outcome": "invalid", "reason": "no tests"}, Options(on_not_judged=0.0))
+
+
+def test_trls_columns() -> None:
+    chat = [{"role": "assistant", "content": "y"}]
+    columns = {"ground_truth": ["t1", "t2"], "data_source": ["a", "b"], "trainer_state": object()}
+    first, second = samples_of(["p", [{"role": "user", "content": "q"}]], ["x", chat], columns)
+    assert (first["prompt"], first["response"], first["ground_truth"], first["data_source"]) == ("p", "x", "t1", "a")
+    assert (second["response"], "prompt" in second) == ("y", False)
+    (third,) = samples_of(["p"], ["x"], {"reward_model": [{"ground_truth": "t"}]})
+    assert third["ground_truth"] == "t"
+    with pytest.raises(InvalidSampleError, match="no column ground_truth"):
+        samples_of(["p"], ["x"], {})
+    assert text_of([]) == ""
