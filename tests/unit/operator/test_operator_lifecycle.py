@@ -226,6 +226,14 @@ def test_more_failures_than_the_backoff_limit_end_the_run(rollout: bool) -> None
     assert "backoffLimit (1)" in world.condition(Kind.SUCCEEDED).message
 
 
+def test_an_attempt_counts_although_its_operator_was_killed_before_it_wrote_the_status() -> None:
+    world = World(run=evalrun(rollout=False), settings=operator_settings()).settle().services_up()
+    while not world.live_attempts():
+        world.step(writes=99)  # all objects are written, and the status never is
+    assert world.status.attempts == 0
+    assert world.generate_all().settle().status.attempts == 1
+
+
 def test_an_attempt_that_ends_while_answers_are_missing_has_failed() -> None:
     world = generating(rollout=False).end_attempt(failed=False).settle()
     assert world.reason(Kind.GENERATED) == "AttemptFailed"

@@ -11,7 +11,7 @@ from evalrun_operator.lifecycle.scaling_words import scaling
 from evalrun_operator.lifecycle.situation import Pass, waiting_for
 from evalrun_operator.lifecycle.stalling import stalled_words
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
-from evalrun_operator.policies.generation import Circumstances, Generation, next_generation, release
+from evalrun_operator.policies.generation import Circumstances, Generation, newest_attempt, next_generation, release
 from evalrun_runtime.backoff import backoff_seconds
 
 
@@ -24,7 +24,12 @@ def advance(this: Pass) -> Decision:
         kept = jobs | {seen.ref for seen in this.observed.of_kind("RayJob")}
         stalled = stalled_words(this, waits)
         report = Report(
-            ledger=this.observed.ledger, waiting_for=waits, generated=True, stalled=stalled, scaling=scaling(this)
+            ledger=this.observed.ledger,
+            waiting_for=waits,
+            generated=True,
+            attempts=newest_attempt(this.observed),
+            stalled=stalled,
+            scaling=scaling(this),
         )
         status = report_status(this.run, this.before, this.now, report)
         deletions = tuple(seen for seen in deletions if seen.ref not in jobs)

@@ -18,7 +18,7 @@ from evalrun_operator.lifecycle.situation import (
 from evalrun_operator.lifecycle.stalling import GIVES_UP, obstacle_to_start
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
 from evalrun_operator.policies.deadline import deadline
-from evalrun_operator.policies.generation import Generation, release
+from evalrun_operator.policies.generation import Generation, newest_attempt, release
 from evalrun_operator.policies.start import gives_up_at
 
 AUDIT_FAILED = f"{Reason.AUDIT_FAILED}: "
@@ -112,6 +112,7 @@ def close(this: Pass, end: End) -> Decision:
     report = Report(
         ledger=this.observed.ledger,
         generated=this.generated,
+        attempts=newest_attempt(this.observed),
         closing=f"{end.message} What there is by now is being written, marked partial.",
     )
     status = report_status(this.run, this.before, this.now, report)
@@ -127,6 +128,7 @@ def finish(this: Pass, end: End, generation: Generation | None = None) -> Decisi
         ledger=this.observed.ledger,
         generated=this.generated,
         generation=generation,
+        attempts=newest_attempt(this.observed),
         end=end,
     )
     status = report_status(this.run, this.before, this.now, report)

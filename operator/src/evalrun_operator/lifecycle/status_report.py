@@ -73,6 +73,9 @@ class Report:
     waiting_for: str = ""
     generated: bool = False
     generation: Generation | None = None
+    attempts: int = 0
+    """The newest attempt seen, once no further one starts: an operator that is killed after it makes a Job never wrote
+    that attempt into the status."""
     suspended: Said | None = None
     resumed: bool = False
     end: End | None = None
@@ -98,11 +101,11 @@ def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Re
         "completion_time": (before.completion_time or now) if ended else None,
         "baseline_url": report.baseline_url or before.baseline_url,
         "settings": before.settings if report.settings is None else report.settings,
+        "attempts": max(before.attempts, report.attempts, 0 if generation is None else generation.attempts),
         **figures_of(run, before, report.ledger),
     }
     changes["reason"] = reason_of({condition.type: condition for condition in conditions})
     if generation is not None:
-        changes["attempts"] = max(before.attempts, generation.attempts)
         number = generation.cluster
         changes["ray_cluster_name"] = None if number is None else _cluster_name(run, number)
     elif report.suspended is not None or generated or ended:

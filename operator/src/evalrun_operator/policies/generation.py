@@ -79,6 +79,11 @@ def live_attempts(observed: Observed) -> list[Seen]:
     return [seen for seen in observed.of_kind(*JOB_KINDS) if seen.owned and _outcome(seen) == "running"]
 
 
+def newest_attempt(observed: Observed) -> int:
+    """Return the number of the newest attempt that the run has an object of, or 0 if it has none."""
+    return max((seen.attempt for seen in observed.of_kind(*JOB_KINDS) if seen.owned), default=0)
+
+
 def gpu_holders(observed: Observed) -> list[Seen]:
     """Return the RayClusters and the pods that hold GPUs, those on their way out too."""
     pods = [seen for seen, pod in observed.pods(names.RAY) if not pod.ended]
