@@ -13,7 +13,7 @@ from builders.governance import PHASE0_DATASETS, leaked_row, phase0_sources, pha
 
 CLAIM = "eval-data"
 """As phase 0's sample names it."""
-SECONDS = 120
+SECONDS = 300
 
 
 def prepare(install: Installed, claim: str, sources: dict[str, Path]) -> str:
@@ -75,7 +75,7 @@ def test_phase_0s_own_list_runs_on_what_the_job_prepared(install: Installed, ans
     )
     manifest = answered.manifest("phase0", "", install.endpoint("phase0-answers"), **small())
     manifest["spec"]["datasets"] = phase0_spec()["datasets"]
-    run = outcome(install, install.start(manifest, tmp_path), SECONDS)
+    run = outcome(install, install.start(manifest, tmp_path))
     assert len(run.verdicts) == answered.total
     for name in PHASE0_DATASETS:
         assert run.info["datasets"][name]["audit"]["state"] == "passed"
@@ -90,7 +90,7 @@ def test_a_failed_audit_ends_the_job_and_refuses_the_run(install: Installed, ans
     manifest = answered.manifest("leaky", "", install.endpoint("phase0-answers"), **small())
     listed = json.dumps(phase0_spec()["datasets"]).replace(f"pvc://{CLAIM}/", "pvc://leaky-data/")
     manifest["spec"]["datasets"] = json.loads(listed)
-    status = install.wait(install.start(manifest, tmp_path), SECONDS)["status"]
+    status = install.wait(install.start(manifest, tmp_path))["status"]
     assert status["phase"] == "Failed"
     (complete,) = [each for each in status["conditions"] if each["type"] == "Complete"]
     assert complete["reason"] == "AuditFailed"

@@ -105,7 +105,7 @@ def test_pods_killed_during_a_run_change_nothing(
             (pod,) = install.cluster.pods(install.runs, disturbed_run, victim)
             kill(install, install.runs, pod)
     assert not victims
-    status = install.wait(disturbed_run, 200)["status"]
+    status = install.wait(disturbed_run)["status"]
     assert status["phase"] == "Succeeded", status["conditions"]
     claim, _, path = status["outputURL"].removeprefix("pvc://").partition("/")
     install.mount("reader", claim)
@@ -128,7 +128,7 @@ def test_deletion_leaves_nothing_but_the_outputs(
     install: Installed, plain: tuple[FinishedRun, PodObservations], disturbed_run: str
 ) -> None:
     cluster, names = install.cluster, (plain[0].name, disturbed_run)
-    install.wait(disturbed_run, 200)
+    install.wait(disturbed_run)
     ours = f"evalrun.dev/run in ({','.join(names)})"
     with noting_ends(cluster, install.runs, ours) as ends:
         cluster.kubectl(

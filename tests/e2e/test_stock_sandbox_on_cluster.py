@@ -13,7 +13,6 @@ from builders.cluster.tasks import DEMO, demo_verdicts
 
 BASELINE = {"pod-security.kubernetes.io/enforce": "baseline"}
 """The stock image knows no user but root, which `restricted` refuses."""
-SECONDS = 120
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def test_a_stock_server_behind_our_sidecar_gives_the_same_verdicts(
     judge = {"gateway": {"maxReplicas": 1}, "sandbox": sandbox}
     spec = small(judge=judge, output={"retain": True})
     name = baseline.start(DEMO.manifest("stock", "", install.endpoint("demo-answers"), **spec), tmp_path)
-    status = baseline.wait(name, SECONDS)["status"]
+    status = baseline.wait(name)["status"]
     assert status["phase"] == "Succeeded", status["conditions"]
     claim, _, path = status["outputURL"].removeprefix("pvc://").partition("/")
     baseline.mount("reader", claim)

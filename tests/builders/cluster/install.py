@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
-from builders.cluster.cluster import CONTAINER_SECURITY, POD_SECURITY, RESTRICTED, Cluster, Object
+from builders.cluster.cluster import CONTAINER_SECURITY, POD_SECURITY, RESTRICTED, Cluster, CommandFailedError, Object
 from builders.cluster.images import Image
 from builders.cluster.tasks import MODEL, Tasks
 
@@ -165,16 +165,21 @@ class Installed:
         file.write_text(yaml.safe_dump(manifest, sort_keys=False))
         return file
 
-    def wait(self, run: str, seconds: int) -> Object:
-        """Wait until a run is over; give it.
+    def wait(self, run: str, seconds: int = 300) -> Object:
+        """Wait until a run is over and return it.
 
         Raises:
-            CommandFailedError: it is not.
+            CommandFailedError: it is not over; the message has its conditions, its pods and its events.
         """
-        self.cluster.kubectl(
-            "wait", "--namespace", self.runs, f"evalrun/{run}", "--for=condition=Complete", f"--timeout={seconds}s",
-            seconds=seconds + 10,
-        )  # fmt: skip
+        try:
+            self.cluster.kubectl(
+                "wait", "--namespace", self.runs, f"evalrun/{run}", "--for=condition=Complete", f"--timeout={seconds}s",
+                seconds=seconds + 10,
+            )  # fmt: skip
+        except CommandFailedError as error:
+            described = self.cluster.kubectl("describe", "--namespace", self.runs, f"evalrun/{run}")
+            pods = self.cluster.kubectl("get", "pods", "--namespace", self.runs, "--output", "wide")
+            raise CommandFailedError(f"{error}\n{described[-6000:]}\n{pods}") from error
         found: Object = self.cluster.get(self.runs, "evalrun", run)
         return found
 
