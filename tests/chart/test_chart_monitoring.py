@@ -12,7 +12,7 @@ def test_dashboards_are_shipped_as_they_are(chart: Chart) -> None:
     assert shipped["metadata"]["annotations"] == {"grafana_folder": "evalrun"}
     files = {file.name: json.loads(file.read_text()) for file in (CHART / "dashboards").glob("*.json")}
     assert {name: json.loads(text) for name, text in shipped["data"].items()} == files
-    assert sorted(files) == ["evalrun-judge-latency.json", "evalrun-throughput.json"]
+    assert sorted(files) == ["evalrun-checkpoints.json", "evalrun-judge-latency.json", "evalrun-throughput.json"]
 
 
 def test_alerts_are_shipped_as_they_are(chart: Chart) -> None:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ from builders.aggregator.prometheus import (
 )
 from builders.cluster.controlplane import ControlPlane, free_ports, until
 from builders.operator.evalruns import evalrun_manifest
+from builders.operator.evalschedules import evalschedule_manifest
 from builders.operator.running_operator import (
     OperatorProcess,
     Run,
     ScriptedLedger,
+    apply,
     make_namespace,
     operator_kubeconfig,
     remove_namespace,
@@ -93,6 +96,7 @@ def watched(nodes: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     ledger = GatedLedger()
     ledger.generated = ledger.total
     make_namespace(nodes, NAMESPACE)
+    remember_a_checkpoint(nodes)
     with serving_ledger(ledger) as address, running_operator(nodes, operator_kubeconfig(nodes), address) as operator:
         gate = {"baseline": "s3://bucket/before", "dataset": "humaneval"}
         manifest = evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, "spec.gate": gate})
@@ -104,6 +108,18 @@ def watched(nodes: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
             with running_prometheus(folder, jobs) as prometheus:
                 yield Watched(run, ledger, prometheus, operator)
     remove_namespace(nodes, NAMESPACE)
+
+
+def remember_a_checkpoint(plane: ControlPlane) -> None:
+    """Make a schedule that is due in years, with the status that a night has left."""
+    manifest = evalschedule_manifest({"metadata.namespace": NAMESPACE, "spec.schedule": "0 3 29 2 *"})
+    apply(plane, manifest)
+    datasets = [{"name": "mbpp_reg", "total": 100, "acceptedAt1": "0.58"}]
+    result = {"run": "nightly-0123456789", "step": 120, "gate": "False", "datasets": datasets}
+    status = {"latestResult": result, "lastScheduleTime": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+    path = f"/apis/evalrun.dev/v1alpha1/namespaces/{NAMESPACE}/evalschedules/nightly/status"
+    answer = plane.request("PATCH", path, {"status": status}, "application/merge-patch+json")
+    assert answer.status == 200, answer.message
 
 
 @contextmanager
@@ -176,21 +192,28 @@ def test_the_autoscalers_query_finds_the_runs_gateways(watched: Watched) -> None
 def test_the_operators_panels_and_alerts_have_data(watched: Watched) -> None:
     watched.ledger.judged = watched.ledger.total
     watched.run.wait_for("Complete")
-    panels = {
-        panel.title: query.expression
+    panels = [
+        (panel.title, query.expression)
         for dashboard in DASHBOARDS
         for panel in dashboard.panels
         for query in panel.queries
         if needs_the_operator(query.expression)
-    }
-    assert len(panels) == 4
-    for title, expression in panels.items():
+    ]
+    assert len(panels) == 11
+    for title, expression in panels:
         watched.has_data(expression, title)
-    (gate,) = watched.has_data(panels["Gates passed"], "the gate")
+    (gate,) = watched.has_data(dict(panels)["Gates passed"], "the gate")
     assert gate["metric"] == {"namespace": NAMESPACE, "run": "run"}  # not the operator's own namespace
     assert float(gate["value"][1]) == 0
     rules = [alert for alert in ALERTS if needs_the_operator(alert.expression)]
-    assert [alert.name for alert in rules] == ["EvalrunRunNotStarting", "EvalrunWritesRefused", "EvalrunGateFailed"]
+    names = ["EvalrunRunNotStarting", "EvalrunWritesRefused", "EvalrunGateFailed"]
+    of_schedules = [alert for alert in rules if alert.name not in names]
+    assert [alert.name for alert in rules if alert not in of_schedules] == names
+    assert len(of_schedules) == 4
+    for alert in of_schedules:
+        watched.has_data(alert.expression, alert.name)
+    fires = {alert.name for alert in of_schedules if watched.prometheus.query(str(alert.to_rule()["expr"]))}
+    assert fires == {"EvalrunCheckpointGateFailed"}
     (gate_failed,) = (alert for alert in rules if alert.name == "EvalrunGateFailed")
     assert watched.prometheus.query(str(gate_failed.to_rule()["expr"]))  # it fires: the gate has failed
     assert watched.prometheus.value(f'evalrun_run_over{{namespace="{NAMESPACE}"}}') == 1

@@ -11,11 +11,19 @@ from prometheus_client.metrics_core import Metric
 from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
-from evalrun_api.v1alpha1 import Condition, ConditionType, DatasetStatus, EvalRunStatus
+from evalrun_api.v1alpha1 import (
+    Condition,
+    ConditionType,
+    DatasetStatus,
+    EvalRunStatus,
+    EvalScheduleStatus,
+    LatestResult,
+)
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_generator import endpoint_reports
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_operator.metrics import OperatorMetrics
+from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_reward.metrics import RewardMetrics
 from evalrun_sandbox.app import SandboxService
 from evalrun_sandbox.settings import SandboxSettings
@@ -80,6 +88,16 @@ OPERATOR = {
     "evalrun_run_preparing_since_timestamp_seconds": {"namespace", "run"},
     "evalrun_gate_passed": {"namespace", "run"},
 }
+OF_SCHEDULE = {"namespace", "schedule"}
+SCHEDULES = {
+    "evalrun_checkpoint_accepted_at_1": {*OF_SCHEDULE, "dataset"},
+    "evalrun_checkpoint_step": OF_SCHEDULE,
+    "evalrun_checkpoint_gate_passed": OF_SCHEDULE,
+    "evalrun_schedule_started": {*OF_SCHEDULE, "reason"},
+    "evalrun_schedule_sound": OF_SCHEDULE,
+    "evalrun_schedule_last_start_timestamp_seconds": OF_SCHEDULE,
+    "evalrun_schedule_next_start_timestamp_seconds": OF_SCHEDULE,
+}
 
 
 def of_an_aggregator(registry: CollectorRegistry) -> None:
@@ -122,6 +140,13 @@ def of_an_operator(registry: CollectorRegistry) -> None:
     metrics.show(("n", "s"), EvalRunStatus(phase="Preparing", conditions=[applied], start_time=then))
 
 
+def of_schedules(registry: CollectorRegistry) -> None:
+    result = LatestResult(run="r", step=120, gate="False", datasets=[DatasetStatus(name="d", accepted_at_1="0.5")])
+    due = "2026-01-02T03:00:00Z"
+    status = EvalScheduleStatus(latest_result=result, last_schedule_time=due, next_schedule_time=due)
+    ScheduleMetrics(registry).show(("n", "nightly"), status)
+
+
 @pytest.mark.parametrize(
     ("register", "wanted"),
     [
@@ -131,6 +156,7 @@ def of_an_operator(registry: CollectorRegistry) -> None:
         (of_a_slot_proxy, SLOT_PROXY),
         (of_a_generator, GENERATOR),
         (of_an_operator, OPERATOR),
+        (of_schedules, SCHEDULES),
     ],
 )
 def test_a_service_shows_these_series_from_the_start(
@@ -176,6 +202,6 @@ def labels_of(metric: Metric) -> set[str]:
 
 def test_every_series_is_described_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
-    for name in {**AGGREGATOR, **JUDGE, **SANDBOX, **REWARD, **GENERATOR, **OPERATOR}:
+    for name in {**AGGREGATOR, **JUDGE, **SANDBOX, **REWARD, **GENERATOR, **OPERATOR, **SCHEDULES}:
         short = re.sub("^evalrun_(judge|reward|sandbox)", "", name)  # of the series after the first in a row
         assert f"`{name}" in page or f"`{short}" in page, name

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from monitoring.promql import RUN, WITHOUT_VERDICT
+from monitoring.promql import RUN, SCHEDULE, WITHOUT_VERDICT
 
 SUSPENDED = f"unless on ({RUN}) (evalrun_run_suspended == 1 or evalrun_run_over == 1)"
 """Nothing is to be expected of a run that is suspended or over, though its aggregator still answers. Without an
@@ -47,6 +47,18 @@ def _unfinished(states: str) -> str:
 
 
 WHICH = "{{ $labels.namespace }}/{{ $labels.run }}"
+WHICH_SCHEDULE = "{{ $labels.namespace }}/{{ $labels.schedule }}"
+
+
+def _next_start() -> str:
+    """Return when each schedule's next start is due; what was last known while no operator works.
+
+    A schedule that was deleted while an operator works is known no more, so it raises no alarm.
+    """
+    name = "evalrun_schedule_next_start_timestamp_seconds"
+    known = f"max by ({SCHEDULE}) (last_over_time({name}[2d])) unless on () (max(evalrun_operator_leads) == 1)"
+    return f"(max by ({SCHEDULE}) ({name}) or on ({SCHEDULE}) ({known}))"
+
 
 ALERTS: Sequence[Alert] = (
     Alert(
@@ -125,6 +137,50 @@ ALERTS: Sequence[Alert] = (
         severity="critical",
         summary=f"The gate of {WHICH} found a regression",
         description="`kubectl describe er` and the run's report say how large it is, and on which problems.",
+    ),
+    Alert(
+        name="EvalrunScheduleLate",
+        expression=f"time() - {_next_start()}",
+        comparison=">",
+        threshold="900",
+        hold="1m",
+        severity="critical",
+        summary=f"The start of schedule {WHICH_SCHEDULE} has been due for {{{{ $value | humanizeDuration }}}}",
+        description="Nobody makes the start: the operator is down, leads no more, or the API server refuses its "
+        "writes. Its log says which. The last start that was missed is made up once it works again.",
+    ),
+    Alert(
+        name="EvalrunScheduleMissedStart",
+        expression=f'1 - max by ({SCHEDULE}, reason) (evalrun_schedule_started{{reason!="BudgetSpent"}})',
+        comparison=">",
+        threshold="0",
+        hold="30m",
+        severity="warning",
+        summary=f"The last start of schedule {WHICH_SCHEDULE} came to nothing: {{{{ $labels.reason }}}}",
+        description="No checkpoint was evaluated. Condition Started in `kubectl describe evalschedule` says why. "
+        "A day's budget that is spent is no such case.",
+    ),
+    Alert(
+        name="EvalrunCheckpointBroken",
+        expression=f"1 - max by ({SCHEDULE}) (evalrun_schedule_sound)",
+        comparison=">",
+        threshold="0",
+        hold="10m",
+        severity="warning",
+        summary=f"A checkpoint of schedule {WHICH_SCHEDULE} is broken",
+        description="Condition Sound in `kubectl describe evalschedule` names it and what it lacks. It gets no run: "
+        "write it again, or delete its folder.",
+    ),
+    Alert(
+        name="EvalrunCheckpointGateFailed",
+        expression=f"max by ({SCHEDULE}) (evalrun_checkpoint_gate_passed)",
+        comparison="<",
+        threshold="1",
+        hold="0s",
+        severity="critical",
+        summary=f"The gate of the newest checkpoint of schedule {WHICH_SCHEDULE} failed",
+        description="`evalrun history` shows the curve, `kubectl describe er` and the run's report the problems. Ends "
+        "with a newer checkpoint whose gate does not fail.",
     ),
 )
 

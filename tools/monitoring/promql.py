@@ -7,6 +7,7 @@ SCOPE = 'namespace=~"$namespace",run=~"$run"'
 INTERVAL = "$__rate_interval"
 """Grafana's: at least four scrapes."""
 RUN = "namespace, run"
+SCHEDULE = "namespace, schedule"
 WITHOUT_VERDICT = 'outcome=~"not_judged|unavailable|expired"'
 """The judge's requests that came to nothing, for no fault of the program's."""
 
@@ -14,6 +15,11 @@ WITHOUT_VERDICT = 'outcome=~"not_judged|unavailable|expired"'
 def of(metric: str, *matchers: str) -> str:
     """Return a metric's series in the chosen scope, e.g. `of("evalrun_problems", 'state="accepted"')`."""
     return f"{metric}{{{','.join((SCOPE, *matchers))}}}"
+
+
+def of_schedules(metric: str) -> str:
+    """Return a metric's series of the chosen schedules."""
+    return f'{metric}{{namespace=~"$namespace",schedule=~"$schedule"}}'
 
 
 def rate(metric: str, *matchers: str) -> str:
@@ -34,4 +40,5 @@ def quantiles(histogram: str) -> list[Query]:
 
 SHARES = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
 EACH_RUN = "{{namespace}}/{{run}}"
+EACH_SCHEDULE = "{{namespace}}/{{schedule}}"
 EACH_DATASET = "{{run}} {{dataset}}"

@@ -19,10 +19,10 @@ from builders.tools import missing
 
 SCRAPE_INTERVAL = "100ms"
 """A run of the tests takes seconds."""
-ALL = {"$__rate_interval": "1m", "$namespace": ".*", "$run": ".*"}
+ALL = {"$__rate_interval": "1m", "$namespace": ".*", "$run": ".*", "$schedule": ".*"}
 """What Grafana puts in with `All` chosen."""
 OPERATORS = re.compile(
-    r"evalrun_(runs|reconcile_seconds|run_accepted_at_1|run_refused|run_preparing_since|gate_passed)"
+    r"evalrun_(runs|reconcile_seconds|run_accepted_at_1|run_refused|run_preparing_since|gate_passed|checkpoint|schedule)"
 )
 """Series that the operator alone has, and that an expression is nothing without."""
 

@@ -36,7 +36,8 @@ def test_a_dashboard_is_whole(uid: str) -> None:
     numbers = [panel["id"] for panel in page["panels"]]
     assert len(set(numbers)) == len(numbers)
     variables = [variable["name"] for variable in page["templating"]["list"]]
-    assert variables == ["datasource", "namespace", "run"]
+    third = "schedule" if uid == "evalrun-checkpoints" else "run"
+    assert variables == ["datasource", "namespace", third]
     assert all("current" not in variable for variable in page["templating"]["list"][:1])  # Grafana takes its default
     for panel in page["panels"]:
         assert panel["title"]
@@ -48,7 +49,7 @@ def test_a_dashboard_is_whole(uid: str) -> None:
             assert len(set(refs)) == len(refs)
             for target in panel["targets"]:
                 assert target["datasource"]["uid"] == "${datasource}"
-                assert set(re.findall(r"\$\{?(\w+)", target["expr"])) <= {"namespace", "run", "__rate_interval"}
+                assert set(re.findall(r"\$\{?(\w+)", target["expr"])) <= {"namespace", third, "__rate_interval"}
 
 
 @pytest.mark.parametrize("uid", NAMES)
@@ -72,9 +73,10 @@ def test_panels_that_do_not_fit_beside_each_other_begin_a_new_line() -> None:
 
 
 def test_the_dashboards_show_what_they_must() -> None:
-    throughput, judge = ({panel.title for panel in dashboard.panels} for dashboard in DASHBOARDS)
+    throughput, judge, checkpoints = ({panel.title for panel in dashboard.panels} for dashboard in DASHBOARDS)
     assert throughput >= {"Problems/s", "Output tokens/s", "Sandbox slots in use", "Money a solved problem"}
     assert judge >= {"Queue", "Sandbox", "Total", "Sandbox slots in use", "Requests/s without a verdict, by cause"}
+    assert checkpoints >= {"accepted@1 of the newest checkpoint", "Step of the newest checkpoint with results"}
     (latency,) = [panel for panel in DASHBOARDS[1].panels if panel.title == "Total"]
     assert [query.legend for query in latency.queries] == ["p50", "p95", "p99"]
 

@@ -148,12 +148,21 @@ def test_the_newest_checkpoints_figures_are_shown(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 120, BEGIN - timedelta(days=1))
     nightly = ScheduleWorld(tmp_path).wait(hours=16)
     datasets = [DatasetStatus(name="mbpp_reg", accepted_at_1="0.581")]
-    latest = LatestResult(run="nightly-x", step=120, datasets=datasets)
-    metrics.show(("evals", "nightly"), nightly.status.model_copy(update={"latest_result": latest}))
+    latest = LatestResult(run="nightly-x", step=120, gate="False", datasets=datasets)
+    known = nightly.status.model_copy(update={"latest_result": latest})
+    metrics.show(("evals", "nightly"), known)
     shown = generate_latest(registry).decode()
     where = 'namespace="evals",schedule="nightly"'
     assert f'evalrun_checkpoint_accepted_at_1{{dataset="mbpp_reg",{where}}} 0.581' in shown
     assert f"evalrun_checkpoint_step{{{where}}} 120.0" in shown
-    assert f"evalrun_schedule_started{{{where}}} 1.0" in shown
+    assert f"evalrun_checkpoint_gate_passed{{{where}}} 0.0" in shown
+    assert 'evalrun_schedule_started{namespace="evals",reason="RunsStarted",schedule="nightly"} 1.0' in shown
+    assert f"evalrun_schedule_next_start_timestamp_seconds{{{where}}}" in shown
+    suspended = nightly.change(suspend=True).wait().status.model_copy(update={"latest_result": latest})
+    open_gate = suspended.model_copy(update={"latest_result": latest.model_copy(update={"gate": "Unknown"})})
+    metrics.show(("evals", "nightly"), open_gate)
+    shown = generate_latest(registry).decode()
+    assert f"evalrun_schedule_next_start_timestamp_seconds{{{where}}}" not in shown  # nothing is due
+    assert f"evalrun_checkpoint_gate_passed{{{where}}}" not in shown
     metrics.forget(("evals", "nightly"))
     assert where not in generate_latest(registry).decode()

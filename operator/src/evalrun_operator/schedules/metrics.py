@@ -53,12 +53,24 @@ class ScheduleMetrics(Collector):
         step = GaugeMetricFamily(
             "evalrun_checkpoint_step", "Training step of the newest checkpoint with results.", labels=names
         )
+        gate = GaugeMetricFamily(
+            "evalrun_checkpoint_gate_passed",
+            "1 if the gate of the newest checkpoint with results passed, 0 if it failed; absent while it is neither.",
+            labels=names,
+        )
         started = GaugeMetricFamily(
-            "evalrun_schedule_started", "0 while the last start came to nothing for a reason, else 1.", labels=names
+            "evalrun_schedule_started",
+            "0 while the last start came to nothing for a reason, else 1.",
+            labels=[*names, "reason"],
         )
         sound = GaugeMetricFamily("evalrun_schedule_sound", "0 while a checkpoint is broken, else 1.", labels=names)
         last = GaugeMetricFamily(
             "evalrun_schedule_last_start_timestamp_seconds", "The last start that was dealt with.", labels=names
+        )
+        following = GaugeMetricFamily(
+            "evalrun_schedule_next_start_timestamp_seconds",
+            "When the next start is due; in the past while the operator cannot work on the schedule.",
+            labels=names,
         )
         for key, status in statuses.items():
             latest = status.latest_result
@@ -67,9 +79,19 @@ class ScheduleMetrics(Collector):
                 for dataset in latest.datasets:
                     if dataset.accepted_at_1 is not None:
                         accepted.add_metric([*key, dataset.name], float(dataset.accepted_at_1))
-            for gauge, kind in ((started, ScheduleCondition.STARTED), (sound, ScheduleCondition.SOUND)):
-                condition = schedule_condition(status, kind)
-                gauge.add_metric(key, float(condition is None or condition.status != "False"))
+                if latest.gate in {"True", "False"}:
+                    gate.add_metric(key, float(latest.gate == "True"))
+            condition = schedule_condition(status, ScheduleCondition.STARTED)
+            reason = "" if condition is None else condition.reason
+            started.add_metric([*key, reason], float(condition is None or condition.status != "False"))
+            sound.add_metric(key, float(not _is(status, ScheduleCondition.SOUND, "False")))
             if status.last_schedule_time is not None:
                 last.add_metric(key, status.last_schedule_time.timestamp())
-        yield from (accepted, step, started, sound, last)
+            if status.next_schedule_time is not None and not _is(status, ScheduleCondition.SUSPENDED, "True"):
+                following.add_metric(key, status.next_schedule_time.timestamp())
+        yield from (accepted, step, gate, started, sound, last, following)
+
+
+def _is(status: EvalScheduleStatus, kind: ScheduleCondition, answer: str) -> bool:
+    condition = schedule_condition(status, kind)
+    return condition is not None and condition.status == answer
