@@ -37,5 +37,6 @@ def test_each_page_does_what_it_says(tmp_path: Path) -> None:
     comparing = typed("comparing.md", tmp_path)
     assert "half: wrong_answer -> success" in comparing
     assert comparing.endswith("exit code 5\n")
+    assert "sums: 2 problems judged in both" in typed("../comparing.md", tmp_path)
     typed("your-model.md", tmp_path)
     assert (tmp_path / "out" / "demo" / "summary.json").exists()
