@@ -23,7 +23,8 @@ def rendered() -> dict[Path, str]:
     for plural, crd in crds().items():
         plain += f"---\n{dumped(crd)}"
         kept = {**crd, "metadata": {**crd["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
-        templates[TEMPLATES / f"{plural}.yaml"] = HEADER + template_escaped(dumped(kept))
+        body = template_escaped(dumped(kept))
+        templates[TEMPLATES / f"{plural}.yaml"] = f"{HEADER}{{{{- if .Values.crds.create }}}}\n{body}{{{{- end }}}}\n"
     return {PLAIN: plain, **templates}
 
 

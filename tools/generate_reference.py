@@ -30,7 +30,8 @@ spec:
   datasets: [{name: demo, source: "builtin:demo"}]
   output: {retain: true}
 ```
-`name[]` is an item of a list. A field with neither a default nor the word *required* may be left out.
+`name[]` is an item of a list, `name{}` a value of a map. A field with neither a default nor the word *required* may be
+left out.
 Once a run has started, only `suspend`, `backoffLimit` and `ttlSecondsAfterFinished` may change.
 """
 EVALSCHEDULE_HEADER = """# EvalSchedule: every field
@@ -98,8 +99,10 @@ def section(path: str, schema: Schema) -> Iterator[str]:
 
 
 def item_of(field: Schema) -> tuple[Schema, str]:
-    """Return the schema of a list's items with `[]`, or the field's own schema with an empty suffix."""
-    return (field["items"], "[]") if "items" in field else (field, "")
+    """Return the schema of a list's items with `[]`, of a map's values with `{}`, or the field's own without suffix."""
+    if "items" in field:
+        return field["items"], "[]"
+    return (field["additionalProperties"], "{}") if "additionalProperties" in field else (field, "")
 
 
 def row(name: str, field: Schema, required: bool) -> str:

@@ -21,7 +21,7 @@ from evalrun_reward.settings import RewardSettings
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
 
-VALUES = {
+VALUES: dict[str, Any] = {
     "operator": {
         "watchNamespaces": ["team-a", "team-b"],
         "operatorClass": "nightly",
@@ -46,6 +46,19 @@ VALUES = {
         "workerMemoryGibPerGpu": 96,
         "modelCacheClaim": "models",
         "otlpEndpoint": "http://collector:4317",
+        "placement": {
+            "sandbox": {
+                "nodeSelector": {"pool": "untrusted"},
+                "tolerations": [{"key": "untrusted", "operator": "Exists"}],
+                "topologySpread": [{"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}],
+                "affinity": {"podAntiAffinity": {}},
+                "priorityClassName": "low",
+                "schedulerName": "packer",
+                "labels": {"tier": "hostile"},
+                "annotations": {"note": "x"},
+            }
+        },
+        "gpuResource": "amd.com/gpu",
     },
 }
 
@@ -81,6 +94,10 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert (settings.sandbox_slot_milli_cpu, settings.gateway_cpu, settings.generator_cpu) == (250, "2", "100m")
     assert (settings.head_cpu, settings.head_memory, settings.worker_memory_gib_per_gpu) == ("500m", "8Gi", 96)
     assert settings.model_cache_claim == "models"
+    placement = settings.placement["sandbox"].to_wire()
+    given = VALUES["runDefaults"]["placement"]["sandbox"]
+    assert placement == given
+    assert settings.gpu_resource == "amd.com/gpu"
     assert settings.otlp_endpoint == "http://collector:4317"
 
 
@@ -225,6 +242,13 @@ def test_the_plain_manifest_is_what_the_chart_renders(chart: Chart) -> None:
         [sys.executable, str(tool), "--check"], env=environ, check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_deleting_the_plain_manifest_deletes_no_run() -> None:
+    items = list(yaml.safe_load_all((ROOT / "k8s" / "install.yaml").read_text()))
+    assert "CustomResourceDefinition" not in {item["kind"] for item in items}
+    crds = list(yaml.safe_load_all((ROOT / "k8s" / "crd.yaml").read_text()))
+    assert {item["kind"] for item in crds} == {"CustomResourceDefinition"}
 
 
 def test_nothing_in_the_plain_manifest_says_that_helm_looks_after_it() -> None:

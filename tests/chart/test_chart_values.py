@@ -36,6 +36,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"runDefaults": {"modelCacheClaim": "Models"}}, "at '/runDefaults/modelCacheClaim'"),
     ({"runDefaults": {"headMemory": "16 GB"}}, "at '/runDefaults/headMemory'"),
     ({"runDefaults": {"sandboxSlots": 0}}, "at '/runDefaults/sandboxSlots': minimum"),
+    (
+        {"runDefaults": {"placement": {"judge": {}}}},
+        "at '/runDefaults/placement': additional properties 'judge' not allowed",
+    ),
+    ({"runDefaults": {"placement": {"sandbox": {"tolerations": [{"keys": "x"}]}}}}, "additional properties 'keys' not"),
+    ({"runDefaults": {"gpuResource": "gpu"}}, "at '/runDefaults/gpuResource'"),
     ({"sharedJudge": {"enabled": "yes"}}, "at '/sharedJudge/enabled': got string, want boolean"),
     ({"sharedJudge": {"sandbox": {"slots": 2.5}}}, "at '/sharedJudge/sandbox/slots': got number, want integer"),
     ({"sharedJudge": {"gateway": {"maxReplicas": 101}}}, "at '/sharedJudge/gateway/maxReplicas': maximum"),
@@ -45,6 +51,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"fullnameOverride": "Evaluations"}, "at '/fullnameOverride'"),
 ]
 FREE = (
+    "placement",
     "gatewayResources",
     "generatorResources",
     "aggregatorResources",

@@ -59,10 +59,14 @@ def test_services_lead_to_ports_that_are_there(objects: list[Object]) -> None:
             assert ports[service["metadata"]["name"]][port["targetPort"]] == port["port"]
 
 
-def test_the_crds_stay_when_the_release_goes(objects: list[Object]) -> None:
-    crds = of_kind(objects, "CustomResourceDefinition")
+def test_the_crds_stay_when_the_release_goes(chart: Chart) -> None:
+    crds = of_kind(chart.render(), "CustomResourceDefinition")
     assert {crd["metadata"]["annotations"]["helm.sh/resource-policy"] for crd in crds} == {"keep"}
     assert len(crds) == 2
+
+
+def test_somebody_else_may_install_the_crds(chart: Chart) -> None:
+    assert not of_kind(chart.render({"crds": {"create": False}}), "CustomResourceDefinition")
 
 
 def test_clients_see_every_gateway_and_gateways_every_sandbox(chart: Chart) -> None:
@@ -192,7 +196,7 @@ def test_roles_are_bound_to_the_operators_account(chart: Chart, values: str) -> 
 
 def test_nothing_but_the_operator_itself_with_everything_off(chart: Chart) -> None:
     kinds = {item["kind"] for item in chart.render(VALUE_SETS["bare"])}
-    assert kinds == {"CustomResourceDefinition", "Deployment", "Secret", "Service"}
+    assert kinds == {"Deployment", "Secret", "Service"}
 
 
 def test_the_shared_token_is_made_at_random_and_used_by_all(chart: Chart) -> None:

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_api.modelling import Resources
+from evalrun_api.v1alpha1 import Part, Placement
 from evalrun_runtime.settings import ServiceSettings
 
 AutoscalingMode = Literal["cpu", "custom", "keda"]
@@ -60,6 +61,12 @@ class RunDefaults(ServiceSettings):
     )
     pod_annotations: dict[str, str] = Field(
         default_factory=dict, max_length=16, description="Further annotations of the runs' pods, as JSON."
+    )
+    placement: dict[Part, Placement] = Field(
+        default_factory=dict, description="Where the parts of a run go that say nothing, by part, as JSON."
+    )
+    gpu_resource: str = Field(
+        "nvidia.com/gpu", description="The resource that counts as a GPU, for a rollout that says nothing."
     )
     sandbox_slots: int = Field(4, ge=1, le=1024, description="Slots, and CPUs, of a sandbox pod that says nothing.")
     sandbox_slot_memory_mib: int = Field(1280, ge=64, description="Memory a slot, MiB; a test may use 1024 by default.")

@@ -78,7 +78,21 @@ VALUE_SETS: dict[str, Values] = {
         "sharedJudge": {"enabled": True},
         "reward": {"enabled": True},
     },
+    "placed": {
+        "runDefaults": {
+            "placement": {
+                "sandbox": {
+                    "nodeSelector": {"pool": "untrusted"},
+                    "tolerations": [{"key": "untrusted", "operator": "Exists"}],
+                    "topologySpread": [{"topologyKey": "topology.kubernetes.io/zone"}],
+                },
+                "rayWorkers": {"priorityClassName": "gpu", "schedulerName": "packer", "labels": {"team": "a"}},
+            },
+            "gpuResource": "amd.com/gpu",
+        }
+    },
     "bare": {
+        "crds": {"create": False},
         "rbac": {"create": False, "aggregateToUserRoles": False},
         "networkPolicy": {"enabled": False},
         "operator": {"serviceAccount": {"create": False, "name": "operator"}},

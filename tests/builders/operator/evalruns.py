@@ -62,6 +62,8 @@ class Refused:
     """Part of the message; of a rule, the same offline and on the API server."""
     server_says: str | None = None
     """What the API server says where it has words of its own: bounds, enums, types."""
+    server_path: str | None = None
+    """The field as the API server writes it where a rule stands inside a map: `placement[sandbox].labels`."""
     rollout: bool = False
     local_only: bool = False
     """The API server prunes it instead (unknown fields: kubectl asks for strict validation)."""
@@ -428,7 +430,34 @@ REFUSED: tuple[Refused, ...] = (
         "GPUs among the resources",
         {"spec.rollout.resources.limits": {"nvidia.com/gpu": "8"}},
         "spec.rollout.resources",
-        "remove nvidia.com/gpu from resources",
+        "GPUs of a worker are gpusPerNode of gpuResource",
+        rollout=True,
+    ),
+    Refused(
+        "GPUs of another vendor among the resources",
+        {"spec.rollout.gpuResource": "amd.com/gpu", "spec.rollout.resources.requests": {"amd.com/gpu": "8"}},
+        "spec.rollout.resources",
+        "remove them from resources",
+        rollout=True,
+    ),
+    Refused(
+        "a part that no run has",
+        {"spec.placement": {"judge": {"nodeSelector": {"pool": "x"}}}},
+        "spec.placement",
+        "no part of a run is called so: write sandbox, gateway, aggregator, generator, rayHead, rayWorkers",
+    ),
+    Refused(
+        "a label of ours on one part",
+        {"spec.placement": {"sandbox": {"labels": {"evalrun.dev/run": "x"}}}},
+        "spec.placement.sandbox.labels",
+        "select the run's own pods",
+        server_path="spec.placement[sandbox].labels",
+    ),
+    Refused(
+        "workers that are placed twice",
+        {"spec.rollout.nodeSelector": {"gpu": "a"}, "spec.placement": {"rayWorkers": {"nodeSelector": {"gpu": "b"}}}},
+        "spec.placement",
+        "write each field in one of them",
         rollout=True,
     ),
     Refused(

@@ -22,10 +22,12 @@ def test_the_plain_file_is_the_crds() -> None:
 
 
 @pytest.mark.parametrize("plural", ["evalruns", "evalschedules"])
-def test_helm_keeps_the_crd_and_finds_no_action_in_it(plural: str) -> None:
+def test_helm_keeps_the_crd_and_finds_one_switch_in_it(plural: str) -> None:
     text = (ROOT / "charts/evalrun/templates/crds" / f"{plural}.yaml").read_text(encoding="utf-8")
-    assert "{{" not in text
-    crd = yaml.safe_load(text)
+    header, switch, *lines, end = text.splitlines()
+    assert (header[0], switch, end) == ("#", "{{- if .Values.crds.create }}", "{{- end }}")
+    assert not [line for line in lines if "{{" in line]
+    crd = yaml.safe_load("\n".join(lines))
     assert crd["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     assert crd == crds()[plural]
 

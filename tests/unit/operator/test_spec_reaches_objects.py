@@ -7,6 +7,7 @@ import pytest
 from builders.operator.world import UID, evalrun, operator_settings
 
 from evalrun_api.quantities import amount
+from evalrun_api.v1alpha1.placement import PARTS, Part
 from evalrun_cluster.objects import Object
 from evalrun_operator import resources
 from evalrun_operator.lifecycle.accepting import unsupported
@@ -141,6 +142,90 @@ def test_only_gpu_workers_go_where_the_rollout_says() -> None:
     worker = pods.pop("RayCluster/run-0f3b2-ray-1 worker")["spec"]
     assert (worker["nodeSelector"], worker["tolerations"]) == ({"gpu": "h200"}, [TAINT])
     assert not [name for name, pod in pods.items() if {"nodeSelector", "tolerations"} & pod["spec"].keys()]
+
+
+AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+    {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["untrusted"]}]}
+]}}}  # fmt: skip
+PLACEMENT: dict[str, Any] = {
+    "nodeSelector": {"pool": "untrusted"},
+    "tolerations": [{"key": "untrusted", "operator": "Exists"}],
+    "affinity": AFFINITY,
+    "topologySpread": [{"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}],
+    "priorityClassName": "low",
+    "schedulerName": "packer",
+    "labels": {"tier": "hostile"},
+    "annotations": {"note": "untrusted"},
+}
+POD_OF = {
+    "sandbox": "Deployment/run-sandbox", "gateway": "Deployment/run-judge", "aggregator": "StatefulSet/run-aggregator",
+    "generator": "Job/run-0f3b2-gen-1", "rayHead": "RayCluster/run-0f3b2-ray-1 head",
+    "rayWorkers": "RayCluster/run-0f3b2-ray-1 worker",
+}  # fmt: skip
+
+
+def test_every_part_can_be_placed() -> None:
+    assert set(POD_OF) == set(PARTS)
+
+
+@pytest.mark.parametrize("by", ["spec", "chart"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_goes_where_it_is_told_and_no_other_part_with_it(part: Part, by: str) -> None:
+    rollout = part.startswith("ray")
+    given = {part: PLACEMENT}
+    placed = made_of({"spec.placement": given}, rollout=rollout) if by == "spec" else made_of(
+        {}, rollout=rollout, placement=given
+    )  # fmt: skip
+    pods, plain = templates(placed), templates(made_of({}, rollout=rollout))
+    pod = pods.pop(POD_OF[part])
+    spec = pod["spec"]
+    assert (spec["nodeSelector"], spec["affinity"]) == (PLACEMENT["nodeSelector"], AFFINITY)
+    assert spec["tolerations"] == [{"key": "untrusted", "operator": "Exists"}]
+    assert (spec["priorityClassName"], spec["schedulerName"]) == ("low", "packer")
+    (spread,) = spec["topologySpreadConstraints"]
+    selector = spread.pop("labelSelector")["matchLabels"]
+    assert spread == {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}
+    node = {"ray.io/node-type": part.removeprefix("ray").lower().rstrip("s")} if rollout else {}
+    assert selector.items() <= (pod["metadata"]["labels"] | node).items()
+    assert selector["evalrun.dev/run-uid"] == UID
+    assert pod["metadata"]["labels"]["tier"] == "hostile"
+    assert pod["metadata"]["annotations"]["note"] == "untrusted"
+    assert pods == {name: one for name, one in plain.items() if name != POD_OF[part]}
+
+
+def test_the_specs_placement_wins_field_by_field_over_the_charts() -> None:
+    chart = {"sandbox": {"nodeSelector": {"pool": "a"}, "schedulerName": "packer", "labels": {"x": "1", "y": "1"}}}
+    spec = {"sandbox": {"nodeSelector": {"disk": "ssd"}, "labels": {"y": "3"}}}
+    made = made_of({"spec.placement": spec, "spec.pods": {"labels": {"x": "2", "y": "2"}}}, placement=chart)
+    pod = templates(made)["Deployment/run-sandbox"]
+    assert (pod["spec"]["nodeSelector"], pod["spec"]["schedulerName"]) == ({"disk": "ssd"}, "packer")
+    assert (pod["metadata"]["labels"]["x"], pod["metadata"]["labels"]["y"]) == ("2", "3")
+
+
+def test_a_rollouts_own_fields_win_over_the_charts() -> None:
+    chart = {"rayWorkers": {"nodeSelector": {"gpu": "any"}, "priorityClassName": "low"}}
+    made = made_of({"spec.rollout.nodeSelector": {"gpu": "h200"}}, placement=chart)
+    worker = templates(made)["RayCluster/run-0f3b2-ray-1 worker"]["spec"]
+    assert (worker["nodeSelector"], worker["priorityClassName"]) == ({"gpu": "h200"}, "low")
+
+
+@pytest.mark.parametrize(
+    ("spec", "chart", "name"),
+    [
+        ({}, {}, "nvidia.com/gpu"),
+        ({}, {"gpu_resource": "amd.com/gpu"}, "amd.com/gpu"),
+        ({"spec.rollout.gpuResource": "nvidia.com/mig-3g.40gb"}, {}, "nvidia.com/mig-3g.40gb"),
+        ({"spec.rollout.gpuResource": "intel.com/xe"}, {"gpu_resource": "amd.com/gpu"}, "intel.com/xe"),
+    ],
+)
+def test_a_gpu_is_what_the_spec_or_the_chart_calls_one(spec: dict[str, Any], chart: dict[str, Any], name: str) -> None:
+    made = made_of({**spec, "spec.model.path": "s3://checkpoints/step_7"}, **chart)
+    pod = templates(made)["RayCluster/run-0f3b2-ray-1 worker"]["spec"]
+    devices = {key: value for key, value in pod["containers"][0]["resources"]["limits"].items() if "/" in key}
+    assert devices == {name: "8"}
+    assert not [key for key in pod["initContainers"][0]["resources"]["limits"] if "/" in key]
+    (group,) = made["RayCluster/run-0f3b2-ray-1"]["spec"]["workerGroupSpecs"]
+    assert group["rayStartParams"]["num-gpus"] == "8"  # Ray is told of a device whose name KubeRay does not know
 
 
 def test_keys_are_named_and_never_copied() -> None:

@@ -118,6 +118,11 @@ Quantity = Annotated[
 ]
 """A Kubernetes quantity in quotes: `"4"`, `"500m"`, `"64Gi"`."""
 
+ResourceName = Annotated[
+    str, Field(max_length=317, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
+]
+"""The name of an extended resource: `nvidia.com/gpu`."""
+
 PVC_RULE = Rule(
     r"!self.startsWith('pvc://') || self.matches('^pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?/.+$')",
     "write pvc://CLAIM/PATH: the claim's name, then the path inside the volume",

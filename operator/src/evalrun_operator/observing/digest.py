@@ -167,7 +167,7 @@ def _ray_job(manifest: Manifest) -> Attempt:
 
 
 def _pod(manifest: Manifest) -> Pod:
-    spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+    status = manifest.get("status") or {}
     labels = manifest.get("metadata", {}).get("labels") or {}
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
@@ -180,10 +180,6 @@ def _pod(manifest: Manifest) -> Pod:
         trouble=trouble,
         exit_code=exit_code,
         restarts=max((int(container.get("restartCount", 0)) for container in containers), default=0),
-        holds_gpu=any(
-            "nvidia.com/gpu" in ((container.get("resources") or {}).get("limits") or {})
-            for container in spec.get("containers") or ()
-        ),
         host=str(status.get("podIP", "")),
         failed=failed,
         disrupted=_holds(conditions.get("DisruptionTarget")),

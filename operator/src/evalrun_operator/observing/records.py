@@ -109,7 +109,6 @@ class Pod:
     exit_code: int | None
     """Of the last container that ended otherwise than with 0."""
     restarts: int
-    holds_gpu: bool
     failed: str = ""
     """The container of `exit_code`."""
     host: str = ""

@@ -58,7 +58,7 @@ def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
             # A pod that cannot start is replaced too: in order, it would be waited for although the image is mended.
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": plan.selector(names.AGGREGATOR)},
-            "template": pod_template(plan, names.AGGREGATOR, _pod(plan), annotations=notes),
+            "template": pod_template(plan, "aggregator", _pod(plan), annotations=notes),
         },
     )
 

@@ -65,7 +65,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
             },
             "template": pod_template(
                 plan,
-                names.GENERATOR,
+                "generator",
                 pod_spec(plan, [main], scratch="1Gi", restartPolicy="Never", **service_account(plan)),
             ),
         },

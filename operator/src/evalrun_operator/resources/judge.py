@@ -47,7 +47,7 @@ def judge_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Objec
     """Return the Deployment; without `replicas` an autoscaler owns them."""
     spec: Object = {
         "selector": {"matchLabels": plan.selector(names.JUDGE)},
-        "template": pod_template(plan, names.JUDGE, _pod(plan, judge)),
+        "template": pod_template(plan, "gateway", _pod(plan, judge)),
     }
     if replicas is not None:
         spec["replicas"] = replicas

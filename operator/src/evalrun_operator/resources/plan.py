@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunSpec, Gate
+from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunSpec, Gate, Part, Placement
 from evalrun_cluster.kinds import KINDS, SECRET
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.resources.changes import stamped
@@ -26,6 +26,17 @@ class RunPlan:
     def baseline_of(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""
         return self.baseline_url or gate.baseline if gate.names_a_run else gate.baseline
+
+    def placements(self, part: Part) -> tuple[Placement, ...]:
+        """Return what says where a part's pods go: the chart first, then what wins over it."""
+        rollout, workers = self.spec.rollout, Placement()
+        if rollout is not None and part == "rayWorkers":
+            workers = Placement(node_selector=rollout.node_selector, tolerations=rollout.tolerations)
+        return (
+            self.settings.placement.get(part, Placement()),
+            workers,
+            self.spec.placement.get(part, Placement()),
+        )
 
     @property
     def token_digest(self) -> str:

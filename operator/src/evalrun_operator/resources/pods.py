@@ -5,9 +5,12 @@ ServiceAccount: nothing that a run makes talks to the API server.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from evalrun_api import names
 from evalrun_api.modelling import Resources
+from evalrun_api.v1alpha1 import Part
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.plan import RunPlan
 
@@ -15,6 +18,15 @@ USER = 10001
 """Of the images of Dockerfile.judge."""
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 """Read by the cluster autoscaler, before it empties a node to save it."""
+COMPONENTS: Mapping[Part, str] = {
+    "sandbox": names.SANDBOX, "gateway": names.JUDGE, "aggregator": names.AGGREGATOR, "generator": names.GENERATOR,
+    "rayHead": names.RAY, "rayWorkers": names.RAY,
+}  # fmt: skip
+"""By part, the component that its pods' labels name."""
+RAY_NODE: Mapping[Part, dict[str, str]] = {
+    "rayHead": {"ray.io/node-type": "head"}, "rayWorkers": {"ray.io/node-type": "worker"},
+}  # fmt: skip
+"""KubeRay's label, which tells the pods of one component apart."""
 UNMOVABLE = frozenset({names.RAY, names.GENERATOR, names.AGGREGATOR})
 """What loses minutes of work on GPUs, or holds up the whole run, when its pod is moved."""
 CONTAINER_SECURITY: Object = {
@@ -26,22 +38,26 @@ CONTAINER_SECURITY: Object = {
 
 def pod_template(
     plan: RunPlan,
-    component: str,
+    part: Part,
     pod_spec: Object,
     *,
     metrics: bool = True,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """Return the pod template of a component."""
-    settings, given = plan.settings, plan.spec.pods
+    """Return the pod template of a part, placed as the chart and, field by field before it, the spec say."""
+    settings, component = plan.settings, COMPONENTS[part]
+    chart, *own = plan.placements(part)
     notes = {names.TOKEN_DIGEST_ANNOTATION: plan.token_digest, **(annotations or {})}
     if component in UNMOVABLE:
         notes[SAFE_TO_EVICT] = "false"
     if metrics and plan.spec.exports.prometheus:
         notes |= {"prometheus.io/scrape": "true", "prometheus.io/port": str(names.METRICS_PORT)}
-    labels = {**settings.pod_labels, **given.labels, **plan.labels(component)}
-    notes = {**settings.pod_annotations, **given.annotations, **notes}
-    return {"metadata": {"labels": labels, "annotations": notes}, "spec": pod_spec}
+    layers = (chart, plan.spec.pods, *own)
+    labels = reduce(or_, (layer.labels for layer in layers), settings.pod_labels) | plan.labels(component)
+    notes = reduce(or_, (layer.annotations for layer in layers), settings.pod_annotations) | notes
+    selector = plan.selector(component) | RAY_NODE.get(part, {})
+    fields = (layer.pod_fields(selector) for layer in (chart, *own))
+    return {"metadata": {"labels": labels, "annotations": notes}, "spec": reduce(or_, fields, pod_spec)}
 
 
 def pod_spec(

@@ -26,7 +26,6 @@ HOME = "/scratch"
 """Writable, for what Ray, the engine and its compilers keep under HOME."""
 CACHE = "/model-cache"
 """Where the claim is mounted that keeps the hub's models between runs."""
-GPU = "nvidia.com/gpu"
 CHECKPOINT_FOLDER = f"{HOME}/checkpoint"
 ENGINE_ENV = [
     {"name": "HOME", "value": HOME},
@@ -51,7 +50,7 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
         "headGroupSpec": {
             # No work is placed on the head: it has no GPU, and keeps the cluster's state.
             "rayStartParams": {"num-cpus": "0"},
-            "template": pod_template(plan, names.RAY, _head(plan, rollout), metrics=False),
+            "template": pod_template(plan, "rayHead", _head(plan, rollout), metrics=False),
         },
         "workerGroupSpecs": [
             {
@@ -60,8 +59,12 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
                 "minReplicas": workers.count,
                 "maxReplicas": workers.count,
                 "scaleStrategy": {"workersToDelete": list(workers.leaving)},
-                "rayStartParams": {"num-cpus": str(worker_cpus(rollout))},
-                "template": pod_template(plan, names.RAY, _worker(plan, rollout), metrics=False),
+                # Of a device that is not called "gpu", KubeRay tells Ray nothing.
+                "rayStartParams": {
+                    "num-cpus": str(worker_cpus(rollout)),
+                    "num-gpus": str(rollout.gpus_per_node),
+                },
+                "template": pod_template(plan, "rayWorkers", _worker(plan, rollout), metrics=False),
             }
         ],
     }
@@ -111,11 +114,12 @@ def _worker(plan: RunPlan, rollout: Rollout) -> Object:
     fields: Object = {"restartPolicy": "Never"}  # KubeRay replaces the pod; a restarted container would be a stranger
     if fetched_model(plan) is not None:
         fields["initContainers"] = [_fetch(plan, rollout)]
-    if rollout.node_selector:
-        fields["nodeSelector"] = dict(rollout.node_selector)
-    if rollout.tolerations:
-        fields["tolerations"] = [toleration.to_wire() for toleration in rollout.tolerations]
     return _pod(plan, rollout, "ray-worker", worker_resources(plan, rollout), [], **fields)
+
+
+def gpu_resource(plan: RunPlan, rollout: Rollout) -> str:
+    """Return the resource that counts as a GPU."""
+    return rollout.gpu_resource or plan.settings.gpu_resource
 
 
 def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
@@ -131,7 +135,7 @@ def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
     given = rollout.resources
     limits = {**amounts, **(given.requests | given.limits if given else {})}
     requests = {**limits, **(given.requests if given else {}), "memory": limits["memory"]}
-    gpu = {GPU: str(gpus)}
+    gpu = {gpu_resource(plan, rollout): str(gpus)}
     return {"requests": {**requests, **gpu}, "limits": {**limits, **gpu}}
 
 
@@ -140,8 +144,8 @@ def _fetch(plan: RunPlan, rollout: Rollout) -> Object:
 
     It may use what the worker may, which comes after it: that costs nothing, and every container has its limits.
     """
-    amounts = worker_resources(plan, rollout)
-    resources = {kind: {name: amount for name, amount in amounts[kind].items() if name != GPU} for kind in amounts}
+    amounts, gpu = worker_resources(plan, rollout), gpu_resource(plan, rollout)
+    resources = {kind: {name: amount for name, amount in amounts[kind].items() if name != gpu} for kind in amounts}
     secret = plan.spec.output.credentials_secret_ref
     return container(
         plan,

@@ -66,7 +66,7 @@ def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Obj
     """Return the Deployment; without `replicas` an autoscaler owns them."""
     spec: Object = {
         "selector": {"matchLabels": plan.selector(names.SANDBOX)},
-        "template": pod_template(plan, names.SANDBOX, _pod(plan, judge)),
+        "template": pod_template(plan, "sandbox", _pod(plan, judge)),
     }
     if replicas is not None:
         spec["replicas"] = replicas

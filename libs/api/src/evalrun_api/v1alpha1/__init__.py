@@ -5,6 +5,7 @@ from evalrun_api.v1alpha1.evalrun import API_VERSION, GROUP, KIND, VERSION, Eval
 from evalrun_api.v1alpha1.gating import FALLING, ExpectedRange, Gate, PooledDataset
 from evalrun_api.v1alpha1.judging import Gateway, Judge, JudgeReference, Sandbox
 from evalrun_api.v1alpha1.lineage import Lineage
+from evalrun_api.v1alpha1.placement import Part, Placement, PodMetadata, Toleration, TopologySpread
 from evalrun_api.v1alpha1.results import (
     Aggregator,
     Cost,
@@ -39,8 +40,8 @@ from evalrun_api.v1alpha1.schedule_status import (
     TroubledCheckpoint,
     schedule_condition,
 )
-from evalrun_api.v1alpha1.serving import Endpoint, Generator, Rollout, Toleration
-from evalrun_api.v1alpha1.spec import MUTABLE_FIELDS, EvalRunSpec, PodMetadata
+from evalrun_api.v1alpha1.serving import Endpoint, Generator, Rollout
+from evalrun_api.v1alpha1.spec import MUTABLE_FIELDS, EvalRunSpec
 from evalrun_api.v1alpha1.status import (
     Condition,
     DatasetStatus,
@@ -107,7 +108,9 @@ __all__ = [
     "ObjectMeta",
     "OpenStart",
     "Output",
+    "Part",
     "Phase",
+    "Placement",
     "PodMetadata",
     "PooledDataset",
     "Protocol",
@@ -122,6 +125,7 @@ __all__ = [
     "TestGroup",
     "TestLimits",
     "Toleration",
+    "TopologySpread",
     "TroubledCheckpoint",
     "Wandb",
     "condition_of",

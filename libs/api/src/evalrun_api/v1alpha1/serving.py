@@ -11,41 +11,16 @@ from evalrun_api.modelling import (
     DnsName,
     ImageName,
     PositiveFractionText,
+    ResourceName,
     Resources,
     Rule,
     SecretKeyReference,
     list_type,
 )
+from evalrun_api.v1alpha1.placement import Toleration
 
 DEFAULT_CONCURRENT_REQUESTS = 256
 """At each endpoint: vLLM's own bound, which keeps a GPU busy."""
-
-
-class Toleration(ApiModel):
-    """Lets the workers run on tainted nodes; as in a pod."""
-
-    key: str | None = Field(None, min_length=1, max_length=253, description="The taint's key; unset with Exists: all.")
-    operator: Literal["Equal", "Exists"] = Field("Equal", description="Exists takes any value.")
-    value: str | None = Field(None, max_length=63, description="The taint's value, with Equal.")
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
-        None, description="The taint's effect; unset: every effect."
-    )
-    toleration_seconds: int | None = Field(
-        None, ge=0, le=31_536_000, description="With NoExecute: how long the pod may stay; unset: for ever."
-    )
-
-    RULES = (
-        Rule(
-            "self.operator != 'Exists' || !has(self.value)",
-            "operator: Exists takes any value: remove value, or write operator: Equal",
-            ".value",
-        ),
-        Rule(
-            "self.operator == 'Exists' || has(self.key)",
-            "operator: Equal needs a key: write key, or operator: Exists to tolerate every taint",
-            ".key",
-        ),
-    )
 
 
 class EnvironmentVariable(ApiModel):
@@ -75,6 +50,11 @@ class Rollout(ApiModel):
     pipeline_parallel: int = Field(1, ge=1, le=64, description="Groups of layers of a replica; verl knows 1 only.")
     data_parallel: int = Field(1, ge=1, le=64, description="Copies of the model inside a replica.")
     gpus_per_node: int = Field(8, ge=1, le=64, description="GPUs of one worker pod.")
+    gpu_resource: ResourceName | None = Field(
+        None,
+        description="The resource that counts as a GPU, e.g. amd.com/gpu or nvidia.com/mig-3g.40gb; unset: the "
+        "chart's, nvidia.com/gpu.",
+    )
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field("bfloat16", description="Type of the weights.")
     load_format: Literal["auto", "safetensors", "pt", "sharded_state", "runai_streamer", "dummy"] = Field(
         "auto", description="How weights are read. dummy reads none: the model answers noise."
@@ -161,9 +141,11 @@ class Rollout(ApiModel):
             ".maxNumBatchedTokens",
         ),
         Rule(
-            "!has(self.resources) || (self.resources.requests.all(r, r != 'nvidia.com/gpu') && "
-            "self.resources.limits.all(r, r != 'nvidia.com/gpu'))",
-            "GPUs of a worker are gpusPerNode: remove nvidia.com/gpu from resources",
+            "!has(self.resources) || (self.resources.requests.all(r, r != GPU) && "
+            "self.resources.limits.all(r, r != GPU))".replace(
+                "GPU", "(has(self.gpuResource) ? self.gpuResource : 'nvidia.com/gpu')"
+            ),
+            "GPUs of a worker are gpusPerNode of gpuResource (nvidia.com/gpu if unset): remove them from resources",
             ".resources",
         ),
     )

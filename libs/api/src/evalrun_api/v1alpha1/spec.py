@@ -9,6 +9,7 @@ from evalrun_api.modelling import ApiModel, DnsName, LocalObjectReference, Rule,
 from evalrun_api.v1alpha1.gating import Gate
 from evalrun_api.v1alpha1.judging import Judge, JudgeReference
 from evalrun_api.v1alpha1.lineage import Lineage
+from evalrun_api.v1alpha1.placement import Placements, PodMetadata
 from evalrun_api.v1alpha1.results import Aggregator, Cost, Exports, Output
 from evalrun_api.v1alpha1.serving import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.task import Dataset, Model, Protocol
@@ -24,33 +25,6 @@ def _gate_rules(expression: str, message: str, field: str) -> tuple[Rule, Rule]:
         Rule(f"!has(self.gate) || ({one})", message, f".gate.{field}"),
         Rule(f"self.gates.all(g, {expression})", message, ".gates"),
     )
-
-
-class PodMetadata(ApiModel):
-    """Labels and annotations of pods, e.g. for a policy that asks for an owner."""
-
-    labels: Annotated[
-        dict[str, Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]],
-        Field(max_length=16, description='Labels, e.g. team: "evals". They win over the chart\'s.'),
-        Rule(
-            "self.all(k, k.matches('^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",
-            "a label's key is a name of at most 63 characters, after a domain and '/' if you like: example.com/team",
-        ),
-        Rule(
-            "self.all(k, !k.startsWith('evalrun.dev/') && !k.startsWith('app.kubernetes.io/') && "
-            "!k.startsWith('ray.io/') && !k.startsWith('kueue.x-k8s.io/'))",
-            "labels of evalrun.dev, app.kubernetes.io, ray.io and kueue.x-k8s.io select the run's own pods: choose "
-            "another domain",
-        ),
-    ] = {}  # noqa: RUF012 - pydantic copies it
-    annotations: Annotated[
-        dict[str, Annotated[str, Field(max_length=1024)]],
-        Field(max_length=16, description="Annotations. They win over the chart's."),
-        Rule(
-            "self.all(k, !k.startsWith('evalrun.dev/'))",
-            "annotations of evalrun.dev are the operator's own: choose another domain",
-        ),
-    ] = {}  # noqa: RUF012 - pydantic copies it
 
 
 NO_LAST_GOOD_RULES = _gate_rules(
@@ -99,6 +73,7 @@ class EvalRunSpec(ApiModel):
     ] = None
     generator: Generator | None = Field(None, description="The generator of simple mode; unset: the chart's defaults.")
     pods: PodMetadata = Field(PodMetadata(), description="What every pod of the run carries besides its own labels.")
+    placement: Placements = {}  # noqa: RUF012 - pydantic copies it
     judge: Judge | None = Field(None, description="A judge of the run's own; unset without judgeRef: the defaults.")
     judge_ref: JudgeReference | None = Field(None, description="A shared judge instead.")
     aggregator: Aggregator = Field(Aggregator(), description="The keeper of the run's ledger.")
@@ -152,6 +127,13 @@ class EvalRunSpec(ApiModel):
             "!has(self.generator) || has(self.endpoints)",
             "generator is simple mode's: with rollout the head runs it, so write rollout.headResources",
             ".generator",
+        ),
+        Rule(
+            "!has(self.rollout) || !('rayWorkers' in self.placement) || "
+            "((size(self.rollout.nodeSelector) == 0 || size(self.placement['rayWorkers'].nodeSelector) == 0) && "
+            "(size(self.rollout.tolerations) == 0 || size(self.placement['rayWorkers'].tolerations) == 0))",
+            "rollout and placement.rayWorkers both say where the workers go: write each field in one of them",
+            ".placement",
         ),
         Rule(
             "!has(self.judge) || !has(self.judgeRef)",

@@ -1,0 +1,125 @@
+"""Where the pods of a run go, and what they carry."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
+
+from evalrun_api.modelling import ApiModel, DnsName, Rule, list_type
+
+Part = Literal["sandbox", "gateway", "aggregator", "generator", "rayHead", "rayWorkers"]
+"""A part of a run that has pods of its own. The generator is simple mode's; with rollout Ray's head runs it."""
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+class PodMetadata(ApiModel):
+    """Labels and annotations of pods, e.g. for a policy that asks for an owner."""
+
+    labels: Annotated[
+        dict[str, Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]],
+        Field(max_length=16, description='Labels, e.g. team: "evals". They win over the chart\'s.'),
+        Rule(
+            "self.all(k, k.matches('^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",
+            "a label's key is a name of at most 63 characters, after a domain and '/' if you like: example.com/team",
+        ),
+        Rule(
+            "self.all(k, !k.startsWith('evalrun.dev/') && !k.startsWith('app.kubernetes.io/') && "
+            "!k.startsWith('ray.io/') && !k.startsWith('kueue.x-k8s.io/'))",
+            "labels of evalrun.dev, app.kubernetes.io, ray.io and kueue.x-k8s.io select the run's own pods: choose "
+            "another domain",
+        ),
+    ] = {}  # noqa: RUF012 - pydantic copies it
+    annotations: Annotated[
+        dict[str, Annotated[str, Field(max_length=1024)]],
+        Field(max_length=16, description="Annotations. They win over the chart's."),
+        Rule(
+            "self.all(k, !k.startsWith('evalrun.dev/'))",
+            "annotations of evalrun.dev are the operator's own: choose another domain",
+        ),
+    ] = {}  # noqa: RUF012 - pydantic copies it
+
+
+class Toleration(ApiModel):
+    """Lets pods run on tainted nodes; as in a pod."""
+
+    key: str | None = Field(None, min_length=1, max_length=253, description="The taint's key; unset with Exists: all.")
+    operator: Literal["Equal", "Exists"] = Field("Equal", description="Exists takes any value.")
+    value: str | None = Field(None, max_length=63, description="The taint's value, with Equal.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        None, description="The taint's effect; unset: every effect."
+    )
+    toleration_seconds: int | None = Field(
+        None, ge=0, le=31_536_000, description="With NoExecute: how long the pod may stay; unset: for ever."
+    )
+
+    RULES = (
+        Rule(
+            "self.operator != 'Exists' || !has(self.value)",
+            "operator: Exists takes any value: remove value, or write operator: Equal",
+            ".value",
+        ),
+        Rule(
+            "self.operator == 'Exists' || has(self.key)",
+            "operator: Equal needs a key: write key, or operator: Exists to tolerate every taint",
+            ".key",
+        ),
+    )
+
+
+class TopologySpread(ApiModel):
+    """Spreads the pods of one part; the label selector is the part's own."""
+
+    topology_key: str = Field(
+        min_length=1, max_length=317, description="The nodes' label, e.g. topology.kubernetes.io/zone."
+    )
+    max_skew: int = Field(1, ge=1, le=1000, description="Most that two domains may differ by, in pods.")
+    when_unsatisfiable: Literal["ScheduleAnyway", "DoNotSchedule"] = Field(
+        "ScheduleAnyway", description="DoNotSchedule leaves a pod pending rather than out of balance."
+    )
+
+
+class Placement(PodMetadata):
+    """Where the pods of one part go, and what they carry besides `pods`. What is unset is the chart's."""
+
+    node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
+        {}, max_length=16, description="Labels of the nodes that the pods may use."
+    )
+    tolerations: list[Toleration] = Field(
+        [], max_length=16, description="Taints that the pods tolerate.", json_schema_extra=list_type("atomic")
+    )
+    affinity: dict[str, Any] | None = Field(
+        None,
+        description="Kubernetes' own affinity (nodeAffinity, podAffinity, podAntiAffinity). The API server checks it "
+        "when the pods' owner is made; what it refuses stands in the condition Applied.",
+        # Its schema is 900 lines long, six levels deep and recursive in what it means: it is handed on as it is.
+        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+    )
+    topology_spread: list[TopologySpread] = Field(
+        [],
+        max_length=8,
+        description="How the pods are spread; unset: gateways and sandboxes over nodes, as far as there is room.",
+        json_schema_extra=list_type("map", "topologyKey"),
+    )
+    priority_class_name: DnsName | None = Field(None, description="The pods' PriorityClass.")
+    scheduler_name: DnsName | None = Field(None, description="Who schedules the pods; unset: the cluster's default.")
+
+    def pod_fields(self, selector: Mapping[str, str]) -> dict[str, Any]:
+        """Return the fields of a pod's spec that are set; `selector` selects the part's pods."""
+        wire = {**self.to_wire(), "topologySpreadConstraints": [
+            {**spread.to_wire(), "labelSelector": {"matchLabels": dict(selector)}} for spread in self.topology_spread
+        ]}  # fmt: skip
+        return {name: wire[name] for name in POD_FIELDS if wire.get(name)}
+
+
+POD_FIELDS = (
+    "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName", "schedulerName",
+)  # fmt: skip
+PARTS_RULE = Rule(
+    f"self.all(k, k in [{', '.join(repr(part) for part in PARTS)}])",
+    f"no part of a run is called so: write {', '.join(PARTS)}",
+)
+Placements = Annotated[
+    dict[str, Placement],
+    Field(max_length=len(PARTS), description="Placement by part: " + ", ".join(PARTS) + "."),
+    PARTS_RULE,
+]
