@@ -12,7 +12,7 @@ CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e
 .DEFAULT_GOAL := help
 .PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout test-e2e-faults check unit test test-services test-clusters bench bench-schedules kill-gates clean
 
-help: ## list what can be made
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.base ## install evalrun into .venv; the command is .venv/bin/evalrun
@@ -20,14 +20,14 @@ setup: $(VENV)/.base ## install evalrun into .venv; the command is .venv/bin/eva
 demo: setup ## evaluate the demo set end to end on this machine: no cluster, GPU, Docker or network
 	$(BIN)/evalrun run k8s/samples/demo.yaml --local --endpoint builtin:demo $(if $(DEMO_OUTPUT),--output $(DEMO_OUTPUT))
 
-generate: $(VENV)/.dev ## write again what is generated: stubs, CRDs, field reference, dashboards, alerts, the chart's rules, the plain manifests
+generate: $(VENV)/.dev ## regenerate everything that is generated: stubs, CRDs, field reference, dashboards, alerts, the chart's rules, the plain manifests
 	$(BIN)/python tools/generate_stubs.py
 	$(BIN)/python tools/generate_crd.py
 	$(BIN)/python tools/generate_reference.py
 	$(BIN)/python tools/generate_monitoring.py
 	$(BIN)/python tools/generate_manifests.py
 
-lock: $(VENV)/.dev ## write requirements/*.txt again from pyproject.toml
+lock: $(VENV)/.dev ## update requirements/*.txt from pyproject.toml
 	$(BIN)/python tools/lock.py
 	$(BIN)/python tools/gen_cpu.py lock
 
