@@ -80,11 +80,14 @@ class WandbServer:
         return {"id": "E", "name": "team"}
 
     def _bucket(self, run: str) -> dict[str, Any]:
+        rows = self.history.get(run, [])
+        last = json.dumps(rows[-1]) if rows else "{}"  # a resumed run goes on after its step
         return {
             "id": "B", "name": run, "displayName": self.runs[run].get("displayName"), "description": "",
             "config": self.runs[run].get("config", "{}"), "sweepName": None, "tags": [], "notes": None,
-            "summaryMetrics": "{}", "logLineCount": 0, "eventsLineCount": 0, "eventsTail": "[]", "historyTail": "[]",
-            "historyLineCount": len(self.history.get(run, [])), "wandbConfig": "{}",
+            "summaryMetrics": last, "logLineCount": 0, "eventsLineCount": 0, "eventsTail": "[]",
+            "historyTail": json.dumps([last] if rows else []), "historyLineCount": len(rows),
+            "wandbConfig": json.dumps({"t": 1}),
         }  # fmt: skip
 
 

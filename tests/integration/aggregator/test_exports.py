@@ -10,7 +10,7 @@ import pytest
 from builders.results.exports import wandb_records
 from builders.results.wandb_server import wandb_server
 
-from evalrun_results.exports.content import ExportContent
+from evalrun_results.exports.content import CurvePoint, ExportContent
 from evalrun_results.exports.exporter import ExportError, MlflowTarget, WandbTarget
 from evalrun_results.exports.process import export_apart
 
@@ -26,6 +26,13 @@ CONTENT = ExportContent(
          "ground_truth": {"test": "…"}},
     ],
 )  # fmt: skip
+
+
+def at_step(step: int, accepted: float) -> ExportContent:
+    """Return a run of the schedule at a step."""
+    point = CurvePoint(id="cafe1234", schedule="grpo.a", step=step, phase="rl", model=f"s3://t/global_step_{step}")
+    metrics = {**CONTENT.metrics, "eval/humaneval/accepted_at_1": accepted}
+    return CONTENT.model_copy(update={"id": f"run{step}", "run": f"grpo-{step}", "point": point, "metrics": metrics})
 
 
 def wandb_files(folder: Path) -> list[Path]:
@@ -62,6 +69,43 @@ def test_wandb_offline_leaves_keys_config_and_table_beside_the_outputs_and_once(
     assert json.loads(rows[1]["ground_truth"]) == {"test": "…"}
 
 
+def test_wandb_offline_runs_of_a_schedule_are_on_one_curve_in_any_order_of_steps(tmp_path: Path) -> None:
+    target = WandbTarget(project="evals", mode="offline")
+    rows = []
+    for step, accepted in ((130, 0.6), (120, 0.5)):  # the later one first, as a checkpoint that was rewritten
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        done = export_apart(target, at_step(step, accepted), folder, scratch_in=None, seconds=50)
+        assert done.files.endswith(f"run{step}")
+        (written,) = folder.glob("wandb/offline-run-*-cafe1234/run-*.wandb")
+        records = list(wandb_records(written))
+        (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
+        assert (run.run_id, run.display_name, run.job_type) == ("cafe1234", "grpo.a", "curve")
+        axes = {(record.metric.name or record.metric.glob_name, record.metric.step_metric) for record in records}
+        assert {("checkpoint_step", ""), ("eval/*", "checkpoint_step")} <= axes
+        logged = {item.key or "/".join(item.nested_key): item.value_json
+                  for record in records for item in record.history.item}  # fmt: skip
+        rows.append((json.loads(logged["checkpoint_step"]), json.loads(logged["eval/humaneval/accepted_at_1"])))
+    assert rows == [(130, 0.6), (120, 0.5)]
+
+
+def test_wandb_online_adds_each_run_to_the_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with wandb_server() as server:
+        monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+        monkeypatch.setenv("WANDB_BASE_URL", server.address)
+        target = WandbTarget(project="evals", entity="team")
+        urls = [
+            export_apart(target, at_step(step, accepted), tmp_path, scratch_in=None, seconds=50).url
+            for step, accepted in ((130, 0.6), (120, 0.5))
+        ]
+    assert urls == [f"{server.address}/team/evals/runs/run{step}" for step in (130, 120)]
+    assert set(server.runs) == {"run130", "run120", "cafe1234"}
+    assert server.opened == [False, False, False, True]  # the curve is there at the second
+    curve = [(row["_step"], row["checkpoint_step"], row["eval/humaneval/accepted_at_1"])
+             for row in server.history["cafe1234"]]  # fmt: skip
+    assert curve == [(0, 130, 0.6), (1, 120, 0.5)]
+
+
 def test_wandb_online_goes_on_with_the_run_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = "0123456789" * 4
     with wandb_server() as server:
@@ -95,6 +139,28 @@ def test_an_export_without_its_server_ends_at_its_limit_and_tells_no_key(
     assert time.monotonic() - began < 20
     assert key not in str(failed.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_mlflow_gets_one_logged_model_for_each_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    mlflow_run = pytest.importorskip("evalrun_results.exports.mlflow_run")
+    exporter = mlflow_run.MlflowExporter(MlflowTarget(tracking_uri=f"file://{tmp_path}/store"), "evalrun")
+    for step, accepted in ((130, 0.6), (120, 0.4), (120, 0.5)):
+        exporter.export(at_step(step, accepted))
+    client = mlflow_run.MlflowClient(tracking_uri=f"file://{tmp_path}/store")
+    experiment = client.get_experiment_by_name("evalrun").experiment_id
+    models = sorted(client.search_logged_models([experiment]), key=lambda model: str(model.name))
+    assert [(model.name, str(model.status), model.params) for model in models] == [
+        (f"grpo-a-step-{step}", "READY", {"step": str(step), "path": f"s3://t/global_step_{step}", "phase": "rl"})
+        for step in (120, 130)
+    ]
+    runs = {run.info.run_name: run for run in client.search_runs([experiment])}
+    assert {model.source_run_id for model in models} == {run.info.run_id for run in runs.values()}
+    figures = {metric.value for metric in models[1].metrics if metric.key == "eval/humaneval/accepted_at_1"}
+    assert figures == {0.6}
+    (history,) = client.get_metric_history(runs["grpo-130"].info.run_id, "eval/humaneval/accepted_at_1")
+    assert (history.step, history.value) == (130, 0.6)
 
 
 def test_mlflow_gets_one_run_however_often_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

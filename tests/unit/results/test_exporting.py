@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from builders.results.exports import work_order
 
-from evalrun_results.exports.content import ExportContent, export_id
+from evalrun_api.v1alpha1 import Lineage
+from evalrun_api.work_order import WorkOrder
+from evalrun_results.exports.content import ExportContent, curve_point, export_id
 from evalrun_results.exports.exporter import Exported, ExportError, Target, WandbTarget
 from evalrun_results.exports.process import environment, export_apart
 from evalrun_results.exports.run_exports import RunExports, targets_of
@@ -96,6 +98,33 @@ def test_the_id_stays_over_restarts_and_is_another_for_another_run() -> None:
     others = [{"uid": "u-2"}, {"rejudge": "again"}, {"run": "x"}, {"namespace": "n"}, {"uid": ""}]
     ids = {export_id(work_order({}, **other)) for other in others}
     assert len(ids | {first}) == len(others) + 1
+
+
+def with_lineage(order: WorkOrder, **lineage: object) -> WorkOrder:
+    spec = order.spec.model_copy(update={"lineage": Lineage.model_validate(lineage)})
+    return order.model_copy(update={"spec": spec})
+
+
+def test_runs_of_one_schedule_are_on_one_curve_and_a_rejudging_is_not() -> None:
+    first = with_lineage(work_order({}), schedule="grpo", step=120, phase="rl")
+    later = with_lineage(work_order({}, uid="u-2"), schedule="grpo", step=130)
+    points = [curve_point(first), curve_point(later)]
+    assert [(point and (point.schedule, point.step, point.phase)) for point in points] == [
+        ("grpo", 120, "rl"), ("grpo", 130, ""),
+    ]  # fmt: skip
+    assert len({point and point.id for point in points}) == 1
+    others = [{"schedule": "sft", "step": 120}, {"schedule": "grpo", "step": 120}]
+    ids = {
+        point and point.id
+        for point in (
+            curve_point(with_lineage(work_order({}), **others[0])),
+            curve_point(with_lineage(work_order({}, namespace="n"), **others[1])),
+        )
+    }
+    assert len(ids | {points[0] and points[0].id}) == 3
+    assert curve_point(work_order({})) is None
+    assert curve_point(with_lineage(work_order({}), schedule="grpo")) is None
+    assert curve_point(with_lineage(work_order({}, rejudge="again"), schedule="grpo", step=120)) is None
 
 
 def test_without_a_key_nothing_is_started_and_the_way_out_named(

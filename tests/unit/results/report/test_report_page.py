@@ -105,6 +105,14 @@ def test_the_headline_shows_the_role_that_the_run_recorded(tmp_path: Path) -> No
     assert "mbpp_reg1 problems, role: dev" in text, "recorded nothing: the well-known name says it"
 
 
+def test_the_headline_shows_which_checkpoint_it_was(tmp_path: Path) -> None:
+    lineage = {"schedule": "nightly", "step": 120, "phase": "grpo", "parent": "nightly-0123456789"}
+    spec = {"model": {"path": "s3://t/global_step_120"}, "lineage": lineage}
+    page = report_of(tmp_path / "checkpoint", verdicts_of([True]), spec=spec)
+    assert "Checkpoint: step 120 · phase grpo · schedule nightly · after nightly-0123456789" in page.text
+    assert "Checkpoint:" not in report_of(tmp_path / "model", verdicts_of([True])).text
+
+
 def test_the_headline_shows_what_the_protocol_asked_for_and_what_had_to_be_left_out(tmp_path: Path) -> None:
     results = [sample_result(f"p{problem}", sample) for problem in range(4) for sample in range(3)]
     results[:3] = [sample_result("p0", sample, ["wrong_answer"] if sample else None) for sample in range(3)]

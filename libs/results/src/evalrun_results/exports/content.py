@@ -22,6 +22,20 @@ QA_COLUMNS: Final = (
 ID_CHARACTERS: Final = 16
 
 
+class CurvePoint(BaseModel):
+    """The run's place on the curve of a schedule."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    """Of the curve, the same for every run on it."""
+    schedule: str
+    step: int
+    phase: str = ""
+    model: str = ""
+    """Where the checkpoint is."""
+
+
 class ExportContent(BaseModel):
     """One run, as an exporter gets it."""
 
@@ -37,6 +51,8 @@ class ExportContent(BaseModel):
     """By `eval/<dataset>/<metric>`."""
     qa: list[dict[str, Any]]
     """The QA records of every dataset."""
+    point: CurvePoint | None = None
+    """None if the run is of no schedule, or says no step."""
 
 
 def export_id(order: WorkOrder) -> str:
@@ -48,6 +64,24 @@ def export_id(order: WorkOrder) -> str:
     own = order.uid or f"{order.created.isoformat()} {order.output_dir}"
     parts = (order.namespace, order.run, own, order.rejudge or "")
     return sha256("\0".join(parts).encode()).hexdigest()[:ID_CHARACTERS]
+
+
+def curve_point(order: WorkOrder) -> CurvePoint | None:
+    """Return a run's place on its schedule's curve; None if it has none.
+
+    A rejudging has none: its run is on the curve already, and one point must not come from two judges.
+    """
+    lineage = order.spec.lineage
+    if lineage is None or lineage.schedule is None or lineage.step is None or order.rejudge is not None:
+        return None
+    parts = ("curve", order.namespace, lineage.schedule)
+    return CurvePoint(
+        id=sha256("\0".join(parts).encode()).hexdigest()[:ID_CHARACTERS],
+        schedule=lineage.schedule,
+        step=lineage.step,
+        phase=lineage.phase or "",
+        model=order.spec.model.path,
+    )
 
 
 def metric_values(datasets: Mapping[str, DatasetMetrics]) -> dict[str, float]:
@@ -76,6 +110,7 @@ def content_of(
         "info": info,
         "metrics": metric_values(datasets),
         "qa": [record for records in qa.values() for record in records],
+        "point": None if (point := curve_point(order)) is None else point.model_dump(),
     }
     return ExportContent.model_validate_json(json_line(content))  # a model's answer may hold what is no character
 

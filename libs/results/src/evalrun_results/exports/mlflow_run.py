@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param
+from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric, Param
 from mlflow.exceptions import MlflowException
 from pydantic_core import to_json
 
@@ -20,7 +20,7 @@ BATCH = 100
 
 
 class MlflowExporter:
-    """Writes one run of an experiment.
+    """Writes one run of an experiment, and the logged model of the checkpoint that it evaluated.
 
     Args:
         target: the tracking server.
@@ -37,10 +37,15 @@ class MlflowExporter:
             client = MlflowClient(tracking_uri=self._target.tracking_uri)
             experiment = self._experiment_id(client)
             run = self._run_id(client, experiment, content)
-            self._send(client, run, content)
+            model, refusal = self._model_id(client, experiment, run, content)
+            self._send(client, run, content, model)
             client.set_terminated(run)
         except (MlflowException, OSError) as error:
             raise ExportError(" ".join(str(error).split())) from error
+        if refusal:
+            raise ExportError(
+                f"the run was sent, but no logged model for its checkpoint (MLflow 3 has them): {refusal}"
+            )
         if not self._target.tracking_uri.startswith(("http://", "https://")):
             return Exported()
         return Exported(url=f"{self._target.tracking_uri.rstrip('/')}/#/experiments/{experiment}/runs/{run}")
@@ -57,10 +62,43 @@ class MlflowExporter:
         tags = {ID_TAG: content.id, "evalrun.namespace": content.namespace}
         return str(client.create_run(experiment, tags=tags, run_name=content.run).info.run_id)
 
-    def _send(self, client: MlflowClient, run: str, content: ExportContent) -> None:
-        """Send what can be sent twice: parameters never change over the exports of a run, metrics of step 0 may."""
-        now = int(time.time() * 1000)
-        client.log_batch(run, metrics=[Metric(key, value, now, 0) for key, value in content.metrics.items()])
+    def _model_id(
+        self, client: MlflowClient, experiment: str, run: str, content: ExportContent
+    ) -> tuple[str | None, str]:
+        """Return the logged model of the run's checkpoint, or why there is none; create it once.
+
+        A rewritten checkpoint is another one: models are told apart by the run, of which each checkpoint has one.
+        """
+        point = content.point
+        if point is None:
+            return None, ""
+        try:
+            found = client.search_logged_models(
+                [experiment], filter_string=f"tags.`{ID_TAG}` = '{content.id}'", max_results=1
+            )
+            if found:
+                return str(found[0].model_id), ""
+            tags = {ID_TAG: content.id, "evalrun.namespace": content.namespace, "evalrun.schedule": point.schedule}
+            params = {"step": str(point.step), "path": point.model[:MAX_PARAMETER_CHARACTERS], "phase": point.phase}
+            model = client.create_logged_model(
+                experiment,
+                name=f"{point.schedule.replace('.', '-')}-step-{point.step}",  # a name may hold no dot
+                source_run_id=run,
+                tags=tags,
+                params={key: value for key, value in params.items() if value},
+                model_type="checkpoint",
+            )
+            client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+            client.log_outputs(run, [LoggedModelOutput(model.model_id, point.step)])
+        except MlflowException as error:
+            return None, " ".join(str(error).split())
+        return str(model.model_id), ""
+
+    def _send(self, client: MlflowClient, run: str, content: ExportContent, model: str | None) -> None:
+        """Send what can be sent twice: parameters never change over the exports of a run, metrics of one step may."""
+        now, step = int(time.time() * 1000), 0 if content.point is None else content.point.step
+        metrics = [Metric(key, value, now, step, model_id=model) for key, value in content.metrics.items()]
+        client.log_batch(run, metrics=metrics)
         parameters = [Param(key, value) for key, value in flattened(content.info.get("spec", {}))]
         for start in range(0, len(parameters), BATCH):
             client.log_batch(run, params=parameters[start : start + BATCH])

@@ -2,18 +2,21 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import wandb
 from wandb.errors import Error as WandbError
 
-from evalrun_results.exports.content import QA_COLUMNS, ExportContent, qa_row
+from evalrun_results.exports.content import QA_COLUMNS, CurvePoint, ExportContent, qa_row
 from evalrun_results.exports.exporter import Exported, ExportError, WandbTarget
 
 OFFLINE_FOLDER = "wandb"
+STEP = "checkpoint_step"
+"""The horizontal axis of a schedule's curve. Not WandB's own step, which only grows: checkpoints come in any order."""
 
 
 class WandbExporter:
-    """Writes one run of a project.
+    """Writes one run of a project, and its point on the curve of its schedule, which is a run of its own.
 
     Args:
         target: the project.
@@ -29,31 +32,46 @@ class WandbExporter:
     def export(self, content: ExportContent) -> Exported:
         """Send the run; see `Exporter.export`."""
         try:
-            run = self._open(content)
+            run = self._open(content.id, self._target.name or content.run, content, "evaluation", content.info)
             table = wandb.Table(
                 columns=list(QA_COLUMNS), data=[qa_row(record) for record in content.qa], allow_mixed_types=True
             )
             run.log({**content.metrics, "qa_logs": table})
             url = run.url or ""
             run.finish()
+            if content.point is not None:
+                self._add_to_curve(content, content.point)
         except (WandbError, OSError) as error:
             raise ExportError(" ".join(str(error).split())) from error
         if self._target.mode == "online":
             return Exported(url=url)
+        if content.point is not None:
+            self._keep(content.point.id)
         return Exported(files=self._keep(content.id))
 
-    def _open(self, content: ExportContent) -> "wandb.Run":
-        """Start the run, or go on with it: `resume="allow"` finds it by its id."""
+    def _add_to_curve(self, content: ExportContent, point: CurvePoint) -> None:
+        """Log one more row of the curve. Sent twice, the same point is there twice, one upon the other."""
+        curve = {"schedule": point.schedule, "namespace": content.namespace}
+        run = self._open(point.id, point.schedule, content, "curve", curve)
+        run.define_metric(STEP, hidden=True)
+        run.define_metric("eval/*", step_metric=STEP)
+        run.log({STEP: point.step, "run": content.run, "model": point.model, "phase": point.phase, **content.metrics})
+        run.finish()
+
+    def _open(
+        self, run_id: str, name: str, content: ExportContent, job_type: str, config: dict[str, Any]
+    ) -> "wandb.Run":
+        """Start a run, or go on with it: `resume="allow"` finds it by its id."""
         return wandb.init(
             project=self._target.project,
             entity=self._target.entity,
-            id=content.id,
+            id=run_id,
             resume="allow" if self._target.mode == "online" else None,
-            name=self._target.name or content.run,
+            name=name,
             group=self._target.group or content.namespace,
             tags=self._target.tags,
-            job_type="evaluation",
-            config=content.info,
+            job_type=job_type,
+            config=config,
             allow_val_change=True,
             dir=self._scratch,
             settings=wandb.Settings(

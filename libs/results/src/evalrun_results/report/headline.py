@@ -32,6 +32,7 @@ def headline(summary: Json, run_info: Json) -> Markup:
             class_="head",
         ),
         element("p", " · ".join(fact for fact in facts if fact), class_="quiet"),
+        _lineage(mapping(run_info, "spec", "lineage")),
         _degraded(summary),
         _warnings(summary),
         _gate(mapping(summary, "gate")),
@@ -158,6 +159,13 @@ def _gate(gate: Json) -> Markup | None:
         element("p", f"Baseline: {text(gate, 'baseline')}", class_="quiet"),
         class_="panel",
     )
+
+
+def _lineage(lineage: Json) -> Markup | None:
+    """Return which checkpoint of which training the run evaluated."""
+    words = (("step", "step"), ("phase", "phase"), ("schedule", "schedule"), ("parent", "after"))
+    parts = [f"{word} {value}" for name, word in words if (value := text(lineage, name))]
+    return element("p", f"Checkpoint: {' · '.join(parts)}", class_="quiet") if parts else None
 
 
 def _protocol(run_info: Json) -> str:
