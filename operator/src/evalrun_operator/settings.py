@@ -15,8 +15,8 @@ RAY_WITH_TOKENS = (2, 52)
 
 
 class RunDefaults(ServiceSettings):
-    """What a run gets from the operator: images, versions, defaults. Frozen when the run starts, so that an upgrade
-    changes no run that lives.
+    """Images, versions and defaults that a run gets from the operator. Frozen when the run starts, so that an upgrade
+    does not change active runs.
     """
 
     aggregator_image: str = Field("evalrun-aggregator:latest", description="Image of the aggregator.")
@@ -33,123 +33,129 @@ class RunDefaults(ServiceSettings):
         "IfNotPresent", description="When images are pulled."
     )
     ray_version: str = Field(
-        "2.60.0", pattern=r"^[0-9]+\.[0-9]+\.[0-9]+", description="Version of Ray in ray_image; KubeRay reads it."
+        "2.60.0", pattern=r"^[0-9]+\.[0-9]+\.[0-9]+", description="Version of Ray in ray_image, for KubeRay."
     )
 
     ray_auth: Literal["token", "disabled"] = Field(
         "token",
-        description="token: Ray asks for a token that KubeRay draws for each cluster (Ray 2.52, KubeRay 1.5.1 or "
-        "newer). disabled: whoever reaches a head runs programs on it.",
+        description="token: Ray requires a token, which KubeRay generates for each cluster (Ray 2.52, KubeRay 1.5.1 or "
+        "newer). disabled: anyone who can reach a head can run programs on it.",
     )
     model_cache_claim: str = Field(
         "",
         max_length=253,
-        description="Claim, in each run's namespace, that keeps the hub's models between runs; empty: each pod's own.",
+        description="Claim in each run's namespace that caches the hub's models between runs; empty: no cache.",
     )
 
     gateway_resources: Resources | None = Field(
-        None, description="Of a run's gateway that says nothing; None: gateway_cpu and 1Gi, at most 4Gi."
+        None, description="Default resources of gateways. Unset: requests of gateway_cpu and 1Gi, a limit of 4Gi."
     )
     generator_resources: Resources | None = Field(
-        None, description="Of a generator of simple mode that says nothing; None: generator_cpu and 512Mi, at most 2Gi."
+        None,
+        description="Default resources of generators in simple mode. Unset: requests of generator_cpu and 512Mi, a "
+        "limit of 2Gi.",
     )
     aggregator_resources: Resources | None = Field(
-        None, description="Of an aggregator that says nothing; None: 1 CPU and 2Gi, at most 4Gi."
+        None, description="Default resources of aggregators. Unset: requests of 1 CPU and 2Gi, a limit of 4Gi."
     )
     pod_labels: dict[str, str] = Field(
-        default_factory=dict, max_length=16, description="Further labels of the runs' pods, as JSON."
+        default_factory=dict, max_length=16, description="Additional labels of the runs' pods, as JSON."
     )
     pod_annotations: dict[str, str] = Field(
-        default_factory=dict, max_length=16, description="Further annotations of the runs' pods, as JSON."
+        default_factory=dict, max_length=16, description="Additional annotations of the runs' pods, as JSON."
     )
     placement: dict[Part, Placement] = Field(
-        default_factory=dict, description="Where the parts of a run go that say nothing, by part, as JSON."
+        default_factory=dict, description="Default placement of a run's pods, by part, as JSON."
     )
-    gpu_resource: str = Field(
-        "nvidia.com/gpu", description="The resource that counts as a GPU, for a rollout that says nothing."
+    gpu_resource: str = Field("nvidia.com/gpu", description="Default resource name of a GPU.")
+    sandbox_slots: int = Field(4, ge=1, le=1024, description="Default slots, and CPUs, of a sandbox pod.")
+    sandbox_slot_memory_mib: int = Field(
+        1280, ge=64, description="MiB of memory per slot; a test may use 1024 by default."
     )
-    sandbox_slots: int = Field(4, ge=1, le=1024, description="Slots, and CPUs, of a sandbox pod that says nothing.")
-    sandbox_slot_memory_mib: int = Field(1280, ge=64, description="Memory a slot, MiB; a test may use 1024 by default.")
     sandbox_slot_milli_cpu: int = Field(
         1000,
         ge=1,
         le=1000,
-        description="Thousandths of a CPU that a sandbox pod asks for a slot; it may use a whole one.",
+        description="CPU request per slot in thousandths; the limit is a whole CPU.",
     )
-    gateway_cpu: str = Field("1", description="CPUs that a run's gateway asks for; it may use more.")
-    generator_cpu: str = Field("500m", description="CPUs that the generator of simple mode asks for; it may use more.")
+    gateway_cpu: str = Field("1", description="CPU request of a run's gateway; no limit.")
+    generator_cpu: str = Field("500m", description="CPU request of the generator in simple mode; no limit.")
     head_cpu: str = Field("4", description="CPUs of the Ray head, which also runs the generator.")
     head_memory: str = Field("16Gi", description="Memory of the Ray head.")
     worker_memory_gib_per_gpu: int = Field(
-        32, ge=1, description="Memory a GPU of a worker that says nothing, GiB; loading a model passes through it."
+        32, ge=1, description="Default memory of a worker in GiB per GPU; weights pass through it when they are loaded."
     )
 
     otlp_endpoint: str | None = Field(
-        None, description="OTLP gRPC endpoint that runs send their spans to, e.g. http://collector.tracing:4317."
+        None, description="OTLP gRPC endpoint for the runs' spans, e.g. http://collector.tracing:4317."
     )
 
     @model_validator(mode="after")
     def _ray_that_knows_tokens(self) -> Self:
         major, minor = self.ray_version.split(".")[:2]
         if self.ray_auth == "token" and (int(major), int(minor)) < RAY_WITH_TOKENS:
-            raise ValueError(f"Ray {self.ray_version} knows no token (2.52 does): set ray_auth to disabled")
+            raise ValueError(f"Ray {self.ray_version} does not support tokens (2.52 does): set ray_auth to disabled")
         return self
 
 
 class OperatorSettings(RunDefaults):
-    """Runs the EvalRuns of a cluster: makes what they need, watches it, reports, cleans up."""
+    """Operator: runs the EvalRuns of a cluster. Creates and watches their objects, reports status, cleans up."""
 
     model_config = SettingsConfigDict(env_prefix="EVALRUN_OPERATOR_")
 
     namespace: list[str] = Field(
-        default_factory=list, max_length=100, description="Namespaces to serve; none: the whole cluster. Repeatable."
+        default_factory=list,
+        max_length=100,
+        description="Namespace to serve; none: the whole cluster. Repeatable.",
     )
     operator_class: str = Field(
-        "", max_length=63, description="Serve the EvalRuns of this spec.operatorClass; empty: those that name none."
+        "", max_length=63, description="Serve only EvalRuns with this spec.operatorClass; empty: those without one."
     )
     lease: str = Field(
         "",
         pattern=r"^([a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9.]*)?$",
-        description="NAMESPACE/NAME of the Lease that says which of several operators works; empty: there is one only.",
+        description="NAMESPACE/NAME of the Lease for leader election; empty: there is only one operator.",
     )
 
     autoscaling: AutoscalingMode = Field(
         "cpu", description="cpu: HPA by CPU. custom: HPA by the judge's load (a metrics adapter). keda: ScaledObject."
     )
     keda_prometheus: str = Field(
-        "http://prometheus.monitoring.svc:9090", description="Prometheus that KEDA asks for the judge's load."
+        "http://prometheus.monitoring.svc:9090", description="Prometheus that KEDA queries for the judge's load."
     )
 
-    poll_seconds: float = Field(5.0, gt=0, description="How often a run's ledger is asked while it makes progress.")
+    poll_seconds: float = Field(
+        5.0, gt=0, description="Seconds between queries of the ledger of a run that makes progress."
+    )
     resync_seconds: float = Field(
-        600.0, gt=0, description="How often everything of a run is applied anew, whatever was observed."
+        600.0, gt=0, description="Seconds after which every object of a run is applied again."
     )
     backoff_seconds: float = Field(
-        10.0, ge=0, description="Wait before a failed attempt is followed by another; doubles with each."
+        10.0, ge=0, description="Seconds before the next attempt after a failed one; doubles each time."
     )
-    longest_backoff_seconds: float = Field(360.0, ge=0, description="Longest such wait.")
+    longest_backoff_seconds: float = Field(360.0, ge=0, description="Maximum seconds before the next attempt.")
     max_active_runs: int = Field(
         0,
         ge=0,
         le=10_000,
-        description="Runs that may be active at a time; the others wait in the order of their creation. 0: any number.",
+        description="Maximum active runs; the others are queued in order of creation. 0: no limit.",
     )
     start_deadline_seconds: int = Field(
         900,
         ge=0,
-        description="How long a part of a run may be unable to start (a missing Secret, claim or image, a refusal) "
-        "before the run fails; waiting for room does not count. 0: without end.",
+        description="Seconds that a part of a run may be unable to start (a missing Secret, claim or image, a refusal) "
+        "before the run fails; waiting for room does not count. 0: no limit.",
     )
-    workers: int = Field(16, ge=1, le=1000, description="Runs that are worked on at the same time.")
-    request_seconds: float = Field(15.0, gt=0, description="Longest that a request to the API server may take.")
-    aggregator_seconds: float = Field(3.0, gt=0, description="Longest that a question to an aggregator may take.")
+    workers: int = Field(16, ge=1, le=1000, description="Maximum runs reconciled at the same time.")
+    request_seconds: float = Field(15.0, gt=0, description="Timeout of a request to the API server, in seconds.")
+    aggregator_seconds: float = Field(3.0, gt=0, description="Timeout of a request to an aggregator, in seconds.")
 
     aggregator_address: str = Field(
         "dns:///{service}.{namespace}.svc:50051",
-        description="Where a run's aggregator answers; {service}, {namespace} and {run} are filled in.",
+        description="Address of a run's aggregator, with {service}, {namespace} and {run}.",
     )
 
     @model_validator(mode="after")
     def _token_beyond_loopback(self) -> Self:
-        """Ask for no token, unlike the services: only liveness and metrics are served, which hold no secret."""
+        """Require no token, unlike the services: the operator serves only liveness and metrics, without secrets."""
         return self

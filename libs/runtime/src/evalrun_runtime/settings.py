@@ -25,32 +25,32 @@ from evalrun_runtime.exits import BadInputError
 
 
 class ServiceSettings(BaseSettings):
-    """What every service can be told. Subclasses set `env_prefix` and add their own fields."""
+    """Settings of every service. Subclasses set `env_prefix` and add their own fields."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix="EVALRUN_", cli_kebab_case=True, cli_hide_none_type=True,
         cli_avoid_json=True, cli_implicit_flags=True,
     )  # fmt: skip
 
-    host: str = Field("127.0.0.1", description="Address to listen on. Any but loopback needs a token.")
-    port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0 picks a free one, named when ready.")
+    host: str = Field("127.0.0.1", description="Address to listen on. Any address except loopback requires a token.")
+    port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0 picks a free port and prints it when ready.")
     metrics_port: int | None = Field(None, ge=0, le=65535, description="Port for Prometheus metrics; none by default.")
     token: SecretStr | None = Field(
-        None, description="Bearer token that callers must send. Give it by environment, not by flag: flags show in ps."
+        None, description="Bearer token that callers must send. Set it in the environment: flags are visible in ps."
     )
     drain_seconds: float = Field(
-        60.0, ge=0, description="Seconds that requests in flight get to end after SIGTERM before they are cut off."
+        60.0, ge=0, description="Seconds that requests in flight may take after SIGTERM before they are cut off."
     )
-    exit_with_parent: bool = Field(default=False, description="Be killed when the process that started this one ends.")
-    log_format: Literal["text", "json"] = Field("text", description="How log lines are written to stderr.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    exit_with_parent: bool = Field(default=False, description="Exit when the process that started this one exits.")
+    log_format: Literal["text", "json"] = Field("text", description="Format of log lines on stderr.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Minimum log level.")
 
     @model_validator(mode="after")
     def _no_empty_token(self) -> Self:
         for name in type(self).model_fields:
             value = getattr(self, name)
             if isinstance(value, SecretStr) and not value.get_secret_value().strip():
-                raise ValueError(f"{name}: it is set and empty, which would let anyone in: give a token, or unset it")
+                raise ValueError(f"{name}: it is set and empty, which would let anyone in: set a token, or unset it")
         return self
 
     @model_validator(mode="after")
@@ -114,8 +114,8 @@ def load_settings(settings_type: type[SettingsT], arguments: Sequence[str], *, p
         "--config",
         metavar="FILE",
         default=argparse.SUPPRESS,
-        help=f"YAML or JSON file of settings, by their names here. A flag wins over the environment "
-        f"({prefix}LOG_LEVEL for --log-level), which wins over this file.",
+        help=f"YAML or JSON file of settings by name. Flags override the environment ({prefix}LOG_LEVEL for "
+        "--log-level), which overrides this file.",
     )
 
     class Configured(settings_type):  # type: ignore[valid-type,misc]

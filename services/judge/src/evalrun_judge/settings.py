@@ -12,7 +12,7 @@ from evalrun_runtime.settings import ServiceSettings
 
 
 class JudgeSettings(ServiceSettings):
-    """The judge gateway: takes submissions and their tests, gives verdicts (gRPC)."""
+    """Judge gateway (gRPC): runs submissions in sandboxes, compares their outputs and returns verdicts."""
 
     model_config = SettingsConfigDict(env_prefix="EVALRUN_JUDGE_")
 
@@ -20,95 +20,98 @@ class JudgeSettings(ServiceSettings):
         ...,
         min_length=1,
         max_length=1000,
-        description="Where sandboxes are: http://host:port, one "
-        "sandbox; dns:///host:port, every address behind the name, a headless Service's say; "
-        "k8s:///namespace/service:port, a Service's ready pods by the Kubernetes API, which the pod's account must be "
-        "allowed to ask. May be repeated.",
+        description="Address of sandboxes. http://host:port: one sandbox. dns:///host:port: every address of the "
+        "name, e.g. of a headless Service. k8s:///namespace/service:port: the ready pods of a Service, from the "
+        "Kubernetes API; the pod's account needs access to EndpointSlices. May be repeated.",
     )
     backend: Literal["Evalrun", "SandboxFusion"] = Field(
         "Evalrun",
-        description="What the sandboxes are. Evalrun: evalrun-sandbox. SandboxFusion: a stock SandboxFusion server, "
-        "the slot proxy before it or not; tests go through a harness that confines each program itself.",
+        description="Type of the sandboxes. Evalrun: evalrun-sandbox. SandboxFusion: a stock SandboxFusion server, "
+        "with or without the slot proxy; a harness on the server contains each program.",
     )
     sandbox_token: SecretStr | None = Field(
-        None, description="Bearer token that the sandboxes ask for. Give it by environment, not by flag."
+        None, description="Bearer token of the sandboxes. Set it in the environment: flags are visible in ps."
     )
     queue_limit: int = Field(
-        1024, ge=1, description="Requests that may wait beyond the sandboxes' slots; more get RESOURCE_EXHAUSTED."
+        1024, ge=1, description="Maximum requests that wait for a slot; more get RESOURCE_EXHAUSTED."
     )
     queue_mib: int = Field(
         1024,
         ge=1,
-        description="Size of the requests, as they came, that may be here at once; more get RESOURCE_EXHAUSTED. A "
-        "larger one is let in alone. A request that is here takes about three times its size.",
+        description="Maximum total size of admitted requests in MiB; more get RESOURCE_EXHAUSTED. A single larger "
+        "request is admitted alone. A request needs about three times its size in memory.",
     )
     stream_concurrency: int = Field(
-        256, ge=1, description="Requests of one stream judged at once; the stream is not read further meanwhile."
+        256, ge=1, description="Maximum requests of one stream judged at once; further ones are not read yet."
     )
     stream_seconds: float = Field(
-        120.0, gt=0, description="Age at which a stream ends once its requests are answered, so that clients spread."
+        120.0,
+        gt=0,
+        description="Age at which a stream is closed, once its requests are answered, to rebalance clients.",
     )
     drain_seconds: float = Field(
         600.0,
         ge=0,
-        description="Seconds that verdicts in flight get after SIGTERM, or once their connection is old (60 s): more "
-        "than the longest verdict takes, or it is cut off, and again when it is asked for again.",
+        description="Seconds that verdicts in flight may take after SIGTERM, or after their connection is 60 s old. "
+        "Set it above the slowest verdict; a verdict that takes longer is cut off at every retry.",
     )
     required_level: Level = Field(
-        "full", description="Least containment level of a sandbox that is used; seccomp where a runtimeClass isolates."
+        "full", description="Minimum containment level of sandboxes; seccomp suffices if a runtimeClass isolates them."
     )
     allow_uncontained: bool = Field(
-        default=False, description="Use sandboxes, and replay assertions, at any containment level. Trusted code only."
+        default=False, description="Run programs and assertions at any containment level. Trusted code only."
     )
     assertion_slots: int = Field(
-        0, ge=0, description="Assertion replays of function tests run at once; 0: as many as this machine has CPUs."
+        0, ge=0, description="Maximum assertion replays of function tests at once; 0: one per CPU."
     )
     package_dirs: list[DirectoryPath] = Field(
         default_factory=list,
-        description="Folders of Python packages that tests may import, read-only: the same as the sandboxes have.",
+        description="Folders of Python packages that tests may import, read-only; use the same as in the sandboxes.",
     )
-    retry_attempts: int = Field(5, ge=1, description="Failed sandbox calls after which a program is given up.")
+    retry_attempts: int = Field(5, ge=1, description="Failed sandbox calls after which a request fails as UNAVAILABLE.")
     retry_ratio: float = Field(
         0.2,
         ge=0,
         le=10,
-        description="Sandbox calls made again, retries and hedges, for each first call of the last 10 s, over all "
-        "programs; beyond that and a small floor a failed call ends its request as UNAVAILABLE.",
+        description="Retry budget: retries and hedges per first call of the last 10 s, over all programs. Beyond it "
+        "and a small constant, a failed call ends its request as UNAVAILABLE.",
     )
     retry_budget_seconds: float = Field(
         30.0,
         ge=0,
-        description="Seconds that requests wait while no sandbox at all answers.",
+        description="Seconds that requests wait while no sandbox answers.",
     )
 
     health_seconds: float = Field(
         5.0,
         gt=0,
-        description="Seconds between two looks at a sandbox that has work and answers nothing; after three in vain its "
-        "programs run elsewhere.",
+        description="Seconds between health checks of a sandbox that has work and does not answer; after three failed "
+        "checks its programs run elsewhere.",
     )
     hedging: bool = Field(
         default=True,
-        description="Send a call that takes much longer than most to a second sandbox too, where slots are idle.",
+        description="Hedge slow calls: if slots are idle, also send an unusually slow call to a second sandbox.",
     )
 
     cache_mib: int = Field(
         256,
         ge=0,
-        description="Memory for verdicts that the same program on the same tests gets again, marked as cached; 0: none "
-        "are kept, in Redis neither.",
+        description="Memory for cached verdicts in MiB: the same program on the same tests gets its earlier verdict, "
+        "marked as cached. 0 disables the cache, including Redis.",
     )
     cache_redis: SecretStr | None = Field(
         None,
-        description="A Redis that gateways share verdicts through, redis://[:password@]host:port/db; whoever can write "
-        "to it can forge verdicts. Give it by environment, not by flag.",
+        description="Redis for a verdict cache shared by gateways, redis://[:password@]host:port/db. Anyone who can "
+        "write to it can forge verdicts. Set it in the environment: flags are visible in ps.",
     )
-    cache_redis_days: float = Field(30.0, gt=0, le=3650, description="How long Redis keeps a verdict.")
+    cache_redis_days: float = Field(30.0, gt=0, le=3650, description="Days that Redis keeps a verdict.")
     suite_mib: int = Field(
-        256, ge=0, description="Memory for large test suites, which callers then name by digest; 0: none are kept."
+        256,
+        ge=0,
+        description="Cache for large test suites in MiB, which callers name by digest; 0 disables it.",
     )
     sandbox_image: str = Field(
-        "", description="Image of the sandboxes, best with its digest: cached verdicts of another image do not count."
+        "", description="Image of the sandboxes, preferably with its digest. It is part of the cache key."
     )
 
     @field_validator("sandbox")
