@@ -249,7 +249,7 @@ def test_nothing_that_is_expected_is_sent_to_the_sandbox(forks: WarmForks) -> No
     assert judged.statuses == ["wrong_answer"]
     assert all(TOKEN.encode() not in batch for batch in judged.batches)
     naming = judge(tests, "def f(x):\n    return want\n", execute=forks.run)  # what an assertion uses stays here
-    assert naming.statuses == ["api_error"]
+    assert naming.statuses == ["runtime_error"]
     assert all(TOKEN.encode() not in batch for batch in naming.batches)
 
 

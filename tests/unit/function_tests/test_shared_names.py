@@ -106,12 +106,80 @@ def test_what_the_tests_define_for_the_program_reaches_it(forks: WarmForks, name
         (["A = 1\nA = 2\nassert f() == 2"], "", "def f(): return A"),
     ],
 )
-def test_what_assertions_use_does_not_and_a_program_that_needs_it_is_not_judged(
+def test_what_assertions_use_does_not_and_a_program_that_needs_it_has_failed(
     forks: WarmForks, asserts: list[str], setup: str, program: str
 ) -> None:
+    """Whether a problem is judged may not hang on the answer."""
     found = judge(AssertTests(asserts, setup, "f"), program, execute=forks.run)
-    assert found.statuses == ["api_error"]
-    assert "which only the test defines" in found.outcomes[0].reason
+    assert found.statuses == ["runtime_error"]
+    assert "which only the test defines, and its assertions use" in found.outcomes[0].reason
+
+
+LIST_NODE = """
+class ListNode:
+    def __init__(self, val=0, next=None):
+        self.val = val
+        self.next = next
+def build(xs):
+    return ListNode(xs[0], build(xs[1:])) if xs else None
+def values(node):
+    return [node.val, *values(node.next)] if node else []
+"""
+REVERSED = """
+def f(head):
+    before = None
+    while head:
+        before = ListNode(head.val, before)
+        head = head.next
+    return before
+"""
+POINT = """
+from dataclasses import dataclass
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: int = 0
+"""
+
+
+@pytest.mark.parametrize("form", ["one text", "check"])
+@pytest.mark.parametrize(
+    ("definition", "test", "program", "status"),
+    [
+        (LIST_NODE, "assert values(f(build([1, 2, 3]))) == [3, 2, 1]", REVERSED, "success"),
+        (LIST_NODE, "assert values(f(build([1, 2, 3]))) == [3, 2, 1]", "def f(head): return head", "wrong_answer"),
+        (LIST_NODE, "assert values(f(build([1, 2]))) == [2, 1]", LIST_NODE + REVERSED, "success"),
+        (LIST_NODE, "assert isinstance(f(1), ListNode)", "def f(n): return ListNode(n)", "success"),
+        (POINT, "assert f(Point(1, 2)) == Point(2, 1)", "def f(p): return Point(p.y, p.x)", "success"),
+        (POINT, "assert f(Point(1, 2)) == Point(2, 1)", "def f(p): return p", "wrong_answer"),
+        (POINT, "assert {f(1): 'a'}[Point(1)] == 'a'", "def f(x): return Point(x)", "success"),
+    ],
+)
+def test_a_class_of_data_that_the_test_defines_is_one_of_the_program_too(
+    forks: WarmForks, definition: str, test: str, program: str, status: str, form: str
+) -> None:
+    forms: dict[str, AssertTests | CheckTest] = {
+        "one text": AssertTests([f"{definition}\n{test}"], "", "f"),
+        "check": CheckTest("", f"{definition}\ndef check(candidate):\n    f = candidate\n    {test}\n", "f"),
+    }
+    found = judge(forms[form], program, execute=forks.run)
+    assert found.statuses == [status], found.outcomes[0].reason
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "class Answer:\n    def __call__(self, x): return x * x",
+        "class Answer:\n    def square(self, x): return x * x",
+        "class Answer:\n    table = {3: 9}",
+        "class Answer:\n    pairs: object = (3, 9)",
+        "class Answer:\n    def __init__(self): self.of = {3: 9}",
+    ],
+)
+def test_a_class_that_may_hold_what_is_expected_stays(forks: WarmForks, reference: str) -> None:
+    tests = AssertTests([f"{reference}\nassert f(3) == 9 and Answer"], "", "f")
+    found = judge(tests, "def f(x): return 9 if Answer else 0", execute=forks.run)
+    assert found.statuses == ["runtime_error"]
 
 
 def test_a_programs_own_unknown_name_is_its_own_doing(forks: WarmForks) -> None:

@@ -94,9 +94,9 @@ class Decoder:
             raise ValueRefusedError("malformed value")
         return self.heap.objects[side][number]
 
-    def _keep(self, hashed: bool) -> int:
+    def _keep(self) -> int:
         """Keep a number for an object that is not made yet."""
-        if self.heap is None or hashed:
+        if self.heap is None:
             return -1
         made = self.heap.objects[self.heap.theirs]
         made.append(None)
@@ -108,7 +108,7 @@ class Decoder:
 
     def _fill(self, thing: Value, contents: Json, depth: int, hashed: bool) -> Value:
         """Register a new object that can change, and give it what it holds."""
-        self._place(self._keep(hashed), thing)
+        self._place(self._keep(), thing)
         return self._write(thing, contents, depth, hashed)
 
     def _write(self, thing: Value, contents: Json, depth: int, hashed: bool) -> Value:
@@ -116,7 +116,7 @@ class Decoder:
             thing[:] = self._items(contents, depth, hashed)
         else:
             self._write_other(thing, contents, depth, hashed)
-        if self.heap is not None and not hashed:
+        if self.heap is not None:
             self.heap.settle(thing)
         return thing
 
@@ -166,13 +166,13 @@ class Decoder:
         return list(zip(keys, self._items(payload[1::2], depth, hashed), strict=True))
 
     def _read_t(self, payload: Json, depth: int, hashed: bool) -> Value:
-        number = self._keep(hashed)
+        number = self._keep()
         made = tuple(self._items(payload, depth, hashed))
         self._place(number, made)
         return made
 
     def _read_z(self, payload: Json, depth: int, hashed: bool) -> Value:
-        number = self._keep(hashed)
+        number = self._keep()
         made = frozenset(self._items(payload, depth, hashed=True))
         self._place(number, made)
         return made
@@ -201,7 +201,7 @@ class Decoder:
 
     def _read_D(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
         factory, items = payload
-        number = self._keep(hashed)
+        number = self._keep()
         made = defaultdict(self.decode(factory, depth + 1, hashed=hashed))
         self._place(number, made)
         return self._write(made, items, depth, hashed)
@@ -246,7 +246,7 @@ class Decoder:
 
     def _read_T(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
         name, fields, items = payload
-        number = self._keep(hashed)
+        number = self._keep()
         made = tuple.__new__(self._named_class(name, tuple(fields)), self._items(items, depth, hashed))
         self._place(number, made)
         return made
@@ -263,22 +263,22 @@ class Decoder:
             _NAMED_TUPLES[name, fields] = found
         return found
 
-    def _read_I(self, payload: Json, depth: int, _hashed: bool) -> Value:  # noqa: N802 - the tag
+    def _read_I(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
         name, state, slots, content = payload
         if self.heap is None:
             raise ValueRefusedError("malformed value")
         kind: Value = self.heap.known[name]
-        number = self._keep(hashed=False)
+        number = self._keep()
         base = base_of(kind)
         made = object.__new__(kind) if base is None else base.__new__(kind)
         self._place(number, made)
-        pairs = self._pairs(state, depth, hashed=False)
+        pairs = self._pairs(state, depth, hashed)
         if pairs:
             object.__getattribute__(made, "__dict__").update(pairs)
         for slot, item in slots:
             if type(slot) is not str or slot not in slots_of(kind):
                 raise ValueRefusedError("malformed value")
-            object.__setattr__(made, slot, self.decode(item, depth + 1))
+            object.__setattr__(made, slot, self.decode(item, depth + 1, hashed=hashed))
         if content is not None:
             if base not in CHANGING:
                 raise ValueRefusedError("malformed value")
@@ -298,7 +298,7 @@ class Decoder:
         description, content = payload
         if self.heap is None or self._opaque is None or hashed:
             raise ValueRefusedError("malformed value")
-        number = self._keep(hashed=False)
+        number = self._keep()
         inner = Decoder(None)
         inner_kind = type(content)
         if (inner_kind is dict and len(content) == 1 and next(iter(content)) in _HOLDERS) or inner_kind is list:
@@ -323,7 +323,7 @@ class Decoder:
     def _read_h(self, payload: Json, _depth: int, hashed: bool) -> Value:
         if self.heap is None or self._opaque is None or hashed:
             raise ValueRefusedError("malformed value")
-        number = self._keep(hashed=False)
+        number = self._keep()
         made = self._opaque(payload, None)
         self._place(number, made)
         return made

@@ -14,11 +14,14 @@ from evalrun_executor.calls.heap import Heap
 from evalrun_executor.calls.json_text import MAX_BYTES, ValueRefusedError, dumps, to_text
 from evalrun_executor.calls.opaque import description
 from evalrun_executor.calls.originals import (
+    ATOMS,
+    CHANGING,
     Json,
     Value,
     all_,
     base_of,
     has_own,
+    hashes_by_identity,
     id_,
     issubclass_,
     len_,
@@ -27,6 +30,7 @@ from evalrun_executor.calls.originals import (
     max_,
     min_,
     qualified_name,
+    range_,
     repr_,
     set_,
     slots_of,
@@ -64,17 +68,27 @@ class Encoder:
     Args:
         heap: of the test; without it nothing is shared, and no opaque object crosses.
         mark: gives the mark of what is no value; raises ValueRefusedError where it may not cross at all.
+        numbers: new objects get numbers, known ones are references; False: by content alone, for an order.
     """
 
-    def __init__(self, heap: Heap | None = None, mark: Mark | None = None) -> None:
+    def __init__(self, heap: Heap | None = None, mark: Mark | None = None, *, numbers: bool = True) -> None:
         self._heap = heap
         self._mark = mark
+        self._numbers = numbers and heap is not None
         self._left = MAX_BYTES
         self._open: dict[int, None] = {}
-        """Tuples that are being encoded: nothing can refer to them yet."""
+        """Tuples and frozensets that are being encoded: nothing can refer to them yet."""
+        self._filling: dict[int, None] = {}
+        """Instances that are being encoded: their hash may hang on what is not there yet."""
 
     def encode(self, value: Value, depth: int = 0, *, hashed: bool = False) -> Json:
         """Return the value's structure.
+
+        Args:
+            value: anything.
+            depth: how deep it stands in what is encoded.
+            hashed: it is in a set or a key, or in such a thing. The other side hashes it when it makes it, so it may
+                hold no opaque object, whose hash would be a call.
 
         Raises:
             ValueRefusedError: it cannot cross.
@@ -96,11 +110,11 @@ class Encoder:
 
     def _object(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
         heap = self._heap
-        if heap is not None and not hashed:
+        if self._numbers and heap is not None:
             place = heap.places.get(id_(value))
-            if place is not None:
-                if id_(value) in self._open:
-                    raise ValueRefusedError("value that holds itself by a tuple")
+            if place is not None and (not hashed or heap.mine == "a" or self._hashes_alike(value, kind)):
+                if id_(value) in self._open or (hashed and id_(value) in self._filling):
+                    raise ValueRefusedError("value that holds itself by a tuple or a hash")
                 return {place[0]: place[1]}
         way = _WAYS.get(kind)
         if way is not None:
@@ -120,17 +134,34 @@ class Encoder:
             return self._derived(value, kind, base, depth, hashed)
         return self._other(value, kind, depth, hashed)
 
+    def _hashes_alike(self, value: Value, kind: Value) -> bool:
+        """Return whether the tests' side has of it what it can hash itself.
+
+        Raises:
+            ValueRefusedError: it holds an opaque object.
+        """
+        if kind is tuple and ATOMS.issuperset(map_(type_, value)):
+            return True
+        known = self._heap is not None and self._heap.known.get(type_name(value)) is kind
+        named = issubclass_(kind, tuple) and named_fields(kind) is not None
+        if known and hashes_by_identity(kind):
+            return True
+        if not known and not named and kind is not tuple and kind is not frozenset:
+            return False
+        Encoder(self._heap, self._mark, numbers=False).encode(value, hashed=True)
+        return True
+
     def _spend(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
             raise ValueRefusedError(f"value larger than {MAX_BYTES >> 20} MiB")
 
-    def _add(self, value: Value, hashed: bool) -> None:
-        if self._heap is not None and not hashed:
+    def _add(self, value: Value) -> None:
+        if self._numbers and self._heap is not None:
             self._heap.add(value, self._heap.mine)
 
-    def _settle(self, value: Value, hashed: bool) -> None:
-        if self._heap is not None and not hashed:
+    def _settle(self, value: Value) -> None:
+        if self._numbers and self._heap is not None:
             self._heap.settle(value)
 
     def _long(self, value: Value) -> Json:
@@ -183,7 +214,7 @@ class Encoder:
         if base is tuple:
             return self._items(list_(tuple.__iter__(value)), depth, hashed)
         if base is set or base is frozenset:
-            return sorted_(self._items(list_(base.__iter__(value)), depth, True), key=_sort_key)  # noqa: FBT003
+            return self._members(list_(base.__iter__(value)), depth)
         if base is bytearray:
             self._spend(2 * bytearray.__len__(value))
             return bytearray.hex(value)
@@ -194,6 +225,16 @@ class Encoder:
         state = state_of(value) or {}
         return self._pairs(list_(dict.items(state)), depth, hashed)
 
+    def _members(self, items: list[Value], depth: int) -> list[Value]:
+        """Return a set's items in the order of their texts, whatever their order is in this process."""
+        if not self._numbers or ATOMS.issuperset(map_(type_, items)):
+            return sorted_(self._items(items, depth, True), key=to_text)  # noqa: FBT003
+        # Numbers are given in the order in which items are written, so that comes first.
+        contents = Encoder(self._heap, self._mark, numbers=False)._items(items, depth, True)  # noqa: FBT003
+        texts = list_(map_(to_text, contents))
+        order = sorted_(range_(len_(items)), key=texts.__getitem__)
+        return self._items([items[number] for number in order], depth, True)  # noqa: FBT003
+
     def _pairs(self, pairs: list[tuple[Value, Value]], depth: int, hashed: bool) -> Json:
         keys = self._items([key for key, _ in pairs], depth, True)  # noqa: FBT003
         values = self._items([item for _, item in pairs], depth, hashed)
@@ -203,29 +244,36 @@ class Encoder:
         return flat
 
     def _list(self, value: Value, depth: int, hashed: bool) -> Json:
-        self._add(value, hashed)
+        self._add(value)
         items = self.contents(value, list, depth, hashed)
-        self._settle(value, hashed)
+        self._settle(value)
         return items
 
     def _tuple(self, value: Value, depth: int, hashed: bool) -> Json:
-        self._add(value, hashed)
+        return {"t": self._fixed(value, tuple, depth, hashed)}
+
+    def _frozenset(self, value: Value, depth: int, hashed: bool) -> Json:
+        return {"z": self._fixed(value, frozenset, depth, hashed)}
+
+    def _fixed(self, value: Value, base: Value, depth: int, hashed: bool) -> Json:
+        """Return what a container holds that is made when all of that is there."""
+        self._add(value)
         self._open[id_(value)] = None
-        items = {"t": self.contents(value, tuple, depth, hashed)}
+        items = self.contents(value, base, depth, hashed)
         del self._open[id_(value)]
         return items
 
     def _deque(self, value: Value, depth: int, hashed: bool) -> Json:
-        self._add(value, hashed)
+        self._add(value)
         items = {"q": [value.maxlen, self.contents(value, deque, depth, hashed)]}
-        self._settle(value, hashed)
+        self._settle(value)
         return items
 
     def _default(self, value: Value, depth: int, hashed: bool) -> Json:
-        self._add(value, hashed)
+        self._add(value)
         factory = self.encode(value.default_factory, depth + 1, hashed=hashed)
         items = {"D": [factory, self.contents(value, dict, depth, hashed)]}
-        self._settle(value, hashed)
+        self._settle(value)
         return items
 
     def _standard(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
@@ -241,14 +289,14 @@ class Encoder:
         elif kind is not standard_class(module, name):
             return None
         if name == "Counter":
-            self._add(value, hashed)
+            self._add(value)
             structure: Json = {"K": self.contents(value, dict, depth, hashed)}
-            self._settle(value, hashed)
+            self._settle(value)
             return structure
         if name == "SimpleNamespace":
-            self._add(value, hashed)
+            self._add(value)
             structure = {"N": self.contents(value, None, depth, hashed)}
-            self._settle(value, hashed)
+            self._settle(value)
             return structure
         if name in VIEWS:
             return {"w": [name, self.encode(viewed(value), depth + 1)]} if not hashed else None
@@ -261,15 +309,20 @@ class Encoder:
             return self.encode(numpy[0], depth, hashed=hashed)
         fields = named_fields(kind) if base is tuple else None
         if fields is not None:
-            self._add(value, hashed)
-            return {"T": [qualified_name(kind), fields, self.contents(value, tuple, depth, hashed)]}
-        if self._heap is None or self._heap.mine == "a" or hashed:
+            return {"T": [qualified_name(kind), fields, self._fixed(value, tuple, depth, hashed)]}
+        if self._heap is None or self._heap.mine == "a":
             return self._as_base(value, base, depth, hashed)
         if self._heap.known.get(type_name(value)) is kind:
-            return self._instance(value, kind, base, depth)
-        self._add(value, hashed)
+            enum = self._enum(value, kind)
+            if enum is not None:
+                return enum
+            if base in CHANGING:
+                return self._instance(value, kind, base, depth, hashed)
+        if hashed:
+            return self._as_base(value, base, depth, hashed)
+        self._add(value)
         structure = {"S": [description(kind, base), self._as_base(value, base, depth, hashed, inner=True)]}
-        self._settle(value, hashed)
+        self._settle(value)
         return structure
 
     def _as_base(self, value: Value, base: Value, depth: int, hashed: bool, *, inner: bool = False) -> Json:
@@ -283,26 +336,37 @@ class Encoder:
             return self._bytes(value)
         if base is complex:
             return self._complex(value)
+        if hashed and base in CHANGING:
+            raise ValueRefusedError(f"value of type {type_name(value)} in a set or a key")
         if not inner:
-            self._add(value, hashed)
+            # In a set it is met as its base type alone; elsewhere it may be met as what it is, so it needs no number.
+            self._add(_plain_copy(value, base) if hashed else value)
         items = self.contents(value, base, depth, hashed)
         if not inner:
-            self._settle(value, hashed)
+            self._settle(value)
         tag = TAGS[base]
         if base is deque:
             return {"q": [None, items]}
         return items if tag == "" else {tag: items}
 
-    def _instance(self, value: Value, kind: Value, base: Value, depth: int) -> Json:
-        self._add(value, hashed=False)
-        state = self.contents(value, None, depth, hashed=False)
+    def _instance(self, value: Value, kind: Value, base: Value, depth: int, hashed: bool) -> Json:
+        by_identity = hashes_by_identity(kind)
+        if self._heap is not None and not self._numbers and by_identity:  # of an order: it may hold itself
+            shown = [part for pair in dict.items(state_of(value) or {}) for part in pair if type_(part) in ATOMS]
+            return {"I": [type_name(value), self._items(shown, depth, hashed)]}
+        hashed = hashed and not by_identity
+        self._add(value)
+        if not by_identity:
+            self._filling[id_(value)] = None
+        state = self.contents(value, None, depth, hashed)
         slots = [
-            [name, self.encode(object.__getattribute__(value, name), depth + 1)]
+            [name, self.encode(object.__getattribute__(value, name), depth + 1, hashed=hashed)]
             for name in slots_of(kind)
             if has_own(value, name)
         ]
         content = None if base is None else self._as_base(value, base, depth, hashed=False, inner=True)
-        self._settle(value, hashed=False)
+        self._filling.pop(id_(value), None)
+        self._settle(value)
         return {"I": [type_name(value), state, slots, content]}
 
     def _other(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
@@ -312,16 +376,19 @@ class Encoder:
         heap = self._heap
         if issubclass_(kind, BaseException) and not hashed:
             return {"X": exception_parts(value, heap)}
-        if heap is not None and not hashed:
+        if heap is not None:
             if heap.known.get(type_name(value)) is kind:
-                return self._enum(value, kind) or self._instance(value, kind, None, depth)
-            if heap.mine == "p":
+                return self._enum(value, kind) or self._instance(value, kind, None, depth, hashed)
+            if heap.mine == "p" and not hashed:
                 self._spend(_CONTAINER)
                 heap.add(value, "p")
                 return {"h": description(kind)}
-        if self._mark is None or hashed:
+        if self._mark is None:
             raise ValueRefusedError(f"value of type {type_name(value)}")
-        return self._mark(value)
+        if self._numbers or heap is None:
+            return self._mark(value)
+        place = heap.places.get(id_(value))
+        return {"m": place or type_name(value)}  # of an order only: a mark is made once
 
     def _enum(self, value: Value, kind: Value) -> Json:
         enum = standard_class("enum", "Enum")
@@ -341,12 +408,17 @@ def _slice(encoder: Encoder, value: Value, depth: int, hashed: bool) -> Json:
 
 def _container(tag: str, base: Value) -> Callable[[Encoder, Value, int, bool], Json]:
     def way(encoder: Encoder, value: Value, depth: int, hashed: bool) -> Json:
-        encoder._add(value, hashed)
+        encoder._add(value)
         structure = {tag: encoder.contents(value, base, depth, hashed)}
-        encoder._settle(value, hashed)
+        encoder._settle(value)
         return structure
 
     return way
+
+
+def _plain_copy(value: Value, base: Value) -> Value:
+    """Return a tuple or a frozenset of what a derived one holds; asks nothing of the value."""
+    return tuple(list_(tuple.__iter__(value))) if base is tuple else base(value)
 
 
 TAGS: dict[Value, str] = {list: "", tuple: "t", dict: "d", set: "s", frozenset: "z", deque: "q", bytearray: "y"}
@@ -355,7 +427,7 @@ _WAYS: dict[Value, Callable[[Encoder, Value, int, bool], Json]] = {
     tuple: Encoder._tuple,
     dict: _container("d", dict),
     set: _container("s", set),
-    frozenset: _container("z", frozenset),
+    frozenset: Encoder._frozenset,
     bytearray: _container("y", bytearray),
     OrderedDict: _container("O", dict),
     deque: Encoder._deque,
@@ -363,10 +435,6 @@ _WAYS: dict[Value, Callable[[Encoder, Value, int, bool], Json]] = {
     range: _range,
     slice: _slice,
 }
-
-
-def _sort_key(structure: Json) -> str:
-    return to_text(structure)
 
 
 def encode(value: Value, heap: Heap | None = None, mark: Mark | None = None) -> Json:

@@ -19,8 +19,8 @@ ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 NAME_LENGTH = 200
 
 # Bound now: a program may replace the builtins before its values are encoded.
-type_, issubclass_, len_, id_, list_, set_, map_, all_, max_, min_, sorted_, str_, repr_ = (
-    type, issubclass, len, id, list, set, map, all, max, min, sorted, str, repr,
+type_, issubclass_, len_, id_, list_, set_, map_, all_, max_, min_, sorted_, str_, repr_, range_ = (
+    type, issubclass, len, id, list, set, map, all, max, min, sorted, str, repr, range,
 )  # fmt: skip
 qualified_name = vars(type)["__qualname__"].__get__
 module_of = vars(type)["__module__"].__get__
@@ -56,6 +56,14 @@ def has_own(value: Value, name: str) -> bool:
         object.__getattribute__(value, name)
     except AttributeError:
         return False
+    return True
+
+
+def hashes_by_identity(kind: Value) -> bool:
+    """Return whether a class leaves `__hash__` to `object`."""
+    for ancestor in mro_of(kind):
+        if "__hash__" in own_of(ancestor):
+            return ancestor is object
     return True
 
 

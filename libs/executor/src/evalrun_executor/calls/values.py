@@ -7,8 +7,8 @@ arrays are what their `tolist` says. Types, exceptions and the harmless builtin 
 
 Identity. A `Heap` is what both sides know of one test's objects. Each object has the number under which it first
 crossed, on the side that made it: `a` for the test's arguments, `p` for the program's. Later it is a reference. Both
-sides number in the same order, so that no number is written where an object is new. `Heap.changes` and `apply` carry
-what was done to an object since.
+sides number in the same order (a set's items by their text), so that no number is written where an object is new.
+`Heap.changes` and `apply` carry what was done to an object since.
 
 A class that the problem's prompt defines is known to both sides: its instances cross by their attributes, and become
 instances of the other side's own class. An instance of any other class of the program that derives from a plain type

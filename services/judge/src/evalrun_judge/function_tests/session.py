@@ -64,7 +64,7 @@ OUTPUT_KIB = 64 * 1024
 REASON_LIMIT = 2000
 """Characters kept of why a test failed: it may quote the program."""
 WORD = re.compile(r"\w+")
-FORMAT = 4
+FORMAT = 5
 """Of recordings; a change of the harness that makes old ones useless raises it."""
 
 

@@ -103,6 +103,41 @@ def shared_part(setup: ast.Module) -> list[ast.stmt]:
     return found
 
 
+def shared_data_classes(test: ast.Module) -> list[ast.stmt]:
+    """Return the classes of a test's own text that only hold data, with the imports that they may need.
+
+    `class ListNode` above `check` is what a program's arguments are made of, and a program may name it. Other
+    classes may be a reference solution.
+    """
+    found = shared_part(test)
+    classes = [node for node in found if type(node) is ast.ClassDef and _holds_data_alone(node)]
+    imports = [node for node in found if type(node) is not ast.ClassDef]
+    return [*imports, *classes] if classes else []
+
+
+_OF_DATA = frozenset(
+    f"__{name}__" for name in ("init", "post_init", "repr", "str", "eq", "ne", "lt", "le", "gt", "ge", "hash")
+)
+"""Methods of classes that hold data alone."""
+
+
+def _holds_data_alone(node: ast.ClassDef) -> bool:
+    """Return whether a class has no methods but those of data, and no table."""
+    for statement in node.body:
+        if type(statement) is ast.FunctionDef and statement.name not in _OF_DATA:
+            return False
+        if type(statement) not in (ast.FunctionDef, ast.AnnAssign, ast.Expr, ast.Pass):
+            return False
+    return not any(map(_is_table, walk(node)))
+
+
+def _is_table(node: Value) -> bool:
+    kind = type(node)
+    if kind is ast.Tuple:
+        return any(type(item) is ast.Constant for item in node.elts)
+    return bool(node.keys if kind is ast.Dict else kind in (ast.List, ast.Set) and node.elts)
+
+
 def attribute_owners(nodes: list[Value]) -> Iterator[str]:
     """Return the names that stand before a dot."""
     for node in nodes:

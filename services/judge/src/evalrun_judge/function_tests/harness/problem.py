@@ -13,6 +13,7 @@ from evalrun_judge.function_tests.harness.findings import (
     attribute_owners,
     caught_in,
     is_pure,
+    shared_data_classes,
     shared_part,
     shows_a_class,
 )
@@ -24,6 +25,7 @@ from evalrun_judge.function_tests.harness.source import (
     TEST,
     bound_by,
     compiled,
+    decorated,
     defines,
     names_in,
     parse,
@@ -75,6 +77,7 @@ class Problem:
         """What the tests define for the program, see `definitions`."""
         self._seeds = any("random.seed" in text for text in (self._setup, *self._tests))
         self._source = ""
+        self._space: dict[str, Value] = {}
 
     def learn(self) -> Json:
         """Find what the tests' text says: the names of the program that they use, and what both sides share."""
@@ -94,13 +97,12 @@ class Problem:
         self.pure = not self.modules and is_pure([node for nodes in (*walked, prompt_nodes) for node in nodes])
         caught = {name for nodes in walked for name in caught_in(nodes)}
         self.exceptions = sorted(caught & {*self.names})
-        if self.check:
-            self.classes = [node.name for node in prompt.body if type(node) is ast.ClassDef]
-            shared: list[ast.stmt] = []
-        else:
-            shared = shared_part(setup)
-            self.classes = [node.name for node in shared if type(node) is ast.ClassDef]
-        taken = {self.entry, *(name for node in shared for name in bound_by(node))}
+        given = prompt.body if self.check else shared_part(setup)
+        shared = [] if self.check else [(self._setup, node) for node in given]
+        shared += [(text, node) for text in self._own.values() for node in shared_data_classes(parse(text))]
+        both_have = (*given, *(node for _, node in shared))
+        self.classes = list(dict.fromkeys(node.name for node in both_have if type(node) is ast.ClassDef))
+        taken = {self.entry, *(name for _, node in shared for name in bound_by(node))}
         if self.check:
             taken |= {"check", "candidate", *(name for node in prompt.body for name in bound_by(node))}
         else:
@@ -111,7 +113,7 @@ class Problem:
         return {
             "names": self.names,
             "modules": self.modules,
-            "imports": "\n".join(segment(self._setup, node) for node in shared),
+            "imports": "\n".join(decorated(text, node) for text, node in shared),
             "pure": self.pure,
             "exceptions": self.exceptions,
             "classes": self.classes,
@@ -163,14 +165,13 @@ class Problem:
                 pass  # the test's own import will say so
             else:
                 numpy.random.seed(self._seed % 2**32)
-        space = self._namespace(run)
+        space = self._space = self._namespace(run)
         seed = random.seed
         try:
             if self._seeds:
                 random.seed = _seeding(run, seed)
             if not self.check:
                 exec(compiled(self._setup, SETUP), space)  # noqa: S102 - the problem's own setup
-            run.heap.known.update((name, space[name]) for name in self.classes if isinstance(space.get(name), type))
             if self._preamble:  # whose asserts have been judged by themselves
                 exec(compiled(self._preamble, BEFORE, tolerant=True), space)  # noqa: S102 - see below
             exec(compiled(source, tolerant=tolerant), space)  # noqa: S102 - the problem's own test
@@ -178,6 +179,13 @@ class Problem:
                 space["check"](space[self.entry])
         finally:
             random.seed = seed
+
+    def update_known(self, known: dict[str, type]) -> None:
+        """Put the classes that both sides have, as far as the test has defined them by now, into `known`."""
+        for name in self.classes:
+            kind = self._space.get(name)
+            if isinstance(kind, type):
+                known[name] = kind
 
     def _namespace(self, run: Run) -> dict[str, Value]:
         module = type(sys)("evalrun_test")

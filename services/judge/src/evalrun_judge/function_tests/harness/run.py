@@ -54,6 +54,8 @@ class Run:
         self._results = results
         self._recording = recording
         self._stopped = False
+        self._decoding = False
+        """Values of the program are being made: nothing may ask it meanwhile, not even for a hash."""
         self._steps = 0
         self._values: list[Value] = []
         self._held: list[Value] = []
@@ -120,8 +122,7 @@ class Run:
 
     def call(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """Make one call: replay it, note it, or end the test."""
-        if self.frozen or self.status is not None or self.unknown:
-            raise Ended
+        self._may_call()
         likely = callee[0] == "." or callee[0].isupper()
         if self._stopped:
             if len(self.calls) >= MAX_CALLS:
@@ -158,7 +159,14 @@ class Run:
             self._stopped = True
         return Placeholder(number, object=likely)
 
+    def _may_call(self) -> None:
+        if self._decoding:
+            raise ValueError("a value whose hash is a call")
+        if self.frozen or self.status is not None or self.unknown:
+            raise Ended
+
     def _wanted(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Json:
+        self._problem.update_known(self.heap.known)
         changed = None
         if self._held or self.heap.places:
             known = {id(thing): thing for thing in (*self._held, *self.heap.reached([*args, *kwargs.values()]))}
@@ -240,6 +248,7 @@ class Run:
         maker = self._maker(callee, args)
         decoder = values.Decoder(self.heap, None, lambda told, content: self._object(told, content, maker))
         value: Value = None
+        self._decoding = True
         try:
             if kind == "E":
                 error = values.exception_from(payload, decoder)
@@ -256,6 +265,8 @@ class Run:
                 sys.stdout.write(str(printed))
         except (values.ValueRefusedError, ValueError, TypeError, LookupError, RecursionError, AttributeError):
             raise self.end("runtime_error", "the program wrote what is no value into the judge's channel") from None
+        finally:
+            self._decoding = False
         self._values.append(value)
         if kind == "E":
             raise self._raised(error, callee)
@@ -271,7 +282,9 @@ class Run:
         self.raised.append(error)
         missing = getattr(error, "name", None) or str(error).partition("'")[2].partition("'")[0]
         if type(error) is NameError and missing in self._problem.hidden:
-            return self.end("api_error", f"the program uses {missing}, which only the test defines")
+            # It may hold what is expected. And the program chose to need it: that must not take it out of the score.
+            why = f"the program uses {missing}, which only the test defines, and its assertions use"
+            return self.end("runtime_error", why)
         if callee == ".getattr" and isinstance(error, AttributeError):
             self.raised.pop()  # what is asked for is the test's choice: `hasattr`, `getattr` with a default
         if isinstance(error, (StopIteration, StopAsyncIteration)) and not self._problem.iterates:

@@ -83,11 +83,15 @@ def bound_by(node: Value) -> set[str]:
     return bound
 
 
+def _first_line(node: Value) -> int:
+    first: int = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+    return first
+
+
 def defines(node: Value, code: CodeType) -> bool:
     """Return whether a node is where a function's code comes from."""
     if type(node) is ast.FunctionDef:
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-        return node.name == code.co_name and code.co_firstlineno == first
+        return node.name == code.co_name and code.co_firstlineno == _first_line(node)
     if type(node) is not ast.Lambda or code.co_name != "<lambda>" or node.lineno != code.co_firstlineno:
         return False
     at = [(line, column) for line, _, column, _ in code.co_positions() if line is not None and column is not None]
@@ -98,8 +102,17 @@ def defines(node: Value, code: CodeType) -> bool:
 
 
 def segment(source: str, node: Value) -> str:
-    """Return the text of a statement or an expression."""
-    lines = source.split("\n")[node.lineno - 1 : node.end_lineno]
+    """Return the text of a statement without its decorators, or of an expression."""
+    return _between(source, node, node.lineno)
+
+
+def decorated(source: str, node: Value) -> str:
+    """Return the text of a statement with its decorators."""
+    return _between(source, node, _first_line(node))
+
+
+def _between(source: str, node: Value, first_line: int) -> str:
+    lines = source.split("\n")[first_line - 1 : node.end_lineno]
     encoded = [line.encode() for line in lines]
     if not encoded:
         return ""
