@@ -158,6 +158,8 @@ def test_the_reward_service_understands_its_flags(chart: Chart, monkeypatch: pyt
     assert settings.problems == ["/data/train.parquet"]
     assert {settings.token, settings.judge_token} == {SecretStr("secret")}
     assert (settings.in_flight, settings.queue_limit) == (256, 16384)
+    assert (settings.max_sessions, settings.session_idle_seconds) == (10_000, 3600)
+    assert settings.session_store == SecretStr("secret")
     ports = {port["name"]: port["port"] for port in named(objects, "Service", "evalrun-reward")["spec"]["ports"]}
     assert ports == {"http": settings.port, "metrics": names.METRICS_PORT}
 

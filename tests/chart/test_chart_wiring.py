@@ -306,6 +306,20 @@ def test_rewards_reach_the_gateways_and_nothing_else(chart: Chart) -> None:
     assert ingress[0]["from"] == [{"podSelector": {"matchLabels": {"team": "rl"}}}]
 
 
+def test_sessions_live_in_the_redis_that_is_named(chart: Chart) -> None:
+    sessions = {"redisSecret": "sessions", "key": "address", "port": 6380, "maxSessions": 50, "idleSeconds": 1200}
+    objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "sessions": sessions}})
+    container = named(objects, "Deployment", "evalrun-reward")["spec"]["template"]["spec"]["containers"][0]
+    variables = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container["env"]}
+    assert variables["EVALRUN_REWARD_SESSION_STORE"] == {"name": "sessions", "key": "address"}
+    assert {"--max-sessions=50", "--session-idle-seconds=1200"} <= set(container["args"])
+    egress = named(objects, "NetworkPolicy", "evalrun-reward")["spec"]["egress"]
+    assert [{"protocol": "TCP", "port": 6380}] in [rule["ports"] for rule in egress]
+    without = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
+    container = named(without, "Deployment", "evalrun-reward")["spec"]["template"]["spec"]["containers"][0]
+    assert not [one for one in container["env"] if one["name"] == "EVALRUN_REWARD_SESSION_STORE"]
+
+
 def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
     assert named(objects, "Secret", "evalrun-reward-token")["data"]["token"]

@@ -71,6 +71,7 @@ REWARD = {
     "evalrun_reward_request_seconds": {"reply"},
     "evalrun_reward_samples_total": {"outcome"},
     "evalrun_reward_judge_retries_total": {"cause"},
+    "evalrun_reward_sessions_total": {"step"},
     "evalrun_reward_waiting": set[str](),
     "evalrun_reward_inflight": set[str](),
 }

@@ -54,7 +54,11 @@ VALUE_SETS: dict[str, Values] = {
     },
     "reward": {
         "sharedJudge": {"enabled": True},
-        "reward": {"enabled": True, "problems": {"claim": "eval-data", "files": ["train.parquet"]}},
+        "reward": {
+            "enabled": True,
+            "problems": {"claim": "eval-data", "files": ["train.parquet"]},
+            "sessions": {"redisSecret": "sessions"},
+        },
         "runDefaults": {"otlpEndpoint": "http://collector:4317"},
     },
     "namespaces": {"operator": {"watchNamespaces": ["team-a", "team-b"]}},

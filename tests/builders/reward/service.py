@@ -16,6 +16,7 @@ from evalrun_data.records import Problem
 from evalrun_reward.app import RewardService
 from evalrun_reward.metrics import RewardMetrics
 from evalrun_reward.samples import SampleTests, judging_of
+from evalrun_reward.sessions.opening import open_store
 from evalrun_reward.settings import RewardSettings
 
 TESTS = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]}
@@ -51,7 +52,11 @@ async def served(
     told = RewardSettings(judge=address, **settings)
     tests = SampleTests(problems, judging_of(told.comparator, told.time_limit), told.cache_mib << 20)
     registry = CollectorRegistry()
-    service = RewardService(told, client, tests, RewardMetrics(registry), client.close)
+    store = None
+    if told.session_store is not None:
+        address, idle = told.session_store.get_secret_value(), told.session_idle_seconds
+        store = open_store(address, max_sessions=told.max_sessions, idle_seconds=idle)
+    service = RewardService(told, client, tests, RewardMetrics(registry), client.close, sessions=store)
     try:
         yield Served(await service.start(), service, judge, registry)
     finally:

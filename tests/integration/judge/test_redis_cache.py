@@ -1,15 +1,13 @@
 """Verdicts that gateways share through a real redis-server; a Redis that is down, frozen or spoilt harms none."""
 
 import asyncio
-import shutil
 import signal
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from builders.tools import missing
+from builders.redis_server import Server, redis_server
 from redis.asyncio import Redis
 
 from evalrun_judge.cache.redis_store import PREFIX, RedisStore
@@ -20,59 +18,6 @@ from evalrun_judge.verdict import TestRecord
 
 KEY = bytes(range(32))
 GOOD = Judged((TestRecord(0, TestStatus.SUCCESS, ran=True, cpu_time=1.5),), "full")
-
-
-def program() -> str:
-    found = shutil.which("redis-server")
-    if found is None:
-        missing("no redis-server: install Debian's package redis-server")
-    return found
-
-
-class Server:
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._folder = folder
-        self.process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        flags = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        with (self._folder / "redis.log").open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                program(), *flags, "--dir", str(self._folder), stdout=log, stderr=log
-            )
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-            except OSError:
-                await asyncio.sleep(0.01)  # until it listens; the test's time limit bounds it
-                continue
-            writer.close()
-            await writer.wait_closed()
-            return
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-
-    async def stop(self) -> None:
-        assert self.process is not None
-        if self.process.returncode is None:
-            self.process.kill()
-        await self.process.wait()
-
-
-@asynccontextmanager
-async def redis_server(folder: Path) -> AsyncIterator[Server]:
-    server = Server(folder)
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.stop()
 
 
 class Clock:

@@ -10,6 +10,7 @@ from builders.reward.service import ECHO, TESTS, WRONG, batch, post, served
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge, unavailable
+from evalrun_reward.sessions.routes import SESSION_PATHS
 
 
 async def test_a_batch_gets_one_result_a_sample_in_its_order() -> None:
@@ -75,7 +76,7 @@ async def test_a_token_is_asked_for_everywhere_but_for_health_and_the_descriptio
             async with session.get(f"{it.address}/openapi.json") as description:
                 document = await description.json()
     assert document["openapi"].startswith("3.1")
-    assert set(document["paths"]) == {"/v1/rewards", "/get_reward", "/healthz", "/openapi.json"}
+    assert set(document["paths"]) == {"/v1/rewards", "/get_reward", "/healthz", "/openapi.json", *SESSION_PATHS}
     assert all(reference[1:-1] in json.dumps(document) for reference in ('"Sample"', '"Result"'))
 
 

@@ -7,7 +7,8 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import get_args
 
@@ -21,8 +22,14 @@ from evalrun_reward.judge_calls import FairPlaces, Judge, JudgeCalls, NoVerdictE
 from evalrun_reward.metrics import Reply, RewardMetrics
 from evalrun_reward.openapi import document
 from evalrun_reward.openrlhf import response_of, samples_of
+from evalrun_reward.refusals import Refused, json_response, refusal
 from evalrun_reward.rewards import result_of, without_reward
 from evalrun_reward.samples import SampleTests, ground_truth_of, judging_of, load_known, submission_of
+from evalrun_reward.sessions.opening import open_store
+from evalrun_reward.sessions.routes import SESSION_PATHS, SessionRoutes
+from evalrun_reward.sessions.session import SessionLimits
+from evalrun_reward.sessions.session_calls import SessionCalls
+from evalrun_reward.sessions.store import SessionStore
 from evalrun_reward.settings import RewardSettings
 from evalrun_reward.wire import (
     BatchRequest,
@@ -50,16 +57,6 @@ _CLEANUP_SECONDS = 10.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class _Refused(Exception):  # noqa: N818 - an answer, on its way out
-    """A request that gets no results."""
-
-    def __init__(self, status: int, reply: Reply, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.reply = reply
-        self.retry_after = retry_after
-
-
 class RewardService:
     """The service that `evalrun_runtime.process.run_service` runs.
 
@@ -70,6 +67,7 @@ class RewardService:
         metrics: what is counted.
         close: lets the judge's connection go.
         graders: of data sources that the judge's tests do not decide.
+        sessions: where multi-turn sessions live; None: their calls say how to turn them on.
     """
 
     def __init__(
@@ -80,6 +78,7 @@ class RewardService:
         metrics: RewardMetrics,
         close: Callable[[], Awaitable[None]],
         graders: Graders | None = None,
+        sessions: SessionStore | None = None,
     ) -> None:
         self._settings = settings
         self._tests = tests
@@ -100,6 +99,18 @@ class RewardService:
             chance=random.Random(),  # noqa: S311 - jitter
             on_retry=metrics.count_retry,
         )
+        self._store = sessions
+        self._sessions: dict[str, Callable[[web.Request], Awaitable[msgspec.Struct]]] = dict.fromkeys(
+            SESSION_PATHS, self._no_sessions
+        )
+        if sessions is not None:
+            limits = SessionLimits(
+                settings.max_turns, settings.max_session_characters, settings.max_observation_characters
+            )
+            calls = SessionCalls(
+                sessions, tests, self._calls, limits, settings.cache_mib * 1024 * 1024, metrics.count_session
+            )
+            self._sessions = SessionRoutes(calls, self._place, settings.deadline_seconds).paths()
         self._batches = msgspec.json.Decoder(BatchRequest)
         self._remote = msgspec.json.Decoder(OpenRlhfRequest)
         self._runner: web.AppRunner | None = None
@@ -119,6 +130,8 @@ class RewardService:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
                 await self._runner.cleanup()
         await self._close()
+        if self._store is not None:
+            await self._store.close()
 
     def application(self) -> web.Application:
         """Return the routes."""
@@ -127,6 +140,8 @@ class RewardService:
         )
         application.router.add_post("/v1/rewards", self._answered(self._rewards))
         application.router.add_post("/get_reward", self._answered(self._get_reward))
+        for path, work in self._sessions.items():
+            application.router.add_post(path, self._answered(work))
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/openapi.json", self._openapi)
         return application
@@ -139,14 +154,14 @@ class RewardService:
         given = request.headers.get("Authorization", "").encode(errors="replace")
         if hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
             return await handler(request)
-        return _json(Problem("send the service's token as 'Authorization: Bearer ...'"), 401)
+        return json_response(Problem("send the service's token as 'Authorization: Bearer ...'"), 401)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         draining = self._admission.draining
-        return _json(Health("draining" if draining else "ok", self._version), 503 if draining else 200)
+        return json_response(Health("draining" if draining else "ok", self._version), 503 if draining else 200)
 
     async def _openapi(self, _: web.Request) -> web.Response:
-        return _json(document(self._version), 200)
+        return json_response(document(self._version), 200)
 
     def _answered(self, work: Callable[[web.Request], Awaitable[msgspec.Struct]]) -> Handler:
         """Return a handler that answers with what `work` returns, and with a message if it refuses."""
@@ -157,17 +172,19 @@ class RewardService:
                 with span("reward", request.headers.get(HEADER, "")):
                     body = await work(request)
                 reply = Reply.DONE
-                return _json(body, 200)
-            except _Refused as refused:
+                return json_response(body, 200)
+            except Refused as refused:
                 reply = refused.reply
-                return _refusal(refused)
+                return refusal(refused)
             except (msgspec.ValidationError, msgspec.DecodeError, BadInputError) as error:
                 reply = Reply.MALFORMED
-                return _json(Problem(f"body: {error}"), 400)
+                return json_response(Problem(f"body: {error}"), 400)
             except web.HTTPRequestEntityTooLarge:
                 reply = Reply.TOO_LARGE
                 limit = self._settings.max_request_mib
-                return _json(Problem(f"the body is larger than {limit} MiB (--max-request-mib): send less"), 413)
+                return json_response(
+                    Problem(f"the body is larger than {limit} MiB (--max-request-mib): send less"), 413
+                )
             finally:
                 self._metrics.observe_request(reply, time.monotonic() - started)
 
@@ -191,16 +208,16 @@ class RewardService:
         if isinstance(answer, OpenRlhfResponse):
             return answer
         if answer.outcome is Outcome.INVALID:
-            raise _Refused(422, Reply.MALFORMED, f"label {answer.id}: {answer.reason}")
-        raise _Refused(503, Reply.NOT_JUDGED, f"query {answer.id} was not judged: {answer.reason}", 1.0)
+            raise Refused(422, Reply.MALFORMED, f"label {answer.id}: {answer.reason}")
+        raise Refused(503, Reply.NOT_JUDGED, f"query {answer.id} was not judged: {answer.reason}", 1.0)
 
     async def _judge_all(
         self, samples: Sequence[Sample], run: str, shape: Shape, size: int, request: web.Request
     ) -> list[Result]:
-        """Judge the samples of one request. Raises _Refused."""
+        """Judge the samples of one request. Raises Refused."""
         if len(samples) > self._settings.max_samples:
             limit = self._settings.max_samples
-            raise _Refused(
+            raise Refused(
                 413,
                 Reply.TOO_LARGE,
                 f"{len(samples)} samples, and a request takes {limit} (--max-samples): send several",
@@ -218,14 +235,27 @@ class RewardService:
             ticket.leave()
         return [task.result() for task in tasks]
 
+    async def _no_sessions(self, _: web.Request) -> msgspec.Struct:
+        message = "this service has no sessions: start it with --session-store, a file's path or redis://host:port/db"
+        raise Refused(501, Reply.MALFORMED, message)
+
+    @contextmanager
+    def _place(self, run: str, size: int) -> Iterator[None]:
+        """Hold a place in the queue while the block runs. Raises Refused."""
+        ticket = self._enter(run, size, 1)
+        try:
+            yield
+        finally:
+            ticket.leave()
+
     def _enter(self, run: str, size: int, samples: int) -> Ticket:
         try:
             ticket = self._admission.enter(run, size, samples)
         except QueueFullError as error:
             message = "the queue is full, or this run holds its share of it: come back after Retry-After"
-            raise _Refused(429, Reply.QUEUE_FULL, message, error.retry_after_seconds) from error
+            raise Refused(429, Reply.QUEUE_FULL, message, error.retry_after_seconds) from error
         except DrainingError as error:
-            raise _Refused(503, Reply.DRAINING, "this replica is draining: ask another one", 1.0) from error
+            raise Refused(503, Reply.DRAINING, "this replica is draining: ask another one", 1.0) from error
         ticket.begin()
         return ticket
 
@@ -273,18 +303,11 @@ def build_service(settings: RewardSettings, registry: CollectorRegistry = REGIST
     graders = load_graders(settings.grader)
     token = None if settings.judge_token is None else settings.judge_token.get_secret_value()
     judge = GrpcJudge(settings.judge, token)
-    return RewardService(settings, judge, tests, RewardMetrics(registry), judge.close, graders)
-
-
-def _json(body: object, status: int, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(
-        status=status, body=msgspec.json.encode(body), content_type="application/json", headers=headers or {}
-    )
-
-
-def _refusal(refused: _Refused) -> web.Response:
-    wait = refused.retry_after
-    if wait is None:
-        return _json(Problem(str(refused)), refused.status)
-    headers = {"Retry-After": str(max(1, math.ceil(wait)))}  # HTTP knows whole seconds only
-    return _json(Problem(str(refused), math.ceil(wait * 1000)), refused.status, headers)
+    store = None
+    if settings.session_store is not None:
+        store = open_store(
+            settings.session_store.get_secret_value(),
+            max_sessions=settings.max_sessions,
+            idle_seconds=settings.session_idle_seconds,
+        )
+    return RewardService(settings, judge, tests, RewardMetrics(registry), judge.close, graders, store)

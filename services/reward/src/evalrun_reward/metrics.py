@@ -22,7 +22,20 @@ class Reply(StrEnum):
     DRAINING = "draining"
     NOT_JUDGED = "not_judged"
     """A remote reward model's caller got no reward."""
+    NO_SESSION = "no_session"
+    """It names none that is there."""
+    CONFLICT = "conflict"
+    """A session's turn is taken, or it takes no more."""
+    STORE_DOWN = "store_down"
+    """The store of sessions does not answer."""
     CANCELLED = "cancelled"
+
+
+class Step(StrEnum):
+    """What a session has reached; one that was started and gets no reward was abandoned."""
+
+    STARTED = "started"
+    REWARDED = "rewarded"
 
 
 class RewardMetrics:
@@ -38,6 +51,8 @@ class RewardMetrics:
             "evalrun_reward_judge_retries", "Samples about which the judge is asked again.", ["cause"],
             registry=registry,
         )  # fmt: skip
+        sessions = Counter("evalrun_reward_sessions", "Sessions, by step.", ["step"], registry=registry)
+        self._sessions = {step: sessions.labels(step.value) for step in Step}
         self._waiting = Gauge("evalrun_reward_waiting", "Samples that wait for the judge.", registry=registry)
         self._in_flight = Gauge("evalrun_reward_inflight", "Samples at the judge.", registry=registry)
         self._seconds = {reply: seconds.labels(reply.value) for reply in Reply}
@@ -60,3 +75,7 @@ class RewardMetrics:
     def count_retry(self, cause: Cause) -> None:
         """Count a sample about which the judge is asked again."""
         self._retries[cause].inc()
+
+    def count_session(self, step: Step) -> None:
+        """Count a session that has come so far."""
+        self._sessions[step].inc()

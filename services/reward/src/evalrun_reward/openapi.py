@@ -4,6 +4,15 @@ from typing import Any
 
 import msgspec
 
+from evalrun_reward.sessions.messages import (
+    ActionRequest,
+    ActionResponse,
+    Closed,
+    RewardResponse,
+    SessionRequest,
+    StartRequest,
+    StartResponse,
+)
 from evalrun_reward.wire import BatchRequest, BatchResponse, Health, OpenRlhfRequest, OpenRlhfResponse, Problem
 
 _PARTS: tuple[type[msgspec.Struct], ...] = (
@@ -13,6 +22,13 @@ _PARTS: tuple[type[msgspec.Struct], ...] = (
     OpenRlhfResponse,
     Health,
     Problem,
+    StartRequest,
+    StartResponse,
+    ActionRequest,
+    ActionResponse,
+    SessionRequest,
+    Closed,
+    RewardResponse,
 )
 _REFUSALS = {
     400: "The body cannot be read; the message says where.",
@@ -20,6 +36,15 @@ _REFUSALS = {
     413: "The body, or the number of samples, is too large.",
     429: "The queue is full, or this run holds its share of it: come back after Retry-After seconds.",
     503: "The service is draining: ask another replica.",
+}
+_SESSION_REFUSALS = _REFUSALS | {
+    404: "No such session: it expired, or its store was emptied. This is no reward.",
+    409: "Another action stands at that turn, or the session takes no more.",
+    413: "The body is too large, or the session has had its turns or characters.",
+    422: "The session cannot be judged as it was started.",
+    429: "The queue is full, or too many sessions are open: come back after Retry-After seconds.",
+    501: "The service was started without --session-store.",
+    503: "Not judged, the store does not answer, or the service is draining: ask again.",
 }
 
 
@@ -34,7 +59,11 @@ def document(version: str) -> dict[str, Any]:
         return {"description": text, "content": {"application/json": {"schema": of[kind]}}}
 
     def post(
-        summary: str, body: type[msgspec.Struct], result: type[msgspec.Struct], refusals: dict[int, str]
+        summary: str,
+        body: type[msgspec.Struct],
+        result: type[msgspec.Struct],
+        refusals: dict[int, str],
+        answered: str = "One entry a sample, in order.",
     ) -> dict[str, Any]:
         refused = {str(status): answer(text, Problem) for status, text in refusals.items()}
         return {
@@ -49,7 +78,7 @@ def document(version: str) -> dict[str, Any]:
                     }
                 ],
                 "requestBody": {"required": True, "content": {"application/json": {"schema": of[body]}}},
-                "responses": {"200": answer("One entry a sample, in order.", result), **refused},
+                "responses": {"200": answer(answered, result), **refused},
                 "security": [{"token": []}],
             }
         }
@@ -66,12 +95,20 @@ def document(version: str) -> dict[str, Any]:
         },
         {"name": "shape", "in": "query", "schema": {"type": "string", "enum": ["dense", "sparse"]}},
     ]
+
+    def call(summary: str, body: type[msgspec.Struct], result: type[msgspec.Struct], answered: str) -> dict[str, Any]:
+        return post(summary, body, result, _SESSION_REFUSALS, answered)
+
     return {
         "openapi": "3.1.0",
         "info": {"title": "evalrun reward service", "version": version},
         "paths": {
             "/v1/rewards": post("Judge a batch of answers.", BatchRequest, BatchResponse, _REFUSALS),
             "/get_reward": remote,
+            "/start_instance": call("Start a session.", StartRequest, StartResponse, "The session."),
+            "/process_action": call("Run an action's program.", ActionRequest, ActionResponse, "What it did."),
+            "/postprocess": call("Take no more actions.", SessionRequest, Closed, "Nothing."),
+            "/compute_reward": call("Judge the last program.", SessionRequest, RewardResponse, "The reward."),
             "/healthz": {"get": {"summary": "Whether requests are taken.", "responses": {
                 "200": answer("They are.", Health), "503": answer("The service is draining.", Health)}}},
             "/openapi.json": {"get": {"summary": "This document.", "responses": {"200": {"description": "It."}}}},

@@ -68,7 +68,7 @@ class SampleTests:
         key = _key_of(sample)
         found = self._parsed.get(key)
         if found is None:
-            found = self._tests_of(self._problem_of(sample, number))
+            found = self.tests_of(self.problem_of(sample, number))
             self._parsed.put(key, found)
         return found
 
@@ -77,7 +77,8 @@ class SampleTests:
         """How samples are judged."""
         return self._judging
 
-    def _problem_of(self, sample: Sample, number: int) -> Problem:
+    def problem_of(self, sample: Sample, number: int) -> Problem:
+        """Return the problem that a sample names or brings; arguments and errors as of `of`."""
         row = Row({}, "samples", number, "sample")
         if sample.problem_id:
             return self._find(sample.dataset, sample.problem_id, row)
@@ -107,18 +108,23 @@ class SampleTests:
         where = f" of dataset '{dataset}'" if dataset else ""
         raise row.error(f"unknown problem '{problem_id}'{where}: name its file with --problems, or send its tests")
 
-    def _tests_of(self, problem: Problem) -> Tests:
+    def tests_of(self, problem: Problem) -> Tests:
+        """Return a problem's tests. Raises BadInputError if it has none of its own."""
         if isinstance(problem.ground_truth, ServerTests):
             raise BadInputError(
                 f"problem '{problem.problem_id}' has no tests of its own: a SandboxFusion server has them"
             )
-        whole = judge_request("", self._judging, problem, Answer(""))
-        named = None
-        if whole.suite_digest:
-            named = judge_pb2.JudgeRequest()
-            named.CopyFrom(whole)
-            named.ClearField("stdio")
-        return Tests(whole, named, whole.ByteSize() + _ENTRY_BYTES)
+        return tests_of_request(judge_request("", self._judging, problem, Answer("")))
+
+
+def tests_of_request(whole: judge_pb2.JudgeRequest) -> Tests:
+    """Return the tests of a request without an answer."""
+    named = None
+    if whole.suite_digest:
+        named = judge_pb2.JudgeRequest()
+        named.CopyFrom(whole)
+        named.ClearField("stdio")
+    return Tests(whole, named, whole.ByteSize() + _ENTRY_BYTES)
 
 
 def submission_of(sample: Sample, number: int) -> judge_pb2.Submission:

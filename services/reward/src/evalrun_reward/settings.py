@@ -1,8 +1,8 @@
 """The reward service's settings."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_runtime.settings import CommaSeparated, ServiceSettings
@@ -59,3 +59,31 @@ class RewardSettings(ServiceSettings):
         description="Reward that /get_reward returns for samples that were not judged. Default: none; it answers 503, "
         "and OpenRLHF retries. The trainer cannot tell such a number from a verdict.",
     )
+    session_store: SecretStr | None = Field(
+        None,
+        description="Where multi-turn sessions live: a SQLite file's path for one machine, or "
+        "redis://[:password@]host:port/db for several replicas; whoever can write there can forge rewards. Default: "
+        "no sessions.",
+    )
+    max_sessions: int = Field(
+        10_000, ge=1, description="Sessions that may be open at once, over all replicas; beyond it 429."
+    )
+    max_turns: int = Field(32, ge=1, le=1024, description="Actions of a session; beyond it 413.")
+    max_session_characters: int = Field(
+        1_000_000, ge=10_000, description="Characters of a session's actions and observations; beyond it 413."
+    )
+    max_observation_characters: int = Field(
+        8192, ge=256, description="Characters of an observation; the middle of a longer one is left out."
+    )
+    session_idle_seconds: float = Field(
+        3600.0, gt=0, description="Seconds without progress after which a session is gone."
+    )
+
+    @model_validator(mode="after")
+    def _sessions_outlive_their_calls(self) -> Self:
+        if self.session_idle_seconds < self.deadline_seconds:
+            raise ValueError(
+                "session_idle_seconds: a session would expire during a call: write at least deadline_seconds "
+                f"({self.deadline_seconds:g})"
+            )
+        return self

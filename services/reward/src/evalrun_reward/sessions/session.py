@@ -1,0 +1,177 @@
+"""A session as the store holds it, and what a call may do with it. Pure.
+
+SessionError
+ +- UnknownSessionError     expired, never started, or lost by the store: start another one
+ +- SessionClosedError      it takes no more actions
+ +- TurnConflictError       another action stands at that turn
+ +- SessionLimitError       its turns, or its bytes, are used up
+ +- TooManySessionsError    as many are open as may be: come back later
+ +- NotJudgedError          nothing could be decided: ask again; never a reward
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+import msgspec
+
+from evalrun_reward.sessions.messages import RewardResponse
+from evalrun_reward.wire import Shape
+
+_SID_BITS = 63
+
+
+class SessionError(Exception):
+    """A call that gets no answer; the message says what to do."""
+
+
+class UnknownSessionError(SessionError):
+    """There is no such session."""
+
+    def __init__(self, sid: str) -> None:
+        super().__init__(
+            f"session {sid}: state lost: it expired (--session-idle-seconds), was never started, or its store was "
+            "emptied. Start another one; this is no reward"
+        )
+
+
+class SessionClosedError(SessionError):
+    """It takes no more actions."""
+
+
+class TurnConflictError(SessionError):
+    """Another action stands at that turn."""
+
+
+class SessionLimitError(SessionError):
+    """Its turns, or its bytes, are used up."""
+
+
+class TooManySessionsError(SessionError):
+    """As many are open as may be."""
+
+
+class NotJudgedError(SessionError):
+    """The judge could not tell.
+
+    Args:
+        reason: why.
+        invalid: asking again changes nothing.
+    """
+
+    def __init__(self, reason: str, *, invalid: bool = False) -> None:
+        super().__init__(reason)
+        self.invalid = invalid
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One action and what the model was shown."""
+
+    content: str
+    observation: str
+    has_program: bool
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """What a session is judged by: kept from its start, so that a replica with other files judges by the same."""
+
+    request: bytes
+    """A serialized JudgeRequest without an answer."""
+    shown: tuple[tuple[str, str], ...] = ()
+    """Input and expected output of public tests, which actions run on."""
+
+
+class Session(msgspec.Struct, frozen=True):
+    """Everything about one session but its suite, which sessions share."""
+
+    sid: str
+    instance: str
+    suite: bytes
+    """SHA-256 of the encoded suite."""
+    run: str = ""
+    language: str = ""
+    shape: Shape = "dense"
+    version: int = 1
+    """Raised by each change: of two replicas that change it at once, one does."""
+    turns: tuple[Turn, ...] = ()
+    closed: bool = False
+    reward: RewardResponse | None = None
+
+    @property
+    def answer(self) -> str:
+        """What is judged: the last action with a program, or the last one if none has any."""
+        with_program = [turn.content for turn in self.turns if turn.has_program]
+        if with_program:
+            return with_program[-1]
+        return self.turns[-1].content if self.turns else ""
+
+    @property
+    def size(self) -> int:
+        """Characters of its actions and observations."""
+        return sum(len(turn.content) + len(turn.observation) for turn in self.turns)
+
+    def with_turn(self, turn: Turn) -> "Session":
+        """Return it after another action."""
+        return msgspec.structs.replace(self, version=self.version + 1, turns=(*self.turns, turn))
+
+    def as_closed(self) -> "Session":
+        """Return it without further actions."""
+        return msgspec.structs.replace(self, version=self.version + 1, closed=True)
+
+    def with_reward(self, reward: RewardResponse) -> "Session":
+        """Return it with its reward, which never changes."""
+        return msgspec.structs.replace(self, version=self.version + 1, closed=True, reward=reward)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """What one session may take."""
+
+    max_turns: int
+    max_characters: int
+    """Of its actions and observations."""
+    max_observation: int
+    """Characters of one observation."""
+
+
+def replayed(session: Session, content: str, turn: int | None, limits: SessionLimits) -> str | None:
+    """Return the observation of an action that was taken before; None: it is a new one and may be taken.
+
+    Raises:
+        TurnConflictError: another action stands at `turn`, or turns before it are missing.
+        SessionClosedError: it takes no more actions.
+        SessionLimitError: it has had its share.
+    """
+    taken = len(session.turns)
+    at = turn if turn is not None else taken - 1 if taken and session.turns[-1].content == content else taken
+    if 0 <= at < taken:
+        if session.turns[at].content != content:
+            raise TurnConflictError(f"turn {at} of session {session.sid} was another action: the next turn is {taken}")
+        return session.turns[at].observation
+    if at != taken:
+        raise TurnConflictError(f"turn {at}: the next turn of session {session.sid} is {taken}")
+    if session.closed:
+        raise SessionClosedError(f"session {session.sid} is closed: it takes no actions after /postprocess")
+    if taken >= limits.max_turns:
+        raise SessionLimitError(
+            f"session {session.sid} has had its {limits.max_turns} turns (--max-turns): ask for its reward"
+        )
+    if session.size + len(content) + limits.max_observation > limits.max_characters:
+        raise SessionLimitError(
+            f"session {session.sid} would be larger than {limits.max_characters} characters "
+            "(--max-session-characters): send shorter actions, or ask for its reward"
+        )
+    return None
+
+
+def sid_of(run: str, request_id: str) -> str:
+    """Return the id of a new session: the same for the same request of a run, random for one without an id."""
+    if not request_id:
+        return str(secrets.randbits(_SID_BITS))
+    name = msgspec.msgpack.encode((run, request_id))
+    return str(int.from_bytes(hashlib.sha256(name).digest()[:8], "big") >> 1)
+
+
+def is_sid(text: str) -> bool:
+    """Return whether a text is a decimal number that fits a signed 64-bit integer."""
+    return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 1 << _SID_BITS

@@ -1,0 +1,225 @@
+"""The four calls: the store says what a session is, the judge runs its actions and decides its reward.
+
+A replica holds nothing of a session. Each change names the version that it follows, so of two replicas with the same
+call one writes, and the other finds what was written; a replica that is killed leaves nothing half done. Programs may
+run twice, never count twice.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_api.v1alpha1 import Dataset
+from evalrun_client.judge_request import Answer, judge_request
+from evalrun_data.records import Problem, ProblemComparator, StdioTests
+from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, Tests
+from evalrun_reward.metrics import Step
+from evalrun_reward.rewards import reason_of, result_of
+from evalrun_reward.samples import SampleTests, submission_of, tests_of_request
+from evalrun_reward.sessions.messages import ActionRequest, RewardResponse, StartRequest
+from evalrun_reward.sessions.observation import has_program, observation_of
+from evalrun_reward.sessions.session import (
+    NotJudgedError,
+    Session,
+    SessionLimits,
+    Suite,
+    Turn,
+    TurnConflictError,
+    UnknownSessionError,
+    is_sid,
+    replayed,
+    sid_of,
+)
+from evalrun_reward.sessions.store import SessionStore, StoreNeedsSuiteError
+from evalrun_reward.wire import Outcome, Sample
+from evalrun_runtime.deadlines import seconds_left
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.recently_used import RecentlyUsed
+
+SHOWN_TESTS = 3
+"""Public tests that an action runs on."""
+MAX_SHOWN_CHARACTERS = 4096
+"""Of a test's input and output, each; a longer one is not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    digest: bytes
+    suite: bytes
+    """Encoded."""
+
+
+class SessionCalls:
+    """Answers the four calls.
+
+    Args:
+        store: where sessions live.
+        tests: finds or parses the tests of an instance.
+        calls: asks the judge.
+        limits: of a session.
+        cache_bytes: memory for suites.
+        on_step: told of each session that gets so far.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        tests: SampleTests,
+        calls: JudgeCalls,
+        limits: SessionLimits,
+        cache_bytes: int,
+        on_step: Callable[[Step], None] = lambda step: None,
+    ) -> None:
+        self._store = store
+        self._tests = tests
+        self._calls = calls
+        self._limits = limits
+        self._on_step = on_step
+        self._instances: RecentlyUsed[tuple[str, str], _Instance] = RecentlyUsed(
+            cache_bytes // 3, lambda instance: len(instance.suite)
+        )
+        self._suites: RecentlyUsed[bytes, tuple[Tests, Suite]] = RecentlyUsed(
+            cache_bytes * 2 // 3,
+            lambda held: 2 * held[0].size,  # as bytes and parsed
+        )
+
+    async def start(self, asked: StartRequest) -> Session:
+        """Return the new session. Raises BadInputError, SessionError or StoreError."""
+        instance = self._instance(asked)
+        session = Session(
+            sid_of(asked.run, asked.request_id),
+            asked.instance_hash,
+            instance.digest,
+            run=asked.run,
+            language=submission_of(Sample("", language=asked.language), 0).language,
+            shape=asked.shape,
+        )
+        try:
+            held = await self._store.create(session, None)
+        except StoreNeedsSuiteError:
+            held = await self._store.create(session, instance.suite)
+        if (held.instance, held.suite, held.shape) != (session.instance, session.suite, session.shape):
+            raise TurnConflictError(f"request_id {asked.request_id} started another session: choose a new one")
+        if held is session:
+            self._on_step(Step.STARTED)
+        return held
+
+    async def get(self, sid: str) -> Session:
+        """Return a session. Raises UnknownSessionError or StoreError."""
+        session = await self._store.get(sid) if is_sid(sid) else None
+        if session is None:
+            raise UnknownSessionError(sid)
+        return session
+
+    async def act(self, session: Session, asked: ActionRequest) -> str:
+        """Run an action's program and return the observation: one a turn. Raises SessionError or StoreError."""
+        turn: Turn | None = None
+        while True:
+            known = replayed(session, asked.content, asked.turn, self._limits)
+            if known is not None:
+                return known
+            if turn is None:
+                turn = await self._run(session, asked.content)
+            if await self._store.replace(session.with_turn(turn)):
+                return turn.observation
+            session = await self.get(session.sid)  # another call changed it meanwhile: each time round, one got on
+
+    async def close(self, session: Session) -> Session:
+        """Let it take no more actions; returns it. Raises SessionError or StoreError."""
+        while not session.closed:
+            closed = session.as_closed()
+            if await self._store.replace(closed):
+                return closed
+            session = await self.get(session.sid)
+        return session
+
+    async def reward(self, session: Session) -> RewardResponse:
+        """Judge its answer, once: the reward stands from then on. Raises SessionError or StoreError."""
+        session = await self.close(session)
+        if session.reward is not None:
+            return session.reward
+        tests, _ = await self._suite(session)
+        verdict = await self._verdict(tests, session, session.answer)
+        result = result_of(session.sid, verdict, session.shape)
+        if result.outcome is not Outcome.JUDGED or result.reward is None:
+            raise NotJudgedError(result.reason)
+        reward = RewardResponse(
+            result.reward, result.f2p_count, result.f2p_total, result.p2p_count, result.p2p_total,
+            bool(result.accepted), result.final_status, len(session.turns),
+        )  # fmt: skip
+        if await self._store.replace(session.with_reward(reward)):
+            self._on_step(Step.REWARDED)
+            return reward
+        held = await self._store.get(session.sid)  # another replica was first, or it expired while it was judged
+        return reward if held is None or held.reward is None else held.reward
+
+    def _instance(self, asked: StartRequest) -> "_Instance":
+        """Return what a new session is judged by; that of a known problem is made once. Raises BadInputError."""
+        if not asked.instance_hash:
+            raise BadInputError("instance_hash: it is empty: name a problem of --problems")
+        if asked.ground_truth is not msgspec.UNSET:
+            return self._made(Sample("", ground_truth=asked.ground_truth, language=asked.language))
+        key = (asked.dataset, asked.instance_hash)
+        held = self._instances.get(key)
+        if held is None:
+            held = self._made(Sample("", dataset=asked.dataset, problem_id=asked.instance_hash))
+            self._instances.put(key, held)
+        return held
+
+    def _made(self, sample: Sample) -> "_Instance":
+        problem = self._tests.problem_of(sample, 0)
+        request = self._tests.tests_of(problem).whole.SerializeToString(deterministic=True)
+        suite = msgspec.msgpack.encode(Suite(request, _shown(problem)))
+        return _Instance(hashlib.sha256(suite).digest(), suite)
+
+    async def _run(self, session: Session, content: str) -> Turn:
+        tests, suite = await self._suite(session)
+        verdict = await self._verdict(_run_of(tests, suite, self._tests.judging), session, content)
+        if not verdict.judged:
+            raise NotJudgedError(reason_of(verdict))
+        observation = observation_of(verdict, suite.shown, self._limits.max_observation)
+        return Turn(content, observation, has_program(verdict))
+
+    async def _verdict(self, tests: Tests, session: Session, text: str) -> judge_pb2.Verdict:
+        submission = submission_of(Sample(text, language=session.language), 0)
+        try:
+            return await self._calls.verdict(tests, session.run, submission, seconds_left)
+        except NoVerdictError as error:
+            raise NotJudgedError(str(error), invalid=error.invalid) from error
+
+    async def _suite(self, session: Session) -> tuple[Tests, Suite]:
+        held = self._suites.get(session.suite)
+        if held is None:
+            encoded = await self._store.suite(session.suite)
+            if encoded is None:
+                raise UnknownSessionError(session.sid)
+            suite = msgspec.msgpack.decode(encoded, type=Suite)
+            held = (tests_of_request(judge_pb2.JudgeRequest.FromString(suite.request)), suite)
+            self._suites.put(session.suite, held)
+        return held
+
+
+def _shown(problem: Problem) -> tuple[tuple[str, str], ...]:
+    """Return the public tests that actions run on; private ones are never among them."""
+    truth = problem.ground_truth
+    if not isinstance(truth, StdioTests) or not truth.groups:
+        return ()
+    public = truth.of_groups({"public"})
+    cases = zip(public.inputs, public.outputs, strict=True)
+    return tuple(case for case in cases if max(map(len, case)) <= MAX_SHOWN_CHARACTERS)[:SHOWN_TESTS]
+
+
+def _run_of(tests: Tests, suite: Suite, judging: Dataset) -> Tests:
+    """Return the run of an action: on the public tests, or once with an empty input."""
+    cases = suite.shown or (("", ""),)
+    truth = StdioTests(tuple(given for given, _ in cases), tuple(expected for _, expected in cases))
+    comparator = ProblemComparator("exact") if not suite.shown else None
+    request = judge_request("", judging, Problem("session", "action", "", truth, comparator=comparator), Answer(""))
+    if suite.shown and tests.whole.HasField("comparator"):
+        request.comparator.CopyFrom(tests.whole.comparator)
+    request.limits.CopyFrom(tests.whole.limits)
+    request.submission.language = tests.whole.submission.language
+    return tests_of_request(request)

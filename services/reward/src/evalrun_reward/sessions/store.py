@@ -1,0 +1,57 @@
+"""Where sessions live: what a store must do, and how it fails. Stores never fail in any other way.
+
+StoreError
+ +- StoreNeedsSuiteError    the suite that a new session names is not held: send it
+"""
+
+from typing import Protocol
+
+from evalrun_reward.sessions.session import Session
+
+KEPT_SECONDS = 600.0
+"""How long a session with a reward is kept, for callers that ask again."""
+
+
+class StoreError(Exception):
+    """The store gives no answer now; nothing is known of the session."""
+
+
+class StoreNeedsSuiteError(StoreError):
+    """The store does not hold the suite that a session names."""
+
+
+class SessionStore(Protocol):
+    """Sessions by id. A change is durable when its call returns; an expired session is gone."""
+
+    async def create(self, session: Session, suite: bytes | None) -> Session:
+        """Hold a new session and return it, or the one that has its id already.
+
+        Args:
+            session: the new one.
+            suite: its encoded suite; None: the store is asked whether it holds it.
+
+        Raises:
+            TooManySessionsError: as many are open as may be.
+            StoreNeedsSuiteError: `suite` is None and not held.
+            StoreError: the store does not answer.
+        """
+        ...
+
+    async def get(self, sid: str) -> Session | None:
+        """Return a session; None if there is none. Raises StoreError."""
+        ...
+
+    async def replace(self, session: Session) -> bool:
+        """Hold a session in place of its last version; False: that is not its last version any more.
+
+        Each change moves its expiry. Raises StoreError.
+        """
+        ...
+
+    async def suite(self, digest: bytes) -> bytes | None:
+        """Return an encoded suite; None if it is not held. Raises StoreError."""
+        ...
+
+    async def close(self) -> None:
+        """Release what is held."""
+        ...
