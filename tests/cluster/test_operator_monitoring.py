@@ -206,7 +206,9 @@ def test_the_operators_panels_and_alerts_have_data(watched: Watched) -> None:
     assert gate["metric"] == {"namespace": NAMESPACE, "run": "run"}  # not the operator's own namespace
     assert float(gate["value"][1]) == 0
     rules = [alert for alert in ALERTS if needs_the_operator(alert.expression)]
-    names = ["EvalrunRunNotStarting", "EvalrunWritesRefused", "EvalrunGateFailed"]
+    names = [
+        "EvalrunRunNotStarting", "EvalrunWritesRefused", "EvalrunOperatorDown", "EvalrunRunFailed", "EvalrunGateFailed",
+    ]  # fmt: skip
     of_schedules = [alert for alert in rules if alert.name not in names]
     assert [alert.name for alert in rules if alert not in of_schedules] == names
     assert len(of_schedules) == 4
@@ -214,6 +216,12 @@ def test_the_operators_panels_and_alerts_have_data(watched: Watched) -> None:
         watched.has_data(alert.expression, alert.name)
     fires = {alert.name for alert in of_schedules if watched.prometheus.query(str(alert.to_rule()["expr"]))}
     assert fires == {"EvalrunCheckpointGateFailed"}
+    for alert in rules:
+        if alert.name in {"EvalrunOperatorDown", "EvalrunRunFailed"}:
+            watched.has_data(alert.expression, alert.name)
+            assert not watched.prometheus.query(str(alert.to_rule()["expr"])), (
+                alert.name
+            )  # one works, the run ended well
     (gate_failed,) = (alert for alert in rules if alert.name == "EvalrunGateFailed")
     assert watched.prometheus.query(str(gate_failed.to_rule()["expr"]))  # it fires: the gate has failed
     assert watched.prometheus.value(f'evalrun_run_over{{namespace="{NAMESPACE}"}}') == 1

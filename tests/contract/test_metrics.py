@@ -85,6 +85,7 @@ OPERATOR = {
     "evalrun_operator_skipped_objects_total": {"kind"},
     "evalrun_operator_lost_namespace": {"namespace"},
     "evalrun_operator_leads": set[str](),
+    "evalrun_run_failed": {"namespace", "run"},
     "evalrun_run_over": {"namespace", "run"},
     "evalrun_run_preparing_since_timestamp_seconds": {"namespace", "run"},
     "evalrun_gate_passed": {"namespace", "run"},

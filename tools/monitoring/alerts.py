@@ -129,6 +129,28 @@ ALERTS: Sequence[Alert] = (
         description="Condition Applied in `kubectl describe er` quotes it and says what to do.",
     ),
     Alert(
+        name="EvalrunOperatorDown",
+        expression="max(evalrun_operator_leads) or vector(0)",
+        comparison="<",
+        threshold="1",
+        hold="5m",
+        severity="critical",
+        summary="No evalrun operator works",
+        description="No pod of the operator is up, or none holds the Lease. Runs go on, but nothing is started, "
+        "retried or cleaned up: see `kubectl -n evalrun-system get pods` and their logs.",
+    ),
+    Alert(
+        name="EvalrunRunFailed",
+        expression=f"max by ({RUN}) (evalrun_run_failed)",
+        comparison=">",
+        threshold="0",
+        hold="0s",
+        severity="warning",
+        summary=f"Run {WHICH} failed",
+        description="Condition Succeeded in `kubectl describe er` says why. The alert ends when the EvalRun is "
+        "deleted.",
+    ),
+    Alert(
         name="EvalrunGateFailed",
         expression=f"max by ({RUN}) (evalrun_gate_passed)",
         comparison="<",

@@ -30,6 +30,8 @@ class Shown:
     refused: float | None
     preparing_since: float | None
     """Unix seconds."""
+    failed: float | None
+    """None before it has ended."""
     accepted_at_1: tuple[tuple[str, float], ...]
     """By dataset."""
     gate: float | None
@@ -45,6 +47,7 @@ def shown_of(status: EvalRunStatus) -> Shown:
         suspended=None if over else float(is_suspended(status)),
         refused=None if over or applied is None else float(applied.status == "False"),
         preparing_since=status.start_time.timestamp() if preparing and status.start_time is not None else None,
+        failed=float(status.phase == "Failed") if over else None,
         accepted_at_1=tuple((one.name, float(one.accepted_at_1)) for one in status.datasets if one.accepted_at_1),
         gate=None if gate is None or gate.status == "Unknown" else float(gate.status == "True"),
     )
@@ -124,6 +127,9 @@ class OperatorMetrics(Collector):
             labels=["namespace", "run"],
         )
         over = GaugeMetricFamily("evalrun_run_over", "1 once the run has ended.", labels=["namespace", "run"])
+        failed = GaugeMetricFamily(
+            "evalrun_run_failed", "1 if an ended run failed, else 0.", labels=["namespace", "run"]
+        )
         preparing = GaugeMetricFamily(
             "evalrun_run_preparing_since_timestamp_seconds",
             "When a run started whose aggregator, judge or RayCluster is not up; absent for any other.",
@@ -137,6 +143,8 @@ class OperatorMetrics(Collector):
                 over.add_metric(labels, 1.0)
             else:
                 suspended.add_metric(labels, run.suspended)
+            if run.failed is not None:
+                failed.add_metric(labels, run.failed)
             if run.preparing_since is not None:
                 preparing.add_metric(labels, run.preparing_since)
             for dataset, value in run.accepted_at_1:
@@ -157,6 +165,7 @@ class OperatorMetrics(Collector):
         yield gates
         yield suspended
         yield over
+        yield failed
         yield preparing
 
 

@@ -22,7 +22,8 @@ SCRAPE_INTERVAL = "100ms"
 ALL = {"$__rate_interval": "1m", "$namespace": ".*", "$run": ".*", "$schedule": ".*"}
 """What Grafana puts in with `All` chosen."""
 OPERATORS = re.compile(
-    r"evalrun_(runs|reconcile_seconds|run_accepted_at_1|run_refused|run_preparing_since|gate_passed|checkpoint|schedule)"
+    r"evalrun_(runs|reconcile_seconds|run_accepted_at_1|run_failed|run_refused|run_preparing_since|gate_passed"
+    r"|checkpoint|schedule)|^max\(evalrun_operator_leads"
 )
 """Series that the operator alone has, and that an expression is nothing without."""
 
