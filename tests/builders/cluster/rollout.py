@@ -167,7 +167,10 @@ def rollout_manifest(name: str, problems: Path, image: str) -> Object:
             rollout={
                 "image": image, "replicas": REPLICAS, "tensorParallel": 1, "gpusPerNode": 1, "dtype": "float32",
                 "enforceEager": True, "maxNumSeqs": 16, "maxNumBatchedTokens": 2048, "promptLength": 512,
-                "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "2", "memory": "7Gi"}},
+                "resources": {
+                    "requests": {"cpu": "200m", "ephemeral-storage": "1Gi"},
+                    "limits": {"cpu": "2", "memory": "7Gi", "ephemeral-storage": "4Gi"},
+                },
             },
         ),
     }  # fmt: skip

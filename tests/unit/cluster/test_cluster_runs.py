@@ -173,7 +173,7 @@ async def test_a_volume_is_read_through_a_pod_that_is_restricted_and_goes_again(
     (mount,) = container["volumeMounts"]
     assert (mount["mountPath"], mount["readOnly"]) == ("/var/lib/evalrun", True)
     assert sent["spec"]["volumes"] == [
-        {"name": "outputs", "persistentVolumeClaim": {"claimName": "run-ledger-0f3b2c1a"}}
+        {"name": "outputs", "persistentVolumeClaim": {"claimName": "run-ledger-0f3b2c1a", "readOnly": True}}
     ]
     assert sent["metadata"]["ownerReferences"][0]["uid"] == UID  # it goes with the run at the latest
     assert names.RUN_UID_LABEL not in sent["metadata"]["labels"]  # the operator does not take it for its own

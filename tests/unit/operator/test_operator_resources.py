@@ -302,7 +302,8 @@ def test_requests_beyond_the_usual_limits_raise_them() -> None:
     run = evalrun({"spec.rollout.resources": {"requests": {"cpu": "40", "memory": "900Gi"}}})
     (group,) = of_kind(objects(plan_of(run)), "RayCluster")["spec"]["workerGroupSpecs"]
     amounts = group["template"]["spec"]["containers"][0]["resources"]
-    assert amounts["requests"] == amounts["limits"] == {"cpu": "40", "memory": "900Gi", "nvidia.com/gpu": "8"}
+    assert amounts["requests"] == amounts["limits"]
+    assert amounts["limits"] == {"cpu": "40", "memory": "900Gi", "ephemeral-storage": "256Gi", "nvidia.com/gpu": "8"}
 
 
 def test_ray_asks_for_a_token_unless_it_is_too_old_to() -> None:
@@ -369,6 +370,60 @@ def test_models_of_the_hub_are_kept_between_runs_on_a_claim_that_is_named() -> N
     claims = [volume for volume in shared["volumes"] if "persistentVolumeClaim" in volume]
     assert claims == [{"name": "model-cache", "persistentVolumeClaim": {"claimName": "models"}}]
     assert not [volume for volume in own["volumes"] if "persistentVolumeClaim" in volume]
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "disk"),
+    [
+        ({}, {}, "256Gi"),  # the hub's weights, of 8 GPUs
+        ({}, {"model_cache_claim": "models"}, "16Gi"),
+        ({"spec.model.path": "s3://checkpoints/coder"}, {"worker_memory_gib_per_gpu": 48}, "384Gi"),
+        ({"spec.model.path": "pvc://models/coder"}, {}, "16Gi"),
+        ({"spec.rollout.resources": {"limits": {"ephemeral-storage": "1Ti"}}}, {}, "1Ti"),
+    ],
+)
+def test_the_disk_that_ray_may_fill_is_asked_for_and_bounded(
+    changes: dict[str, Any], settings: dict[str, Any], disk: str
+) -> None:
+    made = objects(plan_of(evalrun(changes), **settings))
+    for name, pod in pods(made):
+        if name.startswith("RayCluster"):
+            wanted = "16Gi" if name.endswith(" head") else disk
+            amounts = pod["containers"][0]["resources"]
+            assert amounts["requests"]["ephemeral-storage"] == amounts["limits"]["ephemeral-storage"] == wanted
+            bounds = {volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume}
+            assert bounds == {wanted}
+
+
+SHARED = {
+    "spec.datasets.0.source": "pvc://shared/a.jsonl",
+    "spec.model.path": "pvc://shared/model",
+    "spec.output": {"url": "pvc://shared/out"},
+}
+
+
+def test_of_a_shared_claim_the_kubelet_sets_one_group_only() -> None:
+    """It changes the group of every file of a volume that is not read-only, at each pod's start."""
+    groups: dict[str, set[int]] = {}
+    readers = []
+    for name, pod in pods(objects(plan_of(evalrun(SHARED), model_cache_claim="models"))):
+        for volume in pod["volumes"]:
+            claim = volume.get("persistentVolumeClaim", {})
+            if claim.get("readOnly"):
+                readers.append(name)
+            elif claim:
+                groups.setdefault(claim["claimName"], set()).add(pod["securityContext"]["fsGroup"])
+    assert groups.keys() >= {"shared", "models"}
+    assert {claim: len(some) for claim, some in groups.items()} == dict.fromkeys(groups, 1)
+    assert len(readers) == 2  # Ray's pods, of whose group the results are not
+
+
+def test_a_claim_that_is_read_is_read_only_in_the_volume_too() -> None:
+    for _, pod in pods(objects(plan_of(evalrun({"spec.model.path": "pvc://models/qwen"})))):
+        volumes = {volume["name"]: volume.get("persistentVolumeClaim", {}) for volume in pod["volumes"]}
+        for mount in (mount for one in pod["containers"] for mount in one["volumeMounts"]):
+            if volumes[mount["name"]]:
+                assert volumes[mount["name"]].get("readOnly", False) == mount.get("readOnly", False), mount
 
 
 def test_a_ray_job_runs_on_its_cluster_and_neither_retries_nor_deletes() -> None:

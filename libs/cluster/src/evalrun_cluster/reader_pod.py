@@ -61,6 +61,6 @@ def reader_pod(run: EvalRun, claim: str) -> Object:
             },
             "imagePullSecrets": [{"name": secret.name} for secret in spec.image_pull_secrets or ()],
             "containers": [container],
-            "volumes": [{"name": "outputs", "persistentVolumeClaim": {"claimName": claim}}],
+            "volumes": [{"name": "outputs", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}],
         },
     }  # fmt: skip

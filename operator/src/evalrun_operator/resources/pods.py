@@ -182,15 +182,20 @@ GRPC_LIVENESS: Object = {
 
 
 def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tuple[list[Object], list[Object]]:
-    """Return volumes and mounts of the claims that `pvc://` URLs name; all but `writable`'s are read-only."""
+    """Return volumes and mounts of the claims that `pvc://` URLs name; all but `writable`'s are read-only.
+
+    The volume too, and not only the mount: of a writable volume the kubelet changes every file's group to the pod's
+    fsGroup (1.36: csi_mounter.go and local.go pass over those that are read-only). Ray's group is not the
+    aggregator's, so each start of the one would change what the other had changed.
+    """
     target = None if writable is None else names.claim_of(writable)
     claims = {claim for url in urls if url is not None and (claim := names.claim_of(url)) is not None}
     volumes, mounts = [], []
     for number, claim in enumerate(sorted(claims | ({target} if target else set()))):
         volume = f"claim-{number}"
-        volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim}})
-        mount: Object = {"name": volume, "mountPath": names.claim_folder(claim)}
-        mounts.append(mount if claim == target else {**mount, "readOnly": True})
+        reads: Object = {} if claim == target else {"readOnly": True}
+        volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim, **reads}})
+        mounts.append({"name": volume, "mountPath": names.claim_folder(claim), **reads})
     return volumes, mounts
 
 

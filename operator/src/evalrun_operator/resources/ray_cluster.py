@@ -26,6 +26,9 @@ HOME = "/scratch"
 """Writable, for what Ray, the engine and its compilers keep under HOME."""
 CACHE = "/model-cache"
 """Where the claim is mounted that keeps the hub's models between runs."""
+DISK = "ephemeral-storage"
+SCRATCH_DISK = "16Gi"
+"""For logs, compilers' caches and the objects that Ray spills, where no weights lie on the pod's own disk."""
 CHECKPOINT_FOLDER = f"{HOME}/checkpoint"
 ENGINE_ENV = [
     {"name": "HOME", "value": HOME},
@@ -103,8 +106,16 @@ def worker_cpus(rollout: Rollout) -> int:
     return max(least, int(given)) if given.isdecimal() else least
 
 
+def worker_disk(plan: RunPlan, rollout: Rollout) -> str:
+    """Return the disk that a worker asks for and may fill: as much as memory if the weights lie there too."""
+    hub = "://" not in plan.spec.model.path and not plan.settings.model_cache_claim
+    if hub or fetched_model(plan) is not None:
+        return f"{rollout.gpus_per_node * plan.settings.worker_memory_gib_per_gpu}Gi"
+    return SCRATCH_DISK
+
+
 def _head(plan: RunPlan, rollout: Rollout) -> Object:
-    amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory}
+    amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory, DISK: SCRATCH_DISK}
     environment = token_env(plan, "EVALRUN_GENERATOR_LEDGER_TOKEN")
     resources = resources_of(rollout.head_resources, default={"requests": amounts, "limits": amounts})
     return _pod(plan, rollout, "ray-head", resources, environment)
@@ -131,6 +142,7 @@ def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
     amounts = {
         "cpu": str(2 * gpus + 2),
         "memory": f"{gpus * plan.settings.worker_memory_gib_per_gpu}Gi",
+        DISK: worker_disk(plan, rollout),
     }
     given = rollout.resources
     limits = {**amounts, **(given.requests | given.limits if given else {})}
@@ -187,7 +199,8 @@ def _pod(
         mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *cache_mounts, *mounts],
         env=[*ENGINE_ENV, {"name": "HF_HOME", "value": hub_home}, *secrets, *environment, *tracing_env(plan)],
     )
-    scratch = {"name": "scratch", "emptyDir": {}}
+    disk = resources.get("limits", {}).get(DISK, SCRATCH_DISK)
+    scratch = {"name": "scratch", "emptyDir": {"sizeLimit": disk}}
     all_volumes = [order_volume(plan), scratch, *cache_volumes, *volumes]
-    spec = pod_spec(plan, [main], all_volumes, user=USER, **service_account(plan))
+    spec = pod_spec(plan, [main], all_volumes, user=USER, scratch=disk, **service_account(plan))
     return {**spec, **fields}

@@ -77,7 +77,7 @@ class Rollout(ApiModel):
     resources: Resources | None = Field(
         None,
         description="Of a worker pod, GPUs excepted; unset: 2 CPUs a GPU and 2 more, and 32Gi a GPU (unless the chart "
-        "says otherwise).",
+        "says otherwise), of memory and, where the weights are fetched to the pod's disk, of ephemeral-storage.",
     )
     head_resources: Resources | None = Field(None, description="Of the Ray head; unset: the chart's.")
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
