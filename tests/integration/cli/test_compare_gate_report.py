@@ -198,10 +198,10 @@ def test_a_report_is_written_again_and_elsewhere(evalrun: Command, runs: Path) -
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["report", "gone"], "gone: no finished run lies there: summary.json is missing"),
+        (["report", "gone"], "gone: no finished run there: summary.json is missing"),
         (["report", "old", "--output", "gone/x.html"], "gone/x.html: cannot be written: No such file or directory"),
-        (["report", "memory://x/y"], "memory://x/y: no finished run lies there"),
-        (["compare", "old", "gone"], "gone: no finished run lies there"),
+        (["report", "memory://x/y"], "memory://x/y: no finished run there"),
+        (["compare", "old", "gone"], "gone: no finished run there"),
         (["compare", "old", "new", "--output", "gone/x"], "--output gone/x: No such file or directory"),
         (["compare", "old", "other"], "the runs share no dataset: old has humaneval and other has mbpp_reg"),
         (["gate", "old", "--policy", "gone.yaml"], "gone.yaml: No such file or directory"),
@@ -299,4 +299,4 @@ def test_seeds_of_one_configuration_are_one_column(evalrun: Command, tmp_path: P
     assert "+20.0 pt" in text
     alone = evalrun("compare", *places[:2], "--pool-seeds")
     assert alone.returncode == 2
-    assert "--pool-seeds: all runs are of one configuration" in alone.stderr
+    assert "--pool-seeds: all runs have the same configuration" in alone.stderr

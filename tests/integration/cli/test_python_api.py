@@ -64,7 +64,7 @@ def test_what_a_user_can_correct_is_raised_as_the_command_says_it(tmp_path: Path
         run(endpoint="http://127.0.0.1:9", dataset=problems)
     with pytest.raises(BadInputError, match="says model, dataset"):
         run("run.yaml", endpoint="http://127.0.0.1:9", model="m")
-    with pytest.raises(BadInputError, match="no finished run lies there"):
+    with pytest.raises(BadInputError, match="no finished run there"):
         compare(tmp_path, tmp_path)
     assert not (tmp_path / "out").exists()
 

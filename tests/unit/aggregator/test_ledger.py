@@ -165,7 +165,7 @@ async def test_another_file_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other") as connection:
         connection.execute("CREATE TABLE t (x)")
     connection.close()
-    with pytest.raises(BadInputError, match="no ledger of ours"):
+    with pytest.raises(BadInputError, match="not an evalrun ledger"):
         Ledger(tmp_path / "other")
 
 

@@ -39,7 +39,7 @@ def test_problems_that_differ_are_no_warning() -> None:
 def test_a_gate_that_can_hardly_decide_says_what_it_needs() -> None:
     (line,) = start_warnings([dataset(*map(str, range(164)))], spec(maxRegression="0.02"))
     assert line == (
-        "spec.gate: to pass an equal run with maxRegression 0.02 it needs about 982 problems, and d has 164: take "
+        "spec.gate: with maxRegression 0.02, about 982 problems are needed to pass an equal run, and d has 164: use "
         "more, or a maxRegression of about 0.05 (if 5% of the answers flip between equal runs)"
     )
 
@@ -51,7 +51,7 @@ def test_a_gate_that_can_decide_says_nothing(problems: int, margin: str) -> None
 
 def test_a_gate_without_a_margin_passes_a_better_run_only() -> None:
     (line,) = start_warnings([dataset(*map(str, range(50)))], spec(maxRegression="0.0"))
-    assert 'gate.maxRegression: "0" passes a better run only' in line
+    assert 'gate.maxRegression: "0" passes only a better run' in line
 
 
 @pytest.mark.parametrize(("stop_early", "lines"), [(True, 1), (False, 0)])

@@ -84,7 +84,7 @@ async def test_the_aggregator_sends_what_is_asked_for(stored: Path, folder: Path
 
 async def test_what_the_aggregator_refuses_is_told(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInputError, match=r"no finished run lies there: summary\.json is missing"):
+    with pytest.raises(BadInputError, match=r"no finished run there: summary\.json is missing"):
         await bring_outputs(ended(str(tmp_path / "empty")), folder, [], run_here, no_pod)
 
 
@@ -156,6 +156,6 @@ async def test_a_tar_that_leads_outside_is_refused(stored: Path, folder: Path, t
             entry.size = len(FILES["summary.json"])
             tar.addfile(entry, file)
 
-    with pytest.raises(BadInputError, match="what the aggregator sent"):
+    with pytest.raises(BadInputError, match="the download cannot be unpacked"):
         await bring_outputs(ended("pvc://results/run_1"), folder, [], send, no_pod)
     assert not (tmp_path / "outside").exists()

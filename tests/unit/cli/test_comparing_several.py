@@ -99,13 +99,13 @@ def test_a_stopped_run_is_decided_again_from_its_outputs(stopped: Path, tmp_path
 
 def test_a_stopped_run_feeds_no_gate_that_looks_once(stopped: Path, tmp_path: Path) -> None:
     write_run(tmp_path / "main", verdicts_of([True] * PROBLEMS))
-    with pytest.raises(BadInputError, match="an interval that holds at one look says nothing of it"):
+    with pytest.raises(BadInputError, match="an interval for a run of fixed size is not valid for it"):
         gate(str(stopped), policy(tmp_path), view="text", output=None)
 
 
 def test_a_stopped_run_is_no_baseline(stopped: Path, tmp_path: Path) -> None:
     run = write_run(tmp_path / "new", verdicts_of([True] * PROBLEMS))
-    with pytest.raises(BadInputError, match="was stopped early by its own gate, so its problems are no fair sample"):
+    with pytest.raises(BadInputError, match="was stopped early by its own gate, so its problems are a biased sample"):
         gate(str(run), policy(tmp_path, baseline=str(stopped)), view="text", output=None)
 
 

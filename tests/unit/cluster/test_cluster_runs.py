@@ -104,7 +104,7 @@ async def test_a_file_is_applied_server_side_with_what_else_it_holds(runs: Clust
 
 
 async def test_a_kind_that_is_not_known_is_left_to_kubectl(runs: ClusterRuns) -> None:
-    with pytest.raises(BadInputError, match=r"Widget w: .* apply it with kubectl"):
+    with pytest.raises(BadInputError, match=r"Widget w: .* use kubectl"):
         await runs.apply({"apiVersion": "shop.example/v1", "kind": "Widget", "metadata": {"name": "w"}})
 
 
@@ -128,7 +128,7 @@ async def test_who_may_not_run_anything_in_a_pod_is_told_which_right_it_takes(
 ) -> None:
     answers.refuse("GET", f"{PODS}/run-aggregator-0/exec", 403, "pods/exec is forbidden")
     pod = RunPod("run-aggregator-0", "aggregator", ("aggregator",), ready=True)
-    with pytest.raises(BadInputError, match=r"refused \(403\): it takes the right `create` on pods/exec"):
+    with pytest.raises(BadInputError, match=r"refused \(403\): you need the right `create` on pods/exec"):
         await runs.run_in(pod, ["python"], io.BytesIO())
 
 

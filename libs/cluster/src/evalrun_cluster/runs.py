@@ -70,7 +70,7 @@ class ClusterRuns:
         try:
             item = resource_of(EVAL_RUN).from_dict(given) if kind == EVAL_RUN.kind else from_dict(given)
         except (LoadResourceError, AttributeError) as error:
-            raise BadInputError(f"{what}: this command cannot apply it: apply it with kubectl") from error
+            raise BadInputError(f"{what}: evalrun cannot apply this kind: use kubectl") from error
         await self._tried(lambda: self._client.apply(item, force=True), f"applying {what}")
         return f"{kind.lower()}/{metadata.get('name')}"
 
@@ -167,12 +167,12 @@ class ClusterRuns:
             )  # fmt: skip
         except WebSocketUpgradeError as error:
             code = error.response.status_code
-            raise BadInputError(f"{what}: refused ({code}): it takes the right `create` on pods/exec") from error
+            raise BadInputError(f"{what}: refused ({code}): you need the right `create` on pods/exec") from error
         except HTTPXWSException as error:
             raise UnreachableError(f"{what}: the connection broke: {type(error).__name__} {error}") from error
         if answer.exit_code != 0:
             said = " ".join(str(answer.stderr or "").split()[-60:])
-            raise BadInputError(f"{what}: it ended with {answer.exit_code}: {said}")
+            raise BadInputError(f"{what}: exit code {answer.exit_code}: {said}")
 
     @asynccontextmanager
     async def reader(self, run: EvalRun, claim: str) -> AsyncIterator[RunPod]:

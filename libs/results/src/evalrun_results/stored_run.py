@@ -39,20 +39,20 @@ class StoredRun:
         """Open the outputs of a run.
 
         Raises:
-            BadInputError: no finished run lies there, it cannot be reached, or a newer evalrun wrote it.
+            BadInputError: no finished run there, it cannot be reached, or a newer evalrun wrote it.
         """
         files, path = _reached(place)
         summary = _document(files, f"{path}/{SUMMARY}", place)
         if not isinstance(version := summary.get("schema"), int) or version > SUMMARY_SCHEMA_VERSION:
             raise BadInputError(
-                f"{place}/{SUMMARY}: schema {version} is not known: this evalrun reads up to {SUMMARY_SCHEMA_VERSION}"
+                f"{place}/{SUMMARY}: unknown schema {version}; this evalrun reads up to {SUMMARY_SCHEMA_VERSION}"
             )
         datasets = summary.get("datasets")
         if not isinstance(datasets, dict):
             raise BadInputError(f"{place}/{SUMMARY}: datasets is missing: name the folder of a run's outputs")
         found = next((name for name in RESULT_FILES if _exists(files, f"{path}/{name}", place)), None)
         if found is None and datasets:
-            raise BadInputError(f"{place}: neither {' nor '.join(RESULT_FILES)} is there")
+            raise BadInputError(f"{place}: no {' or '.join(RESULT_FILES)}: name the folder of a run's outputs")
         return cls(place, summary, _document(files, f"{path}/run_info.json", place), found)
 
     @property
@@ -114,7 +114,7 @@ class StoredRun:
 
 def _reached(place: str) -> tuple[fsspec.AbstractFileSystem, str]:
     if place.startswith("pvc://"):
-        raise BadInputError(f"{place}: a volume can be read in its cluster only: name a folder or an fsspec URL")
+        raise BadInputError(f"{place}: a volume can be read only in its cluster: name a folder or an fsspec URL")
     files, path = resolve_destination(place)
     return files, path.rstrip("/")
 
@@ -130,7 +130,7 @@ def _document(files: fsspec.AbstractFileSystem, path: str, place: str) -> JsonOb
         try:
             text = files.cat_file(path)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise BadInputError(f"{place}: no finished run lies there: {name} is missing") from error
+            raise BadInputError(f"{place}: no finished run there: {name} is missing") from error
     try:
         content = json.loads(text)
     except ValueError as error:

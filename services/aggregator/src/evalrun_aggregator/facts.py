@@ -84,7 +84,7 @@ def check_identity(facts: Mapping[str, str], identity: Identity, ledger: str, *,
         )
     if facts.get("judging") != identity.judging and not judging_anew:
         raise BadInputError(
-            f"ledger {ledger}: its verdicts were reached with other tests, limits or comparators: {elsewhere}, "
+            f"ledger {ledger}: its verdicts were made with other tests, limits or comparators: {elsewhere}, "
             "or judge everything again (evalrun rejudge)"
         )
 

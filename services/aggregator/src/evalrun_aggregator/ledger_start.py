@@ -64,7 +64,7 @@ async def open_run(
     facts = ledger.reader.facts()
     if not facts:
         if rejudge is not None:
-            raise BadInputError(f"ledger {ledger.path} is empty: there is nothing to judge again")
+            raise BadInputError(f"ledger {ledger.path} is empty: nothing to judge again")
         facts = {**identity.facts(), **NOT_ENDED, "started_at": repr(now)}
         await ledger.found(list(items.names()), facts)
     judging_anew = rejudge is not None and facts.get("rejudge") != rejudge

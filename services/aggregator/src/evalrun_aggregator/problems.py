@@ -165,7 +165,7 @@ def check_supported(spec: EvalRunSpec) -> None:
     for index, dataset in enumerate(spec.datasets):
         if dataset.judge_mode == "Submit" and set(dataset.tests) != set(TEST_GROUPS):
             raise BadInputError(
-                f"spec.datasets[{index}].tests: with judgeMode: Submit the server uses the tests that it has: remove "
+                f"spec.datasets[{index}].tests: with judgeMode: Submit the server uses its own tests: remove "
                 f"tests, or write judgeMode: RunCode ({dataset.name})"
             )
     if not spec.datasets:

@@ -44,7 +44,7 @@ def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[Ru
     samples = 1 + max(response.sample for response in responses)
     if samples > MAX_SAMPLES or samples * len(problems) > MAX_ITEMS:
         raise BadInputError(
-            f"responses: sample {samples - 1} is beyond reason for {len(problems)} problems: number samples from 0"
+            f"responses: sample number {samples - 1} is too large for {len(problems)} problems: number samples from 0"
         )
     numbered = RunProblems(
         order.run, datasets, order.spec.protocol, samples=samples, repeats=0, by_chance=draws_by_chance(order.spec)

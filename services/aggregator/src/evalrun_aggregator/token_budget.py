@@ -56,7 +56,7 @@ class TokenBudget:
         if most * problems > MAX_ITEMS:
             raise BadInputError(
                 f"spec.protocol.budget.outputTokensPerProblem: {self.tokens} for {problems} problems could be "
-                f"{most * problems} samples, which is beyond reason: write at most {MAX_ITEMS // problems}"
+                f"{most * problems} samples, which is too many: write at most {MAX_ITEMS // problems}"
             )
         return most
 

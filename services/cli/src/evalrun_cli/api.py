@@ -211,7 +211,7 @@ def compare(
         pool_seeds: take runs together that differ by their seed alone.
 
     Raises:
-        BadInputError: no finished run lies there, one is named twice, or the runs share no data set.
+        BadInputError: no finished run there, one is named twice, or the runs share no data set.
     """
     if not more and not pool_seeds:
         return compared(str(first), str(second))

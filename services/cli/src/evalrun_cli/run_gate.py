@@ -34,7 +34,7 @@ def check_baseline(gate: Gate, file: Path) -> None:
     """Refuse, before anything is generated, a baseline that the gate could not be decided by.
 
     Raises:
-        BadInputError: no finished run lies there, or it lacks the gate's dataset.
+        BadInputError: no finished run there, or it lacks the gate's dataset.
     """
     # pyarrow and fsspec: most runs have no gate and start without them
     from evalrun_results.comparing.run_gate import baseline_place

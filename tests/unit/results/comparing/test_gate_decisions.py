@@ -186,11 +186,11 @@ def test_a_run_ends_with_its_decision_in_summary_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("baseline", "says"),
     [
-        ("nightly", "an EvalRun's name means something to a cluster's operator only"),
-        ("./gone", "no finished run lies there: summary.json is missing"),
-        ("pvc://claim/dir", "a volume can be read in its cluster only"),
+        ("nightly", "names of EvalRuns are resolved only in a cluster"),
+        ("./gone", "no finished run there: summary.json is missing"),
+        ("pvc://claim/dir", "a volume can be read only in its cluster"),
         ("nope://bucket/run", "Protocol not known: nope"),
-        ("memory://nowhere/run", "no finished run lies there"),
+        ("memory://nowhere/run", "no finished run there"),
     ],
 )
 def test_a_baseline_that_cannot_be_read_leaves_the_gate_open_and_the_run_whole(

@@ -69,15 +69,15 @@ def test_a_run_without_any_result_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_no_finished_run_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="no finished run lies there: summary"):
+    with pytest.raises(BadInputError, match="no finished run there: summary"):
         StoredRun.open(str(tmp_path))
     summary = tmp_path / "summary.json"
     for content, says in (
         ("{", "is not JSON"),
         ("[]", "is not a JSON object"),
-        ('{"schema": 2}', "schema 2 is not known"),
+        ('{"schema": 2}', "unknown schema 2"),
         ('{"schema": 1}', "datasets is missing"),
-        ('{"schema": 1, "datasets": {"d": {}}}', "neither results.parquet nor results.jsonl"),
+        ('{"schema": 1, "datasets": {"d": {}}}', "no results.parquet or results.jsonl"),
     ):
         summary.write_text(content)
         with pytest.raises(BadInputError, match=says):

@@ -185,7 +185,7 @@ def sample_size(
     """
     found = _difference(gate, compared_values(gate, baseline, pilot), gate.confidence_value)
     if found is None:
-        raise UnusableGateError(f"{gate.label} {gate.metric}: there is no problem in both runs to learn from")
+        raise UnusableGateError(f"{gate.label} {gate.metric}: no problem has a value in both runs")
     return found
 
 
@@ -213,7 +213,7 @@ def undecided(
 def nothing_to_compare(gate: Gate) -> str:
     """Return the message of a gate without a problem."""
     needs = f" with {k_of(gate.metric)} judged samples" if gate.metric.startswith("pass_at_") else ""
-    return f"{gate.label} {gate.metric}: there is no problem{needs} in both runs to compare"
+    return f"{gate.label} {gate.metric}: no problem{needs} in both runs, so nothing to compare"
 
 
 def overall(decisions: Sequence[GateDecision]) -> JsonObject:

@@ -88,16 +88,16 @@ def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | 
         return None
     if margin == 0:
         return (
-            'gate.maxRegression: "0" passes a better run only; an equal one stays inconclusive, however many problems '
-            'there are: write what a run may lose, e.g. "0.05"'
+            'gate.maxRegression: "0" passes only a better run; with an equal one the gate is always inconclusive: '
+            'write the acceptable loss, e.g. "0.05"'
         )
     needed = problems_to_pass(margin, ASSUMED_FLIPS, confidence)
     if needed is None or (problems is not None and problems >= needed):
         return None
-    says = f"gate: to pass an equal run with maxRegression {margin:g} it needs about {needed:,} problems"
+    says = f"gate: with maxRegression {margin:g}, about {needed:,} problems are needed to pass an equal run"
     if problems is not None:
         least = margin_to_pass(max(problems, FEW_PROBLEMS), ASSUMED_FLIPS, confidence)
-        says += f", and {gate.label} has {problems}: take more, or a maxRegression of about {least:.2f}"
+        says += f", and {gate.label} has {problems}: use more, or a maxRegression of about {least:.2f}"
     return f"{says} (if {ASSUMED_FLIPS:.0%} of the answers flip between equal runs)"
 
 

@@ -110,7 +110,7 @@ def baseline_totals(gate: Gate, base_dir: Path) -> Totals | None:
     """Read what a gate compares with; None for an anchor.
 
     Raises:
-        BadInputError: no finished run lies there, or it cannot be read.
+        BadInputError: no finished run there, or it cannot be read.
         UnusableGateError: the run ended early: which problems it has depends on how they went.
     """
     if gate.baseline is None:
@@ -118,8 +118,8 @@ def baseline_totals(gate: Gate, base_dir: Path) -> Totals | None:
     stored = StoredRun.open(baseline_place(gate.baseline, base_dir))
     if stored.stopped_early:
         raise UnusableGateError(
-            f"the baseline {gate.baseline} was stopped early by its own gate, so its problems are no fair sample: "
-            "compare with a run that has all of them (stopEarly: false)"
+            f"the baseline {gate.baseline} was stopped early by its own gate, so its problems are a biased sample: "
+            "use a complete run as baseline (stopEarly: false)"
         )
     return stored.totals()
 
@@ -138,8 +138,8 @@ def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Tot
         return Drawn(seed)
     if not gate.sequential:
         raise UnusableGateError(
-            f"the run {run.place} was stopped early by its own gate: an interval that holds at one look says nothing "
-            "of it. Read summary.json's gate, or write sequential: true"
+            f"the run {run.place} was stopped early by its own gate, so an interval for a run of fixed size is "
+            "not valid for it. Read gate in summary.json, or write sequential: true"
         )
     name = gate.dataset_names[0]
     datasets = run.run_info.get("datasets")
@@ -149,7 +149,7 @@ def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Tot
     if len(known) != count or not set(candidate[name].problems) <= set(known):
         raise UnusableGateError(
             f"the run {run.place} was stopped early, and the baseline does not have all of its {count} problems of "
-            f"{name}: which were left is not known. Read summary.json's gate"
+            f"{name}, so the order of its problems is unknown. Read gate in summary.json"
         )
     return Drawn(seed, {name: list(known)})
 
@@ -169,7 +169,7 @@ def baseline_place(baseline: str, base_dir: Path) -> str:
     folder = base_dir / baseline
     if not folder.exists() and _RUN_NAME.fullmatch(baseline):
         raise BadInputError(
-            f"baseline {baseline}: no such folder ({folder}), and an EvalRun's name means something to a cluster's "
-            "operator only: write the folder or URL of its outputs"
+            f"baseline {baseline}: no such folder ({folder}), and names of EvalRuns are resolved only in a cluster: "
+            "write the folder or URL of its outputs"
         )
     return str(folder)

@@ -44,8 +44,8 @@ def _sentences(
     enough = "no number of problems is enough" if needed is None else f"about {needed:,} problems are needed"
     yield (
         f"to pass an equal run 4 times in 5 with maxRegression {max(margin, 0.0):g}, {enough}; {problems:,} problems "
-        f"allow a maxRegression of about {margin_to_pass(problems, variance, confidence):.3f} (by {found.problems:,} "
-        "problems of the pilot)"
+        f"allow a maxRegression of about {margin_to_pass(problems, variance, confidence):.3f} "
+        f"(estimated from {found.problems:,} problems of the pilot)"
     )
     if gate.sequential:
         flips = min(1.0, variance)  # at one sample a problem it is the share that flips
@@ -69,12 +69,12 @@ def samples_needed(
     problems: int,
     confidence: float,
 ) -> str:
-    """Return how many samples of each problem would do with the pilot's problems.
+    """Return how many samples per problem would be enough with the pilot's problems.
 
-    The variance of the differences is what problems really differ by, and what chance adds within a problem: the
-    latter falls with the samples (Miller 2024, section 3.2). It comes from the samples of a problem, where there are
-    several, else from how often verdicts flip when the pilot is repeated (protocol.noiseFloorRepeats): an answer that
-    flips with probability f has the variance f / 2.
+    The variance of the differences has two parts: real differences between problems, and chance within a problem,
+    which shrinks with the number of samples (Miller 2024, section 3.2). Chance is estimated from the samples of each
+    problem if there are several, or else from how often verdicts flip when the pilot is repeated
+    (protocol.noiseFloorRepeats): an answer that flips with probability f has the variance f / 2.
     """
     names = gate.dataset_names
     within = _within(pilot, names), _within(baseline, names)
@@ -82,8 +82,8 @@ def samples_needed(
     known = [each for each in within if each is not None]
     if not known:
         return (
-            "samples: one answer a problem does not tell chance from difference: let the pilot draw several (EVAL@k), "
-            "or repeat it (noiseFloorRepeats)"
+            "samples: one answer per problem cannot separate chance from real differences: run the pilot with several "
+            "samples (EVAL@k), or repeat it (noiseFloorRepeats)"
         )
     once = 2 * float(np.mean(known))  # of a difference of two single answers
     between = max(0.0, variance - once / samples)
@@ -92,7 +92,9 @@ def samples_needed(
     says = f"samples: {once / 2:.3f} of the variance of an answer is chance within its problem"
     if allowed <= between or margin <= 0:
         return f"{says}; with these {problems:,} problems no number of samples is enough"
-    return f"{says}; with these {problems:,} problems about {max(1, math.ceil(once / (allowed - between))):,} a problem"
+    return (
+        f"{says}; with these {problems:,} problems about {max(1, math.ceil(once / (allowed - between))):,} per problem"
+    )
 
 
 def _within(run: Mapping[str, DatasetTotals], names: tuple[str, ...]) -> float | None:

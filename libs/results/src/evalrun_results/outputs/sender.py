@@ -20,17 +20,17 @@ def files_of(url: str, names: Sequence[str] = ()) -> Iterator[tuple[str, int, Op
     """Return name, size in bytes and a way to open each file of a run's outputs, summary.json last.
 
     Raises:
-        BadInputError: no finished run lies there, a file is missing, or the place cannot be reached.
+        BadInputError: no finished run there, a file is missing, or the place cannot be reached.
     """
     files, path = resolve_destination(url)
     root = path.rstrip("/")
     try:
         found = {str(file).removeprefix(root).lstrip("/"): file for file in files.find(root)}
         if SUMMARY not in found:
-            raise BadInputError(f"{url}: no finished run lies there: {SUMMARY} is missing")
+            raise BadInputError(f"{url}: no finished run there: {SUMMARY} is missing")
         missing = [name for name in names if name not in found]
         if missing:
-            raise BadInputError(f"{url}: there is no {', '.join(missing)}")
+            raise BadInputError(f"{url}: {', '.join(missing)} not found")
         for name in sorted(names or found, key=lambda name: (name == SUMMARY, name)):
             yield name, int(files.size(found[name])), partial(files.open, found[name], "rb")
     except OSError as error:

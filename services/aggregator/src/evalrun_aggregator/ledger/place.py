@@ -55,7 +55,7 @@ def check_file_system(path: Path, mount_table: str) -> None:
     kind = file_system_type(path, mount_table)
     if kind is not None and is_network_file_system(kind):
         raise BadInputError(
-            f"ledger {path}: {kind} is a network file system, on which SQLite's WAL gets corrupted: "
+            f"ledger {path}: {kind} is a network file system, which corrupts SQLite's WAL: "
             "put the ledger on a local disk or block storage (aggregator.storage)"
         )
 
@@ -81,7 +81,7 @@ class LedgerLock:
             os.close(descriptor)
             raise BadInputError(
                 f"ledger {self.path.with_suffix('')}: process {holder} is using it: stop that run first, "
-                "or give this one an output of its own"
+                "or use another output folder"
             ) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

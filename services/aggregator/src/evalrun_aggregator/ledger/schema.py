@@ -64,10 +64,10 @@ def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
         connection.execute("SELECT max(version) FROM schema_version").fetchone() if "schema_version" in tables else None
     )
     if found is None or found[0] is None:
-        raise BadInputError(f"ledger {path}: a database, but no ledger of ours: name another file")
+        raise BadInputError(f"ledger {path}: a database, but not an evalrun ledger: name another file")
     if found[0] > SCHEMA_VERSION:
         raise BadInputError(
-            f"ledger {path}: written by a newer evalrun (schema {found[0]}; this one knows up to {SCHEMA_VERSION}): "
+            f"ledger {path}: written by a newer evalrun (schema {found[0]}; this one supports up to {SCHEMA_VERSION}): "
             "open it with that version"
         )
     if found[0] < SCHEMA_VERSION:

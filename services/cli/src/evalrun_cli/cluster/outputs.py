@@ -1,8 +1,8 @@
-"""Brings the outputs of a run in a cluster: from its aggregator while that is there, then from where they were written,
-on a volume through a pod that is made for that.
+"""Downloads the outputs of a run in a cluster: from its aggregator while it exists, then from their destination; a
+volume is read through a temporary pod.
 
-The aggregator sends them as a tar over the API server's exec: it alone reaches the run's volume and holds the bucket's
-credentials, and what may be run in a pod is the cluster's to say (the right `create` on `pods/exec`).
+The aggregator sends them as a tar over the API server's exec. It alone can reach the run's volume and has the bucket's
+credentials; the cluster decides who may run commands in pods (the right `create` on `pods/exec`).
 """
 
 import logging
@@ -91,7 +91,7 @@ def _unpack(archive: Path, folder: Path, url: str) -> None:
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
     except tarfile.TarError as error:
-        raise BadInputError(f"{url}: what the aggregator sent is broken off: try again ({error})") from error
+        raise BadInputError(f"{url}: the download cannot be unpacked: try again ({error})") from error
 
 
 def _on_volume(url: str) -> str:

@@ -47,7 +47,7 @@ def output_place(name: str, *, namespace: str | None) -> str:
         url = schedule.spec.template.output.url
         if url is None or url.startswith("pvc://"):
             raise BadInputError(
-                f"the results of EvalSchedule {name} lie on a volume, which is not reached from here: copy them "
+                f"the results of EvalSchedule {name} are on a volume, which this machine cannot read: copy them "
                 "(evalrun results RUN --output DIR), then name that folder"
             )
         places.append(url)

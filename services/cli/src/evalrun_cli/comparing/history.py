@@ -48,7 +48,7 @@ def history(
     found, stepless = curves(runs, metric, datasets)
     if not found:
         what = f"no step of {', '.join(stepless[:3])} is known: write spec.lineage.step" if stepless else "no datasets"
-        raise BadInputError(f"{len(runs)} runs make no curve: {what}")
+        raise BadInputError(f"{len(runs)} runs, but nothing to plot: {what}")
     write(VIEWS[view](found, stepless), output)
     return ExitCode.SUCCEEDED
 
@@ -71,7 +71,9 @@ def runs_below(place: str) -> list[HistoryRun]:
         return [_opened(place)]
     found = [_opened(below) for below in _below(place) if _is_run(below)]
     if not found:
-        raise BadInputError(f"{place}: neither a run's outputs (summary.json) nor a folder of such is there")
+        raise BadInputError(
+            f"{place}: no summary.json here or in subfolders: name a run's outputs, or a folder of runs"
+        )
     return found
 
 

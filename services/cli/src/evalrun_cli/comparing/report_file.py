@@ -15,7 +15,7 @@ def write_report(run: str, *, output: Path | None) -> ExitCode:
     """Write the report of the run in a folder; `output`: where, if not into the folder.
 
     Raises:
-        BadInputError: no finished run lies there, or the file cannot be written.
+        BadInputError: no finished run there, or the file cannot be written.
     """
     stored = StoredRun.open(run)
     target = output or _own_place(run)

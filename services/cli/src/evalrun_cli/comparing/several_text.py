@@ -87,16 +87,16 @@ def flip_row(flip: FlipAcross) -> list[str]:
 def notes(dataset: DatasetAcross, found: SeveralRuns) -> Iterator[str]:
     """Yield what the figures of a dataset can and cannot show."""
     if dataset.problems == 0:
-        yield "no problem was judged in every run: there is nothing to compare"
+        yield "No problem was judged in every run, so there is nothing to compare"
         return
     yield (
         f"{dataset.solved_by_all} problems solved by all, {dataset.solved_by_none} by none, {len(dataset.flips)} by "
         "some. Lost: solved only by the first of a pair; gained: only by the second"
     )
     yield (
-        f"p (Holm): Holm's correction over the {found.family} tests of accepted@1 in this comparison; below "
-        f"{CLEAR} at most {100 * CLEAR:.0f} % of such comparisons claim any difference that is not there. The "
-        "intervals are of one pair each, not corrected"
+        f"p (Holm): corrected over the {found.family} tests of accepted@1 in this comparison. With a threshold of "
+        f"{CLEAR}, at most {100 * CLEAR:.0f} % of such comparisons report a false difference. "
+        "Intervals are not corrected"
     )
     if any(len(each.runs) > 1 for each in found.configurations):
-        yield "Several seeds: mean over the seeds ± their standard deviation; differences are of each problem's mean"
+        yield "Several seeds: mean over the seeds ± their standard deviation; differences use each problem's mean"

@@ -56,14 +56,16 @@ def compared_several(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool
     if len(places) < 2:
         raise BadInputError(f"{places[0]}: is one run: name at least two, the baseline first")
     if twice := sorted({each for each in places if places.count(each) > 1}):
-        raise BadInputError(f"{', '.join(twice)}: named twice: a run says nothing beside itself")
+        raise BadInputError(f"{', '.join(twice)}: named twice: name each run once")
     runs = [run_facts(each) for each in places]
     try:
         configurations = configurations_of(runs, pool_seeds=pool_seeds)
     except ValueError as error:
         raise BadInputError(str(error)) from error
     if len(configurations) < 2:
-        raise BadInputError("--pool-seeds: all runs are of one configuration: name a run of another, or leave it out")
+        raise BadInputError(
+            "--pool-seeds: all runs have the same configuration: add a run with another, or remove --pool-seeds"
+        )
     found = compare_several(configurations, all_pairs=all_pairs)
     if not found.datasets:
         has = "; ".join(f"{run.place} has {dataset_names(run.totals)}" for run in runs)

@@ -94,15 +94,15 @@ def is_clear(difference: Difference) -> bool:
 def notes(each: DatasetComparison) -> list[str]:
     """Return in sentences what the figures of a dataset can and cannot show."""
     if each.problems == 0:
-        return ["no problem was judged in both runs: there is nothing to compare"]
+        return ["No problem was judged in both runs, so there is nothing to compare"]
     return [*_mcnemar_note(each), *_power_notes(each), *_noise_notes(each)]
 
 
 def _mcnemar_note(each: DatasetComparison) -> Sequence[str]:
     if each.mcnemar_p is None:
-        return ["McNemar's test needs one sample a problem; the intervals above hold for any number of them"]
+        return ["McNemar's test needs one sample per problem; the intervals above are valid for any number of samples"]
     lost, gained = len(each.lost), len(each.gained)
-    tail = "" if lost + gained >= FEWEST_FLIPS else f"; fewer than {FEWEST_FLIPS} flips can never reach 0.05"
+    tail = "" if lost + gained >= FEWEST_FLIPS else f"; with fewer than {FEWEST_FLIPS} flips, p cannot be below 0.05"
     return [
         f"McNemar's exact test: p = {p_value(each.mcnemar_p)} ({lost} solved only by A, {gained} only by B){tail}",
     ]
@@ -114,13 +114,13 @@ def _power_notes(each: DatasetComparison) -> Sequence[str]:
         return []
     power = found.power
     if power.smallest_difference is None:
-        return [f"Power: too few of the {power.problems} problems differ to say how small a difference would show"]
+        return [f"Minimum detectable difference: unknown, because too few of the {power.problems} problems differ"]
     text = (
-        f"Power: {power.problems} problems that differ this much show a true difference of "
-        f"{100 * power.smallest_difference:.1f} points in 4 of 5 such comparisons; smaller ones mostly stay hidden"
+        f"Minimum detectable difference (80 % power, {power.problems} problems): "
+        f"{100 * power.smallest_difference:.1f} points"
     )
     if power.problems_needed is not None and not is_clear(found):
-        text += f". One of {100 * abs(found.difference):.1f} points would need about {power.problems_needed} problems"
+        text += f"; {100 * abs(found.difference):.1f} points would need about {power.problems_needed} problems"
     return [text]
 
 

@@ -38,7 +38,7 @@ def compare(first: str, second: str, *, view: str, output: Path | None) -> ExitC
     """Compare the runs in two folders or URLs and show, or write, what was found.
 
     Raises:
-        BadInputError: no finished run lies there, the runs share no dataset, or the file cannot be written.
+        BadInputError: no finished run there, the runs share no dataset, or the file cannot be written.
     """
     write(VIEWS[view](compared(first, second)), output)
     return ExitCode.SUCCEEDED
@@ -48,7 +48,7 @@ def compared(first: str, second: str) -> Comparison:
     """Compare the runs in two folders or URLs.
 
     Raises:
-        BadInputError: no finished run lies there, or the runs share no dataset.
+        BadInputError: no finished run there, or the runs share no dataset.
     """
     baseline, candidate = run_facts(first), run_facts(second)
     comparison = compare_runs(baseline, candidate)
