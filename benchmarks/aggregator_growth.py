@@ -27,7 +27,7 @@ from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 from evalrun_generator.ledger.ledger_client import GrpcLedger
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 LIMIT_MB = 300
 PROBLEMS = 1000

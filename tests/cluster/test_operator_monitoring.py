@@ -51,7 +51,7 @@ from evalrun_api.v1alpha1 import EvalRun
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 SCRAPE_JOB = Path(__file__).parents[2] / "k8s" / "prometheus" / "scrape-evalrun.yaml"
 NAMESPACE = "watched"

@@ -20,7 +20,7 @@ from builders.cluster.tasks import MODEL, Tasks, both_families, cheating, paced
 from builders.command_line import COMMAND, evalrun
 from builders.tools import missing
 
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 HERE = Path(__file__).parent
 STAGES = ("aggregator", "judge", "operator", "sandbox")

@@ -23,7 +23,7 @@ TELLS_ITS_VERSION = "from importlib.metadata import version; print(version('eval
 ASKS_A_SANDBOX = """
 import json, subprocess, sys, urllib.request
 import msgspec
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 from evalrun_executor.api import CONTENT_TYPE, Limits, RunReply, RunRequest
 
 sandbox = subprocess.Popen([sys.executable, "-m", "evalrun_sandbox", "--slots", "2"], stdout=subprocess.PIPE, text=True)

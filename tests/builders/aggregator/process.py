@@ -18,7 +18,7 @@ from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.fake_judge import scripted_verdict
 from evalrun_client.judge_client import JudgeLostError
 from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 READY_SECONDS = 40.0
 

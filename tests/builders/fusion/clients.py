@@ -15,7 +15,7 @@ import requests
 from aiohttp import web
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.front import FusionFront

@@ -18,7 +18,7 @@ from evalrun_generator.recorded.__main__ import source_of
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
 from evalrun_runtime.grpc_server import TokenCheck
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 from evalrun_runtime.settings import load_settings
 
 

@@ -10,7 +10,7 @@ import pytest
 from builders.command_line import evalrun, evalrun_started, results, summary
 from builders.fusion.clients import STDIO_ROW, sandbox
 
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 PROBLEM = {"dataset": "contests", "sandbox_dataset": "code_contests", "sandbox_id": "7"}  # the tests are there
 ANSWERS = {

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 SLOTS = 2
 TOKEN = "s3cret-of-this-run"

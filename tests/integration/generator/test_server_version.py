@@ -4,7 +4,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from evalrun_generator.endpoints.endpoint import HttpEndpoint, base_url, open_session
+from evalrun_generator.endpoints.base_url import base_url
+from evalrun_generator.endpoints.endpoint import HttpEndpoint, open_session
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from monitoring.alerts import ALERTS
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 pytestmark = pytest.mark.timeout(150)  # the first test waits for the whole run
 

@@ -10,7 +10,7 @@ from builders.judge.sandbox import state_of
 from builders.reward.service import ECHO, WRONG, batch, post
 
 from evalrun_data.demo import problems
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 pytestmark = pytest.mark.timeout(120)
 

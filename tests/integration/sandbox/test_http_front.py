@@ -12,7 +12,7 @@ import msgspec
 from builders.judge.sandbox import living_children, request, state_of, until
 
 from evalrun_executor.api import Busy, Refused, RunReply, RunRequest, SandboxInfo
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 
 @asynccontextmanager

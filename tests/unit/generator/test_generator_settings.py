@@ -1,6 +1,6 @@
 import pytest
 
-from evalrun_generator.endpoints.endpoint import base_url
+from evalrun_generator.endpoints.base_url import base_url
 from evalrun_generator.settings import GeneratorSettings
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.settings import load_settings

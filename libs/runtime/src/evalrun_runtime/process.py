@@ -6,7 +6,6 @@ import errno
 import gc
 import logging
 import os
-import re
 import signal
 from collections.abc import Callable
 from typing import Protocol
@@ -16,6 +15,7 @@ from prometheus_client import start_http_server
 
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
+from evalrun_runtime.ready_line import ready_line
 from evalrun_runtime.settings import ServiceSettings
 from evalrun_runtime.tracing import start_tracing, stop_tracing
 
@@ -37,17 +37,6 @@ class Service(Protocol):
     async def stop(self, grace: float) -> None:
         """Take no more requests, let those in flight end within `grace` seconds, free everything."""
         ...
-
-
-def ready_line(name: str, address: str) -> str:
-    """Return the line that a service prints on stdout once it can serve."""
-    return f"evalrun {name} ready on {address}"
-
-
-def address_of(line: str) -> str | None:
-    """Return the address that a ready line names; None where the line is another one."""
-    found = re.fullmatch(r"evalrun \S+ ready on (\S+)", line.strip())
-    return found.group(1) if found else None
 
 
 def run_service(name: str, settings: ServiceSettings, build: Callable[[], Service]) -> ExitCode:

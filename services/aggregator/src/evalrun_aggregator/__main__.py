@@ -12,6 +12,7 @@ from evalrun_aggregator.app import Aggregator
 from evalrun_aggregator.ledger.errors import LedgerError
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
 
@@ -30,4 +31,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(complete(sys.argv[1:])))

@@ -8,6 +8,7 @@ from evalrun_generator.app import generate
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.settings import GeneratorSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.settings import load_settings
 from evalrun_runtime.tracing import start_tracing, stop_tracing
@@ -31,4 +32,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(complete(sys.argv[1:])))

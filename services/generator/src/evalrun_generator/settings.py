@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from evalrun_generator.endpoints.endpoint import base_url
+from evalrun_generator.endpoints.base_url import base_url
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.settings import CommaSeparated, ServiceSettings
 

@@ -11,6 +11,7 @@ if __name__ == "__main__":
 from evalrun_judge.app import build_gateway
 from evalrun_judge.settings import JudgeSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
 
@@ -26,4 +27,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(complete(sys.argv[1:])))

@@ -11,6 +11,7 @@ if __name__ == "__main__":
 from evalrun_executor.errors import Unusable
 from evalrun_executor.executor import Executor
 from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
 from evalrun_sandbox.app import SandboxService
@@ -28,4 +29,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(complete(sys.argv[1:])))

@@ -25,7 +25,9 @@ from evalrun_runtime.grpc_channel import open_channel
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.2
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.02, 0.2
+POLL_SHARE = 0.05
+"""Of the time that a run has taken so far: the end of a short run is noticed soon, a long run is seldom asked."""
 ENDPOINT_SECONDS = 15
 """How long an endpoint may be unreachable at first. A person watches: a wrong URL should not take a minute to show."""
 STOP_SECONDS = 20.0
@@ -33,6 +35,15 @@ STOP_SECONDS = 20.0
 
 START_STOP_SECONDS = 0.5
 """That a part which is still starting gets to end: it has judged nothing yet."""
+
+PARTS = {
+    "recorded": "evalrun_generator.recorded",
+    "sandbox": "evalrun_sandbox",
+    "judge": "evalrun_judge",
+    "aggregator": "evalrun_aggregator",
+    "generator": "evalrun_generator",
+}
+"""The parts of a run and their modules: each comes after those that it calls, and is ended before them."""
 
 END_STATES = {
     ledger_pb2.RUN_STATE_SUCCEEDED: ExitCode.SUCCEEDED,
@@ -69,9 +80,14 @@ class LocalRun:
         self._workspace = workspace
         self._options = options
         self._generation = generation
-        self._services: list[ServiceProcess] = []
+        logs = workspace.logs
+        self._services = {
+            name: ServiceProcess(name, PARTS[name], [], logs / f"{name}.log", has_port=name != "generator")
+            for name in parts_of(options, generation)
+        }
         self._stopped = asyncio.Event()
         self._stop_seconds = START_STOP_SECONDS
+        self._has_ended = False
         self.problem = "it was stopped"
         """Why the run has no results, once it has ended without."""
 
@@ -103,28 +119,37 @@ class LocalRun:
             for task in (starting, stop):
                 task.cancel()
             await asyncio.gather(starting, stop, return_exceptions=True)
-            for service in reversed(self._services):
-                await service.stop(self._stop_seconds)
+            await self._stop_all()
+
+    async def _stop_all(self) -> None:
+        """End every part: each before those that it calls, or all at once where nothing is in flight any more."""
+        services = [*reversed(self._services.values())]
+        if self._has_ended:
+            await asyncio.gather(*(service.stop(self._stop_seconds) for service in services))
+        for service in services:
+            await service.stop(self._stop_seconds)
 
     async def _start_all(self) -> tuple[str, Sequence[str]]:
         """Return the ledger's address and the endpoints."""
-        async with asyncio.TaskGroup() as starts:  # most of a start is imports: two at once use both cores
+        for service in self._services.values():  # most of a start is imports, which thus use every core
+            await service.launch()
+        async with asyncio.TaskGroup() as starts:
             services = starts.create_task(self._start_services())
             endpoints = starts.create_task(self._start_endpoints())
         return services.result(), endpoints.result()
 
     async def _start_services(self) -> str:
         flags = [*await self._start_sandbox(), *self._options.containment_flags]
-        judge = await self._start("judge", "evalrun_judge", flags)
+        judge = await self._start("judge", flags)
         order, ledger = str(self._workspace.work_order), str(self._workspace.ledger)
         arguments = ["--work-order", order, "--ledger", ledger, "--judge", judge, "--retry-not-judged"]
-        return await self._start("aggregator", "evalrun_aggregator", arguments)
+        return await self._start("aggregator", arguments)
 
     async def _start_sandbox(self) -> Sequence[str]:
         """Return the judge's flags for a sandbox of its own, or for the server that the user names."""
         if self._options.sandbox_fusion is not None:
             return ["--backend", "SandboxFusion", "--sandbox", self._options.sandbox_fusion]
-        address = await self._start("sandbox", "evalrun_sandbox", self._options.sandbox_flags)
+        address = await self._start("sandbox", self._options.sandbox_flags)
         return ["--sandbox", address, *self._options.package_flags]
 
     async def _start_endpoints(self) -> Sequence[str]:
@@ -134,7 +159,7 @@ class LocalRun:
         if not self._generation.recorded:
             return self._generation.endpoints
         recorded = [*self._generation.recorded, "--model", self._generation.model]
-        address = await self._start("recorded", "evalrun_generator.recorded", recorded)
+        address = await self._start("recorded", recorded)
         return [*self._generation.endpoints, address]
 
     async def _start_generator(self, ledger: str, endpoints: Sequence[str], generation: Generation) -> ServiceProcess:
@@ -144,13 +169,13 @@ class LocalRun:
         for endpoint in endpoints:
             arguments += ["--endpoint", endpoint]
             arguments += ["--concurrency", str(generation.concurrency.get(endpoint, DEFAULT_CONCURRENT_REQUESTS))]
-        await self._start("generator", "evalrun_generator", arguments, has_port=False)
-        return self._services[-1]
+        await self._start("generator", arguments)
+        return self._services["generator"]
 
-    async def _start(self, name: str, module: str, arguments: Sequence[str], *, has_port: bool = True) -> str:
-        log = self._workspace.logs / f"{name}.log"
-        service = ServiceProcess(name, module, arguments, log, has_port=has_port)
-        self._services.append(service)
+    async def _start(self, name: str, arguments: Sequence[str]) -> str:
+        """Start a launched part and return its address."""
+        service = self._services[name]
+        service.arguments = arguments
         await service.start()
         return service.address
 
@@ -160,7 +185,7 @@ class LocalRun:
             generator = await self._start_generator(ledger, endpoints, self._generation)
         follow = asyncio.create_task(self._follow(ledger, display))
         stop = asyncio.create_task(self._stopped.wait())
-        kept = {asyncio.create_task(keep_running(service, Restarts())): service for service in self._services}
+        kept = {asyncio.create_task(keep_running(service, Restarts())): service for service in self._services.values()}
         waiting: set[asyncio.Task[Any]] = {follow, stop, *kept}
         try:
             while True:
@@ -181,6 +206,8 @@ class LocalRun:
     async def _follow(self, ledger: str, display: Display) -> ExitCode:
         async with open_channel(ledger) as channel:
             stub: ledger_pb2_grpc.LedgerServiceAsyncStub = ledger_pb2_grpc.LedgerServiceStub(channel)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
             while True:
                 try:
                     status = await stub.GetStatus(ledger_pb2.GetStatusRequest(), timeout=10.0)
@@ -195,8 +222,24 @@ class LocalRun:
                         if status.message:
                             logger.warning("%s", status.message)
                             self.problem = status.message
+                        self._has_ended = True
                         return END_STATES[status.state]
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(poll_seconds(loop.time() - began))
+
+
+def parts_of(options: LocalOptions, generation: Generation | None) -> list[str]:
+    """Return the parts that a run needs here, in the order of `PARTS`."""
+    needed = {"judge", "aggregator"}
+    if options.sandbox_fusion is None:
+        needed.add("sandbox")
+    if generation is not None:
+        needed |= {"generator", "recorded"} if generation.recorded else {"generator"}
+    return [name for name in PARTS if name in needed]
+
+
+def poll_seconds(elapsed: float) -> float:
+    """Return how long to wait before a run that has been followed for `elapsed` seconds is asked again."""
+    return min(max(POLL_SHARE * elapsed, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
 
 
 def run_to_end(

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evalrun_runtime import late_arguments
 from evalrun_runtime.backoff import backoff_seconds
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
-from evalrun_runtime.process import address_of
+from evalrun_runtime.ready_line import address_of
 
 logger = logging.getLogger(__name__)
 
@@ -68,25 +69,24 @@ class ServiceProcess:
         """The process's id; None before the first start."""
         return self._process.pid if self._process else None
 
+    async def launch(self) -> None:
+        """Start the process before its arguments are known: it imports meanwhile, and `start` names them."""
+        await self._spawn([late_arguments.FLAG], asyncio.subprocess.PIPE)
+
     async def start(self) -> None:
-        """Start it and wait until it is ready.
+        """Start it, unless it was launched, and wait until it is ready.
 
         Raises:
             BadInputError: it ended with the exit code for bad input; the message is its own.
             ServiceFailedError: it ended otherwise, or was not ready in time.
         """
         port = self.address.rpartition(":")[2] or "0"
-        command = [sys.executable, "-m", self.module, *self.arguments, "--exit-with-parent"]
-        command += ["--port", port] if self.has_port else []
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env={**GRPC_ENVIRONMENT, **os.environ, **self.environment},
-                start_new_session=True,  # Ctrl-C reaches this process alone, which then ends them in order
-            )
+        arguments = [*self.arguments, "--exit-with-parent", *(["--port", port] if self.has_port else [])]
+        if self._process is None or self._process.stdin is None or self._process.returncode is not None:
+            await self._spawn(arguments, asyncio.subprocess.DEVNULL)
+        else:
+            self._process.stdin.write(late_arguments.line_of(arguments))
+            self._process.stdin.close()  # had it ended meanwhile, its stdout says so below
         if not self.has_port:
             self._stdout = asyncio.create_task(self._drop_stdout())
             return
@@ -99,6 +99,17 @@ class ServiceProcess:
                 f"{self.name} was not ready after {START_SECONDS:.0f} s, see {self.log}"
             ) from error
         self._stdout = asyncio.create_task(self._drop_stdout())
+
+    async def _spawn(self, arguments: Sequence[str], stdin: int) -> None:
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", self.module, *arguments),
+                stdin=stdin,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**GRPC_ENVIRONMENT, **os.environ, **self.environment},
+                start_new_session=True,  # Ctrl-C reaches this process alone, which then ends them in order
+            )
 
     async def _read_address(self) -> str:
         process = self._started()

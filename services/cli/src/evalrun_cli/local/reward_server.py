@@ -14,7 +14,7 @@ import click
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
 from evalrun_runtime.exits import BadInputError, ExitCode
-from evalrun_runtime.process import ready_line
+from evalrun_runtime.ready_line import ready_line
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
 from evalrun_data.shards import files_of
 from evalrun_data.sources import check_readable
-from evalrun_generator.endpoints.endpoint import base_url
+from evalrun_generator.endpoints.base_url import base_url
 from evalrun_runtime.exits import BadInputError
 
 JudgeMode = Literal["RunCode", "Submit"]

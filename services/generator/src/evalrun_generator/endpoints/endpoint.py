@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -25,7 +24,6 @@ from evalrun_generator.endpoints.openai_api import (
     server_version,
 )
 from evalrun_generator.endpoints.retry import Action, Blame, Failure, broken_off, from_status, unreachable
-from evalrun_runtime.exits import BadInputError
 
 KEEPALIVE_SECONDS = 3.0
 """Shorter than the 5 s of uvicorn, which vLLM uses: a socket reused after 6 s idle is already closed at the other end,
@@ -70,34 +68,6 @@ class Endpoint(Protocol):
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
         """Send one request with a timeout of `deadline` seconds. Raises only on cancellation."""
         ...
-
-
-def base_url(given: str) -> str:
-    """Normalise an endpoint given by a user: `http(s)://host[:port][/path]`, with or without `/v1`.
-
-    Raises:
-        BadInputError: not such a URL, or it contains a password, which would appear in every log and result.
-    """
-    url = given.strip().rstrip("/")
-    url = url.removesuffix("/v1").rstrip("/")
-    scheme, separator, rest = url.partition("://")
-    host = rest.partition("/")[0]
-    if "@" in host:
-        raise BadInputError(
-            "endpoint: the URL contains a user or password: remove them and set EVALRUN_GENERATOR_API_KEY instead"
-        )
-    fits = scheme in ("http", "https") and separator and not any(character in url for character in " ?#")
-    if not fits or not host or not _has_valid_port(url):
-        raise BadInputError(f"endpoint {given!r} is not a URL: write http://HOST:PORT, with or without /v1")
-    return url
-
-
-def _has_valid_port(url: str) -> bool:
-    try:
-        port = urlsplit(url).port
-    except ValueError:
-        return False
-    return port != 0 and not url.partition("://")[2].partition("/")[0].endswith(":")
 
 
 def open_session(api_key: str | None) -> aiohttp.ClientSession:

@@ -7,6 +7,7 @@ from evalrun_generator.recorded.recorded_completions import Echo, RecordedComple
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
 
@@ -33,4 +34,4 @@ def source_of(settings: RecordedSettings) -> RecordedCompletions | Echo:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(complete(sys.argv[1:])))

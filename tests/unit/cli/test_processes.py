@@ -1,0 +1,75 @@
+"""A part that is launched before its arguments are known: it waits for them on stdin."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalrun_cli.local.processes import ServiceFailedError, ServiceProcess
+from evalrun_runtime import late_arguments
+
+MODULE = """\
+import sys, time
+from evalrun_runtime.late_arguments import complete
+from evalrun_runtime.ready_line import ready_line
+arguments = complete(sys.argv[1:])
+if "--refuse" in arguments:
+    sys.exit("refused")
+port = arguments[arguments.index("--port") + 1]
+print(ready_line("part", f"http://127.0.0.1:{port}/{arguments[0]}"), flush=True)
+sys.stdin.read()
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> ServiceProcess:
+    (tmp_path / "part_of_a_test.py").write_text(MODULE)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    return ServiceProcess("part", "part_of_a_test", [], tmp_path / "part.log", {"PYTHONPATH": path})
+
+
+async def test_a_launched_part_gets_its_arguments(part: ServiceProcess) -> None:
+    await part.launch()
+    launched = part.pid
+    part.arguments = ["name"]
+    await part.start()
+    assert (part.address, part.pid) == ("http://127.0.0.1:0/name", launched)
+    await part.stop(0)
+
+
+async def test_a_part_that_ended_while_it_waited_is_started_again(part: ServiceProcess) -> None:
+    await part.launch()
+    killed = part.pid
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    await part.wait()
+    part.arguments = ["name"]
+    await part.start()
+    assert part.address == "http://127.0.0.1:0/name"
+    assert part.pid != killed
+    await part.stop(0)
+
+
+async def test_a_launched_part_that_refuses_its_arguments_says_so(part: ServiceProcess) -> None:
+    await part.launch()
+    part.arguments = ["--refuse"]
+    with pytest.raises(ServiceFailedError, match="part ended with exit code 1: refused"):
+        await part.start()
+
+
+def test_a_part_ends_when_nobody_is_left_to_name_its_arguments(part: ServiceProcess) -> None:
+    command = [sys.executable, "-m", part.module, late_arguments.FLAG]
+    environment = {**os.environ, **part.environment}
+    ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--output", "a b\nc"], ["\udcff", "\u00e9"]])
+def test_arguments_arrive_as_they_are(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(late_arguments.line_of(arguments))))
+    assert late_arguments.complete(["--first", late_arguments.FLAG]) == ["--first", *arguments]
