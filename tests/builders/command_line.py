@@ -25,10 +25,13 @@ def evalrun(*arguments: str | Path, timeout: float = 55.0, cwd: Path | None = No
 
 @contextmanager
 def evalrun_started(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """Start the command; whatever is left of it is killed at the end."""
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    """Start the command; whatever is left of it is killed at the end.
+
+    `processes_with` finds its parts, too, by any of its arguments: they stand in the environment.
+    """
+    command = [*COMMAND, *map(str, arguments)]
+    environment = {**os.environ, "STARTED_BY": " ".join(command)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         yield process
     finally:

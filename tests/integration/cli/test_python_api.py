@@ -30,8 +30,11 @@ def files(folder: Path) -> tuple[Path, Path]:
     return folder / "problems.jsonl", folder / "answers.jsonl"
 
 
-async def test_judging_works_where_an_event_loop_runs_and_leaves_it_free(tmp_path: Path) -> None:
+async def test_judging_works_where_an_event_loop_runs_and_leaves_it_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problems, answers = files(tmp_path)
+    monkeypatch.setenv("STARTED_BY", str(tmp_path / "out"))  # what is left of the parts is found by it
     assert asyncio.get_running_loop().is_running()
     result = judge(problems, answers, output=tmp_path / "out", model="org/model", progress=False)
     assert (result.state, result.exit_code, result.datasets) == ("Succeeded", ExitCode.SUCCEEDED, ["ds"])

@@ -1,26 +1,43 @@
-"""Which parts a run on one machine needs, and how often it is asked how far it is."""
+"""Which parts a run on one machine needs, when they are launched, and how often it is asked how far it is."""
+
+import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 
-from evalrun_cli.local.local_run import Generation, parts_of, poll_seconds
+from evalrun_cli.local.local_run import poll_seconds
 from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.parts import launched_for_judging, needed_parts
 
 FUSION = LocalOptions(sandbox_fusion="http://127.0.0.1:8080")
-SERVED = Generation(["http://127.0.0.1:8000"], "model", "model")
-RECORDED = Generation([], "model", "model", recorded=("--problems", "builtin:demo"))
 
 
 @pytest.mark.parametrize(
-    ("options", "generation", "parts"),
+    ("options", "generates", "plays_back", "parts"),
     [
-        (LocalOptions(), None, ["sandbox", "judge", "aggregator"]),
-        (FUSION, None, ["judge", "aggregator"]),
-        (FUSION, SERVED, ["judge", "aggregator", "generator"]),
-        (LocalOptions(), RECORDED, ["recorded", "sandbox", "judge", "aggregator", "generator"]),
+        (LocalOptions(), False, False, ["sandbox", "judge", "aggregator"]),
+        (FUSION, False, False, ["judge", "aggregator"]),
+        (FUSION, True, False, ["judge", "aggregator", "generator"]),
+        (LocalOptions(), True, True, ["recorded", "sandbox", "judge", "aggregator", "generator"]),
     ],
 )
-def test_parts(options: LocalOptions, generation: Generation | None, parts: list[str]) -> None:
-    assert parts_of(options, generation) == parts
+def test_needed_parts(options: LocalOptions, generates: bool, plays_back: bool, parts: list[str]) -> None:
+    assert needed_parts(options, generates=generates, plays_back=plays_back) == parts
+
+
+def test_parts_that_are_not_used_end_with_the_context() -> None:
+    with launched_for_judging(FUSION, [sys.executable, "hf://datasets/some/file.parquet"]) as launched:
+        pids = [service.pid for service in launched.services.values()]
+        assert [*launched.services] == ["judge", "aggregator"]
+        assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_nothing_is_launched_for_a_file_that_is_missing(tmp_path: Path) -> None:
+    with launched_for_judging(LocalOptions(), [str(tmp_path / "nowhere.jsonl")]) as launched:
+        assert launched.services == {}
+        assert launched.runner.run(asyncio.sleep(0, "usable")) == "usable"
 
 
 @pytest.mark.parametrize(("elapsed", "seconds"), [(0.0, 0.02), (2.0, 0.1), (4.0, 0.2), (86400.0, 0.2)])

@@ -1,6 +1,6 @@
 """A part that is launched before its arguments are known: it waits for them on stdin."""
 
-import io
+import ast
 import os
 import signal
 import subprocess
@@ -70,6 +70,14 @@ def test_a_part_ends_when_nobody_is_left_to_name_its_arguments(part: ServiceProc
 
 
 @pytest.mark.parametrize("arguments", [[], ["--output", "a b\nc"], ["\udcff", "\u00e9"]])
-def test_arguments_arrive_as_they_are(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(late_arguments.line_of(arguments))))
-    assert late_arguments.complete(["--first", late_arguments.FLAG]) == ["--first", *arguments]
+def test_arguments_arrive_as_they_are(arguments: list[str], tmp_path: Path) -> None:
+    script = "import sys\nfrom evalrun_runtime.late_arguments import complete\nprint(ascii(complete(sys.argv[1:])))\n"
+    script += "print('to the log', file=sys.stderr)"
+    log = tmp_path / "log"
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "--first", late_arguments.FLAG],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        input=late_arguments.line_of(arguments, log), capture_output=True, check=True,
+    )  # fmt: skip
+    assert ast.literal_eval(ended.stdout.decode()) == ["--first", *arguments]
+    assert (log.read_text(), ended.stderr) == ("to the log\n", b"")

@@ -72,30 +72,33 @@ def judge(
     Writes the same outputs as a run: summary.json, results.jsonl, results.parquet, QA logs. Problems without an answer
     are skipped and counted.
     """
-    from evalrun_cli.local.run_session import RunSession
-    from evalrun_cli.local.runs import judge_files
-
-    if verl_config is not None:
-        from evalrun_cli.verl_files.commands import rows_of
-
-        if problems or responses:
-            raise click.UsageError(f"--problems, --responses: {verl_config} names the file already: remove them")
-        problems = responses = [rows_of(verl_config, output)]
-    elif not problems or not responses:
+    if verl_config is not None and (problems or responses):
+        raise click.UsageError(f"--problems, --responses: {verl_config} names the file already: remove them")
+    if verl_config is None and not (problems and responses):
         raise click.UsageError("--problems and --responses: name the files, or --verl-config evaluation.yaml")
-    return judge_files(
-        problems,
-        responses,
-        output=output,
-        judge_mode=judge_mode,
-        comparator=comparator,
-        time_limit=time_limit,
-        name=name,
-        model=model,
-        resume=resume,
-        options=options,
-        session=RunSession(clock=SINCE_START),
-    ).code
+    from evalrun_cli.local.parts import launched_for_judging
+
+    with launched_for_judging(options, [*problems, *responses]) as launched:  # before the imports that take longest
+        from evalrun_cli.local.run_session import RunSession
+        from evalrun_cli.local.runs import judge_files
+
+        if verl_config is not None:
+            from evalrun_cli.verl_files.commands import rows_of
+
+            problems = responses = [rows_of(verl_config, output)]
+        return judge_files(
+            problems,
+            responses,
+            output=output,
+            judge_mode=judge_mode,
+            comparator=comparator,
+            time_limit=time_limit,
+            name=name,
+            model=model,
+            resume=resume,
+            options=options,
+            session=RunSession(clock=SINCE_START, launched=launched),
+        ).code
 
 
 @evalrun.command(epilog=EXIT_CODES)
@@ -109,11 +112,14 @@ def rejudge(directory: Path, output: Path | None, options: LocalOptions) -> Exit
 
     The run's folder is not changed; the new verdicts are written to a separate folder.
     """
-    from evalrun_cli.local.run_session import RunSession
-    from evalrun_cli.local.runs import rejudge_directory
+    from evalrun_cli.local.parts import launched_for_judging
 
-    session = RunSession(clock=SINCE_START)
-    return rejudge_directory(directory, output=output, options=options, session=session).code
+    with launched_for_judging(options, [str(directory)]) as launched:
+        from evalrun_cli.local.run_session import RunSession
+        from evalrun_cli.local.runs import rejudge_directory
+
+        session = RunSession(clock=SINCE_START, launched=launched)
+        return rejudge_directory(directory, output=output, options=options, session=session).code
 
 
 @evalrun.command(epilog=EXIT_CODES)

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -15,6 +16,7 @@ from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_api.v1alpha1.serving import DEFAULT_CONCURRENT_REQUESTS
 from evalrun_cli.local.display import Display, display_for
 from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.parts import needed_parts, part
 from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
 from evalrun_cli.local.run_session import RunOutcome, RunSession, StopSwitch
 from evalrun_cli.local.workspace import Workspace
@@ -35,15 +37,6 @@ STOP_SECONDS = 20.0
 
 START_STOP_SECONDS = 0.5
 """That a part which is still starting gets to end: it has judged nothing yet."""
-
-PARTS = {
-    "recorded": "evalrun_generator.recorded",
-    "sandbox": "evalrun_sandbox",
-    "judge": "evalrun_judge",
-    "aggregator": "evalrun_aggregator",
-    "generator": "evalrun_generator",
-}
-"""The parts of a run and their modules: each comes after those that it calls, and is ended before them."""
 
 END_STATES = {
     ledger_pb2.RUN_STATE_SUCCEEDED: ExitCode.SUCCEEDED,
@@ -75,19 +68,20 @@ class LocalRun:
         options: LocalOptions,
         generation: Generation | None,
         switch: StopSwitch | None = None,
+        launched: Mapping[str, ServiceProcess] = MappingProxyType({}),
     ) -> None:
         self._switch = switch or StopSwitch()
         self._workspace = workspace
         self._options = options
         self._generation = generation
-        logs = workspace.logs
-        self._services = {
-            name: ServiceProcess(name, PARTS[name], [], logs / f"{name}.log", has_port=name != "generator")
-            for name in parts_of(options, generation)
-        }
+        plays_back = generation is not None and bool(generation.recorded)
+        names = needed_parts(options, generates=generation is not None, plays_back=plays_back)
+        self._services = {name: launched.get(name) or part(name, workspace.logs) for name in names}
+        for name, service in self._services.items():
+            service.log = workspace.logs / f"{name}.log"
         self._stopped = asyncio.Event()
         self._stop_seconds = START_STOP_SECONDS
-        self._has_ended = False
+        self._is_under_way = False
         self.problem = "it was stopped"
         """Why the run has no results, once it has ended without."""
 
@@ -99,9 +93,10 @@ class LocalRun:
             ServiceFailedError: a part cannot be kept running. The ledger is intact: the run can be resumed.
         """
         loop = asyncio.get_running_loop()
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python hands out no signals
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._stopped.set)
+        # Elsewhere Python hands out no signals.
+        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        for number in signals:
+            loop.add_signal_handler(number, self._stopped.set)
         self._switch.connect(lambda: loop.call_soon_threadsafe(self._stopped.set))
         starting = asyncio.create_task(self._start_all())
         stop = asyncio.create_task(self._stopped.wait())
@@ -111,6 +106,7 @@ class LocalRun:
                 return ExitCode.STOPPED
             services, endpoints = starting.result()
             self._stop_seconds = STOP_SECONDS
+            self._is_under_way = True
             return await self._follow_to_end(services, endpoints, display)
         except* (BadInputError, ServiceFailedError) as errors:
             raise errors.exceptions[0] from None
@@ -120,19 +116,23 @@ class LocalRun:
                 task.cancel()
             await asyncio.gather(starting, stop, return_exceptions=True)
             await self._stop_all()
+            for number in signals:
+                loop.remove_signal_handler(number)
 
     async def _stop_all(self) -> None:
-        """End every part: each before those that it calls, or all at once where nothing is in flight any more."""
+        """End every part: each before those that it calls while answers may be in flight, else all at once."""
         services = [*reversed(self._services.values())]
-        if self._has_ended:
+        if not self._is_under_way:
             await asyncio.gather(*(service.stop(self._stop_seconds) for service in services))
+            return
         for service in services:
             await service.stop(self._stop_seconds)
 
     async def _start_all(self) -> tuple[str, Sequence[str]]:
         """Return the ledger's address and the endpoints."""
         for service in self._services.values():  # most of a start is imports, which thus use every core
-            await service.launch()
+            if service.pid is None:
+                await service.launch()
         async with asyncio.TaskGroup() as starts:
             services = starts.create_task(self._start_services())
             endpoints = starts.create_task(self._start_endpoints())
@@ -222,19 +222,9 @@ class LocalRun:
                         if status.message:
                             logger.warning("%s", status.message)
                             self.problem = status.message
-                        self._has_ended = True
+                        self._is_under_way = False
                         return END_STATES[status.state]
                 await asyncio.sleep(poll_seconds(loop.time() - began))
-
-
-def parts_of(options: LocalOptions, generation: Generation | None) -> list[str]:
-    """Return the parts that a run needs here, in the order of `PARTS`."""
-    needed = {"judge", "aggregator"}
-    if options.sandbox_fusion is None:
-        needed.add("sandbox")
-    if generation is not None:
-        needed |= {"generator", "recorded"} if generation.recorded else {"generator"}
-    return [name for name in PARTS if name in needed]
 
 
 def poll_seconds(elapsed: float) -> float:
@@ -264,7 +254,9 @@ def run_to_end(
     session = session or RunSession()
     console = session.console
 
-    local = LocalRun(workspace, options, generation, session.stop)
+    launched = session.launched
+    services = {} if launched is None else launched.services
+    local = LocalRun(workspace, options, generation, session.stop, services)
 
     async def run() -> ExitCode:
         return await local.run(display_for(console, session.clock))
@@ -274,7 +266,7 @@ def run_to_end(
 
     try:
         say(f"results: {workspace.directory}")
-        code = asyncio.run(run())
+        code = asyncio.run(run()) if launched is None else launched.runner.run(run())
     except KeyboardInterrupt:  # Ctrl-C before the run handles signals itself
         code = ExitCode.STOPPED
     except BadInputError:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from evalrun_runtime import late_arguments
 from evalrun_runtime.backoff import backoff_seconds
@@ -70,8 +71,8 @@ class ServiceProcess:
         return self._process.pid if self._process else None
 
     async def launch(self) -> None:
-        """Start the process before its arguments are known: it imports meanwhile, and `start` names them."""
-        await self._spawn([late_arguments.FLAG], asyncio.subprocess.PIPE)
+        """Start the process before its arguments and log are known: it imports meanwhile, and `start` names them."""
+        await self._spawn([late_arguments.FLAG], asyncio.subprocess.PIPE, None)
 
     async def start(self) -> None:
         """Start it, unless it was launched, and wait until it is ready.
@@ -82,11 +83,12 @@ class ServiceProcess:
         """
         port = self.address.rpartition(":")[2] or "0"
         arguments = [*self.arguments, "--exit-with-parent", *(["--port", port] if self.has_port else [])]
-        if self._process is None or self._process.stdin is None or self._process.returncode is not None:
-            await self._spawn(arguments, asyncio.subprocess.DEVNULL)
-        else:
-            self._process.stdin.write(late_arguments.line_of(arguments))
-            self._process.stdin.close()  # had it ended meanwhile, its stdout says so below
+        with self.log.open("ab") as log:
+            if self._process is None or self._process.stdin is None or self._process.returncode is not None:
+                await self._spawn(arguments, asyncio.subprocess.DEVNULL, log)
+            else:
+                self._process.stdin.write(late_arguments.line_of(arguments, self.log))
+                self._process.stdin.close()  # had it ended meanwhile, its stdout says so below
         if not self.has_port:
             self._stdout = asyncio.create_task(self._drop_stdout())
             return
@@ -100,16 +102,15 @@ class ServiceProcess:
             ) from error
         self._stdout = asyncio.create_task(self._drop_stdout())
 
-    async def _spawn(self, arguments: Sequence[str], stdin: int) -> None:
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", self.module, *arguments),
-                stdin=stdin,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env={**GRPC_ENVIRONMENT, **os.environ, **self.environment},
-                start_new_session=True,  # Ctrl-C reaches this process alone, which then ends them in order
-            )
+    async def _spawn(self, arguments: Sequence[str], stdin: int, stderr: BinaryIO | None) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", self.module, *arguments),
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            env={**GRPC_ENVIRONMENT, **os.environ, **self.environment},
+            start_new_session=True,  # Ctrl-C reaches this process alone, which then ends them in order
+        )
 
     async def _read_address(self) -> str:
         process = self._started()

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from evalrun_cli.clock import Clock, stopwatch
+from evalrun_cli.local.parts import LaunchedParts
 from evalrun_runtime.exits import ExitCode
 
 
@@ -45,6 +46,8 @@ class RunSession:
     """Seconds since the command began."""
     console: Console = field(default_factory=Console)
     stop: StopSwitch = field(default_factory=StopSwitch)
+    launched: LaunchedParts | None = None
+    """Parts that the command launched before it knew the run."""
 
 
 @dataclass(frozen=True)
