@@ -34,7 +34,7 @@ FIRST_DELAY_SECONDS = 0.2
 LONGEST_DELAY_SECONDS = 10.0
 SOONER_SECONDS = 0.5
 """The service is told to answer so much earlier than the client gives up, to say what it did not come to."""
-_AGAIN = (429, 502, 503, 504)
+AGAIN = (429, 502, 503, 504)
 TOO_LARGE = 413
 
 
@@ -119,7 +119,7 @@ class RewardClient:
         threading.Thread(target=self._work, name="evalrun-reward", daemon=True).start()
 
     def _work(self) -> None:
-        connections = _Connections(self.options, self._chance)
+        connections = Connections(self.options, self._chance)
         while True:
             with self._collecting:
                 batch = self._batch(self._waiting.get())
@@ -140,7 +140,7 @@ class RewardClient:
                 break
         return batch
 
-    def _send(self, batch: Sequence[_Waiting], connections: "_Connections") -> None:
+    def _send(self, batch: Sequence[_Waiting], connections: "Connections") -> None:
         """Send a batch until every sample has its result."""
         try:
             results = self._results_of(batch, connections)
@@ -156,14 +156,14 @@ class RewardClient:
                     self.counts[str(result.get("outcome"))] += 1
                 waiting.future.set_result(result)
 
-    def _results_of(self, batch: Sequence[_Waiting], connections: "_Connections") -> Sequence[Result]:
+    def _results_of(self, batch: Sequence[_Waiting], connections: "Connections") -> Sequence[Result]:
         deadline = min(waiting.deadline for waiting in batch)
         head = json.dumps({"run": self.options.run, "shape": self.options.shape})[:-1].encode()
         body = b"".join((head, b', "samples": [', b",".join(waiting.body for waiting in batch), b"]}"))
         tries, why = 0, "it was never reached"
         while (left := deadline - self._clock()) > 0:
             try:
-                status, answer, wait = connections.post(body, left)
+                status, answer, wait = connections.post("/v1/rewards", body, left)
             except (OSError, http.client.HTTPException) as error:
                 status, answer, wait = 0, {}, 0.0
                 why = f"{connections.url}: {error or type(error).__name__}"
@@ -178,7 +178,7 @@ class RewardClient:
                 ]
             if status:
                 why = f"{connections.url}: {status}: {answer.get('message', '')}"
-            if status and status not in _AGAIN:
+            if status and status not in AGAIN:
                 raise RefusedError(why)
             if status != 429:
                 connections.next()
@@ -189,7 +189,7 @@ class RewardClient:
         return [{"outcome": NOT_JUDGED, "reward": None, "reason": reason} for _ in batch]
 
 
-class _Connections:
+class Connections:
     """A thread's connections, one a replica."""
 
     def __init__(self, options: Options, chance: random.Random) -> None:
@@ -207,20 +207,25 @@ class _Connections:
         """Ask another replica from now on."""
         self._current = (self._current + 1) % len(self._urls)
 
-    def post(self, body: bytes, seconds: float) -> tuple[int, Mapping[str, Any], float]:
-        """Post; returns status, the JSON answer and the seconds to wait. Raises OSError, HTTPException."""
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def post(self, path: str, body: bytes, seconds: float) -> tuple[int, Mapping[str, Any], float]:
+        """Post to a path; returns status, the JSON answer and the seconds to wait. Raises OSError, HTTPException."""
         kept = self._open.pop(self.url, None)
         if kept is not None:
             try:
-                return self._exchange(kept, body, seconds)
+                return self._exchange(kept, path, body, seconds)
             except (ConnectionError, http.client.BadStatusLine):  # the server had closed it; judging is idempotent
                 kept.close()
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        return self._exchange(kind(parts.hostname or "", parts.port), body, seconds)
+        return self._exchange(kind(parts.hostname or "", parts.port), path, body, seconds)
 
     def _exchange(
-        self, connection: http.client.HTTPConnection, body: bytes, seconds: float
+        self, connection: http.client.HTTPConnection, path: str, body: bytes, seconds: float
     ) -> tuple[int, Mapping[str, Any], float]:
         headers = {"Content-Type": "application/json", "evalrun-timeout-ms": str(_told_ms(seconds))}
         if self._token:
@@ -229,7 +234,7 @@ class _Connections:
             connection.timeout = seconds
             if connection.sock is not None:
                 connection.sock.settimeout(seconds)
-            connection.request("POST", f"{urlsplit(self.url).path}/v1/rewards", body, headers)
+            connection.request("POST", f"{urlsplit(self.url).path}{path}", body, headers)
             answer = connection.getresponse()
             data, wait = answer.read(), answer.headers.get("Retry-After", "")
         except BaseException:
