@@ -147,3 +147,17 @@ def told(verdict: judge_pb2.Verdict) -> str:
     status = judge_pb2.TestStatus.Name(first.status).removeprefix("TEST_STATUS_").lower()
     which = f"test {first.case_index} {status} after {first.cpu_time:.2f} CPU s"
     return f"{final}: {which}: {first.reason} {first.stderr.text[-300:]!r}"
+
+
+async def judge_until_judged(
+    address: str, requests: Mapping[str, judge_pb2.JudgeRequest], *, rounds: int = 5
+) -> dict[str, judge_pb2.Verdict]:
+    """Judge everything; judge again, as a run does, what could not be judged and may be another time."""
+    verdicts: dict[str, judge_pb2.Verdict] = {}
+    left = dict(requests)
+    for _ in range(rounds):
+        verdicts |= await judge_all(address, left)
+        left = {name: requests[name] for name in left if not verdicts[name].judged and not verdicts[name].permanent}
+        if not left:
+            break
+    return verdicts

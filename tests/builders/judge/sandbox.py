@@ -1,8 +1,9 @@
 """Requests for the sandbox, and the one place that knows whether programs can be contained on this machine."""
 
 import asyncio
+import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -10,14 +11,31 @@ from typing import TypeVar
 from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
 from evalrun_executor.errors import Busy
 from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_executor.machine import Machine
 
 Found = TypeVar("Found")
 
 
+def machine_of(slowness: float) -> Machine:
+    """Return a machine that has been quiet once, at its start, and is so much slower ever after."""
+    machine = Machine(_times_of(slowness).__next__)
+    machine.probe()
+    return machine
+
+
+def _times_of(slowness: float) -> Iterator[float]:
+    """Two readings a sample: one second each in the first probe."""
+    now = 0.0
+    for sample in itertools.chain([1.0] * 7, itertools.repeat(slowness)):
+        yield now
+        now += sample
+        yield now
+
+
 @asynccontextmanager
-async def started(plan: ExecutorPlan | None = None) -> AsyncIterator[Executor]:
-    """Return a running executor, and end it."""
-    executor = Executor(plan)
+async def started(plan: ExecutorPlan | None = None, slowness: float = 1.0) -> AsyncIterator[Executor]:
+    """Return a running executor on a machine of known slowness, and end it."""
+    executor = Executor(plan, machine_of(slowness))
     await executor.start()
     try:
         yield executor

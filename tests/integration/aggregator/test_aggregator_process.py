@@ -40,6 +40,7 @@ async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[Fake
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         assert (await worker.status()).state == ledger_pb2.RUN_STATE_PREPARING
+        judge[0].slowness = 2.5  # found out while it judges
         await worker.work()
         status = await worker.wait_for(*DONE)
         await worker.close()
@@ -55,6 +56,7 @@ async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[Fake
     assert sum(r["accepted"] for r in results) == 40
     info = json.loads((tmp_path / "out" / "run_info.json").read_text())
     assert (info["run"], info["judges"][judge[1]]["backend"], info["images"]) == ("test-run", "fake", images)
+    assert info["judges"][judge[1]]["slowness"] == 2.5
     for dataset in status.datasets:
         assert dataset.accepted_at_1.value == pytest.approx(2 / 3)
         assert dataset.accepted_at_1.low < 2 / 3 < dataset.accepted_at_1.high

@@ -116,6 +116,27 @@ async def test_a_program_that_got_too_little_of_the_cpu_is_run_again_alone() -> 
     assert runs[0].cpu_seconds < 1.0
 
 
+@pytest.mark.parametrize(("needs", "end", "confirmed"), [
+    ("0.3", "exited", True),
+    ("0.7", "timeout", False),  # 1.4 x its limit, on a machine that is 2 x slower than at its best: who knows
+    ("1.1", "timeout", True),
+    ("9", "timeout", True),
+])  # fmt: skip
+async def test_a_slow_machine_widens_the_doubt(needs: str, end: str, confirmed: bool) -> None:
+    plan = ExecutorPlan(slots=2, allow_uncontained=True, confirm_pause_seconds=0.0)
+    async with started(plan, slowness=2.0) as executor:
+        run = await run_one(executor, SPIN, needs.encode(), seconds=0.5)
+    assert (run.end, run.confirmed) == (end, confirmed)
+    assert run.slowness == (0.0 if end == "exited" or needs == "9" else 2.0)  # 9 is too slow at first sight
+
+
+async def test_on_a_machine_that_crawls_nothing_is_decided() -> None:
+    plan = ExecutorPlan(slots=1, allow_uncontained=True, confirm_pause_seconds=0.0)
+    async with started(plan, slowness=5.0) as executor:
+        run = await run_one(executor, SPIN, b"0.25", seconds=0.2)
+    assert (run.end, run.confirmed, run.slowness) == ("timeout", False, 5.0)
+
+
 async def test_a_program_that_sleeps_is_not_run_again() -> None:
     """As the second run would last as long as the first."""
     async with started(ExecutorPlan(slots=1, allow_uncontained=True)) as executor:

@@ -1,7 +1,17 @@
 import pytest
 
 from evalrun_executor.api import ProgramRun
-from evalrun_executor.time_outs import cut_after, decide_alone, in_doubt, in_order, is_suspect
+from evalrun_executor.contained.limits import STOP_FACTOR
+from evalrun_executor.time_outs import (
+    MAX_SLOWNESS,
+    STRETCHES,
+    allowed_seconds,
+    cut_after,
+    decide_alone,
+    in_doubt,
+    in_order,
+    is_suspect,
+)
 
 OK = ProgramRun("exited", 0, b"x", cpu_seconds=0.5)
 SLOW = ProgramRun("exited", 0, b"x", cpu_seconds=1.1)
@@ -34,6 +44,66 @@ def test_the_run_alone_decides(alone: ProgramRun | None, end: str, confirmed: bo
     decided = decide_alone(SLOW, alone, 1.0)
     assert (decided.end, decided.confirmed) == (end, confirmed)
     assert decided.exit_code == (0 if end == "exited" else None)
+
+
+@pytest.mark.parametrize(("cpu", "allowed", "slowness", "suspect"), [
+    (1.2, 1.0, 1.0, False), (1.2, 1.0, 1.2, False), (1.2, 1.0, 1.5, True),
+    (1.8, 1.5, 1.7, False), (1.8, 1.5, 1.9, True),
+    (2.4, 2.0, 1.0, False),
+])  # fmt: skip
+def test_a_time_out_that_a_slow_machine_explains_is_doubtful(
+    cpu: float, allowed: float, slowness: float, suspect: bool
+) -> None:
+    assert is_suspect(ProgramRun("timeout", cpu_seconds=cpu), 1.0, allowed, slowness) is suspect
+
+
+@pytest.mark.parametrize(("alone", "allowed", "slowness", "end", "confirmed"), [
+    (ProgramRun("exited", 0, cpu_seconds=0.9), 2.0, 2.0, "exited", True),
+    (ProgramRun("exited", 0, cpu_seconds=1.1), 1.1, 1.1, "timeout", True),  # undisturbed
+    (ProgramRun("exited", 0, cpu_seconds=1.1), 2.0, 2.0, "timeout", False),
+    (ProgramRun("exited", 0, cpu_seconds=2.1), 2.0, 2.0, "timeout", True),  # slower than the machine explains
+    (ProgramRun("timeout", cpu_seconds=2.4), 2.0, 2.0, "timeout", True),
+    (ProgramRun("timeout", cpu_seconds=2.4), 2.0, 2.5, "timeout", False),  # the machine became slower meanwhile
+    (ProgramRun("timeout", cpu_seconds=1.5, wall_seconds=9.0), 2.0, 2.0, "timeout", False),  # starved
+    (ProgramRun("timeout", cpu_seconds=0.1, wall_seconds=9.0), 2.0, 2.0, "timeout", True),  # slept
+    (None, 1.0, 4.1, "timeout", False),
+])  # fmt: skip
+def test_the_run_alone_decides_as_far_as_the_machine_does_not_explain_it(
+    alone: ProgramRun | None, allowed: float, slowness: float, end: str, confirmed: bool
+) -> None:
+    decided = decide_alone(SLOW, alone, 1.0, allowed, slowness)
+    assert (decided.end, decided.confirmed, decided.slowness) == (end, confirmed, slowness)
+
+
+@pytest.mark.parametrize("before", [1.0, 1.15, 1.16, 1.5, 2.0, 3.0, MAX_SLOWNESS])
+@pytest.mark.parametrize("change", [0.25, 0.5, 1.0, 1.3, 2.0, 4.0])
+@pytest.mark.parametrize("needs", [3.0, 1000.0])
+def test_a_program_three_times_too_slow_fails_however_slow_the_machine_is(
+    before: float, change: float, needs: float
+) -> None:
+    """Slowness between the looks before and after each run may rise or fall up to fourfold."""
+    after = min(max(1.0, before * change), MAX_SLOWNESS)
+    sure = []
+    for stretch in STRETCHES:
+        allowed = allowed_seconds(1.0, before, stretch)
+        cpu = needs * (before + after) / 2
+        stopped = cpu >= STOP_FACTOR * allowed
+        run = ProgramRun("timeout" if stopped else "exited", None if stopped else 0,
+                         cpu_seconds=min(cpu, STOP_FACTOR * allowed))  # fmt: skip
+        sure.append(decide_alone(SLOW, run, 1.0, allowed, max(before, after)))
+    assert sure[-1].end == "timeout"
+    assert sure[-1].confirmed
+
+
+@pytest.mark.parametrize("slowness", [1.0, 1.3, 2.0, 4.0])
+@pytest.mark.parametrize("needs", [0.1, 0.9, 1.0])
+def test_a_program_within_its_limit_never_fails_by_the_machines_slowness(needs: float, slowness: float) -> None:
+    allowed = allowed_seconds(1.0, slowness)
+    cpu = needs * slowness
+    assert cpu < STOP_FACTOR * allowed
+    run = ProgramRun("exited", 0, cpu_seconds=cpu)
+    decided = decide_alone(SLOW, run, 1.0, allowed, slowness)
+    assert decided.end == "exited" or not decided.confirmed
 
 
 def test_a_starved_run_that_no_run_alone_could_follow_is_not_sure() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from builders.judge.gateway import Time, make_pool
 
-from evalrun_executor.api import RunReply, RunRequest
+from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint, pick
@@ -58,6 +58,18 @@ async def test_no_more_is_in_flight_than_a_sandbox_has_slots() -> None:
     await asyncio.gather(*(pool.run(REQUEST) for _ in range(50)))
     assert [sandbox.max_in_flight for sandbox in sandboxes] == [3, 1]
     assert pool.in_flight == 0
+    await pool.close()
+
+
+async def test_the_slowest_machine_beside_a_doubtful_run_is_kept() -> None:
+    slowness = iter([0.0, 2.5, 1.5])
+
+    def slowed(_: RunRequest) -> RunReply:
+        return RunReply(CompileResult("ok"), [ProgramRun("exited", 0, slowness=next(slowness))], "full")
+
+    pool = make_pool([FakeSandbox(slowed)], Time())
+    pool.start()
+    assert [(await pool.run(REQUEST), pool.slowness)[1] for _ in range(3)] == [0.0, 2.5, 2.5]
     await pool.close()
 
 

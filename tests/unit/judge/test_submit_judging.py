@@ -151,7 +151,7 @@ async def test_the_gateway_says_whether_it_takes_them(server: bool) -> None:
             await pool.changed.wait()
         info = pool.describe()
         assert info is not None
-        assert describe_message(info, "1").submits is server
+        assert describe_message(info, "1", 0.0).submits is server
     finally:
         await pool.close()
 

@@ -8,7 +8,15 @@ from evalrun_executor.api import ProgramRun
 from evalrun_judge.comparison import Comparator, ComparatorName, Leniency
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
-from evalrun_judge.verdict import FinalStatus, TestRecord, cut_text, make_verdict, stdio_outcome
+from evalrun_judge.verdict import (
+    FinalStatus,
+    TestOutcome,
+    TestRecord,
+    cut_text,
+    failure_of,
+    make_verdict,
+    stdio_outcome,
+)
 
 OK, WRONG, CRASH, TIME, MEMORY, SYNTAX, UNKNOWN = (
     TestStatus.SUCCESS, TestStatus.WRONG_ANSWER, TestStatus.RUNTIME_ERROR, TestStatus.TIMEOUT, TestStatus.MEMORY_LIMIT,
@@ -37,6 +45,14 @@ RUNS: list[tuple[ProgramRun, TestStatus]] = [
     (ProgramRun("output_limit", None, b"1\n"), CRASH),
     (ProgramRun("exited", None, b"1\n"), UNKNOWN),
 ]
+
+
+def test_a_time_out_on_a_slow_machine_says_so() -> None:
+    slow = ProgramRun("timeout", cpu_seconds=3.25, slowness=2.0)
+    outcome = failure_of(slow)
+    assert outcome is not None
+    assert outcome.reason == "3.25 s of CPU, on a machine 2.0 times slower than at its best"
+    assert failure_of(ProgramRun("timeout", cpu_seconds=3.25, slowness=1.1)) == TestOutcome(TIME)
 
 
 @pytest.mark.parametrize(("run", "status"), RUNS)

@@ -10,7 +10,9 @@ from evalrun_client.judge_request import (
     DEFAULT_OUTPUT_KIB,
     DEFAULT_TIME_SECONDS,
 )  # fmt: skip
+from evalrun_executor.api import QUIET_SLOWNESS
 from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
+from evalrun_executor.time_outs import MAX_SLOWNESS, STRETCHES
 from evalrun_judge.comparison import SANDBOX_FUSION_RELATIVE, STANDARD_TOLERANCE, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode, extract
 from evalrun_judge.short_runs import SHORT_SECONDS, SHORT_SHARE
@@ -50,6 +52,9 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| {DEFAULT_OUTPUT_KIB // 1024} MiB |" in text
     assert f"{STOP_FACTOR} x the limit" in text
     assert wall_limit(10.0) == 2 * 10.0 + 5
+    assert f"slowness of at most {QUIET_SLOWNESS}" in text
+    assert f"repeated up to {('', 'one', 'two', 'three')[len(STRETCHES)]} times" in text
+    assert f"A machine slower than {MAX_SLOWNESS} decides nothing" in text
     assert (SHORT_SECONDS, SHORT_SHARE) == (1.0, 0.1)
 
 

@@ -42,6 +42,8 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
         self.streams = 0
         self.in_flight = 0
         self.max_in_flight = 0
+        self.slowness = 0.0
+        """Announced by `Describe`."""
 
     async def Judge(  # noqa: N802 - gRPC's name
         self, request: judge_pb2.JudgeRequest, context: grpc.aio.ServicerContext[object, object]
@@ -73,7 +75,9 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
     ) -> judge_pb2.DescribeResponse:
         """Announce that nothing is run."""
         del request, context
-        return judge_pb2.DescribeResponse(judge_version="0", backend="fake", containment_level="none", slots=1)
+        return judge_pb2.DescribeResponse(
+            judge_version="0", backend="fake", containment_level="none", slots=1, slowness=self.slowness
+        )
 
     async def _read(
         self,

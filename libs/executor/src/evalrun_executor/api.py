@@ -60,6 +60,9 @@ def digest_of(inputs: Iterable[bytes]) -> bytes:
     return whole.digest()
 
 
+QUIET_SLOWNESS = 1.15
+"""Up to this slowness a machine counts as undisturbed: samples of the same work differ by as much."""
+
 End = Literal["exited", "timeout", "memory_limit", "output_limit", "not_run"]
 
 
@@ -77,9 +80,11 @@ class ProgramRun(msgspec.Struct, frozen=True):
     wall_seconds: float = 0.0
     peak_memory_mib: int = 0
     confirmed: bool = True
-    """False: it ended between 1.0 and 1.2 x the time limit, or short of CPU by the wall, and no run alone decided."""
+    """False: it passed its limit, and no run alone told whether by its own doing: the machine was slow, or busy."""
     measured: bool = True
     """False: by a server that stops programs by the wall clock and does not say what CPU time they took."""
+    slowness: float = 0.0
+    """How many times slower than at its best the machine was beside the run alone that decided; 0.0 without one."""
 
 
 class CompileResult(msgspec.Struct, frozen=True):

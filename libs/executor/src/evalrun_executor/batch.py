@@ -71,22 +71,40 @@ class Work:
 class Batch:
     """Results of one request, as they come in."""
 
-    def __init__(self, zygote: ZygoteProcess, request: RunRequest, kind: int, executable: int | None = None) -> None:
+    def __init__(
+        self,
+        zygote: ZygoteProcess,
+        request: RunRequest,
+        kind: int,
+        executable: int | None = None,
+        *,
+        allowed: float | None = None,
+    ) -> None:
+        """Prepare the job.
+
+        Args:
+            zygote: whose runners do it.
+            request: the program and its inputs.
+            kind: a `frames.KIND_*`.
+            executable: of a compiled program.
+            allowed: the time limit under which it runs, where the machine is slow; None: the request's.
+        """
         limits = request.limits
+        self.allowed = limits.time_seconds if allowed is None else allowed
         self.zygote = zygote
         self._kind = kind
         self._executable = executable
         self._request = request
         self._output_bytes = limits.output_kib * 1024
         job = frames.Job(
-            request.mode, request.language, request.code.encode("utf-8", "surrogatepass"), limits.time_seconds,
+            request.mode, request.language, request.code.encode("utf-8", "surrogatepass"), self.allowed,
             limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *job_fields(request),
         )  # fmt: skip
         self.work = Work(job, [*request.inputs, *contents(request)], range(len(request.inputs)))
         self._rules = RunRules(
             len(request.inputs),
             self._output_bytes,
-            limits.time_seconds,
+            self.allowed,
             limits.memory_mib,
             zygote.hello["filter"] != "1",
         )
@@ -105,12 +123,10 @@ class Batch:
             return 0
         return len(self._request.inputs) - len(self.runs)
 
-    def again(self, index: int) -> None:
-        """Forget a run and queue it once more."""
-        forgotten = self.runs.pop(index, None)
-        self._printed -= 0 if forgotten is None else len(forgotten.stdout)
-        self.files = {}
-        self.work.queue([index])
+    def alone(self, index: int, allowed: float) -> "Batch":
+        """Return a batch of one of the inputs, with another time limit."""
+        request = msgspec.structs.replace(self._request, inputs=[self._request.inputs[index]])
+        return Batch(self.zygote, request, self._kind, self._executable, allowed=allowed)
 
     def resume(self) -> bool:
         """Queue what was left out after time-outs that proved to be none; says whether there is anything."""
@@ -155,7 +171,7 @@ class Batch:
                 self.zygote.drop_worker(slot)
 
     async def _read_all(self, reader: FrameReader, ended: asyncio.Future[int]) -> None:
-        limit = wall_limit(self._request.limits.time_seconds) + _SILENCE_SECONDS
+        limit = wall_limit(self.allowed) + _SILENCE_SECONDS
         compiled = False
         while True:
             frame = await reader.next(limit)

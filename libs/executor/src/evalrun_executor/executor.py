@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,19 @@ from evalrun_executor.cpus import usable_cpus
 from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.harness import CALL_HARNESS, Harness
 from evalrun_executor.interpreter import find_interpreter, unprivileged
+from evalrun_executor.machine import Machine
 from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles, complaints
 from evalrun_executor.slots import Slots
-from evalrun_executor.time_outs import NOT_RUN, decide_alone, in_doubt, in_order
+from evalrun_executor.time_outs import (
+    MAX_SLOWNESS,
+    NOT_RUN,
+    STRETCHES,
+    allowed_seconds,
+    confirm_seconds,
+    decide_alone,
+    in_doubt,
+    in_order,
+)
 from evalrun_executor.toolchain import Toolchain
 from evalrun_executor.zygote_process import ZygotePlan, ZygoteProcess
 
@@ -57,6 +68,8 @@ class ExecutorPlan:
     work_dir: Path | None = None
     confirm_wait_seconds: float = 300.0
     """How long a run past its time limit waits for all other slots to be empty before it is reported unconfirmed."""
+    confirm_pause_seconds: float = 1.0
+    """Between two runs alone of one test; twice as long before the third: what slowed the machine may pass."""
     contain: bool = True
     """False leaves Landlock and the filter out: for benchmarks, which show what they cost."""
 
@@ -64,8 +77,9 @@ class ExecutorPlan:
 class Executor:
     """Runs programs. `start` first; safe to use from one event loop only."""
 
-    def __init__(self, plan: ExecutorPlan | None = None) -> None:
+    def __init__(self, plan: ExecutorPlan | None = None, machine: Machine | None = None) -> None:
         self._plan = plan or ExecutorPlan()
+        self._machine = machine or Machine()
         if self._plan.slots < 1:
             raise ValueError("an executor needs at least one slot")
         queue = self._plan.slots if self._plan.queue is None else self._plan.queue
@@ -127,6 +141,7 @@ class Executor:
         )
         try:
             self._report = await self._probe(await self._live_zygote())
+            await asyncio.to_thread(self._machine.probe)
             if not suffices(self._report.level, plan.required) and not plan.allow_uncontained:
                 raise Unusable(
                     f"containment reaches level {self._report.level}, required is {plan.required}: "
@@ -165,9 +180,10 @@ class Executor:
             self._admitted -= 1
 
     async def _run(self, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
+        allowed = allowed_seconds(request.limits.time_seconds, self._machine.recent)
         if request.language == "python":
             kind = frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS_WORKER
-            return await self._judge(Batch(zygote, request, kind), request, zygote)
+            return await self._judge(Batch(zygote, request, kind, allowed=allowed), request, zygote)
         slots = await self._slots.take(1)
         stage = CompileStage(zygote, self._toolchain, request)
         await self._occupy(zygote, slots, stage.run_in)
@@ -175,7 +191,7 @@ class Executor:
         if stage.executable is None:
             return RunReply(compiled, [NOT_RUN] * len(request.inputs), self.report.level)
         try:
-            batch = Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable)
+            batch = Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable, allowed=allowed)
             reply = await self._judge(batch, request, zygote)
         finally:
             os.close(stage.executable)
@@ -256,29 +272,52 @@ class Executor:
     async def _settle(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> None:
         """Decide the doubtful runs, then run the tests that were held back for them."""
         decided: set[int] = set()
-        await self._confirm(batch, request, zygote, decided)
+        last_try = asyncio.get_running_loop().time() + confirm_seconds(request.limits.time_seconds, len(request.inputs))
+        await self._confirm(batch, request, zygote, decided, last_try)
         while batch.resume():
             await self._run_everywhere(batch, zygote)
             if batch.compiled is None or batch.compiled.status != "ok":
                 raise ExecutorLost("the program compiled once, and then no more")
-            await self._confirm(batch, request, zygote, decided)
+            await self._confirm(batch, request, zygote, decided, last_try)
 
-    async def _confirm(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess, decided: set[int]) -> None:
+    async def _confirm(
+        self, batch: Batch, request: RunRequest, zygote: ZygoteProcess, decided: set[int], last_try: float
+    ) -> None:
         """Run again, with all other slots empty, what is not sure to have passed its time limit or kept it."""
         limit = request.limits.time_seconds
-        while (index := in_doubt(batch.runs, decided, limit, request.stop_after_timeouts)) is not None:
-            first = batch.runs[index]
-            alone: ProgramRun | None = None
+        slowness = 1.0
+        if any(run.end == "timeout" for index, run in batch.runs.items() if index not in decided):
+            slowness = await asyncio.to_thread(self._machine.probe)
+        doubts = partial(in_doubt, batch.runs, decided, limit, request.stop_after_timeouts, batch.allowed, slowness)
+        while (index := doubts()) is not None:
+            batch.runs[index] = await self._decided(batch, index, limit, zygote, last_try)
+            decided.add(index)
+
+    async def _decided(
+        self, batch: Batch, index: int, limit: float, zygote: ZygoteProcess, last_try: float
+    ) -> ProgramRun:
+        """Run a test again alone, until a run is sure to tell the program's own time."""
+        decided = first = batch.runs[index]
+        clock = asyncio.get_running_loop().time
+        for number, stretch in enumerate(STRETCHES):
+            if number and clock() > last_try:
+                break
+            await asyncio.sleep(number * self._plan.confirm_pause_seconds)
             try:
                 slots = await asyncio.wait_for(self._slots.take(self.slots), self._plan.confirm_wait_seconds)
             except TimeoutError:
                 logger.warning("no moment with all slots empty within %.0f s", self._plan.confirm_wait_seconds)
-            else:
-                batch.again(index)
-                await self._occupy(zygote, slots, batch.run_in)
-                alone = batch.runs.get(index)
-            batch.runs[index] = decide_alone(first, alone, limit)
-            decided.add(index)
+                break
+            alone = _Alone(batch, index, limit, stretch, self._machine)
+            await self._occupy(zygote, slots, alone.run_in)
+            decided = decide_alone(first, alone.run, limit, alone.allowed, alone.slowness)
+            if decided.confirmed:
+                break
+            logger.info(
+                "a run alone left a doubt: %.2f s of CPU for a limit of %.2f s, on a machine %.1f times slower than "
+                "at its best", decided.cpu_seconds, limit, decided.slowness,
+            )  # fmt: skip
+        return msgspec.structs.replace(decided, confirmed=False) if decided is first else decided
 
     async def _live_zygote(self) -> ZygoteProcess:
         """Return the zygote; restart it if it has died."""
@@ -331,3 +370,33 @@ class Executor:
         for wrong, message in found:
             if wrong:
                 raise RequestRefused(message)
+
+
+class _Alone:
+    """One test, run in one slot while its caller holds all, with a look at the machine before and after."""
+
+    def __init__(self, batch: Batch, index: int, limit: float, stretch: float, machine: Machine) -> None:
+        self._batch = batch
+        self._index = index
+        self._limit = limit
+        self._stretch = stretch
+        self._machine = machine
+        self.run: ProgramRun | None = None
+        """None where the machine was too slow to tell anything."""
+        self.allowed = limit
+        self.slowness = 1.0
+
+    async def run_in(self, slot: int) -> None:
+        """Run it, unless that would tell nothing. Raises ExecutorLost."""
+        self.slowness = await asyncio.to_thread(self._machine.probe)
+        if self.slowness > MAX_SLOWNESS:
+            return
+        self.allowed = allowed_seconds(self._limit, self.slowness, self._stretch)
+        batch = self._batch.alone(self._index, self.allowed)
+        try:
+            await batch.run_in(slot)
+        finally:
+            batch.close()
+        self._batch.files = batch.files
+        self.run = batch.runs.get(0)
+        self.slowness = max(self.slowness, await asyncio.to_thread(self._machine.probe))

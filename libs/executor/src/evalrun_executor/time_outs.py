@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from evalrun_executor.api import ProgramRun
+from evalrun_executor.api import QUIET_SLOWNESS, ProgramRun
 from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
 
 NOT_RUN = ProgramRun("not_run")
@@ -15,40 +15,109 @@ new. One that had more may have lacked the rest for its neighbours' sake: a limi
 which a program of 9 s needs 0.36 of a CPU."""
 
 
-def is_suspect(run: ProgramRun, time_seconds: float) -> bool:
-    """Return whether a run alone has to decide: it ended by itself past its limit, or was starved.
+MAX_SLOWNESS = 4.0
+"""A machine that is slower tells nothing about a program."""
+STRETCHES = (1.0, 2.0, 4.0)
+"""How far each run alone may go beyond what the machine's slowness allows: speed that changes meanwhile, or a CPU that
+is shared with many, leaves the first in doubt. The last tells a program that is three times too slow for sure."""
 
-    At 1.2 x the limit a run is stopped by its own CPU clock, and that is certain.
+
+_CONFIRM_SECONDS = 60.0
+
+
+def allowed_seconds(time_seconds: float, slowness: float, stretch: float = 1.0) -> float:
+    """Return the time limit under which a run is made, so that its own limit can be told from a slow machine's."""
+    return time_seconds * (min(slowness, MAX_SLOWNESS) if slowness > QUIET_SLOWNESS else 1.0) * stretch
+
+
+def confirm_seconds(time_seconds: float, inputs: int) -> float:
+    """Return the wall seconds after which a request's doubtful runs are not run alone once more."""
+    return wall_limit(time_seconds) * inputs + _CONFIRM_SECONDS
+
+
+def longest_reply_seconds(time_seconds: float, inputs: int) -> float:
+    """Return the wall seconds that a request's runs may take, its runs alone included, once it has a slot."""
+    most = allowed_seconds(time_seconds, MAX_SLOWNESS)
+    last = wall_limit(allowed_seconds(time_seconds, MAX_SLOWNESS, STRETCHES[-1]))
+    return wall_limit(most) * inputs + confirm_seconds(time_seconds, inputs) + last
+
+
+def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = None, slowness: float = 1.0) -> bool:
+    """Return whether a run alone has to decide: it ended by itself past its limit, or its end says nothing sure.
+
+    Past 1.2 x the limit, and past what the machine's slowness explains, it is too slow.
+
+    Args:
+        run: the first one.
+        time_seconds: its limit.
+        allowed: the limit under which it was made; None: the same.
+        slowness: of the machine beside it.
     """
-    if run.end == "timeout":
-        return _is_starved(run, time_seconds)
-    return run.end != "not_run" and run.cpu_seconds > time_seconds
+    allowed = time_seconds if allowed is None else allowed
+    if run.end != "timeout":
+        return run.end != "not_run" and run.cpu_seconds > time_seconds
+    if run.cpu_seconds >= max(STOP_FACTOR, slowness) * time_seconds:
+        return False
+    return run.cpu_seconds >= STOP_FACTOR * allowed or _is_starved(run, allowed)
 
 
-def _is_starved(run: ProgramRun, time_seconds: float) -> bool:
+def _is_starved(run: ProgramRun, allowed: float) -> bool:
     """Return whether the wall clock stopped it, and not for its own waiting."""
-    by_wall = run.wall_seconds >= wall_limit(time_seconds) and run.cpu_seconds < STOP_FACTOR * time_seconds
+    by_wall = run.wall_seconds >= wall_limit(allowed) and run.cpu_seconds < STOP_FACTOR * allowed
     return by_wall and run.cpu_seconds >= STARVED_SHARE * run.wall_seconds
 
 
-def decide_alone(first: ProgramRun, alone: ProgramRun | None, time_seconds: float) -> ProgramRun:
+def decide_alone(
+    first: ProgramRun,
+    alone: ProgramRun | None,
+    time_seconds: float,
+    allowed: float | None = None,
+    slowness: float = 1.0,
+) -> ProgramRun:
     """Return the run that counts: the one with all other slots empty; the first, unconfirmed, where there was none.
 
-    Unconfirmed is also one that was starved when it was alone: by what else the machine does.
+    Unconfirmed is also one whose end the machine may have brought about: it passed the limit by no more than the
+    machine is slower than at its best, or was starved by what else runs there.
+
+    Args:
+        first: the run that left a doubt.
+        alone: the run with all other slots empty.
+        time_seconds: the limit.
+        allowed: the limit under which `alone` was made; None: the same.
+        slowness: of the machine beside `alone`.
     """
     run = first if alone is None else alone
-    sure = alone is not None and not (run.end == "timeout" and _is_starved(run, time_seconds))
-    if run.end != "timeout" and run.cpu_seconds > time_seconds:
+    late = run.cpu_seconds > time_seconds
+    if alone is None:
+        sure = False
+    elif run.end != "timeout" and not late:
+        sure = True
+    elif slowness <= QUIET_SLOWNESS:
+        sure = not (run.end == "timeout" and _is_starved(run, time_seconds if allowed is None else allowed))
+    else:
+        too_slow = run.cpu_seconds > slowness * time_seconds
+        slept = run.end == "timeout" and run.cpu_seconds < STARVED_SHARE * run.wall_seconds
+        sure = too_slow or slept
+    if run.end != "timeout" and late:
         run = msgspec.structs.replace(run, end="timeout", exit_code=None)
-    return msgspec.structs.replace(run, confirmed=sure)
+    return msgspec.structs.replace(run, confirmed=sure, slowness=slowness)
 
 
 def in_doubt(
-    runs: Mapping[int, ProgramRun], decided: Collection[int], time_seconds: float, stop_after: int
+    runs: Mapping[int, ProgramRun],
+    decided: Collection[int],
+    time_seconds: float,
+    stop_after: int,
+    allowed: float | None = None,
+    slowness: float = 1.0,
 ) -> int | None:
-    """Return the first run that counts and that a run alone has to decide and has not yet; None: there is none."""
+    """Return the first run that counts and that a run alone has to decide and has not yet; None: there is none.
+
+    See `is_suspect`.
+    """
     cut = cut_after(runs, stop_after)
-    suspects = (index for index, run in runs.items() if index not in decided and is_suspect(run, time_seconds))
+    open_runs = {index: run for index, run in runs.items() if index not in decided}
+    suspects = (index for index, run in open_runs.items() if is_suspect(run, time_seconds, allowed, slowness))
     return min((index for index in suspects if cut is None or index <= cut), default=None)
 
 

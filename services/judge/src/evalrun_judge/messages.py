@@ -152,7 +152,7 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def describe_message(info: PoolInfo, judge_version: str) -> judge_pb2.DescribeResponse:
+def describe_message(info: PoolInfo, judge_version: str, slowness: float) -> judge_pb2.DescribeResponse:
     """Write what the gateway judges with."""
     return judge_pb2.DescribeResponse(
         judge_version=judge_version,
@@ -162,4 +162,5 @@ def describe_message(info: PoolInfo, judge_version: str) -> judge_pb2.DescribeRe
         languages=info.languages,
         python_version=info.python_version,
         submits=info.submits,
+        slowness=slowness,
     )

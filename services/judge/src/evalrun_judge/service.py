@@ -131,7 +131,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         info = self._pool.describe()
         if info is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "no sandbox has answered yet")
-        return describe_message(info, self._version)
+        return describe_message(info, self._version, self._pool.slowness)
 
     async def _read_until_over(
         self,

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from evalrun_executor.api import CompileResult, Level, ProgramRun
+from evalrun_executor.api import QUIET_SLOWNESS, CompileResult, Level, ProgramRun
 from evalrun_judge.comparison import Comparator, ComparatorName, Leniency, disagreeing, passes, rests_on
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
@@ -177,7 +177,7 @@ def failure_of(run: ProgramRun) -> TestOutcome | None:
         case "timeout":
             if not run.confirmed and run.measured:
                 return TestOutcome(TestStatus.API_ERROR, UNCONFIRMED)
-            return TestOutcome(TestStatus.TIMEOUT, "" if run.measured else BY_WALL)
+            return TestOutcome(TestStatus.TIMEOUT, slowness_of(run) if run.measured else BY_WALL)
         case "not_run":
             return TestOutcome(TestStatus.ASSUMED_TIMEOUT, ASSUMED)
         case "memory_limit":
@@ -185,6 +185,13 @@ def failure_of(run: ProgramRun) -> TestOutcome | None:
         case "output_limit":
             return TestOutcome(TestStatus.RUNTIME_ERROR, "printed more than the output limit")
     raise ValueError(f"unknown end of a run: {run.end}")
+
+
+def slowness_of(run: ProgramRun) -> str:
+    """Return the reason of a time-out on a slow machine; empty for any other."""
+    if run.slowness <= QUIET_SLOWNESS:
+        return ""
+    return f"{run.cpu_seconds:.2f} s of CPU, on a machine {run.slowness:.1f} times slower than at its best"
 
 
 def _failed_exit(run: ProgramRun) -> TestOutcome:

@@ -827,6 +827,7 @@ class DescribeResponse(_message.Message):
     LANGUAGES_FIELD_NUMBER: _builtins.int
     PYTHON_VERSION_FIELD_NUMBER: _builtins.int
     SUBMITS_FIELD_NUMBER: _builtins.int
+    SLOWNESS_FIELD_NUMBER: _builtins.int
     judge_version: _builtins.str
     backend: _builtins.str
     """evalrun or sandbox-fusion."""
@@ -836,6 +837,10 @@ class DescribeResponse(_message.Message):
     """The sandbox's interpreter, e.g. "3.11.2"."""
     submits: _builtins.bool
     """Every sandbox is a SandboxFusion server that takes SubmitTests."""
+    slowness: _builtins.float
+    """The most that a sandbox's machine was slower than at its best, beside runs that passed their time limit, since the
+    gateway's start. 0: no run was made again alone.
+    """
     @_builtins.property
     def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -848,10 +853,11 @@ class DescribeResponse(_message.Message):
         languages: _abc.Iterable[_builtins.str] | None = ...,
         python_version: _builtins.str = ...,
         submits: _builtins.bool = ...,
+        slowness: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "containment_level", b"containment_level", "judge_version", b"judge_version", "languages", b"languages", "python_version", b"python_version", "slots", b"slots", "submits", b"submits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "containment_level", b"containment_level", "judge_version", b"judge_version", "languages", b"languages", "python_version", b"python_version", "slots", b"slots", "slowness", b"slowness", "submits", b"submits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

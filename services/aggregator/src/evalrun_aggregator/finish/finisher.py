@@ -98,6 +98,7 @@ class Finisher:
             LedgerError: the disk failed or is full.
         """
         finished_at = self._clocks.now()
+        await self._judges.refresh()
         info = await asyncio.to_thread(  # git may take its time
             run_info,
             self._order,

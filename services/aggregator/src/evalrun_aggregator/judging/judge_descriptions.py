@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from google.protobuf.json_format import MessageToDict
 
+from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.errors import LedgerFullError
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_client.judge_client import Judge, JudgeError, JudgeRefusedError
@@ -15,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
 RETRY_SECONDS = 2.0
+REFRESH_SECONDS = 2.0
+"""How long a run's end waits for a judge that may be gone."""
 
 
 class JudgeDescriptions:
@@ -52,11 +55,25 @@ class JudgeDescriptions:
         """
         await asyncio.gather(*(self._ask(judge) for judge in self._judges))
 
+    async def refresh(self) -> None:
+        """Ask each judge once more, at a run's end: how slow the machines were is known by then."""
+        asked = (self._described(judge, REFRESH_SECONDS) for judge in self._judges)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for judge, answer in zip(self._judges, answers, strict=True):
+            if isinstance(answer, JudgeError):  # scaled away: what it said before stands
+                logger.debug("%s says no more: %s", judge.address, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+
+    async def _described(self, judge: Judge, seconds: float = ANSWER_SECONDS) -> judge_pb2.DescribeResponse:
+        said = await judge.describe(seconds)
+        self.descriptions[judge.address] = MessageToDict(said, preserving_proto_field_name=True)
+        return said
+
     async def _ask(self, judge: Judge) -> None:
         while True:
             try:
-                said = await judge.describe(ANSWER_SECONDS)
-                self.descriptions[judge.address] = MessageToDict(said, preserving_proto_field_name=True)
+                said = await self._described(judge)
                 await self._ledger.set_facts(judges=json.dumps(self.descriptions))
             except (JudgeError, LedgerFullError) as error:
                 logger.debug("no description yet: %s", error)

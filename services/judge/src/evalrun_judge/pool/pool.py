@@ -109,6 +109,8 @@ class SandboxPool:
         """Set whenever a sandbox has been taken into use."""
         self.slots = 0
         """Programs that the sandboxes that ever answered can hold at once."""
+        self.slowness = 0.0
+        """The most that a machine was slower than at its best, beside a run made again alone; 0.0: there was none."""
 
     @property
     def in_flight(self) -> int:
@@ -147,9 +149,11 @@ class SandboxPool:
             NoSandboxError: the retry budget is spent.
             RunRefusedError: no sandbox will ever serve this request.
         """
-        return await self._served(
+        reply = await self._served(
             lambda endpoint: self._answer(endpoint, request, run), run=run, begun=begun, on_slot=on_slot
         )
+        self.slowness = max([self.slowness, *(alone.slowness for alone in reply.runs)])
+        return reply
 
     async def submit(
         self, call: SubmitCall, *, run: str = "", on_slot: Callable[[], None] = lambda: None
