@@ -13,8 +13,8 @@ from builders.reward.stack import reward_stack
 
 pytestmark = pytest.mark.timeout(300)
 
+# Fewer by default: CI's machine has two busy cores.
 SESSIONS = 256 if os.environ.get("EVALRUN_TEST_FULL_LOAD") == "1" else 48
-"""Of which each takes half a second of the tests' two cores."""
 TURNS = 4
 TESTS = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]}
 LAST = {1.0: "print(input())", 0.5: "print(1)", 0.0: "print('no')"}
