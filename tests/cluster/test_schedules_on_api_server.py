@@ -14,7 +14,7 @@ from builders.cluster.controllers import apply_crds
 from builders.cluster.controlplane import ControlPlane, find_binaries, running_control_plane
 from builders.operator.evalschedules import REFUSED_SCHEDULES, evalschedule_manifest
 from builders.operator.running_operator import operator_kubeconfig
-from builders.operator.schedule_world import SHARDS, write_checkpoint
+from builders.operator.schedule_world import SHARDS, write_checkpoint, write_shards
 from builders.operator.scheduled_nights import API, NAME, nights
 
 from evalrun_api.checks import with_defaults
@@ -61,7 +61,11 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
     old = evening - timedelta(days=1)
     write_checkpoint(folder, 10, old)
     kubeconfig = operator_kubeconfig(api)
-    changes = {"spec.schedule": "30 2 * * *", "spec.checkpoints.policy": "EveryNew"}
+    changes = {
+        "spec.schedule": "30 2 * * *",
+        "spec.checkpoints.policy": "EveryNew",
+        "spec.merge": {"cache": "s3://models/merged"},
+    }
     with nights(api, kubeconfig, "nights", folder, evening, changes) as world:
         world.night(datetime(2040, 3, 23, 1, 30, tzinfo=UTC))
         assert world.steps == [10]
@@ -128,3 +132,22 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
         run = world.runs()[-1]
         assert run["metadata"]["ownerReferences"][0]["kind"] == "EvalSchedule"
         assert run["spec"]["lineage"].keys() >= {"schedule", "step", "parent"}, json.dumps(run["spec"]["lineage"])
+
+        # Shards are merged before their run, which says what it evaluates and where its model is.
+        world.end_runs()
+        write_shards(folder, 70, start)
+        assert evalrun(api, "schedule", "run", NAME, "-n", "nights")[0] == 0
+
+        def is_merged() -> bool:
+            world.set_clock(world.now + timedelta(seconds=20))  # a Job that merges is looked at now and then
+            world.runs()
+            return world.steps[-1] == 70
+
+        world.play(is_merged, "the run of a merged checkpoint")
+        (run,) = [run for run in world.runs() if run["spec"]["lineage"]["step"] == 70]
+        digest = run["metadata"]["annotations"]["evalrun.dev/checkpoint-digest"]
+        uid = world.schedule()["metadata"]["uid"]
+        assert run["spec"]["model"]["path"] == f"s3://models/merged/{NAME}-{uid[:5]}/step-70-{digest[:10]}"
+        assert run["metadata"]["annotations"]["evalrun.dev/checkpoint-url"].endswith("/global_step_70/actor")
+        world.play(lambda: not world.status().get("merges"), "nothing is left to merge")
+        assert world.condition("Merged")["status"] == "True"

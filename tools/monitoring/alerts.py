@@ -190,8 +190,8 @@ ALERTS: Sequence[Alert] = (
         hold="10m",
         severity="warning",
         summary=f"A checkpoint of schedule {WHICH_SCHEDULE} is broken",
-        description="Condition Sound in `kubectl describe evalschedule` names it and what it lacks. It gets no run: "
-        "write it again, or delete its folder.",
+        description="Condition Sound in `kubectl describe evalschedule` names it and what it lacks, or Merged what the "
+        "merger said. It gets no run: write it again, or delete its folder.",
     ),
     Alert(
         name="EvalrunCheckpointGateFailed",

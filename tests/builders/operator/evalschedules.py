@@ -80,6 +80,7 @@ REFUSED_SCHEDULES = [
         "spec.template.datasets",
         "list the name in allowTest",
     ),
+    RefusedSchedule("a cache on a web server", {"spec.merge": {"cache": "https://h/x"}}, "spec.merge.cache", "written"),
     RefusedSchedule("no output", {"spec.template.output": {}}, "spec.template.output", "the results would be lost"),
     RefusedSchedule(
         "results nobody finds",

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from builders.operator.evalschedules import evalschedule_manifest
 
@@ -17,8 +17,10 @@ from evalrun_api.v1alpha1 import EvalSchedule, EvalScheduleStatus, ScheduleCondi
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.store import CheckpointStore, StoreError
 from evalrun_operator.schedules.choice import listing_request
-from evalrun_operator.schedules.objects import eval_run
-from evalrun_operator.schedules.reconcile import Decision, ListingJob, Observed, decide
+from evalrun_operator.schedules.job_state import ListingJob
+from evalrun_operator.schedules.merging import merge_job_name, waiting_merge
+from evalrun_operator.schedules.objects import eval_run, merged_run
+from evalrun_operator.schedules.reconcile import Decision, Observed, decide
 from evalrun_operator.schedules.runs import ScheduledRun, scheduled_run
 
 UID = "5c4edb1e-1111-2222-3333-444455556666"
@@ -49,6 +51,18 @@ def write_checkpoint(root: Path, step: int, at: datetime, weights: str = "w", mi
             os.utime(folder / name, (at.timestamp(), at.timestamp()))
 
 
+def write_shards(root: Path, step: int, at: datetime) -> None:
+    """Write what verl leaves of a step: FSDP shards, and config and tokenizer without weights."""
+    folder = root / f"global_step_{step}" / "actor"
+    files = {f"model_world_size_2_rank_{rank}.pt": f"shard {rank} of step {step}" for rank in (0, 1)}
+    files |= {"fsdp_config.json": '{"world_size": 2}', "huggingface/config.json": "{}"}
+    for name, text in {**files, "huggingface/tokenizer.json": "{}"}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (at.timestamp(), at.timestamp()))
+
+
 @dataclass
 class ScheduleWorld:
     """One schedule, its runs, and the folder that its Jobs list."""
@@ -60,6 +74,9 @@ class ScheduleWorld:
     runs: dict[str, ScheduledRun] = field(default_factory=dict)
     """By uid: two runs of one name would be two evaluations."""
     job: ListingJob | None = None
+    merge_job: ListingJob | None = None
+    merge_jobs: list[str] = field(default_factory=list)
+    """Jobs that merge, in order."""
     made: list[str] = field(default_factory=list)
     """Runs that were created, in order."""
     events: list[tuple[str, str]] = field(default_factory=list)
@@ -97,7 +114,10 @@ class ScheduleWorld:
         """Return what the operator sees."""
         start = self.status.start
         job = self.job if start is not None and self.job is not None and self.job.name == start.job else None
-        return Observed(tuple(self.runs.values()), job)
+        one = waiting_merge(self.status)
+        name = None if one is None else merge_job_name(self.schedule.metadata.name, UID, one.digest)
+        merge = self.merge_job if self.merge_job is not None and self.merge_job.name == name else None
+        return Observed(tuple(self.runs.values()), job, merge)
 
     def settle(self, limit: int = 20) -> "ScheduleWorld":
         """Make passes, with the Job's answer in between, until nothing changes any more."""
@@ -105,7 +125,8 @@ class ScheduleWorld:
             before = self.status
             decision = self.step()
             self.answer()
-            changed = decision.make_job or decision.delete_job or decision.start or decision.delete_runs
+            jobs = (decision.make_job, decision.delete_job, decision.make_merge, decision.delete_merge_job)
+            changed = any(jobs) or decision.start or decision.delete_runs or decision.merged
             if self.status == before and not changed:
                 return self
         raise AssertionError(f"the operator does not come to rest: {self.status.to_wire()}")
@@ -170,14 +191,34 @@ class ScheduleWorld:
             manifest = eval_run(self.schedule, found, decision.start_time or self.now, parent)
             writes.append(lambda manifest=manifest: self._make_run(manifest))
             parent = manifest["metadata"]["name"]
+        writes += [lambda one=one: self._make_run(merged_run(self.schedule, one)) for one in decision.merged]
+        if (merge := decision.make_merge) is not None:
+            writes.append(lambda: self._make_merge_job(merge_job_name(self.schedule.metadata.name, UID, merge.digest)))
         writes.append(lambda: self._write(decision))
         if decision.delete_job is not None:
             writes.append(self._delete_job)
+        if decision.delete_merge_job is not None:
+            writes.append(self._delete_merge_job)
         return writes
 
     def _make_job(self, name: str) -> None:
         if self.job is None or self.job.name != name:
             self.job = ListingJob(name, f"uid-{name}", "Running")
+
+    def end_merge(self, state: Literal["Succeeded", "Failed"] = "Succeeded", message: str = "") -> "ScheduleWorld":
+        """End the Job that merges."""
+        if self.merge_job is None:
+            raise AssertionError("nothing is merged")
+        self.merge_job = replace(self.merge_job, state=state, message=message)
+        return self
+
+    def _make_merge_job(self, name: str) -> None:
+        if self.merge_job is None or self.merge_job.name != name:
+            self.merge_job = ListingJob(name, f"uid-{name}", "Running")
+            self.merge_jobs.append(name)
+
+    def _delete_merge_job(self) -> None:
+        self.merge_job = None
 
     def _delete_job(self) -> None:
         self.job = None

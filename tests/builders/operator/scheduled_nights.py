@@ -167,7 +167,10 @@ class Nights:
                 continue
             name = job["metadata"]["name"]
             container = job["spec"]["template"]["spec"]["containers"][0]
-            code, message = self._listed(ListingRequest.model_validate_json(container["args"][0]))
+            if "-merge-" in name:  # the merger itself has tests of its own
+                code, message = 0, ""
+            else:
+                code, message = self._listed(ListingRequest.model_validate_json(container["args"][0]))
             pod = {
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": f"{name}-x", "labels": {"batch.kubernetes.io/job-name": name}},

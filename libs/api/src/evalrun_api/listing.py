@@ -35,6 +35,7 @@ class ListingRequest(_Message):
     ready_marker: str | None = Field(None, description="A file that the trainer writes last.")
     quiet_seconds: int = Field(300, ge=0, description="Without marker and tracker, how long nothing may be written.")
     from_step: int | None = Field(None, description="Checkpoints of lower steps are not looked at.")
+    merge: bool = Field(default=False, description="Shards that verl's merger makes a model of count as ready.")
     known: list[str] = Field([], description="The first digits of the digests that have been evaluated.")
 
 
@@ -44,6 +45,7 @@ class ReadyCheckpoint(_Message):
     path: Annotated[str, Field(max_length=512)] = Field(description="The model's folder below `url`.")
     step: Step = Field(description="The training step.")
     digest: str = Field(min_length=DIGEST_DIGITS, max_length=64, pattern="^[0-9a-f]+$", description="Of its files.")
+    merge: bool = Field(default=False, description="It holds shards that are to be merged.")
 
 
 class Trouble(_Message):

@@ -26,13 +26,19 @@ CONFIG = "config.json"
 """What every Hugging Face model folder has."""
 
 
-def fetch_checkpoint(source: str, folder: Path, wait: Callable[[float], None] = time.sleep) -> int:
+def fetch_checkpoint(
+    source: str,
+    folder: Path,
+    wait: Callable[[float], None] = time.sleep,
+    wanted: Callable[[str], bool] | None = None,
+) -> int:
     """Copy every file under `source`; gives their bytes, 0 where the folder is there already.
 
     Args:
         source: an fsspec URL of a folder in Hugging Face's layout.
         folder: where it is to be.
         wait: between two attempts at a file, in seconds.
+        wanted: which files, by path, of a folder that is no model yet; None: all of a model's.
 
     Raises:
         BadInputError: nothing is there, it may not be read, or it is no model's folder.
@@ -47,7 +53,10 @@ def fetch_checkpoint(source: str, folder: Path, wait: Callable[[float], None] = 
         found = {_relative(name, root, source): info for name, info in store.find(root, detail=True).items()}
     except (ValueError, ImportError, FileNotFoundError, PermissionError) as error:
         raise BadInputError(f"model.path {source}: {' '.join(str(error).split())}") from error
-    _check_layout(source, found)
+    if wanted is None:
+        _check_layout(source, found)
+    else:
+        found = {name: info for name, info in found.items() if wanted(name)}
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
 

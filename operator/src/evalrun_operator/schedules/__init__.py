@@ -1,4 +1,5 @@
 """EvalSchedules: when to look for checkpoints, which of them get a run, and what is remembered of them.
 
-`cron`, `runs`, `choice`, `bookkeeping`, `objects` and `reconcile` are pure; `controller` alone talks to the API server.
+`cron`, `runs`, `choice`, `merging`, `bookkeeping`, `objects` and `reconcile` are pure; `controller` alone
+talks to the API server.
 """

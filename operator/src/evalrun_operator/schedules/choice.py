@@ -31,6 +31,7 @@ def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str
         limit=checkpoints.max_per_tick,
         ready_marker=checkpoints.ready_marker,
         quiet_seconds=checkpoints.quiet_seconds,
+        merge=spec.merge is not None,
         from_step=lowest,
         known=[one.digest[:DIGEST_DIGITS] for one in evaluated.digests],
     )
@@ -72,7 +73,7 @@ def afforded(
         return Afforded(list(checkpoints), 0, "")
     budget = spec.budget.gpu_hours_per_day_value
     if status.last_run_gpu_hours is None:
-        if status.active:
+        if status.active or status.merges:
             return Afforded([], len(checkpoints), "the first run is still being measured")
         rest = len(checkpoints) - 1
         return Afforded(list(checkpoints[:1]), rest, "the first run is measured before others start" if rest else "")
@@ -81,6 +82,7 @@ def afforded(
     begun = {one.run: Decimal(one.gpu_hours) for one in status.usage}
     # A run that is active is expected to take as much as the last one, also where it has used less so far.
     reserved = sum((max(Decimal(0), each - begun.get(run, Decimal(0))) for run in open_runs), Decimal(0))
+    reserved += each * len(status.merges)
     free = budget - used - reserved
     count = len(checkpoints) if each == 0 else max(0, int(free / each))
     taken = list(checkpoints[:count])

@@ -15,10 +15,11 @@ from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
 from evalrun_operator.schedules.choice import listing_request
-from evalrun_operator.schedules.job_state import listing_job_of
+from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
+from evalrun_operator.schedules.merging import merge_job_name, waiting_merge
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run, listing_job
-from evalrun_operator.schedules.reconcile import Decision, ListingJob, Observed, decide, refused
+from evalrun_operator.schedules.objects import eval_run, listing_job, merge_job, merged_run
+from evalrun_operator.schedules.reconcile import Decision, Observed, decide, merged_refused, refused
 from evalrun_operator.schedules.runs import ScheduledRun, schedule_of, scheduled_run
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.backoff import backoff_seconds
@@ -135,9 +136,15 @@ class ScheduleController:
             url = names.local_path(schedule.spec.checkpoints.url)
             request = listing_request(schedule.spec, decision.status, url)
             await self._cluster.create(listing_job(schedule, decision.make_job, request, self._settings))
+        if decision.make_merge is not None:
+            job = merge_job(schedule, decision.make_merge, decision.status, observed.runs, self._settings)
+            await self._cluster.create(job)
         failures = await self._start(schedule, decision)
         if failures:
             decision = refused(decision, failures, schedule, now)
+        unmade = await self._start_merged(schedule, decision)
+        if unmade:
+            decision = merged_refused(decision, unmade, schedule, now)
         written = await self._write_status(key, manifest, decision.status)
         if not written:
             return None
@@ -145,15 +152,21 @@ class ScheduleController:
         self._metrics.show(key, decision.status)
         for event in decision.events:
             await self._record(schedule, event, now)
-        if decision.delete_job is not None:  # last: an answer that was not acted on is read again
-            await self._cluster.delete(JOB, decision.delete_job.name, key[0], decision.delete_job.uid)
+        for done in (decision.delete_job, decision.delete_merge_job):  # last: what was not acted on is read again
+            if done is not None:
+                await self._cluster.delete(JOB, done.name, key[0], done.uid)
         return decision.requeue_after
 
     async def _observe(self, schedule: EvalSchedule) -> Observed:
         runs = tuple(self._runs.get(schedule.metadata.uid or "", {}).values())
         start = None if schedule.status is None else schedule.status.start
         job = None if start is None or start.job is None else await self._job(schedule, start.job)
-        return Observed(runs, job)
+        merge = None if schedule.status is None else waiting_merge(schedule.status)
+        if merge is None:
+            return Observed(runs, job)
+        metadata = schedule.metadata
+        merge_name = merge_job_name(metadata.name, metadata.uid or "", merge.digest)
+        return Observed(runs, job, await self._job(schedule, merge_name))
 
     async def _job(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
         namespace = schedule.metadata.namespace or ""
@@ -178,6 +191,16 @@ class ScheduleController:
                 failures[found.digest] = str(error)
             else:
                 parent = manifest["metadata"]["name"]
+        return failures
+
+    async def _start_merged(self, schedule: EvalSchedule, decision: Decision) -> dict[str, str]:
+        """Create the runs of merged checkpoints; returns and raises as `_start`."""
+        failures = {}
+        for one in decision.merged:
+            try:
+                await self._cluster.create(merged_run(schedule, one))
+            except RefusedError as error:
+                failures[one.digest] = str(error)
         return failures
 
     async def _write_status(self, key: Key, manifest: Object, status: EvalScheduleStatus) -> bool:

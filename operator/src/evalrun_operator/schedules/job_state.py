@@ -1,11 +1,21 @@
-"""How the Job that lists stands, from the Job and its pods. Pure."""
+"""How a Job that lists or merges stands, from the Job and its pods. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-from evalrun_operator.schedules.reconcile import ListingJob
+from dataclasses import dataclass
+from typing import Any, Literal
 
 Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ListingJob:
+    """A Job that lists or merges, as it is seen."""
+
+    name: str
+    uid: str
+    state: Literal["Running", "Succeeded", "Failed"]
+    message: str = ""
+    """The answer; of one that failed the error, of one that waits what keeps it."""
 
 
 def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
@@ -29,7 +39,7 @@ def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
 def _ends(pods: Iterable[Manifest]) -> Iterator[tuple[int, str]]:
     """Yield exit code and message of each container that has ended."""
     for pod in pods:
-        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        for container in _containers(pod):
             ended = (container.get("state") or {}).get("terminated")
             if ended is not None:
                 yield int(ended.get("exitCode", 1)), str(ended.get("message") or ended.get("reason") or "")
@@ -39,10 +49,15 @@ def _waits(pods: Iterable[Manifest]) -> Iterator[str]:
     """Yield what keeps a pod from running."""
     for pod in pods:
         status = pod.get("status") or {}
-        for container in status.get("containerStatuses") or ():
+        for container in _containers(pod):
             waits = (container.get("state") or {}).get("waiting")
             if waits is not None and waits.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
                 yield f"{waits['reason']}: {waits.get('message', '')}".strip(": ")[:300]
         for condition in status.get("conditions") or ():
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
                 yield f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")[:300]
+
+
+def _containers(pod: Manifest) -> list[Manifest]:
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]

@@ -63,7 +63,9 @@ class ScheduleMetrics(Collector):
             "0 while the last start came to nothing for a reason, else 1.",
             labels=[*names, "reason"],
         )
-        sound = GaugeMetricFamily("evalrun_schedule_sound", "0 while a checkpoint is broken, else 1.", labels=names)
+        sound = GaugeMetricFamily(
+            "evalrun_schedule_sound", "0 while a checkpoint is broken or cannot be merged, else 1.", labels=names
+        )
         last = GaugeMetricFamily(
             "evalrun_schedule_last_start_timestamp_seconds", "The last start that was dealt with.", labels=names
         )
@@ -84,7 +86,8 @@ class ScheduleMetrics(Collector):
             condition = schedule_condition(status, ScheduleCondition.STARTED)
             reason = "" if condition is None else condition.reason
             started.add_metric([*key, reason], float(condition is None or condition.status != "False"))
-            sound.add_metric(key, float(not _is(status, ScheduleCondition.SOUND, "False")))
+            kinds = (ScheduleCondition.SOUND, ScheduleCondition.MERGED)
+            sound.add_metric(key, float(not any(_is(status, kind, "False") for kind in kinds)))
             if status.last_schedule_time is not None:
                 last.add_metric(key, status.last_schedule_time.timestamp())
             if status.next_schedule_time is not None and not _is(status, ScheduleCondition.SUSPENDED, "True"):

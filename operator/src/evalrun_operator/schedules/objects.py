@@ -1,19 +1,25 @@
 """What a schedule makes: the Job that lists its checkpoints, and the EvalRun of a checkpoint. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from evalrun_api import names
 from evalrun_api.listing import DIGEST_DIGITS, ListingRequest, ReadyCheckpoint
-from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalSchedule
+from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalSchedule, EvalScheduleStatus, PendingMerge
 from evalrun_api.v1alpha1.gating import LAST_GOOD
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.pods import CONTAINER_SECURITY, USER, claim_volumes, pod_security
+from evalrun_operator.resources.ray_cluster import USER as RAY_USER
+from evalrun_operator.schedules.merging import cache_folder, cached_model, cached_name, merge_job_name, protected
+from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.settings import OperatorSettings
 
 COMPONENT = "checkpoints"
 LISTING_SECONDS = 900
 """How long a Job may take, waiting for a node and an image included."""
+MERGE_SECONDS = 4 * 3600
+"""The same of a Job that merges."""
+SCRATCH = "/scratch"
 KEPT_SECONDS = 600
 """How long an ended Job stays if the operator is not there to take it away."""
 ANSWER_FILE = "/dev/termination-log"
@@ -38,14 +44,99 @@ def listing_job(schedule: EvalSchedule, name: str, request: ListingRequest, sett
         "resources": RESOURCES,
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts],  # noqa: S108 - an emptyDir of the pod
     }
+    all_volumes = [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}, *volumes]
+    return _job(schedule, name, settings, LISTING_SECONDS, USER, containers=[container], volumes=all_volumes)
+
+
+def merge_job(
+    schedule: EvalSchedule,
+    one: PendingMerge,
+    status: EvalScheduleStatus,
+    runs: Sequence[ScheduledRun],
+    settings: OperatorSettings,
+) -> Object:
+    """Return the Job that merges a checkpoint's shards and puts the model into the cache.
+
+    The merger runs in the Ray image, which has verl but no bucket's packages; it gets no credentials, since it
+    unpickles the shards. What brings them, and takes the model away, runs before and after it from the aggregator's
+    image.
+    """
+    metadata, spec, template = schedule.metadata, schedule.spec, schedule.spec.template
+    uid = metadata.uid or ""
+    source = checkpoint_url(spec.checkpoints.url, one.path)
+    folder = cache_folder(spec, metadata.name, uid)
+    local = names.claim_of(source) is not None
+    shards = names.local_path(source) if local else f"{SCRATCH}/checkpoint"
+    volumes, mounts = claim_volumes([source], writable=folder)
+    every = [{"name": "scratch", "mountPath": SCRATCH}, {"name": "tmp", "mountPath": "/tmp"}, *mounts]  # noqa: S108
+    secret = template.output.credentials_secret_ref
+    credentials = [] if secret is None else [{"secretRef": {"name": secret.name}}]
+    common: Object = {
+        "imagePullPolicy": settings.image_pull_policy,
+        "securityContext": CONTAINER_SECURITY,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": every,
+    }
+    step = ["python", "-m", "evalrun_data.checkpoints.merging"]
+    ours = {**common, "image": settings.aggregator_image, "envFrom": credentials, "resources": RESOURCES}
+    fetch = {**ours, "name": "fetch", "command": [*step, "fetch"], "args": [source, shards]}
+    rollout = template.rollout
+    merge: Object = {
+        **common,
+        "name": "merge",
+        "image": (None if rollout is None else rollout.image) or settings.ray_image,
+        "command": ["python3", "-m", "verl.model_merger", "merge"],
+        "args": ["--backend=fsdp", f"--local_dir={shards}", f"--target_dir={SCRATCH}/merged"],
+        # Offline: everything is in the checkpoint, and what comes with it must reach nobody.
+        "env": [{"name": "HOME", "value": SCRATCH}, {"name": "USER", "value": "evalrun"},
+                {"name": "HF_HUB_OFFLINE", "value": "1"}],
+        "resources": _merger_resources(schedule, settings),
+    }  # fmt: skip
+    if template.model.trust_remote_code:
+        merge["args"].append("--trust-remote-code")
+    keep = 1 if spec.merge is None else spec.merge.keep
+    protect = [f"--protect={digest}" for digest in protected(status, runs)]
+    store = {
+        **ours,
+        "name": COMPONENT,
+        "command": [*step, "store"],
+        "args": [f"{SCRATCH}/merged", names.local_path(folder), cached_name(one), f"--keep={keep}", *protect],
+    }
+    return _job(
+        schedule,
+        merge_job_name(metadata.name, uid, one.digest),
+        settings,
+        MERGE_SECONDS,
+        RAY_USER,
+        initContainers=[merge] if local else [fetch, merge],
+        containers=[store],
+        volumes=[{"name": "scratch", "emptyDir": {}}, {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}, *volumes],
+    )
+
+
+def _merger_resources(schedule: EvalSchedule, settings: OperatorSettings) -> Object:
+    rollout, merge = schedule.spec.template.rollout, schedule.spec.merge
+    gpus = 1 if rollout is None else rollout.gpus_per_node
+    memory = {"memory": f"{gpus * settings.worker_memory_gib_per_gpu}Gi"}
+    given = None if merge is None else merge.resources
+    if given is None:
+        return {"requests": {"cpu": "4", **memory}, "limits": memory}
+    limits = {**given.requests, **given.limits}
+    return {"requests": {**limits, **given.requests}, "limits": limits}
+
+
+def _job(
+    schedule: EvalSchedule, name: str, settings: OperatorSettings, seconds: int, user: int, **fields: object
+) -> Object:
+    """Return a Job of a schedule. `fields` are of its pod."""
+    template = schedule.spec.template
     pod: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Never",
-        "securityContext": pod_security(USER),
-        "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}, *volumes],
+        "securityContext": pod_security(user),
         "imagePullSecrets": [{"name": secret.name} for secret in template.image_pull_secrets],
+        **fields,
     }
     if template.service_account_name is not None:
         pod["serviceAccountName"] = template.service_account_name
@@ -56,7 +147,7 @@ def listing_job(schedule: EvalSchedule, name: str, request: ListingRequest, sett
         "metadata": _metadata(schedule, name, labels),
         "spec": {
             "backoffLimit": 0,  # looks are counted here, not by the Job
-            "activeDeadlineSeconds": LISTING_SECONDS,
+            "activeDeadlineSeconds": seconds,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {
                 "metadata": {
@@ -108,6 +199,18 @@ def eval_run(schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, pa
         "metadata": {**metadata, "annotations": annotations},
         "spec": spec,
     }
+
+
+def merged_run(schedule: EvalSchedule, one: PendingMerge) -> Object:
+    """Return the EvalRun of a checkpoint whose model is in the cache."""
+    found = ReadyCheckpoint(path=one.path, step=one.step, digest=one.digest)
+    manifest = eval_run(schedule, found, one.start, one.parent)
+    source = manifest["spec"]["model"]["path"]
+    manifest["spec"]["model"]["path"] = cached_model(
+        schedule.spec, schedule.metadata.name, schedule.metadata.uid or "", one
+    )
+    manifest["metadata"]["annotations"][names.CHECKPOINT_URL_ANNOTATION] = source
+    return manifest
 
 
 def _resolve_gates(schedule: EvalSchedule, spec: Object) -> None:

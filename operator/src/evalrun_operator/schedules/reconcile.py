@@ -8,7 +8,6 @@ looks again until the next one is due.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Literal
 
 from evalrun_api import names
 from evalrun_api.listing import ListingAnswer, ReadyCheckpoint, UnreadableAnswerError, decode_answer
@@ -17,7 +16,9 @@ from evalrun_api.v1alpha1 import (
     EvalScheduleSpec,
     EvalScheduleStatus,
     OpenStart,
+    PendingMerge,
     TroubledCheckpoint,
+    schedule_condition,
 )
 from evalrun_api.v1alpha1 import ScheduleCondition as Kind
 from evalrun_api.v1alpha1 import ScheduleReason as Why
@@ -25,6 +26,8 @@ from evalrun_cluster.objects import StatusEvent
 from evalrun_operator.schedules.bookkeeping import newest, remembered, taken_over, used_today
 from evalrun_operator.schedules.choice import afforded, outdated, wanted
 from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cron
+from evalrun_operator.schedules.job_state import ListingJob
+from evalrun_operator.schedules.merging import DONE, added, kept, merge_step, room_for
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
 from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.schedules.words import Said, gate_words, said, shown_columns
@@ -42,23 +45,14 @@ MAX_TROUBLED = 16
 
 
 @dataclass(frozen=True)
-class ListingJob:
-    """The Job that lists, as it is seen."""
-
-    name: str
-    uid: str
-    state: Literal["Running", "Succeeded", "Failed"]
-    message: str = ""
-    """The answer; of one that failed the error, of one that waits what keeps it."""
-
-
-@dataclass(frozen=True)
 class Observed:
     """What is known of a schedule's objects."""
 
     runs: Sequence[ScheduledRun] = ()
     job: ListingJob | None = None
     """The Job that `status.start.job` names."""
+    merge_job: ListingJob | None = None
+    """The Job of the merge that is waited for."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +63,10 @@ class Decision:
     make_job: str | None = None
     delete_job: ListingJob | None = None
     delete_runs: tuple[ScheduledRun, ...] = ()
+    make_merge: PendingMerge | None = None
+    delete_merge_job: ListingJob | None = None
+    merged: tuple[PendingMerge, ...] = ()
+    """Get their run: their models are in the cache."""
     start: tuple[ReadyCheckpoint, ...] = ()
     start_time: datetime | None = None
     parent: str | None = None
@@ -124,6 +122,7 @@ def decide(schedule: EvalSchedule, observed: Observed, now: datetime) -> Decisio
         if suspended
         else Said("False", Why.NOT_SUSPENDED, "")
     )
+    _merge(work)
     _open_start(work)
     if work.status.start is not None and (not suspended or work.status.start.trigger is not None):
         _go_on(work, work.status.start)
@@ -139,6 +138,24 @@ def decide(schedule: EvalSchedule, observed: Observed, now: datetime) -> Decisio
         Decision(status, events=tuple(work.events), requeue_after=delay),
         **work.decision,  # type: ignore[arg-type]  # the fields' own names
     )
+
+
+def merged_refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule, now: datetime) -> Decision:
+    """Return a decision of which some runs of merged checkpoints could not be created: they are tried again.
+
+    Args:
+        decision: as it was.
+        failures: by the checkpoint's digest, what the API server said.
+        schedule: as it was read.
+        now: the time.
+    """
+    message = "; ".join(sorted(set(failures.values())))
+    left = [one for one in decision.merged if one.digest in failures]
+    status = decision.status.model_copy(update={"merges": kept(decision.status.merges, left, now)})
+    says = {Kind.STARTED: Said("False", Why.REFUSED, message)}
+    status = said(schedule.status or EvalScheduleStatus(), status, says, schedule, now)
+    told = (*decision.events, StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
+    return replace(decision, status=status, events=told, requeue_after=FIRST_LOOK_SECONDS)
 
 
 def refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule, now: datetime) -> Decision:
@@ -168,6 +185,24 @@ def refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule
     told = [event for event in decision.events if event.reason != str(Why.RUNS_STARTED)]
     told.append(StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
     return replace(decision, status=said(before, status, says, schedule, now), events=tuple(told))
+
+
+def _merge(work: _Pass) -> None:
+    """Go on with the checkpoints that are merged before they get their run."""
+    step = merge_step(work.spec, work.status, work.observed.merge_job, work.now)
+    work.update(merges=step.merges, evaluated=step.evaluated)
+    if step.said is not None or schedule_condition(work.status, Kind.MERGED) is None:
+        work.says[Kind.MERGED] = step.said or DONE
+    if step.warning:
+        work.warn(str(Why.MERGE_FAILED), step.warning)
+    if step.delay is not None:
+        work.delays.append(step.delay)
+    work.decision |= {"make_merge": step.make, "delete_merge_job": step.delete, "merged": step.merged}
+    if step.merged:
+        text = ", ".join(
+            f"{run_name(work.schedule.metadata.name, one.digest)} (step {one.step})" for one in step.merged
+        )
+        work.tell(str(Why.RUNS_STARTED), f"{text}, merged")
 
 
 def _open_start(work: _Pass) -> None:
@@ -234,6 +269,11 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
         text = f"waits until {', '.join(run.name for run in blocking[:3])} has ended (concurrencyPolicy: Forbid)"
         work.says[Kind.STARTED] = Said("False", Why.STILL_RUNNING, text)
         return  # the end of a run wakes its schedule
+    merging = [one.path for one in work.status.merges if one.start != start.time]
+    if merging and work.spec.concurrency_policy == "Forbid" and start.trigger is None:
+        text = f"waits until {', '.join(merging[:3])} is merged and evaluated (concurrencyPolicy: Forbid)"
+        work.says[Kind.STARTED] = Said("False", Why.STILL_RUNNING, text)
+        return
     if start.next_look_time is not None and work.now < start.next_look_time:
         work.wait_until(start.next_look_time)
         return
@@ -282,7 +322,7 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     work.says[Kind.DISCOVERED] = Said("True", Why.LISTED, text)
     _tell_troubles(work, answer)
     new = wanted(spec, status, answer)
-    money = afforded(spec, status, new, used_today(status, work.cron, work.now))
+    money = afforded(spec, status, room_for(status, new), used_today(status, work.cron, work.now))
     chosen = money.checkpoints
     if chosen:
         _start(work, start, chosen)
@@ -308,7 +348,9 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
     name = work.schedule.metadata.name
     last = status.last_checkpoint
     parent = None if last is None else run_name(name, last.digest)
+    parents: list[str | None] = []
     for one in chosen:
+        parents.append(None if last is None else run_name(name, last.digest))
         last = newest(last, one.step, checkpoint_url(spec.checkpoints.url, one.path), one.digest)
     runs = [run_name(name, one.digest) for one in chosen]
     if spec.concurrency_policy == "Replace" and start.trigger is None:
@@ -318,11 +360,18 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
             work.tell("RunsReplaced", f"deleted {', '.join(run.name for run in replaced)} for {', '.join(runs)}")
     work.update(
         evaluated=remembered(status.evaluated, ((one.step, one.digest) for one in chosen)),
+        merges=added(status.merges, chosen, start.time, parents),
         last_checkpoint=last,
         active=sorted({*status.active, *runs})[:64],
     )
-    work.decision |= {"start": tuple(chosen), "start_time": start.time, "parent": parent}
-    text = ", ".join(f"{run} (step {one.step})" for run, one in zip(runs, chosen, strict=True))
+    at_once = tuple(one for one in chosen if not one.merge)
+    work.decision |= {"start": at_once, "start_time": start.time, "parent": parent}
+    if len(at_once) < len(chosen):
+        work.delays.append(0.0)  # the next pass makes the Job that merges
+    text = ", ".join(
+        f"{run} (step {one.step}{', once it is merged' if one.merge else ''})"
+        for run, one in zip(runs, chosen, strict=True)
+    )
     work.says[Kind.STARTED] = Said("True", Why.RUNS_STARTED, text)
     work.tell(str(Why.RUNS_STARTED), text)
 

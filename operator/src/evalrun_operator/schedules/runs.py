@@ -84,7 +84,7 @@ def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
     return ScheduledRun(
         name=run.metadata.name,
         uid=run.metadata.uid or "",
-        url=run.spec.model.path,
+        url=notes.get(names.CHECKPOINT_URL_ANNOTATION, run.spec.model.path),
         step=lineage.step,
         digest=digest,
         start=notes.get(names.SCHEDULED_AT_ANNOTATION, ""),

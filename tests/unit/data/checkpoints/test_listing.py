@@ -93,9 +93,10 @@ FSDP = {f"actor/model_world_size_2_rank_{rank}.pt": "w" for rank in (0, 1)} | {
         (model(weights=""), "has an empty model.safetensors"),
         (model() | {"config.json": ""}, "has an empty config.json"),
         ({"adapter_config.json": "{}", "adapter_model.safetensors": "w"}, "LoRA adapter"),
-        (FSDP, "verl.model_merger merge --backend fsdp"),
+        (FSDP, "write spec.merge, or have the trainer write hf_model too"),
         (without(FSDP, "actor/model_world_size_2_rank_1.pt"), "actor/model_world_size_2_rank_1.pt"),
-        ({"actor/dist_ckpt/x": "w", "actor/huggingface/config.json": "{}"}, "megatron"),
+        ({"actor/dist_ckpt/x": "w", "actor/huggingface/config.json": "{}"}, "where megatron-core is installed"),
+        ({"actor/model/dist_ckpt/x": "w", "actor/model/huggingface/config.json": "{}"}, "--backend megatron"),
     ],
 )
 def test_a_broken_checkpoint_is_told_with_what_it_lacks(tmp_path: Path, files: dict[str, str], says: str) -> None:
@@ -104,6 +105,45 @@ def test_a_broken_checkpoint_is_told_with_what_it_lacks(tmp_path: Path, files: d
     (trouble,) = answer.troubles
     assert (answer.ready, trouble.name, trouble.broken) == ([], "global_step_5", True)
     assert says in trouble.reason
+
+
+SHARDED = FSDP | {"actor/fsdp_config.json": '{"world_size": 2}', "actor/optim_world_size_2_rank_0.pt": "o"}
+
+
+def test_shards_are_ready_where_they_are_merged_and_the_optimizers_state_is_no_part_of_them(tmp_path: Path) -> None:
+    write(tmp_path / "global_step_5", SHARDED)
+    (first,) = listed(tmp_path, merge=True).ready
+    assert (first.path, first.step, first.merge) == ("global_step_5/actor", 5, True)
+    write(tmp_path / "global_step_5", {"actor/optim_world_size_2_rank_0.pt": "another"})
+    assert listed(tmp_path, merge=True).ready == [first]
+    write(tmp_path / "global_step_5", {"actor/model_world_size_2_rank_1.pt": "another"})
+    assert listed(tmp_path, merge=True).ready[0].digest != first.digest
+
+
+def test_a_checkpoint_that_has_its_weights_is_not_merged(tmp_path: Path) -> None:
+    hub = {f"actor/huggingface/{name}": text for name, text in model().items()}
+    write(tmp_path / "global_step_5", SHARDED | hub)
+    (found,) = listed(tmp_path, merge=True).ready
+    assert (found.path, found.merge) == ("global_step_5/actor/huggingface", False)
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (without(SHARDED, "actor/model_world_size_2_rank_1.pt"), "is missing actor/model_world_size_2_rank_1.pt"),
+        (SHARDED | {"actor/model_world_size_2_rank_1.pt": ""}, "actor/model_world_size_2_rank_1.pt, which the merger"),
+        (without(SHARDED, "actor/fsdp_config.json"), "is missing actor/fsdp_config.json"),
+        (without(SHARDED, "actor/huggingface/config.json"), "is missing actor/huggingface/config.json"),
+        (without(SHARDED, "actor/huggingface/tokenizer.json"), "a tokenizer in actor/huggingface"),
+    ],
+)
+def test_shards_that_cannot_be_merged_are_told_with_what_they_lack(
+    tmp_path: Path, files: dict[str, str], says: str
+) -> None:
+    write(tmp_path / "global_step_5", files)
+    answer = listed(tmp_path, merge=True)
+    assert answer.ready == []
+    assert says in answer.troubles[0].reason
 
 
 def test_without_marker_and_tracker_a_folder_must_be_quiet(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from evalrun_api.v1alpha1.schedule import (
 )
 from evalrun_api.v1alpha1.schedule_status import (
     MAX_EVALUATED,
+    MAX_MERGES,
     SCHEDULE_REASONS,
     Checkpoint,
     EvalScheduleStatus,
@@ -34,6 +35,7 @@ from evalrun_api.v1alpha1.schedule_status import (
     GoodCheckpoint,
     LatestResult,
     OpenStart,
+    PendingMerge,
     RunUsage,
     ScheduleCondition,
     ScheduleReason,
@@ -66,6 +68,7 @@ __all__ = [
     "GROUP",
     "KIND",
     "MAX_EVALUATED",
+    "MAX_MERGES",
     "MAX_PER_TICK",
     "MUTABLE_FIELDS",
     "REASONS",
@@ -109,6 +112,7 @@ __all__ = [
     "OpenStart",
     "Output",
     "Part",
+    "PendingMerge",
     "Phase",
     "Placement",
     "PodMetadata",

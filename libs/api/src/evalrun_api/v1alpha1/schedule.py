@@ -10,6 +10,7 @@ from evalrun_api.modelling import (
     ApiModel,
     DatasetName,
     DecimalText,
+    Resources,
     Rule,
     SecretKeyReference,
     list_type,
@@ -98,6 +99,33 @@ class DailyBudget(ApiModel):
         return Decimal(self.gpu_hours_per_day)
 
 
+class Merge(ApiModel):
+    """Merges verl's FSDP shards into a model before its run, with verl's own merger in a Job of the Ray image."""
+
+    cache: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=512,
+            description="The folder that keeps merged models: s3://..., gs://..., pvc://CLAIM/DIR. Each schedule has a "
+            "folder of its own in it.",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "self.contains('://') && !self.startsWith('file://') && !self.matches('^https?://')",
+            "merged models are written there: write s3://..., gs://... or pvc://CLAIM/DIR",
+        ),
+    ]
+    keep: int = Field(
+        3, ge=1, le=64, description="Merged models that stay, the newest by step; those of active runs stay as well."
+    )
+    resources: Resources | None = Field(
+        None,
+        description="Of the merger; unset: 4 CPUs and the memory of a Ray worker. It holds all shards and the model in "
+        "memory at once.",
+    )
+
+
 class TemplateModel(ApiModel):
     """How each checkpoint is loaded; its path is the checkpoint's own."""
 
@@ -175,6 +203,9 @@ class EvalScheduleSpec(ApiModel):
         3, ge=0, le=100, description="Runs with results that are kept as objects; outputs stay where output says."
     )
     failed_runs_history_limit: int = Field(1, ge=0, le=100, description="Failed runs that are kept as objects.")
+    merge: Merge | None = Field(
+        None, description="Merge verl's FSDP shards; unset: such a checkpoint counts as broken."
+    )
     budget: DailyBudget | None = Field(None, description="What the schedule may use; unset: no limit.")
     allow_test_role: list[DatasetName] = Field(
         [],

@@ -14,6 +14,7 @@ MAX_EVALUATED = 256
 MAX_TROUBLED = 16
 """Broken or unfinished checkpoints that the status names."""
 MAX_ACTIVE = 64
+MAX_MERGES = 16
 MAX_USAGE = 64
 
 
@@ -26,6 +27,8 @@ class ScheduleCondition(StrEnum):
     """The checkpoints' folder could be listed at the last start."""
     SOUND = "Sound"
     """Every checkpoint that is to be evaluated is complete and whole; the message names the others."""
+    MERGED = "Merged"
+    """Every checkpoint that had to be merged before its run was; Unknown while a Job merges."""
     STARTED = "Started"
     """What came of the last start: True if it made runs, or there was nothing new."""
     GATE_PASSED = "GatePassed"
@@ -57,6 +60,13 @@ class ScheduleReason(StrEnum):
     """A checkpoint is not complete yet; it is looked at again."""
     BROKEN = "Broken"
     """A complete checkpoint lacks something; the message names it. It gets no run, and is looked at again."""
+
+    ALL_MERGED = "AllMerged"
+    """There is nothing to merge, or all of it was."""
+    MERGING = "Merging"
+    """A Job merges a checkpoint's shards; the message names it, and what keeps it, if anything does."""
+    MERGE_FAILED = "MergeFailed"
+    """A checkpoint's shards cannot be merged; the message quotes the merger. It is tried again."""
 
     RUNS_STARTED = "RunsStarted"
     """The start made runs."""
@@ -93,6 +103,9 @@ SCHEDULE_REASONS: dict[ScheduleCondition, frozenset[ScheduleReason]] = {
     ),
     ScheduleCondition.SOUND: frozenset(
         {ScheduleReason.NOT_YET, ScheduleReason.ALL_SOUND, ScheduleReason.BEING_WRITTEN, ScheduleReason.BROKEN}
+    ),
+    ScheduleCondition.MERGED: frozenset(
+        {ScheduleReason.NOT_YET, ScheduleReason.ALL_MERGED, ScheduleReason.MERGING, ScheduleReason.MERGE_FAILED}
     ),
     ScheduleCondition.STARTED: frozenset(
         {ScheduleReason.NOT_YET, ScheduleReason.RUNS_STARTED, ScheduleReason.NOTHING_NEW, ScheduleReason.START_MISSED,
@@ -176,6 +189,19 @@ class TroubledCheckpoint(ApiModel):
     reason: str = Field(max_length=512, description="What is missing.")
 
 
+class PendingMerge(ApiModel):
+    """A checkpoint whose shards are merged before it gets its run."""
+
+    path: Place = Field(description="The folder of its shards, below checkpoints.url.")
+    step: Step = Field(description="The training step.")
+    digest: Digest = Field(description="Of its files.")
+    start: AwareDatetime = Field(description="The start that chose it.")
+    parent: Annotated[str, Field(max_length=63)] | None = Field(None, description="The run of the checkpoint before.")
+    failures: Count = Field(0, description="Attempts in a row that failed.")
+    merged: bool = Field(default=False, description="The model is in the cache; its run could not be created yet.")
+    next_time: AwareDatetime | None = Field(None, description="When to try again; unset: at once.")
+
+
 class LatestResult(ApiModel):
     """The newest checkpoint whose run has ended with results."""
 
@@ -196,7 +222,7 @@ class EvalScheduleStatus(ApiModel):
     conditions: list[Condition] = Field(
         [],
         max_length=16,
-        description="Accepted, Discovered, Sound, Started, GatePassed, Suspended.",
+        description="Accepted, Discovered, Sound, Merged, Started, GatePassed, Suspended.",
         json_schema_extra=list_type("map", "type"),
     )
     reason: Annotated[str, Field(max_length=64)] | None = Field(
@@ -213,6 +239,12 @@ class EvalScheduleStatus(ApiModel):
         [], max_length=MAX_ACTIVE, description="Runs that have not ended.", json_schema_extra=list_type("set")
     )
     evaluated: Evaluated = Field(Evaluated(), description="Which checkpoints have got their run.")
+    merges: list[PendingMerge] = Field(
+        [],
+        max_length=MAX_MERGES,
+        description="Checkpoints that are merged, one after another, before they get their run.",
+        json_schema_extra=list_type("map", "digest"),
+    )
     last_checkpoint: Checkpoint | None = Field(None, description="The newest checkpoint that has got its run.")
     last_good: GoodCheckpoint | None = Field(
         None, description="The newest checkpoint whose run has results and whose gates did not fail."

@@ -8,7 +8,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 from evalrun_api.listing import DIGEST_DIGITS, ListingAnswer, ListingRequest, ReadyCheckpoint, Trouble
-from evalrun_data.checkpoints.layout import Unfit, examine, wanted_contents
+from evalrun_data.checkpoints.layout import Mergeable, Model, Unfit, examine, is_merged, mergeable, wanted_contents
 from evalrun_data.checkpoints.readiness import TRACKER, Signs, parse_tracker, step_of, unfinished
 from evalrun_data.checkpoints.store import CheckpointStore
 
@@ -71,10 +71,15 @@ def examined(
         return Trouble(name=name[:255], broken=False, reason=waiting[:512])
     sizes = {path: fact.size for path, fact in facts.items()}
     contents = {path: store.read(name, path, sizes[path]) for path in wanted_contents(sizes)}
-    found = examine(sizes, contents)
+    found: Model | Mergeable | Unfit = examine(sizes, contents)
+    if isinstance(found, Unfit) and request.merge:
+        found = mergeable(sizes) or found
     if isinstance(found, Unfit):
         return Trouble(name=name[:255], broken=True, reason=found.reason[:512])
     prefix = f"{found.folder}/" if found.folder else ""
     model = {path: fact for path, fact in facts.items() if path.startswith(prefix) and path != request.ready_marker}
+    merge = isinstance(found, Mergeable)
+    if merge:
+        model = {path: fact for path, fact in model.items() if is_merged(path.removeprefix(prefix))}
     path = f"{name}/{found.folder}" if found.folder else name
-    return ReadyCheckpoint(path=path, step=step, digest=store.digest(name, model)[:32])
+    return ReadyCheckpoint(path=path, step=step, digest=store.digest(name, model)[:32], merge=merge)

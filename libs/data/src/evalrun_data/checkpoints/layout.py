@@ -1,7 +1,7 @@
 """Whether a checkpoint's folder holds a model that can be served. Pure: over names, sizes and a few small files.
 
-Layouts: Hugging Face folders, alone or where a trainer puts them (verl: `actor/huggingface`). What cannot be served as
-it lies (verl's FSDP shards, LoRA adapters, Megatron) is told with what to do about it.
+Layouts: Hugging Face folders, alone or where a trainer puts them (verl: `actor/huggingface`), and verl's FSDP shards
+where they may be merged. What cannot be served (LoRA adapters, Megatron) is told with what to do about it.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-MODEL_FOLDERS = ("", "actor/huggingface", "huggingface", "actor")
+MODEL_FOLDERS = ("", "actor/huggingface", "huggingface", "actor", "actor/model/huggingface", "model/huggingface")
 """Where a model may lie inside a checkpoint's folder, the first that has one counts."""
 CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -20,10 +20,13 @@ TOKENIZERS = (
 )  # fmt: skip
 """Sets of files one of which makes a tokenizer."""
 FSDP_SHARD = re.compile(r"(?:^|.*/)model_world_size_(\d+)_rank_(\d+)\.pt$")
-MEGATRON_FOLDERS = ("dist_ckpt/", "actor/dist_ckpt/")
+MEGATRON_FOLDERS = ("dist_ckpt/", "model/dist_ckpt/", "actor/dist_ckpt/", "actor/model/dist_ckpt/")
+FSDP_CONFIG = "fsdp_config.json"
+MERGER_FILES = re.compile(r"model_world_size_\d+_rank_\d+\.pt|fsdp_config\.json|lora_train_meta\.json|huggingface/.+")
+"""What verl's merger reads, below the folder of the shards; the optimizer's state beside it is thrice as large."""
 MERGE_ADVICE = (
-    "holds FSDP shards and no Hugging Face weights: merge them (python -m verl.model_merger merge --backend fsdp), or "
-    "have the trainer write hf_model too (actor.checkpoint.save_contents)"
+    "holds FSDP shards and no Hugging Face weights: write spec.merge, or have the trainer write hf_model too "
+    "(actor.checkpoint.save_contents)"
 )
 MEGATRON_ADVICE = (
     "holds a Megatron checkpoint and no Hugging Face weights: merge it where megatron-core is installed (python -m "
@@ -35,6 +38,14 @@ ADAPTER_ADVICE = "holds a LoRA adapter alone: merge it into its base model, only
 @dataclass(frozen=True)
 class Model:
     """A model that can be served."""
+
+    folder: str
+    """Below the checkpoint's folder; empty: that folder itself."""
+
+
+@dataclass(frozen=True)
+class Mergeable:
+    """Shards that verl's merger makes a model of."""
 
     folder: str
     """Below the checkpoint's folder; empty: that folder itself."""
@@ -55,6 +66,28 @@ def wanted_contents(files: Mapping[str, int]) -> list[str]:
     """
     folder = _model_folder(files)
     return [] if folder is None else [name for index in INDEXES if (name := _join(folder, index)) in files]
+
+
+def is_merged(name: str) -> bool:
+    """Return whether verl's merger reads a file, by its path below the folder of the shards."""
+    return MERGER_FILES.fullmatch(name) is not None
+
+
+def mergeable(files: Mapping[str, int]) -> Mergeable | Unfit | None:
+    """Return the shards that a folder without a whole model holds, or what they lack; None if there are none."""
+    shards = [name for name in files if FSDP_SHARD.match(name)]
+    if not shards:
+        return None
+    lacks = _trainers_shards(files)
+    if lacks is not None and lacks.reason != MERGE_ADVICE:
+        return lacks
+    folder = shards[0].rpartition("/")[0]
+    hub = _join(folder, "huggingface")
+    missing = [name for name in (_join(folder, FSDP_CONFIG), _join(hub, CONFIG)) if not files.get(name)]
+    missing += sorted(name for name in shards if not files[name])
+    if not any(all(_join(hub, name) in files for name in names) for names in TOKENIZERS):
+        missing.append(f"a tokenizer in {hub}")
+    return Unfit(f"is missing {_listed(missing)}, which the merger needs") if missing else Mergeable(folder)
 
 
 def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Model | Unfit:

@@ -1,0 +1,138 @@
+"""verl's own merger on real FSDP shards of a tiny model: found, brought, merged as the Job does it, and cached."""
+
+import os
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from builders.cluster.controlplane import free_ports
+from builders.operator.schedule_world import evalschedule
+from builders.operator.world import operator_settings
+
+from evalrun_api.listing import ListingRequest
+from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge
+from evalrun_data.checkpoints.choice import list_checkpoints
+from evalrun_data.checkpoints.merging import main
+from evalrun_data.checkpoints.store import CheckpointStore
+from evalrun_operator.schedules.objects import merge_job
+
+pytestmark = pytest.mark.timeout(1800)
+"""Importing torch and verl takes 20 s of CPU, six times over."""
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+TRAINS = """
+import json, os, sys
+from pathlib import Path
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as processes
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+def save(rank, model_folder, actor, world, lora):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[5], RANK=str(rank), WORLD_SIZE=str(world))
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    if lora:
+        import peft
+        model = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"]))
+    else:
+        fully_shard(model, mesh=init_device_mesh("cpu", (world,), mesh_dim_names=("fsdp",)))
+    torch.save(model.state_dict(), f"{actor}/model_world_size_{world}_rank_{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    model_folder, actor, world, lora = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "lora"
+    Path(actor, "huggingface").mkdir(parents=True)
+    processes.spawn(save, (model_folder, actor, world, lora), nprocs=world)
+    Path(actor, "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": world}))
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    model.config.save_pretrained(f"{actor}/huggingface")
+    AutoTokenizer.from_pretrained(model_folder).save_pretrained(f"{actor}/huggingface")
+"""
+COMPARES = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+first, second = (AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).state_dict() for path in sys.argv[1:])
+assert first.keys() == second.keys(), first.keys() ^ second.keys()
+assert all(torch.equal(first[name].bfloat16(), second[name].bfloat16()) for name in first)
+print("THE SAME", len(first))
+"""
+
+
+def run(python: Path, folder: Path, *arguments: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "RAY_"))}
+    environment = {**kept, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [str(python), *arguments], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=800
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def written(python: Path, folder: Path, step: int, kind: str) -> Path:
+    """Write a tiny model, and a checkpoint of it as verl leaves it; returns the model's folder."""
+    model = folder / f"model-{kind}"
+    if not model.exists():
+        run(python, folder, str(BENCHMARKS / "random_model.py"), "--tiny", str(model))
+    script = folder / "trains.py"
+    script.write_text(TRAINS)
+    world = "1" if kind == "lora" else "2"
+    actor = folder / "grpo" / f"global_step_{step}" / "actor"
+    (port,) = free_ports(1)
+    run(python, folder, str(script), str(model), str(actor), world, kind, str(port))
+    return model
+
+
+def merged(python: Path, folder: Path) -> tuple[PendingMerge, int]:
+    """Find the checkpoint and do what its Job's containers do; returns it, and how the last one ended."""
+    request = ListingRequest(url=str(folder / "grpo"), pattern="global_step_*", merge=True)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    (found,) = list_checkpoints(request, CheckpointStore(request.url), later).ready
+    assert found.merge
+    one = PendingMerge(path=found.path, step=found.step, digest=found.digest, start=later)
+    schedule = evalschedule({"spec.merge": {"cache": "s3://models"}})
+    job = merge_job(schedule, one, EvalScheduleStatus(merges=[one]), [], operator_settings())
+    pod = job["spec"]["template"]["spec"]
+    places = {
+        "s3://training/grpo": str(folder / "grpo"), "s3://models": str(folder / "cache"), "/scratch": str(folder / "s"),
+    }  # fmt: skip
+
+    def here(text: str) -> str:
+        for there, place in places.items():
+            text = text.replace(there, place)
+        return text
+
+    fetch, merge = pod["initContainers"]
+    (store,) = pod["containers"]
+    assert main([*fetch["command"][3:], *map(here, fetch["args"])]) == 0
+    run(python, folder, *merge["command"][1:], *map(here, merge["args"]))
+    return one, main([*store["command"][3:], *map(here, store["args"])])
+
+
+def test_shards_become_the_model_that_was_sharded(gen_cpu: Path, tmp_path: Path) -> None:
+    model = written(gen_cpu, tmp_path, 120, "full")
+    one, code = merged(gen_cpu, tmp_path)
+    assert code == 0
+    (cached,) = (tmp_path / "cache" / "nightly-5c4ed").iterdir()
+    assert cached.name == f"step-120-{one.digest[:10]}"
+    assert "THE SAME" in run(gen_cpu, tmp_path, "-c", COMPARES, str(model), str(cached))
+    # What is in the cache is whole by the same rules as any other checkpoint.
+    request = ListingRequest(url=str(cached.parent), pattern="step-120-*", quiet_seconds=0)
+    answer = list_checkpoints(request, CheckpointStore(request.url), datetime.now(UTC) + timedelta(hours=1))
+    assert ([one.path for one in answer.ready], answer.troubles) == ([cached.name], [])
+
+
+def test_the_base_that_the_merger_leaves_beside_an_adapter_is_never_evaluated(
+    gen_cpu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(gen_cpu, tmp_path, 7, "lora")
+    _, code = merged(gen_cpu, tmp_path)
+    assert (tmp_path / "s" / "merged" / "lora_adapter" / "adapter_config.json").exists()
+    assert (tmp_path / "s" / "merged" / "model.safetensors").exists()  # the base alone
+    assert code != 0
+    assert "of a LoRA training" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()

@@ -1,0 +1,75 @@
+"""Shards on their way to the merger, and merged models in a bounded cache."""
+
+from pathlib import Path
+
+import pytest
+
+from evalrun_data.checkpoints.merging import main, outdated, store_model
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+MODEL = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "w"}
+ADAPTER = {"lora_adapter/adapter_config.json": "{}", "lora_adapter/adapter_model.safetensors": "a"}
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def name(step: int) -> str:
+    return f"step-{step}-{step:010x}"
+
+
+def test_the_merger_gets_what_it_reads_and_nothing_else(tmp_path: Path) -> None:
+    files = {"model_world_size_1_rank_0.pt": "w", "fsdp_config.json": "{}", "huggingface/config.json": "{}"}
+    write(tmp_path / "actor", files | {"optim_world_size_1_rank_0.pt": "large", "extra_state_world_size_1.pt": "x"})
+    for _ in range(2):  # a container that is restarted
+        assert main(["fetch", str(tmp_path / "actor"), str(tmp_path / "there")]) == 0
+    there = {str(path.relative_to(tmp_path / "there")) for path in (tmp_path / "there").rglob("*") if path.is_file()}
+    assert there == set(files)
+
+
+def test_the_cache_keeps_the_newest_models_and_those_that_are_in_use(tmp_path: Path) -> None:
+    cache, merged = tmp_path / "cache" / "nightly", write(tmp_path / "merged", MODEL)
+    write(cache / "notes", {"a.txt": "not ours"})
+    for step in (10, 9, 100, 20):
+        assert store_model(merged, str(cache), name(step), 4, []) == []
+    assert store_model(merged, str(cache), name(30), 3, [f"{10:010x}"]) == [name(9)]
+    assert {path.name for path in cache.iterdir()} == {"notes", *map(name, (10, 20, 30, 100))}
+    assert {path.name for path in (cache / name(30)).iterdir()} == set(MODEL)
+
+
+def test_what_an_attempt_left_behind_is_replaced(tmp_path: Path) -> None:
+    left = write(tmp_path / "cache" / name(5), {"config.json": "old", "model-00001-of-00002.safetensors": "half"})
+    assert store_model(write(tmp_path / "merged", MODEL), str(tmp_path / "cache"), name(5), 1, []) == []
+    assert {path.name: path.read_text() for path in left.iterdir()} == MODEL
+
+
+def test_the_bound_holds_however_many_there_were() -> None:
+    there = [*map(name, range(1, 8)), "step-3", "other"]
+    assert outdated(there, name(9), 3, {f"{2:010x}"}) == [name(step) for step in (1, 3, 4, 5)]
+    assert outdated([name(9)], name(9), 1, set()) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (MODEL | ADAPTER, "of a LoRA training"),  # the base model beside it is another model
+        (ADAPTER, "of a LoRA training"),
+        ({"config.json": "{}", "tokenizer.json": "{}"}, "is missing weights"),
+        ({}, "is empty"),
+    ],
+)
+def test_what_is_no_model_of_the_checkpoint_never_reaches_the_cache(
+    tmp_path: Path, files: dict[str, str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    merged, cache = write(tmp_path / "merged", files), tmp_path / "cache"
+    merged.mkdir(exist_ok=True)
+    with pytest.raises(BadInputError, match=says):
+        store_model(merged, str(cache), name(5), 3, [])
+    assert main(["store", str(merged), str(cache), name(5), "--keep=3"]) == ExitCode.BAD_INPUT
+    assert says in capsys.readouterr().err.splitlines()[-1]
+    assert not cache.exists()
