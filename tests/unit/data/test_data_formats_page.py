@@ -28,6 +28,7 @@ PROBLEMS = {
     "verl.parquet": [("codecontests", "0", 1), ("codecontests", "1", 1)],
     "codecontests.parquet": [("codecontests", "1_A. Sum", 3)],
     "statements.jsonl": [("codecontests", "sum", 1)],
+    "codecontests_plus.jsonl": [("codecontests_plus", "1_A", 1), ("codecontests_plus", "p00001", 1)],
 }
 RESPONSES = {
     "answers.jsonl": [("contest", "sum", 0), ("contest", "sum", 1), ("ours", "double", 0), ("ours", "half", 0)],
@@ -58,7 +59,7 @@ def written(folder: Path, wanted: str) -> list[str]:
 def test_every_benchmark_of_the_table_has_an_example_under_its_dataset() -> None:
     table = PAGE.partition("| Benchmark | As published in |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    assert len(rows) == 9
+    assert len(rows) == 10
     for benchmark, _, dataset, _, example in rows:
         if example:
             loaded = {name for name, _, _ in PROBLEMS[example.strip("`")]}

@@ -224,8 +224,8 @@ def test_evalplus_files_are_the_plus_datasets_whatever_they_are_called(tmp_path:
             "BigCodeBench is not supported: its tests are unittest classes that patch and watch the process in which",
         ),
         (
-            {"id": "1_A", "title": "Sum", "description": "d", "checker": "c", "validator": "v", "test_cases": "t"},
-            "CodeContests+ is not supported as published: its checkers include testlib.h, which no sandbox here has",
+            {"source": "Codeforces", "id": "1_A", "title": "Sum", "description": "d", "checker": "c", "validator": "v"},
+            "has no field 'test_cases': the subset default has no tests: take one of the subsets 1x to 5x",
         ),
         (
             {"name": "HumanEval_0", "language": "rs", "prompt": "fn f", "tests": "fn main", "stop_tokens": "}"},

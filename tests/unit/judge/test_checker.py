@@ -103,6 +103,14 @@ async def test_a_checker_that_does_not_compile_judges_nobody() -> None:
     assert "expected ';'" in verdict.tests[0].reason
 
 
+async def test_a_checker_whose_testlib_is_missing_says_where_to_put_it() -> None:
+    said = b"program.cpp:2:10: fatal error: testlib.h: No such file or directory\n"
+    lacking = reply(ProgramRun("not_run"), compiling=CompileResult("error", 0.1, said))
+    verdict, _ = await judge(ask(TESTLIB, ("1", "1")), reply(ended(b"1")), lacking)
+    assert (verdict.judged, verdict.permanent) == (False, True)
+    assert "put the file (github.com/MikeMirzayanov/testlib) into /usr/local/include" in verdict.tests[0].reason
+
+
 async def test_comparators_that_disagree_with_the_checker_are_named() -> None:
     verdict, _ = await judge(ask(KATTIS, ("1", "1")), reply(ended(b"2")), reply(ended(exit_code=42)))
     assert set(verdict.tests[0].disagreeing) == set(ComparatorName) - {ComparatorName.CHECKER}

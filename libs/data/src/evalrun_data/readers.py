@@ -13,7 +13,12 @@ from typing import Final
 
 from evalrun_data import demo
 from evalrun_data.formats.apps import is_apps, parse_apps
-from evalrun_data.formats.codecontests import parse_codecontests, parse_statement_and_tests
+from evalrun_data.formats.codecontests import (
+    is_codecontests_plus,
+    parse_codecontests,
+    parse_codecontests_plus,
+    parse_statement_and_tests,
+)
 from evalrun_data.formats.evalplus import BASE_SUFFIX, is_evalplus, parse_evalplus
 from evalrun_data.formats.humaneval import parse_humaneval
 from evalrun_data.formats.livecodebench import is_livecodebench, parse_livecodebench
@@ -33,6 +38,7 @@ _TOLD_BY_FIELDS: Final[tuple[tuple[Callable[[Row], bool], Parser], ...]] = (
     (is_evalplus, parse_evalplus),
     (is_livecodebench, parse_livecodebench),
     (is_apps, parse_apps),
+    (is_codecontests_plus, parse_codecontests_plus),
 )
 """Formats whose fields no other has; before the file's name is asked, and before what looks like a record."""
 

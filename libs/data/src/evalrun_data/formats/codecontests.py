@@ -1,12 +1,13 @@
-"""CodeContests: the hub's rows (`public_tests`, `private_tests`, ...) and plain rows of `statement` and `tests`.
+"""CodeContests: the hub's rows (`public_tests`, ...), CodeContests+ with its checkers, rows of `statement` and `tests`.
 
 The published time limits are not taken over: they were set for the original judges' machines, mostly for C++. The
 dataset's limits decide; a record of our own may carry limits.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from evalrun_data.records import TEST_GROUPS, Problem, ProblemComparator, StdioTests, TestGroup
+from evalrun_data.records import TEST_GROUPS, Checker, Problem, ProblemComparator, StdioTests, TestGroup
 from evalrun_data.rows import Row
 
 # The enums of the published schema, by number.
@@ -30,6 +31,28 @@ def parse_codecontests(row: Row, dataset: str | None) -> Problem:
             outputs.append(wanted)
             groups.append(group)
     return _problem(row, dataset, row.text("description"), StdioTests(tuple(inputs), tuple(outputs), tuple(groups)))
+
+
+def is_codecontests_plus(row: Row) -> bool:
+    """Return whether a row is from CodeContests+: `checker`, and tests or what generates them."""
+    return row.has("description") and "checker" in row.values and (row.has("test_cases") or row.has("validator"))
+
+
+def parse_codecontests_plus(row: Row, dataset: str | None) -> Problem:
+    """Parse a row of CodeContests+. Its checker decides; a row without one compares as CodeContests does.
+
+    The checkers include `testlib.h`, which the sandbox must have.
+    """
+    row.refuse_unused_tests("CodeContests+", "test_cases")
+    if not row.has("test_cases"):
+        raise row.error("has no field 'test_cases': the subset default has no tests: take one of the subsets 1x to 5x")
+    pairs = _pairs(row, "test_cases")
+    tests = StdioTests(tuple(given for given, _ in pairs), tuple(wanted for _, wanted in pairs))
+    problem = _problem(row, dataset or "codecontests_plus", row.text("description"), tests)
+    source = row.optional_text("checker")
+    if not source.strip():
+        return problem
+    return replace(problem, comparator=ProblemComparator("checker", checker=Checker("testlib", "cpp", source)))
 
 
 def parse_statement_and_tests(row: Row, dataset: str | None) -> Problem:

@@ -16,12 +16,6 @@ def refuse_unsupported(row: Row) -> None:
             "the program runs, and the assertions here run apart from it, out of the program's reach: use "
             "BigCodeBench's own evaluator"
         )
-    if row.has("checker") and row.has("validator") and row.has("description"):
-        raise row.error(
-            "CodeContests+ is not supported as published: its checkers include testlib.h, which no sandbox here has: "
-            "write the row as a record whose comparator is {name: checker, protocol: testlib, language: cpp, source: "
-            "...}, with testlib.h pasted into the source (docs/data-formats.md)"
-        )
     if row.has("stop_tokens") and row.has("tests") and row.has("prompt") and row.has("language"):
         raise row.error(
             f"MultiPL-E ({row.values['language']}) is not supported: its tests are the end of the program itself, in "

@@ -2,7 +2,7 @@
 
 It runs in the sandbox, in runs of its own, one a test. A sandbox's program has stdin only, so that a few lines of ours
 before the checker's source put what it expects in place: the three files in its private folder, its arguments, and for
-Kattis the candidate's output as stdin. The source must stand alone (with testlib.h pasted into it, say), and a C or C++
+Kattis the candidate's output as stdin. The source must stand alone, except for headers that the sandbox has. A C or C++
 `main` must end with `return` or `exit`: it is called as an ordinary function.
 """
 
@@ -24,6 +24,11 @@ ENDS: dict[str, dict[int, TestStatus]] = {
 ARGUMENTS = {"kattis": ("input", "answer", "feedback/"), "testlib": ("input", "output", "answer")}
 
 LENGTH_BYTES = 8
+
+NO_TESTLIB = (
+    "it includes testlib.h, which this sandbox lacks: put the file (github.com/MikeMirzayanov/testlib) into "
+    "/usr/local/include where the sandbox runs"
+)
 
 _PYTHON = """\
 import os, sys
@@ -116,6 +121,8 @@ def checker_outcomes(
     """Return what each of the checker's runs means for its case; see `checker_run`."""
     if reply.compile.status != "ok":
         said = reply.compile.stderr[:200].decode("utf-8", "replace").replace("\n", " ")
+        if b"testlib.h: No such file" in reply.compile.stderr:
+            said = NO_TESTLIB
         broken = TestOutcome(TestStatus.API_ERROR, f"the checker does not compile: {said}", permanent=True)
         return [broken] * len(reply.runs)
     ends = ENDS[checker.protocol]
