@@ -45,6 +45,35 @@ def test_only_the_problems_that_are_used_are_held_and_all_are_audited(tmp_path: 
     assert [problem.problem_id for problem in loaded.problems] == ["p0", "p1"]
 
 
+@pytest.mark.parametrize(
+    ("dataset", "kept"),
+    [
+        ({"excludeProblems": ["p1"]}, ["p0", "p2"]),
+        ({"excludeProblems": ["p0"], "maxProblems": 1}, ["p1"]),
+        ({"excludeProblems": ["p2"], "maxProblems": 1}, ["p0"]),
+    ],
+)
+def test_excluded_problems_are_left_out_before_they_are_counted(
+    dataset: dict[str, object], kept: list[str], tmp_path: Path
+) -> None:
+    (loaded,) = load_datasets(spec_of(tmp_path, "dev", {}, **dataset), tmp_path, {})
+    assert [problem.problem_id for problem in loaded.problems] == kept
+
+
+@pytest.mark.parametrize(
+    ("excluded", "says"),
+    [
+        (["p7", "p1"], r"spec.datasets\[0\].excludeProblems: .*rows.jsonl has no problem 'p7': correct the id"),
+        (["p0", "p1", "p2"], r"spec.datasets\[0\].excludeProblems: all problems of contest are excluded"),
+    ],
+)
+def test_an_exclusion_that_does_nothing_or_leaves_nothing_is_refused(
+    excluded: list[str], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInputError, match=says):
+        load_datasets(spec_of(tmp_path, "dev", {}, excludeProblems=excluded), tmp_path, {})
+
+
 def test_the_role_is_no_part_of_the_records_digest(tmp_path: Path) -> None:
     (plain,) = load_datasets(spec_of(tmp_path, None, {}), tmp_path, {})
     (labelled,) = load_datasets(spec_of(tmp_path, "dev", {}), tmp_path, {})

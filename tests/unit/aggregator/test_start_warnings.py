@@ -13,6 +13,13 @@ def dataset(*prompts: str) -> RunDataset:
     return RunDataset(Dataset.model_validate({"name": "d", "source": "d.jsonl"}), problems)
 
 
+def test_excluded_problems_are_said() -> None:
+    content = {"name": "d", "source": "d.jsonl", "excludeProblems": ["p7", "p8"]}
+    (line,) = start_warnings([RunDataset(Dataset.model_validate(content), dataset("Add.").problems)], spec())
+    assert line.startswith("d: 2 problems are excluded by excludeProblems: figures compare only with runs that")
+    assert line.endswith("p7, p8")
+
+
 def spec(**gate: str) -> EvalRunSpec:
     content: dict[str, object] = {
         "model": {"path": "m"}, "datasets": [{"name": "d", "source": "d.jsonl"}], "endpoints": [{"url": "http://h/v1"}],

@@ -1,10 +1,9 @@
 """The problems of a run: loaded, cut to what the spec uses, numbered, and turned into prompts and judge requests."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 from evalrun.judge.v1 import judge_pb2
@@ -185,25 +184,28 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
             gate uses test data.
     """
     datasets = []
-    for dataset in spec.datasets:
+    for index, dataset in enumerate(spec.datasets):
         # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
         tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
         sources = [dataset.source, *more.get(dataset.name, ())]
         each = [(source, iter_problems(source, dataset.name, base_dir, tests=tests)) for source in sources]
         problems = merged(each) if len(each) > 1 else each[0][1]
         ready = with_rows if dataset.judge_mode == "Submit" else with_tests
-        stream, used = ready(problems, dataset.source), list[Problem]()
+        used, missing = list[Problem](), set(dataset.exclude_problems)
+        stream = _keeping(ready(problems, dataset.source), used, missing, dataset)
         audit = audit_dataset(
             dataset.name,
             dataset.source,
-            _keeping(stream, used, dataset.max_problems),
+            stream,
             manifest=dataset.manifest,
             policy=dataset.audit_policy,
             base_dir=base_dir,
             all_tests=not tests,
         )
         if audit is None:  # nothing was read for its sake
-            used.extend(islice(stream, dataset.max_problems))
+            while (missing or len(used) != dataset.max_problems) and next(stream, None) is not None:
+                pass
+        _check_exclusions(dataset, f"spec.datasets[{index}].excludeProblems", missing, used)
         role = role_of(dataset.name, dataset.role, audit, used)
         template = None if dataset.prompt_template is None else read_template(dataset.prompt_template, base_dir)
         datasets.append(RunDataset(dataset, used, audit, role, template))
@@ -211,12 +213,33 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
     return datasets
 
 
-def _keeping(problems: Iterable[Problem], kept: list[Problem], limit: int | None) -> Iterator[Problem]:
-    """Yield every problem and keep the first ones: an audit sees all, the run holds what it uses."""
+def _keeping(
+    problems: Iterable[Problem], kept: list[Problem], missing: set[str], dataset: Dataset
+) -> Iterator[Problem]:
+    """Yield every problem and keep the first ones: an audit sees all, the run holds what it uses.
+
+    Args:
+        problems: all of the source's.
+        kept: gets those that the run uses.
+        missing: the excluded ids, from which each that is found is removed.
+        dataset: says which and how many are used.
+    """
+    excluded = frozenset(missing)
     for problem in problems:
-        if limit is None or len(kept) < limit:
+        if problem.problem_id in excluded:
+            missing.discard(problem.problem_id)
+        elif dataset.max_problems is None or len(kept) < dataset.max_problems:
             kept.append(problem)
         yield problem
+
+
+def _check_exclusions(dataset: Dataset, field: str, missing: Collection[str], used: Sequence[Problem]) -> None:
+    """Refuse an exclusion that would do nothing, or leave nothing. Raises BadInputError."""
+    if missing:
+        names = ", ".join(repr(name) for name in sorted(missing)[:5])
+        raise BadInputError(f"{field}: {dataset.source} has no problem {names}: correct the id, or remove it")
+    if not used:
+        raise BadInputError(f"{field}: all problems of {dataset.name} are excluded: keep some, or remove the dataset")
 
 
 def _check_gate(spec: EvalRunSpec, datasets: Sequence[RunDataset]) -> None:

@@ -18,7 +18,7 @@ def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[st
         datasets: of the run.
         spec: the run's.
     """
-    found = [line for dataset in datasets for line in duplicate_warnings(dataset)]
+    found = [line for dataset in datasets for line in dataset_warnings(dataset)]
     sizes = {dataset.spec.name: len(dataset.problems) for dataset in datasets}
     for gate in spec.all_gates:
         problems = sum(sizes.get(name, 0) for name in gate.dataset_names)
@@ -26,6 +26,22 @@ def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[st
         found += [] if outlook is None else [f"spec.{outlook}"]
     found += ungated_warnings(spec)
     return found
+
+
+def dataset_warnings(dataset: RunDataset) -> list[str]:
+    """Return what a user should know of one dataset's problems."""
+    return [*excluded_warnings(dataset), *duplicate_warnings(dataset)]
+
+
+def excluded_warnings(dataset: RunDataset) -> Iterable[str]:
+    """Return a line if problems are left out: the figures are then not those of the published benchmark."""
+    excluded = dataset.spec.exclude_problems
+    if not excluded:
+        return []
+    named = ", ".join(excluded[:NAMED_GROUPS]) + (", ..." if len(excluded) > NAMED_GROUPS else "")
+    plural = "problem is" if len(excluded) == 1 else "problems are"
+    says = f"{len(excluded)} {plural} excluded by excludeProblems: figures compare only with runs that exclude the same"
+    return [f"{dataset.spec.name}: {says}: {named}"]
 
 
 def ungated_warnings(spec: EvalRunSpec) -> Iterable[str]:

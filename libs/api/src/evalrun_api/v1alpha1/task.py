@@ -191,6 +191,13 @@ class Dataset(ApiModel):
     max_problems: int | None = Field(
         None, ge=1, le=10_000_000, description="Use only the first so many problems; unset: all."
     )
+    exclude_problems: list[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
+        [],
+        max_length=1000,
+        description="Ids of problems to leave out, e.g. those that `evalrun data audit-tests` found to accept wrong "
+        "programs; maxProblems counts what is left. An id that the source lacks is an error.",
+        json_schema_extra=list_type("set"),
+    )
     manifest: Annotated[
         str | None,
         Field(

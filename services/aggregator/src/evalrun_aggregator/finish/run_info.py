@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evalrun_aggregator.ledger.rows import StoredReplica
 from evalrun_aggregator.problems import RunDataset, RunProblems
-from evalrun_aggregator.start_warnings import duplicate_warnings
+from evalrun_aggregator.start_warnings import dataset_warnings
 from evalrun_api.work_order import WorkOrder
 from evalrun_data.prompts import TEMPLATES_VERSION
 
@@ -83,7 +83,7 @@ def run_info(
                 "role": dataset.role,
                 "dates": date_window(problem.date for problem in dataset.problems),
                 "audit": _audit(dataset),
-                "warnings": list(duplicate_warnings(dataset)),
+                "warnings": list(dataset_warnings(dataset)),
             }
             for dataset in problems.datasets
         },
