@@ -25,11 +25,15 @@ def run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run", [sample_result(name, n, tests) for (name, n), (tests, _) in VERDICTS.items()])
 
 
+def evalrun(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return int(str(ended.value.code))
+
+
 def audit(run: Path, labels: list[dict[str, Any]], *more: str) -> int:
     file = write_rows(run.parent / "labels.jsonl", labels)
-    with pytest.raises(SystemExit) as ended:
-        main(["data", "audit-tests", str(run), "--labels", str(file), *more])
-    return int(str(ended.value.code))
+    return evalrun("data", "audit-tests", run, "--labels", file, *more)
 
 
 def test_the_faults_of_each_suite_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +47,81 @@ def test_the_faults_of_each_suite_are_named(run: Path, capsys: pytest.CaptureFix
     problems = {each["problem_id"]: each for each in json.loads((run.parent / "suites.json").read_text())["problems"]}
     assert problems["strong"]["idle_tests"] == [1]
     assert problems["weak"]["true_negative_rate"]["value"] == 0.0
+    assert 'leave these out of a run: {name: humaneval, excludeProblems: ["weak", "picky"]}' in said
+    assert json.loads((run.parent / "suites.json").read_text())["exclude"] == {"humaneval": ["weak", "picky"]}
     assert audit(run, labels[:2]) == 0, "the strong suite has no fault"
+
+
+def test_mutants_that_pass_are_listed_and_are_no_fault(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels: list[dict[str, Any]] = [
+        {"problem_id": "weak", "correct": True},
+        {"problem_id": "weak", "mutant": "line 2: + became -"},
+    ]
+    assert audit(run, labels) == 0
+    said = capsys.readouterr().out
+    assert "0 of 1 mutants" in said
+    assert "equivalent to the reference: 1 problems\n  humaneval/weak: 1 of 1, e.g. line 2: + became -" in said
+
+
+def test_the_verdicts_of_a_stronger_suite_serve_as_labels(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trusted = [
+        sample_result(name, n, ["success" if correct else "wrong_answer"])
+        for (name, n), (_, correct) in VERDICTS.items()
+    ]
+    stronger = write_run(tmp_path / "stronger", trusted)
+    assert evalrun("data", "audit-tests", run, "--stronger", stronger) == 1
+    assert "accepts wrong programs: 1 problems\n  humaneval/weak: 1 of 1" in capsys.readouterr().out
+    other = write_run(tmp_path / "other", [sample_result("another", 0, ["success"])])
+    assert evalrun("data", "audit-tests", run, "--stronger", other) == 2
+    assert "has no judged program of the run" in capsys.readouterr().err
+    assert evalrun("data", "audit-tests", run) == 2
+
+
+TASK = {
+    "task_id": "HumanEval/0",
+    "prompt": "def most(xs, least=0):\n",
+    "entry_point": "most",
+    "canonical_solution": "    for x in xs:\n        if x > least:\n            least = x\n    return least\n",
+    "test": "def check(candidate):\n    assert candidate([1, 3, 2]) == 3\n",
+}
+
+
+def test_published_references_are_mutated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems, output = write_rows(tmp_path / "HumanEval.jsonl", [TASK]), tmp_path / "mutants.jsonl"
+    assert evalrun("data", "mutants", problems, "--output", output) == 0
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert f"1 references with {len(rows) - 1} mutants" in capsys.readouterr().out
+    assert [row.get("correct") for row in rows] == [True] + [None] * (len(rows) - 1)
+    assert "line 3: x > least became x >= least" in [row.get("mutant") for row in rows]
+    assert {row["mode"] for row in rows} == {"standalone"}
+    assert evalrun("data", "mutants", problems, "--output", output, "--max-mutants", "2") == 0
+    assert len(output.read_text().splitlines()) == 3
+
+
+def test_references_of_ones_own_are_mutated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems = write_rows(
+        tmp_path / "problems.jsonl",
+        [
+            {
+                "dataset": "sums",
+                "problem_id": name,
+                "prompt": "Add.",
+                "ground_truth": {"inputs": ["1"], "outputs": ["2"]},
+            }
+            for name in ("a", "b")
+        ],
+    )
+    mine = write_rows(tmp_path / "mine.jsonl", [{"problem_id": "a", "response": "print(int(input()) + 1)"}])
+    output = tmp_path / "mutants.jsonl"
+    assert evalrun("data", "mutants", problems, "--references", mine, "--output", output) == 0
+    assert {json.loads(line)["problem_id"] for line in output.read_text().splitlines()} == {"a"}
+    assert evalrun("data", "mutants", problems, "--output", output) == 2
+    assert "problems.jsonl:1: publishes no solution" in capsys.readouterr().err
+    write_rows(mine, [{"problem_id": "a", "response": "int main() {}"}])
+    assert evalrun("data", "mutants", problems, "--references", mine, "--output", output) == 2
+    assert "problem 'a' of dataset 'sums' is not a Python program" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -51,7 +129,7 @@ def test_the_faults_of_each_suite_are_named(run: Path, capsys: pytest.CaptureFix
     [
         ({"problem_id": "none", "correct": True}, "the run has no problem 'none'"),
         ({"problem_id": "weak", "sample": 7, "correct": True}, "the run has no sample 7 of problem 'weak'"),
-        ({"problem_id": "weak"}, "field 'correct' is missing (expected true or false)"),
+        ({"problem_id": "weak"}, "field 'correct' is missing (expected true or false; mutant serves too)"),
         ({"problem_id": "weak", "correct": "yes"}, "field 'correct' should be true or false, not text"),
     ],
 )

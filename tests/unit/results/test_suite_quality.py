@@ -52,6 +52,20 @@ def test_what_was_not_judged_says_nothing() -> None:
     assert only_right.idle_tests == ()
 
 
+def test_a_mutant_that_passes_is_named_and_is_no_wrong_program() -> None:
+    changed = [
+        known_program(sample_result(0, 0, [status, "success"]), is_correct=False, mutant=f"line {number}")
+        for number, status in enumerate(["wrong_answer", "success", "timeout"])
+    ]
+    found = quality(*(each for each in changed if each is not None))
+    assert (found.mutants, found.survivors, found.accepts_wrong, found.idle_tests) == (3, ("line 1",), False, (1,))
+    rate = found.as_json()["mutants_rejected"]
+    assert isinstance(rate, dict)
+    assert rate["value"] == pytest.approx(2 / 3)
+    assert rate["programs"] == 3
+    assert found.as_json()["true_negative_rate"] is None
+
+
 def test_tests_that_the_others_make_idle() -> None:
     assert idle_tests([frozenset({0, 1}), frozenset({1, 2})], 4) == (0, 2, 3)
     assert idle_tests([frozenset({0}), frozenset({1, 2})], 3) == (2,)

@@ -23,6 +23,8 @@ class KnownProgram:
     tests: int
     printed_otherwise: bool
     """It failed by wrong answers alone: it ran to its end, and what it said is not what was expected."""
+    mutant: str = ""
+    """What was changed, for a mutant of a reference: accepted, it is wrong, or equivalent to the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,9 @@ class SuiteQuality:
     """Tests without which the others still reject every wrong program that is rejected; empty if none is."""
     rejected_for_output: int
     """Correct programs rejected for what they printed alone: other answers may be valid, and a checker needed."""
+    mutants: int = 0
+    survivors: tuple[str, ...] = ()
+    """Changes of the mutants that pass."""
 
     @property
     def accepts_wrong(self) -> bool:
@@ -63,17 +68,19 @@ class SuiteQuality:
             "rejects_correct": self.rejects_correct,
             "needs_checker": self.rejected_for_output > 0,
             "idle_tests": list(self.idle_tests),
+            "mutants_rejected": _rate(self.mutants - len(self.survivors), self.mutants),
+            "survivors": list(self.survivors),
         }
 
 
-def known_program(result: SampleResult, *, is_correct: bool) -> KnownProgram | None:
+def known_program(result: SampleResult, *, is_correct: bool, mutant: str = "") -> KnownProgram | None:
     """Return what a verdict says of a program; None if it was not judged: that says nothing about the tests."""
     if result.verdict is None or not result.judged:
         return None
     failed = frozenset(place for place, test in enumerate(result.verdict.tests) if test.status != PASSED)
     kinds = {result.verdict.tests[place].status for place in failed}
     otherwise = kinds == {pb.TEST_STATUS_WRONG_ANSWER}
-    return KnownProgram(is_correct, bool(result.accepted), failed, len(result.verdict.tests), otherwise)
+    return KnownProgram(is_correct, bool(result.accepted), failed, len(result.verdict.tests), otherwise, mutant)
 
 
 def suite_qualities(programs: Mapping[tuple[str, str], Sequence[KnownProgram]]) -> list[SuiteQuality]:
@@ -84,10 +91,11 @@ def suite_qualities(programs: Mapping[tuple[str, str], Sequence[KnownProgram]]) 
     """
     found = []
     for (dataset, problem_id), judged in programs.items():
-        correct = [program for program in judged if program.is_correct]
-        wrong = [program for program in judged if not program.is_correct]
+        changed = [program for program in judged if program.mutant]
+        correct = [program for program in judged if program.is_correct and not program.mutant]
+        wrong = [program for program in judged if not program.is_correct and not program.mutant]
         tests = max((program.tests for program in judged), default=0)
-        rejecting = [program.failed for program in wrong if not program.accepted and program.failed]
+        rejecting = [program.failed for program in wrong + changed if not program.accepted and program.failed]
         found.append(
             SuiteQuality(
                 dataset,
@@ -99,6 +107,8 @@ def suite_qualities(programs: Mapping[tuple[str, str], Sequence[KnownProgram]]) 
                 wrong_rejected=sum(not program.accepted for program in wrong),
                 idle_tests=idle_tests(rejecting, tests),
                 rejected_for_output=sum(program.printed_otherwise for program in correct if not program.accepted),
+                mutants=len(changed),
+                survivors=tuple(program.mutant for program in changed if program.accepted),
             )
         )
     return found

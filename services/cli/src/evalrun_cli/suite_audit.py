@@ -2,6 +2,8 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from evalrun_data.rows import Row
@@ -19,8 +21,23 @@ _COLUMNS = (
 Key = tuple[str, str, int]
 
 
-def audit_tests(run: str, labels: Path, *, output: Path | None) -> ExitCode:
-    """Say how good the tests of a run are; with `output`, write every problem's figures there as JSON.
+@dataclass(frozen=True)
+class Label:
+    """What is known of a program."""
+
+    is_correct: bool
+    mutant: str = ""
+    """For a mutant whose correctness nobody knows: what was changed."""
+
+
+def audit_tests(run: str, *, labels: Path | None, stronger: str | None, output: Path | None) -> ExitCode:
+    """Print how good the tests of a run are; with `output`, write every problem's figures there as JSON.
+
+    Args:
+        run: the judged run.
+        labels: a file that says which of its programs are correct.
+        stronger: instead of labels, a run of the same programs with tests whose verdicts count as the truth.
+        output: a file for the figures.
 
     Raises:
         BadInputError: run or labels cannot be used, or the file cannot be written.
@@ -33,8 +50,9 @@ def audit_tests(run: str, labels: Path, *, output: Path | None) -> ExitCode:
         if result.repeat == 0 and result.turn == 0
     }
     unjudged = 0
-    for key, is_correct in _labels(labels, list(results)).items():
-        program = known_program(results[key], is_correct=is_correct)
+    known = _labels(labels, list(results)) if labels is not None else _verdicts(stronger or "", results.keys())
+    for key, label in known.items():
+        program = known_program(results[key], is_correct=label.is_correct, mutant=label.mutant)
         if program is None:
             unjudged += 1
         else:
@@ -46,12 +64,27 @@ def audit_tests(run: str, labels: Path, *, output: Path | None) -> ExitCode:
     return ExitCode.FAILED if any(each.accepts_wrong or each.rejects_correct for each in found) else ExitCode.SUCCEEDED
 
 
-def _labels(file: Path, keys: list[Key]) -> dict[Key, bool]:
-    """Return which programs are correct. Rows without `sample` are numbered in order, as answers are."""
+def _verdicts(stronger: str, keys: Collection[Key]) -> dict[Key, Label]:
+    """Return the verdicts of another run as labels, for the programs that both have."""
+    found = {
+        (each.dataset, each.problem_id, each.sample): Label(bool(each.accepted))
+        for each in StoredRun.open(stronger).results(_COLUMNS)
+        if each.repeat == 0 and each.turn == 0 and each.judged
+    }
+    labels = {key: label for key, label in found.items() if key in keys}
+    if not labels:
+        raise BadInputError(
+            f"{stronger}: has no judged program of the run: judge the same answers to the same datasets"
+        )
+    return labels
+
+
+def _labels(file: Path, keys: list[Key]) -> dict[Key, Label]:
+    """Return what is known of the programs. Rows without `sample` are numbered in order, as answers are."""
     datasets: defaultdict[str, set[str]] = defaultdict(set)
     for dataset, problem_id, _ in keys:
         datasets[problem_id].add(dataset)
-    known, labels = set(keys), dict[Key, bool]()
+    known, labels = set(keys), dict[Key, Label]()
     next_sample: defaultdict[tuple[str, str], int] = defaultdict(int)
     for row in read_rows(str(file)):
         problem_id = row.name("problem_id" if row.has("problem_id") or not row.has("task_id") else "task_id")
@@ -66,9 +99,10 @@ def _labels(file: Path, keys: list[Key]) -> dict[Key, bool]:
         if key in labels:
             raise row.error(f"sample {sample} of problem '{problem_id}' is labelled twice")
         correct = row.optional_flag("correct")
-        if correct is None:
-            raise row.wrong("correct", "true or false")
-        labels[key] = correct
+        mutant = row.optional_text("mutant") if correct is None else ""
+        if correct is None and not mutant:
+            raise row.wrong("correct", "true or false; mutant serves too")
+        labels[key] = Label(bool(correct), mutant)
     return labels
 
 
@@ -84,16 +118,29 @@ def _dataset(row: Row, problem_id: str, datasets: set[str]) -> str:
 
 def _write(output: Path, found: list[SuiteQuality]) -> None:
     try:
-        output.write_text(json.dumps({"schema": 1, "problems": [each.as_json() for each in found]}, indent=1) + "\n")
+        content = {"schema": 1, "problems": [each.as_json() for each in found], "exclude": _excluded(found)}
+        output.write_text(json.dumps(content, indent=1) + "\n")
     except OSError as error:
         raise BadInputError(f"--output {output}: {error.strerror}") from error
+
+
+def _excluded(found: list[SuiteQuality]) -> dict[str, list[str]]:
+    """Return the problems whose tests are wrong, by dataset: what an EvalRun takes as `excludeProblems`."""
+    faulty: defaultdict[str, list[str]] = defaultdict(list)
+    for each in found:
+        if each.accepts_wrong or each.rejects_correct:
+            faulty[each.dataset].append(each.problem_id)
+    return dict(faulty)
 
 
 def _print(found: list[SuiteQuality], unjudged: int) -> None:
     correct, accepted = sum(each.correct for each in found), sum(each.correct_accepted for each in found)
     wrong, rejected = sum(each.wrong for each in found), sum(each.wrong_rejected for each in found)
-    runs = sum(each.tests * (each.correct + each.wrong) for each in found)
+    runs = sum(each.tests * (each.correct + each.wrong + each.mutants) for each in found)
     told = f"{accepted} of {correct} correct programs accepted, {rejected} of {wrong} wrong ones rejected"
+    mutants = sum(each.mutants for each in found)
+    if mutants:
+        told += f", {mutants - sum(len(each.survivors) for each in found)} of {mutants} mutants"
     lines = [f"{len(found)} problems: {told}; {runs:,} program runs"]
     if unjudged:
         lines.append(f"{unjudged} programs were not judged: they say nothing about the tests")
@@ -102,8 +149,13 @@ def _print(found: list[SuiteQuality], unjudged: int) -> None:
     strict = [each for each in found if each.rejects_correct]
     refused = [f"{_name(e)}: {e.correct - e.correct_accepted} of {e.correct}{_checker(e)}" for e in strict]
     lines += _listed("rejects correct programs", refused)
+    alive = [each for each in found if each.survivors]
+    passing = [f"{_name(e)}: {len(e.survivors)} of {e.mutants}, e.g. {e.survivors[0]}" for e in alive]
+    lines += _listed("accepts mutants, each wrong or equivalent to the reference", passing)
     idle = [f"{_name(each)}: {len(each.idle_tests)} of {each.tests} tests" for each in found if each.idle_tests]
     lines += _listed("has tests that reject nothing which the others do not", idle)
+    for dataset, problems in _excluded(found).items():
+        lines.append(f"to leave these out of a run: {{name: {dataset}, excludeProblems: {json.dumps(problems)}}}")
     print("\n".join(lines))  # noqa: T201 - the command's result
 
 

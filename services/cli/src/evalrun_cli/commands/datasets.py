@@ -63,19 +63,48 @@ def show(directory: Path) -> ExitCode:
 
 @data.command("audit-tests", epilog=EXIT_CODES)
 @click.argument("run", metavar="RUN")
-@click.option("--labels", required=True, type=EXISTING_FILE, help="Which of the run's programs are correct, as JSONL.")
+@click.option("--labels", type=EXISTING_FILE, help="Which of the run's programs are correct, or mutants, as JSONL.")
+@click.option(
+    "--stronger", metavar="RUN", help="Instead of --labels: the same programs judged with tests that you trust more."
+)
 @click.option("--output", type=click.Path(path_type=Path), help="A file that gets every problem's figures, as JSON.")
-def audit_tests(run: str, labels: Path, output: Path | None) -> ExitCode:
-    """Say how good the tests of RUN's problems are, by programs whose correctness is known.
+def audit_tests(run: str, labels: Path | None, stronger: str | None, output: Path | None) -> ExitCode:
+    """Print how good the tests of RUN's problems are, by programs whose correctness is known, or by mutants.
 
     RUN is a folder of outputs, or an fsspec URL, e.g. of `evalrun judge`. Exit code 1 if tests accept a wrong program
     or reject a correct one.
 
     \b
-    Example of the labels:
+    Example of the labels (`evalrun data mutants` writes the last kind):
       {"problem_id": "sum", "correct": true}
       {"problem_id": "sum", "correct": false}
+      {"problem_id": "sum", "mutant": "line 3: n < 2 became n <= 2"}
     """
     from evalrun_cli.suite_audit import audit_tests as audit_suites
 
-    return audit_suites(run, labels, output=output)
+    if (labels is None) == (stronger is None):
+        raise click.UsageError("--labels or --stronger: give one of them")
+    return audit_suites(run, labels=labels, stronger=stronger, output=output)
+
+
+@data.command(epilog=EXIT_CODES)
+@click.argument("problems", metavar="PROBLEMS")
+@click.option("--references", metavar="FILE", help="Correct Python programs, as answers. Default: those published.")
+@click.option("--dataset", help="Dataset to take of PROBLEMS. Default: all that it holds.")
+@click.option("--max-mutants", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of one problem.")
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="A file for the programs, as JSONL.")
+def mutants(problems: str, references: str | None, dataset: str | None, max_mutants: int, output: Path) -> ExitCode:
+    """Write the references of PROBLEMS and mutants of them: programs with one small fault each.
+
+    The references are those that HumanEval, MBPP and EvalPlus publish, or --references. The file serves `evalrun judge`
+    as answers and `evalrun data audit-tests` as labels.
+
+    \b
+    Example:
+      evalrun data mutants HumanEval.jsonl.gz --output mutants.jsonl
+      evalrun judge --problems HumanEval.jsonl.gz --responses mutants.jsonl --output judged/
+      evalrun data audit-tests judged/ --labels mutants.jsonl
+    """
+    from evalrun_cli.suite_mutants import write_mutants
+
+    return write_mutants(problems, references, dataset=dataset, maximum=max_mutants, output=output)
