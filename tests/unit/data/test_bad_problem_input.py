@@ -102,7 +102,7 @@ def test_a_bad_second_line(tmp_path: Path, second_line: str | bytes | dict[str, 
         ("p.json", b"[]", "p.json: the file is empty"),
         (
             "p.json",
-            b'{\n  "a": 1\n}',
+            b'{\n  "a": 1\n}\n{',
             "p.json:1: not JSON: Expecting property name enclosed in double quotes at column ",
         ),
         (

@@ -401,3 +401,12 @@ def test_letters_count_as_the_authors_of_a_data_set_count_them(source: object, c
     row = {"name": "a", "statement": "Solve.", "tests": [{"input": "1", "output": "Yes"}], "source": source}
     problem = parse_statement_and_tests(Row(row, "rows.jsonl", 1), None)
     assert (problem.comparator and problem.comparator.case_sensitive) is case_sensitive
+
+
+def test_a_file_may_be_one_object_over_several_lines(tmp_path: Path) -> None:
+    (tmp_path / "row.json").write_text(json.dumps(EVALPLUS, indent=2))
+    write_jsonl(tmp_path / "row.jsonl", [EVALPLUS])
+    assert load_problems("row.json", base_dir=tmp_path) == load_problems("row.jsonl", base_dir=tmp_path)
+    (tmp_path / "row.json").write_text(json.dumps(EVALPLUS, indent=2) + "\n{}\n")
+    with pytest.raises(BadInputError, match=r"row.json:1: not JSON: .*expected one JSON object a line"):
+        load_problems("row.json", base_dir=tmp_path)

@@ -171,17 +171,33 @@ def _json_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
         if not begun and line.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[":
             yield from _array_rows(line, stream, source)
             return
-        begun = True
+        first, begun = not begun, True
         if len(line) > MAX_LINE_BYTES:
             raise BadInputError(
                 f"{source}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB: write one JSON object a line, "
                 "and large tests as Parquet"
             )
         hint = "; expected one JSON object a line" if number == 1 and line.lstrip()[:1] == b"{" else ""
-        value = _parsed(_decoded(line, source, number), f"{source}:{number}", hint)
+        try:
+            value = _parsed(_decoded(line, source, number), f"{source}:{number}", hint)
+        except BadInputError:
+            only = _one_object(line + stream.read(MAX_LINE_BYTES)) if first else None
+            if only is None:
+                raise
+            yield Row(only, source, number)
+            return
         if not isinstance(value, dict):
             raise BadInputError(f"{source}:{number}: expected one JSON object a line, not {kind_of(value)}")
         yield Row(value, source, number)
+
+
+def _one_object(content: bytes) -> dict[str, object] | None:
+    """Return the object of a file that is one JSON object over several lines, or None: then its first line is wrong."""
+    try:
+        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _array_rows(begin: bytes, stream: BinaryIO, source: str) -> Iterator[Row]:
