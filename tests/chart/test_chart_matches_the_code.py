@@ -35,6 +35,7 @@ VALUES: dict[str, Any] = {
         "logLevel": "debug",
     },
     "images": {"registry": "registry.test", "tag": "7", "pullPolicy": "Always"},
+    "networkPolicy": {"metadataClients": ["aggregator", "rayWorkers"]},
     "runDefaults": {
         "sandboxSlots": 8,
         "sandboxSlotMemoryMib": 1048576,
@@ -98,6 +99,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     given = VALUES["runDefaults"]["placement"]["sandbox"]
     assert placement == given
     assert settings.gpu_resource == "amd.com/gpu"
+    assert settings.metadata_clients == ["aggregator", "rayWorkers"]
     assert settings.otlp_endpoint == "http://collector:4317"
 
 

@@ -106,7 +106,8 @@ def test_the_phase_0_sample_goes_from_apply_to_succeeded(
         f"Secret/{name}-token", f"PersistentVolumeClaim/{name}-ledger-{uid[:8]}",
         f"Deployment/{name}-judge", f"Service/{name}-judge", f"PodDisruptionBudget/{name}-judge",
         f"HorizontalPodAutoscaler/{name}-judge", f"Deployment/{name}-sandbox", f"Service/{name}-sandbox",
-        f"NetworkPolicy/{name}-sandbox", f"HorizontalPodAutoscaler/{name}-sandbox",
+        *(f"NetworkPolicy/{name}-{part}" for part in ("aggregator", "judge", "ray", "sandbox")),
+        f"HorizontalPodAutoscaler/{name}-sandbox",
         f"RayCluster/{name}-{uid[:5]}-ray-1", f"RayJob/{name}-{uid[:5]}-gen-1",
     }  # fmt: skip
     assert {owner["uid"] for references in owners.values() for owner in references or ()} == {uid}

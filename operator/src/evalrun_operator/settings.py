@@ -67,6 +67,10 @@ class RunDefaults(ServiceSettings):
     placement: dict[Part, Placement] = Field(
         default_factory=dict, description="Default placement of a run's pods, by part, as JSON."
     )
+    metadata_clients: list[Part] = Field(
+        default_factory=list,
+        description="Parts that may reach the cloud's metadata service, for workload identities that are given there.",
+    )
     gpu_resource: str = Field("nvidia.com/gpu", description="Default resource name of a GPU.")
     sandbox_slots: int = Field(4, ge=1, le=1024, description="Default slots, and CPUs, of a sandbox pod.")
     sandbox_slot_memory_mib: int = Field(

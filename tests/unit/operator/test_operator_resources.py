@@ -1,6 +1,7 @@
 """The objects of a run: restricted, fitting their names, and understood by the services that they start."""
 
 import importlib.util
+import ipaddress
 import json
 import shlex
 from collections.abc import Iterator
@@ -41,14 +42,14 @@ def objects(plan: RunPlan) -> list[Object]:
     spec = plan.spec
     made = [
         resources.ledger_claim(plan), resources.order_config_map(plan), resources.token_secret(plan),
-        resources.aggregator_service(plan), resources.aggregator_stateful_set(plan),
+        resources.aggregator_service(plan), resources.aggregator_stateful_set(plan), *resources.network_policies(plan),
     ]  # fmt: skip
     judge = spec.own_judge
     if judge is not None:
         made += [
             resources.judge_service(plan), resources.judge_disruption_budget(plan),
             resources.judge_deployment(plan, judge, None), resources.sandbox_service(plan),
-            resources.sandbox_network_policy(plan), resources.sandbox_deployment(plan, judge, None),
+            resources.sandbox_deployment(plan, judge, None),
         ]  # fmt: skip
         made += [scaler for part in ("judge", "sandbox") if (scaler := resources.autoscaler(plan, part, 1, 4, 8))]
     if spec.rollout is not None:
@@ -83,8 +84,9 @@ def of_kind(made: list[Object], kind: str) -> Object:
 
 def test_a_run_that_is_not_scraped_opens_and_marks_nothing() -> None:
     made = objects(plan_of(evalrun({"spec.exports": {"prometheus": False}})))
-    (rule,) = of_kind(made, "NetworkPolicy")["spec"]["ingress"]
-    assert [port["port"] for port in rule["ports"]] == [8080]
+    opened = [port["port"] for policy in policies(made).values() for rule in policy["ingress"] for port in
+              rule.get("ports", ())]  # fmt: skip
+    assert sorted(opened) == [8080, 8265, 50051, 50051]
     assert "prometheus.io" not in json.dumps(made)
     services = [item for item in made if item["kind"] == "Service"]
     assert {port["name"] for service in services for port in service["spec"]["ports"]} == {"grpc", "http"}
@@ -132,7 +134,7 @@ def test_the_token_stands_in_the_secret_alone() -> None:
 
 def test_the_sandbox_reaches_nobody_and_is_reached_by_the_gateway_alone() -> None:
     made = objects(plan_of(evalrun()))
-    policy = of_kind(made, "NetworkPolicy")["spec"]
+    policy = policies(made)["sandbox"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["egress"] == []
     programs, metrics = policy["ingress"]
@@ -142,6 +144,97 @@ def test_the_sandbox_reaches_nobody_and_is_reached_by_the_gateway_alone() -> Non
     deployments = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "Deployment"}
     labels = deployments["run-sandbox"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+def policies(made: list[Object]) -> dict[str, Object]:
+    """Return the spec of each NetworkPolicy, by the component whose pods it selects."""
+    found = [item["spec"] for item in made if item["kind"] == "NetworkPolicy"]
+    return {spec["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: spec for spec in found}
+
+
+def reaches(policy: Object, address: str, port: int = 80) -> bool:
+    """Return whether a policy lets its pods reach an address outside the cluster."""
+    wanted = ipaddress.ip_address(address)
+
+    def covers(peer: Object) -> bool:
+        block = peer.get("ipBlock")
+        if block is None:
+            return False
+        hidden = [ipaddress.ip_network(one) for one in block.get("except", ())]
+        return wanted in ipaddress.ip_network(block["cidr"]) and not any(wanted in one for one in hidden)
+
+    return any(
+        ("to" not in rule or any(covers(peer) for peer in rule["to"]))
+        and ("ports" not in rule or port in [one["port"] for one in rule["ports"]])
+        for rule in policy["egress"]
+    )
+
+
+@pytest.mark.parametrize("rollout", [True, False])
+def test_every_part_has_a_policy_that_selects_its_pods(rollout: bool) -> None:
+    made = objects(plan_of(evalrun(rollout=rollout)))
+    walled = policies(made)
+    templates = [item["spec"]["template"] for item in made if "template" in item.get("spec", {})]
+    if rollout:
+        spec = of_kind(made, "RayCluster")["spec"]
+        templates += [spec["headGroupSpec"]["template"], spec["workerGroupSpecs"][0]["template"]]
+    components = {template["metadata"]["labels"]["app.kubernetes.io/component"] for template in templates}
+    assert components == walled.keys()
+    for template in templates:
+        labels = template["metadata"]["labels"]
+        selector = walled[labels["app.kubernetes.io/component"]]["podSelector"]["matchLabels"]
+        assert selector.items() <= labels.items()
+    assert all(policy["policyTypes"] == ["Ingress", "Egress"] for policy in walled.values())
+
+
+METADATA_SERVICES = ("169.254.169.254", "169.254.169.252", "169.254.170.2", "fd00:ec2::254")
+
+
+@pytest.mark.parametrize("rollout", [True, False])
+def test_no_part_reaches_the_metadata_service_and_those_that_must_reach_the_world(rollout: bool) -> None:
+    walled = policies(objects(plan_of(evalrun(rollout=rollout))))
+    assert {name for name, policy in walled.items() if reaches(policy, "203.0.113.7", 443)} == {
+        "aggregator", "ray" if rollout else "generator",
+    }  # fmt: skip
+    for name, policy in walled.items():
+        assert not [address for address in METADATA_SERVICES if reaches(policy, address)], name
+    assert reaches(walled["aggregator"], "2001:db8::1")
+    assert reaches(walled["aggregator"], "169.254.20.10", 53)  # NodeLocal DNSCache
+
+
+@pytest.mark.parametrize(
+    ("part", "component", "rollout"),
+    [("aggregator", "aggregator", True), ("rayWorkers", "ray", True), ("generator", "generator", False)],
+)
+def test_a_part_that_is_named_reaches_the_metadata_service_alone(part: str, component: str, rollout: bool) -> None:
+    walled = policies(objects(plan_of(evalrun(rollout=rollout), metadata_clients=[part])))
+    assert {name for name, policy in walled.items() if reaches(policy, METADATA_SERVICES[0])} == {component}
+
+
+def test_ledger_and_gateway_are_called_by_those_who_need_them() -> None:
+    made = objects(plan_of(evalrun(rollout=False), otlp_endpoint="https://spans.example:4318"))
+    walled = policies(made)
+
+    def callers(component: str) -> list[str]:
+        (rule, _metrics) = walled[component]["ingress"]
+        return [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in rule["from"]]
+
+    assert callers("aggregator") == ["generator", "ray", "operator"]
+    assert callers("judge") == ["aggregator"]
+    assert [[port["port"] for port in rule["ports"]] for rule in walled["judge"]["egress"]] == [
+        [8080],
+        [53, 53],
+        [4318],
+    ]
+    (peer,) = walled["judge"]["egress"][0]["to"]
+    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "sandbox"
+
+
+def test_ray_is_reached_by_its_own_pods_and_its_dashboard_by_kuberay() -> None:
+    own, kuberay = policies(objects(plan_of(evalrun())))["ray"]["ingress"]
+    assert "ports" not in own
+    assert own["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "ray"
+    assert [port["port"] for port in kuberay["ports"]] == [8265]  # it asks for the cluster's token
 
 
 def test_the_aggregator_understands_its_work_order(tmp_path: Path) -> None:

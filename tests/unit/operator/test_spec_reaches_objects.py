@@ -27,7 +27,7 @@ def made_of(changes: dict[str, Any], *, rollout: bool = True, **settings: Any) -
     made = [resources.ledger_claim(plan), resources.aggregator_stateful_set(plan), resources.order_config_map(plan)]
     if judge is not None:
         made += [resources.judge_deployment(plan, judge, 1), resources.sandbox_deployment(plan, judge, 1)]
-        made += [resources.judge_disruption_budget(plan), resources.sandbox_network_policy(plan)]
+        made += [resources.judge_disruption_budget(plan), *resources.network_policies(plan)]
     if plan.spec.rollout is not None:
         made.append(resources.ray_cluster(plan, plan.spec.rollout, 1, Workers(2)))
     else:

@@ -52,8 +52,8 @@ def decision(
         and not seen.deleting
         and KINDS[seen.ref.kind].made
         and seen.ref not in refs
-        # Programs may run until a sandbox's pod is gone.
-        and not (seen.ref.kind == "NetworkPolicy" and observed.pods(names.SANDBOX))
+        # Programs may run until a sandbox's pod is gone, and so for each part.
+        and not (seen.ref.kind == "NetworkPolicy" and observed.pods(_component(this, seen.ref)))
     ]
     return Decision(
         status,
@@ -62,6 +62,11 @@ def decision(
         events_of(this.before, status),
         requeue_after,
     )
+
+
+def _component(this: Pass, ref: Ref) -> str:
+    """Return the component of an object that is called after it."""
+    return ref.name.removeprefix(names.component(this.plan.run.name, ""))
 
 
 def _to_apply(observed: Observed, item: Object) -> bool:

@@ -16,7 +16,7 @@ from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_workers
 def services(this: Pass) -> list[Object]:
     """Return the objects of aggregator and judge; of a judge that rests only those that hold no room."""
     plan, judge = this.plan, this.run.spec.own_judge
-    desired = ledger_objects(this)
+    desired = [*ledger_objects(this), *resources.network_policies(plan)]
     if judge is None:
         return desired
     gateway, sandbox = judge.gateway, judge.sandbox
@@ -28,7 +28,6 @@ def services(this: Pass) -> list[Object]:
         resources.judge_service(plan),
         resources.judge_disruption_budget(plan),
         resources.sandbox_service(plan),
-        resources.sandbox_network_policy(plan),
     ]
     if judge_rests(this):
         return desired

@@ -7,9 +7,10 @@ from evalrun_operator.resources.aggregator import aggregator_service, aggregator
 from evalrun_operator.resources.autoscaling import autoscaler
 from evalrun_operator.resources.generator import generator_job, generator_ray_job
 from evalrun_operator.resources.judge import judge_deployment, judge_disruption_budget, judge_service
+from evalrun_operator.resources.network import network_policies
 from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.ray_cluster import ray_cluster
-from evalrun_operator.resources.sandbox import sandbox_deployment, sandbox_network_policy, sandbox_service, slots_of
+from evalrun_operator.resources.sandbox import sandbox_deployment, sandbox_service, slots_of
 from evalrun_operator.resources.work_order import order_config_map, token_secret
 
 __all__ = [
@@ -23,10 +24,10 @@ __all__ = [
     "judge_disruption_budget",
     "judge_service",
     "ledger_claim",
+    "network_policies",
     "order_config_map",
     "ray_cluster",
     "sandbox_deployment",
-    "sandbox_network_policy",
     "sandbox_service",
     "slots_of",
     "token_secret",

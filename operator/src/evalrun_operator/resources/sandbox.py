@@ -1,4 +1,4 @@
-"""The sandboxes, in which programs run: Deployment, headless Service, and a NetworkPolicy that lets nothing out."""
+"""The sandboxes, in which programs run: Deployment and headless Service."""
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Judge
@@ -37,29 +37,6 @@ def slots_of(plan: RunPlan, judge: Judge) -> int:
 def sandbox_service(plan: RunPlan) -> Object:
     """Return the Service by which the gateways reach every sandbox."""
     return headless_service(plan, names.SANDBOX, {"http": names.SANDBOX_PORT, "metrics": names.METRICS_PORT})
-
-
-def sandbox_network_policy(plan: RunPlan) -> Object:
-    """Return the policy: no egress at all, not even DNS; programs come from the run's gateways only.
-
-    Metrics are open where the run is scraped: which pods do that, a run does not know.
-    """
-    scraped = [{"ports": [{"protocol": "TCP", "port": names.METRICS_PORT}]}] if plan.spec.exports.prometheus else []
-    gateway = {"podSelector": {"matchLabels": plan.selector(names.JUDGE)}}
-    return plan.made(
-        "NetworkPolicy",
-        names.component(plan.run.name, names.SANDBOX),
-        names.SANDBOX,
-        spec={
-            "podSelector": {"matchLabels": plan.selector(names.SANDBOX)},
-            "policyTypes": ["Ingress", "Egress"],
-            "ingress": [
-                {"from": [gateway], "ports": [{"protocol": "TCP", "port": names.SANDBOX_PORT}]},
-                *scraped,
-            ],
-            "egress": [],
-        },
-    )
 
 
 def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Object:

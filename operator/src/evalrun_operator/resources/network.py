@@ -1,0 +1,99 @@
+"""Who of a run's pods may talk to whom: a NetworkPolicy for each part.
+
+Ports that ask for a token are open to the parts that need them; what goes out is bounded where it can be: sandboxes
+reach nobody, gateways their sandboxes. Endpoints, hubs and buckets may be anywhere, so the others reach everything but
+the cloud's metadata service, which gives its node's credentials to whoever asks.
+"""
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Part
+from evalrun_cluster.objects import Object
+from evalrun_operator.resources.plan import RunPlan
+
+METADATA = {"0.0.0.0/0": ("169.254.0.0/16",), "::/0": ("fd00:ec2::254/128", "fe80::/10")}
+"""By the whole of IPv4 and IPv6, what metadata services answer at: the link-local addresses, and EC2's own."""
+ANY_POD: Object = {"namespaceSelector": {}}
+"""Beside the addresses: some enforcers hold addresses to be those outside the cluster."""
+DNS: Object = {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
+RAY_DASHBOARD_PORT = 8265
+OTLP_PORT = 4317
+
+
+def network_policies(plan: RunPlan) -> list[Object]:
+    """Return the policies of all parts that the run has."""
+    judge = [_gateway(plan), _sandbox(plan)] if plan.spec.own_judge is not None else []
+    generator = _ray(plan) if plan.spec.rollout is not None else _generator(plan)
+    return [_aggregator(plan), generator, *judge]
+
+
+def _sandbox(plan: RunPlan) -> Object:
+    """No egress at all, not even DNS; programs come from the run's gateways only."""
+    calls = {"from": [_pods(plan, names.JUDGE)], "ports": [_port(names.SANDBOX_PORT)]}
+    return _policy(plan, names.SANDBOX, [calls], [])
+
+
+def _gateway(plan: RunPlan) -> Object:
+    calls = {"from": [_pods(plan, names.AGGREGATOR)], "ports": [_port(names.GRPC_PORT)]}
+    programs = {"to": [_pods(plan, names.SANDBOX)], "ports": [_port(names.SANDBOX_PORT)]}
+    spans = [] if plan.settings.otlp_endpoint is None else [{"ports": [_port(_port_of(plan.settings.otlp_endpoint))]}]
+    return _policy(plan, names.JUDGE, [calls], [programs, DNS, *spans])
+
+
+def _aggregator(plan: RunPlan) -> Object:
+    operator = {**ANY_POD, "podSelector": {"matchLabels": {names.COMPONENT_LABEL: "operator"}}}
+    callers = [_pods(plan, names.GENERATOR), _pods(plan, names.RAY), operator]
+    return _policy(
+        plan, names.AGGREGATOR, [{"from": callers, "ports": [_port(names.GRPC_PORT)]}], _outside(plan, "aggregator")
+    )
+
+
+def _generator(plan: RunPlan) -> Object:
+    return _policy(plan, names.GENERATOR, [], _outside(plan, "generator"))
+
+
+def _ray(plan: RunPlan) -> Object:
+    """Head and workers talk over ports of Ray's choice; KubeRay's operator, wherever it is, asks for the dashboard."""
+    ingress = [{"from": [_pods(plan, names.RAY)]}, {"from": [ANY_POD], "ports": [_port(RAY_DASHBOARD_PORT)]}]
+    return _policy(plan, names.RAY, ingress, _outside(plan, "rayHead", "rayWorkers"), scraped=False)
+
+
+def _outside(plan: RunPlan, *parts: Part) -> list[Object]:
+    """Return the rules of parts that reach everything but, unless they are named, the metadata service."""
+    if set(parts) & set(plan.settings.metadata_clients):
+        return [{}]
+    blocks = [{"ipBlock": {"cidr": cidr, "except": list(hidden)}} for cidr, hidden in METADATA.items()]
+    # DNS by a rule of its own: NodeLocal DNSCache listens on a link-local address.
+    return [{"to": [ANY_POD, *blocks]}, DNS]
+
+
+def _policy(
+    plan: RunPlan, component: str, ingress: Sequence[Object], egress: Sequence[Object], *, scraped: bool = True
+) -> Object:
+    """Return a component's policy. Metrics are open if the run is scraped: by which pods, a run does not know."""
+    metrics = [{"ports": [_port(names.METRICS_PORT)]}] if scraped and plan.spec.exports.prometheus else []
+    return plan.made(
+        "NetworkPolicy",
+        names.component(plan.run.name, component),
+        component,
+        spec={
+            "podSelector": {"matchLabels": plan.selector(component)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [*ingress, *metrics],
+            "egress": list(egress),
+        },
+    )
+
+
+def _pods(plan: RunPlan, component: str) -> Object:
+    return {"podSelector": {"matchLabels": plan.selector(component)}}
+
+
+def _port(number: int) -> Object:
+    return {"protocol": "TCP", "port": number}
+
+
+def _port_of(url: str) -> int:
+    return urlsplit(url if "://" in url else f"//{url}").port or OTLP_PORT
