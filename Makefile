@@ -10,7 +10,7 @@ SERVICE_LEVELS := $(filter-out tests/integration/rollout,$(wildcard tests/integr
 CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout test-e2e-faults check unit test test-services test-clusters bench bench-schedules kill-gates clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout test-e2e-faults check unit test test-services test-clusters bench bench-schedules kill-gates sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each o
 
 bench-schedules: $(VENV)/.dev ## 60 nights and 1,000 checkpoints of a schedule on a real API server, the operator killed 50 times
 	$(BIN)/python benchmarks/schedule_nights.py
+
+sbom: $(VENV)/.dev ## write a CycloneDX bill of materials for each image of Dockerfile.judge into dist/sbom
+	$(BIN)/python tools/generate_sbom.py
 
 kill-gates: $(VENV)/.dev ## kill a run with a sequential gate at 20 random moments: its decision must stay the same
 	EVALRUN_GATE_KILL_MOMENTS=20 $(BIN)/pytest -q tests/integration/cli/test_sequential_run_killed.py

@@ -69,6 +69,21 @@ def test_somebody_else_may_install_the_crds(chart: Chart) -> None:
     assert not of_kind(chart.render({"crds": {"create": False}}), "CustomResourceDefinition")
 
 
+def test_a_namespaced_installation_holds_no_cluster_scoped_object(chart: Chart) -> None:
+    values = {
+        "operator": {"watchNamespaces": ["evals"]},
+        "crds": {"create": False},
+        "rbac": {"aggregateToUserRoles": False},
+    }
+    objects = chart.render(values)
+    assert {item["metadata"].get("namespace") for item in objects} == {"evals", "evalrun-system"}
+    assert not [item["kind"] for item in objects if item["kind"].startswith(("Cluster", "CustomResource"))]
+    outside = [item for item in of_kind(objects, "Role") if item["metadata"]["namespace"] != "evals"]
+    assert [role["rules"] for role in outside] == [
+        [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}]
+    ]
+
+
 def test_clients_see_every_gateway_and_gateways_every_sandbox(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["shared-judge"], namespace="judging")
     for name in ("evalrun-judge", "evalrun-sandbox"):
