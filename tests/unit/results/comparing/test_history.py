@@ -83,7 +83,7 @@ def test_a_rewritten_checkpoint_stays_two_points_and_a_run_without_step_is_named
 
 
 def test_what_is_no_run_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="neither a run's outputs"):
+    with pytest.raises(BadInputError, match="name a run's outputs, or a folder of runs"):
         history([str(tmp_path)], metric="accepted_at_1", datasets=(), view="text", output=None)
     write_run(tmp_path / "run", verdicts_of([True]), spec={"model": {"path": "hub/model"}})
     with pytest.raises(BadInputError, match=r"write spec.lineage.step"):
