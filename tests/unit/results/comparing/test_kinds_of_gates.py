@@ -190,7 +190,7 @@ def test_a_pilot_of_several_samples_says_how_many_of_each_would_do() -> None:
     assert "with these 100 problems about" in said
     single = verdicts_of([place % 2 == 0 for place in range(100)])
     said = needs(a_gate(maxRegression="0.02", sequential=True), totals_of(single), totals_of(single))
-    assert "let the pilot draw several (EVAL@k), or repeat it (noiseFloorRepeats)" in said
+    assert "run the pilot with several samples (EVAL@k), or repeat it (noiseFloorRepeats)" in said
     assert "sequential, population benchmark: an equal run is decided after" in said
 
 
