@@ -263,6 +263,37 @@ REFUSED: tuple[Refused, ...] = (
         "remove comparator, or write judgeMode: RunCode",
     ),
     Refused(
+        "grader with Submit",
+        {"spec.datasets.0.grader": {"path": "pvc://data/g.py"}, "spec.datasets.0.judgeMode": "Submit"},
+        "spec.datasets[0].grader",
+        "remove grader, or write judgeMode: RunCode",
+    ),
+    Refused(
+        "comparator beside a grader",
+        {"spec.datasets.0.grader": {"path": "pvc://data/g.py"}, "spec.datasets.0.comparator": {"name": "exact"}},
+        "spec.datasets[0].comparator",
+        "remove comparator, or remove grader",
+    ),
+    Refused(
+        "unknown builtin grader",
+        {"spec.datasets.0.grader": {"path": "builtin:trl"}},
+        "spec.datasets[0].grader.path",
+        "the only builtin grader is builtin:verl",
+    ),
+    Refused(
+        "verl's grader by another name",
+        {"spec.datasets.0.grader": {"path": "builtin:verl", "name": "mine"}},
+        "spec.datasets[0].grader.name",
+        "remove name",
+    ),
+    Refused(
+        "grader of this machine",
+        {"spec.datasets.0.grader": {"path": "graders/mine.py"}},
+        "spec.datasets[0].grader.path",
+        NOT_IN_A_POD,
+        cluster_only=True,
+    ),
+    Refused(
         "unknown test group",
         {"spec.datasets.0.tests": ["public", "secret"]},
         "spec.datasets[0].tests[1]",

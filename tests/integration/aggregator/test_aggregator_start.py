@@ -41,7 +41,7 @@ async def started(
     ("change", "message"),
     [
         ({"protocol": {"maxNewTokens": 5}}, "made with another model, protocol, prompts"),
-        ({"dataset": {"limits": {"timeSeconds": 1}}}, "made with other tests, limits or comparators"),
+        ({"dataset": {"limits": {"timeSeconds": 1}}}, "made with other tests, limits, comparators or graders"),
         ({"problems": 5}, "made with another model, protocol, prompts"),
         ({"run": "another"}, "of run 'test-run', not 'another'"),
         ({"dataset": {"judgeMode": "Submit"}}, "problem 'p0': judgeMode: Submit needs sandbox_dataset and sandbox_id"),

@@ -16,8 +16,9 @@ from builders.data import assert_problem, check_problem, data_file, json_rows, s
 from evalrun_data.entry_points import entry_point
 from evalrun_data.formats.codecontests import parse_statement_and_tests
 from evalrun_data.formats.record import record_of
+from evalrun_data.prompts import render
 from evalrun_data.readers import iter_problems, load_problem_files, load_problems, merged
-from evalrun_data.records import AssertTests, CheckTest, Message, ProblemLimits, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, Message, ProblemLimits, Reference, StdioTests
 from evalrun_data.rows import Row
 from evalrun_runtime.exits import BadInputError
 
@@ -410,3 +411,58 @@ def test_a_file_may_be_one_object_over_several_lines(tmp_path: Path) -> None:
     (tmp_path / "row.json").write_text(json.dumps(EVALPLUS, indent=2) + "\n{}\n")
     with pytest.raises(BadInputError, match=r"row.json:1: not JSON: .*expected one JSON object a line"):
         load_problems("row.json", base_dir=tmp_path)
+
+
+def test_a_grader_gets_what_a_row_holds(tmp_path: Path) -> None:
+    """Rows of graded data sources are not read as tests; the others are, as ever."""
+    rows = [
+        {
+            "prompt": "2+2?",
+            "data_source": "openai/gsm8k",
+            "reward_model": {"ground_truth": "4"},
+            "extra_info": {"a": 1},
+        },
+        {
+            "prompt": "Echo.",
+            "data_source": "taco",
+            "reward_model": {"ground_truth": {"inputs": ["1"], "outputs": ["1"]}},
+        },
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    maths, code = iter_problems(str(file), "mixed", graded=lambda source: source != "taco")
+    assert (maths.ground_truth, maths.family, maths.test_count) == (Reference('"4"', '{"a": 1}'), "reference", 1)
+    assert (maths.data_source, maths.dataset, code.ground_truth) == (
+        "openai/gsm8k", "mixed", StdioTests(("1",), ("1",)),
+    )  # fmt: skip
+    assert [problem.dataset for problem in load_problem_files([str(file)], graded=lambda source: source != "taco")] == [
+        "openai_gsm8k", "taco",
+    ]  # fmt: skip
+    (alone,) = iter_problems(str(file), "openai_gsm8k", graded=lambda source: source != "taco")
+    assert alone.problem_id == "1"
+    with pytest.raises(BadInputError, match="such rows need a grader"):
+        list(iter_problems(str(file), "mixed"))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            {"data_source": "d", "prompt": "p", "reward_model": {"style": "rule"}},
+            r"reward_model.ground_truth' is missing",
+        ),
+        ({"problem_id": "1", "prompt": "p", "ground_truth": None}, "ground_truth' is missing: a grader has nothing"),
+    ],
+)
+def test_a_row_without_anything_to_compare_with_is_refused(tmp_path: Path, row: object, message: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(BadInputError, match=message):
+        list(iter_problems(str(tmp_path / "rows.jsonl"), "d", graded=lambda _: True))
+
+
+def test_our_record_holds_a_reference_too(tmp_path: Path) -> None:
+    row = {"problem_id": "1", "prompt": "2+2?", "ground_truth": {"answer": 4}, "extra_info": {"level": 5}}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (problem,) = iter_problems(str(tmp_path / "rows.jsonl"), "maths", graded=lambda _: True)
+    assert problem.ground_truth == Reference('{"answer": 4}', '{"level": 5}')
+    assert render(problem)[0].content == "2+2?"

@@ -253,8 +253,9 @@ def test_an_endpoints_key_is_the_generators_alone() -> None:
     assert '"vllm"' not in json.dumps(pods)
 
 
-def test_the_volume_of_a_prompt_template_is_mounted_where_it_is_read() -> None:
-    pods = templates(made_of({"spec.datasets.0.promptTemplate": "pvc://prompts/mine.txt"}))
+@pytest.mark.parametrize("field", ["promptTemplate", "grader.path"])
+def test_the_volume_of_a_small_file_is_mounted_where_it_is_read(field: str) -> None:
+    pods = templates(made_of({f"spec.datasets.0.{field}": "pvc://prompts/mine"}))
     volumes = pods.pop("StatefulSet/run-aggregator")["spec"]["volumes"]
     assert [v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v].count(
         "prompts"

@@ -1,6 +1,7 @@
 """Rows of trainers as samples, and results as what they log."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,20 @@ def test_a_row_of_verls() -> None:
     extra = {"language": "cpp", "truncated": True, "problem_prompt": "Echo.", "index": 3}
     assert sample_of("codecontests", "x", {"inputs": []}, extra) == {
         "response": "x", "data_source": "codecontests", "ground_truth": {"inputs": []}, "language": "cpp",
-        "truncated": True, "prompt": "Echo.",
+        "truncated": True, "prompt": "Echo.", "extra_info": extra,
     }  # fmt: skip
+
+
+def test_extra_info_reaches_a_grader_as_json_can_hold_it() -> None:
+    class Array:  # numpy's arrays and scalars have this method
+        def tolist(self) -> list[float]:
+            return [1.0, math.nan]
+
+    extra = {"index": 3, "weights": Array(), "loss": math.inf, "nested": ({"a": None},), "at": Path("x")}
+    assert sample_of("gsm8k", "x", "4", extra)["extra_info"] == {
+        "index": 3, "weights": [1.0, None], "loss": None, "nested": [{"a": None}], "at": "x",
+    }  # fmt: skip
+    assert "extra_info" not in sample_of("gsm8k", "x", "4")
 
 
 def test_what_is_logged_has_the_same_keys_whatever_came_and_no_lists() -> None:

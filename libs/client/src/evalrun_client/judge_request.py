@@ -73,6 +73,15 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) 
     return request
 
 
+def dense_score(verdict: judge_pb2.Verdict) -> float | None:
+    """Return the share of tests passed, verl's score of a program; None if it is not known."""
+    if not verdict.judged:
+        return None
+    if verdict.final_status == judge_pb2.FINAL_STATUS_EMPTY_OUTPUT:
+        return 0.0  # an answer without a program passes nothing, whatever an empty program would print
+    return verdict.pass_ratio if verdict.HasField("pass_ratio") else None
+
+
 def suite_digest(inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
     """Return the digest of stdin/stdout tests as `judge.proto` defines it."""
     whole = hashlib.sha256()

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final, Literal
 
-from evalrun_data.records import AssertTests, CheckTest, Language, Message, Problem, ServerTests, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, Language, Message, Problem, Reference, ServerTests, StdioTests
 from evalrun_data.sources import read_bytes
 from evalrun_runtime.exits import BadInputError
 
@@ -132,14 +132,14 @@ def _chat(problem: Problem) -> str:
             return _FUNCTION_CHAT.format(prompt=prompt)
         case AssertTests(test_list=asserts):
             return _ASSERTS_CHAT.format(prompt=prompt, asserts=_shown(asserts))
-        case ServerTests():
-            return problem.prompt  # as the server words it
+        case ServerTests() | Reference():
+            return problem.prompt  # as the server, or the data set, words it
         case StdioTests():
             return _STDIO_CHAT.format(prompt=prompt, language=_LANGUAGE_NAMES[problem.language], tag=problem.language)
 
 
 def _completion(problem: Problem) -> str:
-    if problem.messages or isinstance(problem.ground_truth, CheckTest | ServerTests):
+    if problem.messages or isinstance(problem.ground_truth, CheckTest | ServerTests | Reference):
         return problem.prompt
     prompt = problem.prompt.strip("\n")
     if isinstance(problem.ground_truth, AssertTests):

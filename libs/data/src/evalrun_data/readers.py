@@ -24,8 +24,9 @@ from evalrun_data.formats.humaneval import parse_humaneval
 from evalrun_data.formats.livecodebench import is_livecodebench, parse_livecodebench
 from evalrun_data.formats.mbpp import REGRESSION_IDS, parse_mbpp, task_number
 from evalrun_data.formats.record import parse_record
+from evalrun_data.formats.reference import parse_reference
 from evalrun_data.formats.unsupported import refuse_unsupported
-from evalrun_data.formats.verl import parse_verl
+from evalrun_data.formats.verl import named_after, parse_verl
 from evalrun_data.records import TEST_GROUPS, Problem, StdioTests
 from evalrun_data.rows import Row
 from evalrun_data.shards import files_of
@@ -33,6 +34,8 @@ from evalrun_data.sources import BUILTIN_SCHEME, read_rows
 from evalrun_runtime.exits import BadInputError
 
 Parser = Callable[[Row, str | None], Problem]
+Graded = Callable[[str], bool]
+"""Whether a grader, and no test, decides on rows of a data source."""
 
 _TOLD_BY_FIELDS: Final[tuple[tuple[Callable[[Row], bool], Parser], ...]] = (
     (is_evalplus, parse_evalplus),
@@ -63,9 +66,9 @@ def load_problems(
     return list(iter_problems(source, dataset, base_dir, tests=tests))
 
 
-def load_problem_files(sources: Sequence[str], base_dir: Path = Path()) -> list[Problem]:
+def load_problem_files(sources: Sequence[str], base_dir: Path = Path(), graded: Graded | None = None) -> list[Problem]:
     """The problems of several sources, each with all its datasets. A problem in two of them is an error."""
-    return list(_unique(chain.from_iterable(_all_rows(source, None, base_dir) for source in sources)))
+    return list(_unique(chain.from_iterable(_all_rows(source, None, base_dir, graded) for source in sources)))
 
 
 def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Problem]:
@@ -93,16 +96,24 @@ def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Prob
 
 
 def iter_problems(
-    source: str, dataset: str | None = None, base_dir: Path = Path(), *, tests: Collection[str] = ()
+    source: str,
+    dataset: str | None = None,
+    base_dir: Path = Path(),
+    *,
+    tests: Collection[str] = (),
+    graded: Graded | None = None,
 ) -> Iterator[Problem]:
-    """As `load_problems`, one problem at a time: a training split does not fit into memory."""
+    """As `load_problems`, one problem at a time: a training split does not fit into memory.
+
+    Rows of verl's layout or our record whose data source is `graded` become problems with a `Reference`.
+    """
     unknown = sorted(set(tests) - set(TEST_GROUPS))
     if unknown:
         raise BadInputError(f"{source}: unknown group of tests '{unknown[0]}' (known: {', '.join(TEST_GROUPS)})")
     narrowed = 0 < len(set(tests)) < len(TEST_GROUPS)  # all groups named is no choice, whether or not a file has them
     present: dict[str, None] = {}
     found = False
-    for problem in _unique(_all_rows(source, dataset, base_dir)):
+    for problem in _unique(_all_rows(source, dataset, base_dir, graded)):
         present[problem.dataset] = None
         if dataset is None or problem.dataset == dataset:
             found = True
@@ -121,16 +132,20 @@ def iter_source_rows(source: str, dataset: str, base_dir: Path = Path()) -> Iter
             yield problem, row
 
 
-def _all_rows(source: str, dataset: str | None, base_dir: Path) -> Iterator[tuple[Problem, str]]:
+def _all_rows(
+    source: str, dataset: str | None, base_dir: Path, graded: Graded | None = None
+) -> Iterator[tuple[Problem, str]]:
     """Each problem with where it stands."""
     if source.startswith(BUILTIN_SCHEME):
         demo.check_name(source)
         yield from ((problem, source) for problem in demo.problems())
         return
-    yield from ((problem, row.where) for problem, row in _parsed_rows(source, dataset, base_dir))
+    yield from ((problem, row.where) for problem, row in _parsed_rows(source, dataset, base_dir, graded))
 
 
-def _parsed_rows(source: str, dataset: str | None, base_dir: Path) -> Iterator[tuple[Problem, Row]]:
+def _parsed_rows(
+    source: str, dataset: str | None, base_dir: Path, graded: Graded | None = None
+) -> Iterator[tuple[Problem, Row]]:
     published = _PUBLISHED_NAME.search(source)
     fixed = published.group(1).lower() if published else None
     name = fixed or dataset
@@ -148,10 +163,17 @@ def _parsed_rows(source: str, dataset: str | None, base_dir: Path) -> Iterator[t
             if task_number(row) in REGRESSION_IDS:
                 yield parser(row, dataset), row
             continue
-        problem = parser(row, name)
+        problem = parser(row, name) if graded is None else _graded(parser, row, name, graded)
         yield problem, row
         if parser is parse_evalplus and dataset is None and row.values["base_input"]:
             yield parser(row, problem.dataset + BASE_SUFFIX), row  # the other figure that EvalPlus reports
+
+
+def _graded(parser: Parser, row: Row, name: str | None, graded: Graded) -> Problem:
+    for parse in (parse_verl, parse_record):
+        if parser is parse and graded(row.optional_text("data_source", name or "")):
+            return parse(row, name, parse_reference(row))
+    return parser(row, name)
 
 
 def _file_stem(source: str) -> str:
@@ -162,7 +184,7 @@ def _verl_dataset(source: str, dataset: str, base_dir: Path) -> str | None:
     """What verl rows are to be called: the dataset asked for, unless that is one of the file's data sources."""
     files = files_of(source, base_dir)
     rows = chain.from_iterable(read_rows(file, base_dir, columns=("data_source",)) for file in files)
-    sources = {row.values.get("data_source") for row in rows}
+    sources = {named_after(row.optional_text("data_source")) for row in rows}
     return None if dataset in sources else dataset
 
 

@@ -20,8 +20,9 @@ TEST_GROUPS: Final[tuple[TestGroup, ...]] = ("public", "private", "generated")
 Role = Literal["train", "dev", "test"]
 ROLES: Final[tuple[Role, ...]] = ("train", "dev", "test")
 
-Family = Literal["stdio", "check", "asserts", "server"]
-"""`stdio`: a program that reads stdin; `check`: HumanEval's form; `asserts`: MBPP's form; `server`: not known here."""
+Family = Literal["stdio", "check", "asserts", "server", "reference"]
+"""`stdio`: a program that reads stdin; `check`: HumanEval's form; `asserts`: MBPP's form; `server`: not known here;
+`reference`: what a grader compares with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,22 @@ class ServerTests:
         return 0
 
 
-GroundTruth = StdioTests | CheckTest | AssertTests | ServerTests
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a grader (a user's `compute_score`) is called with beside the answer; only where the dataset names one."""
+
+    ground_truth: str
+    """As JSON: what the row holds, a text more often than not."""
+    extra_info: str = "{}"
+    """As JSON: the row's object of that name."""
+
+    @property
+    def count(self) -> int:
+        """Number of tests: the grader's run is one."""
+        return 1
+
+
+GroundTruth = StdioTests | CheckTest | AssertTests | ServerTests | Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +189,8 @@ class Problem:
                 return "asserts"
             case ServerTests():
                 return "server"
+            case Reference():
+                return "reference"
 
     @property
     def test_count(self) -> int:

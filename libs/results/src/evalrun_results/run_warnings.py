@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_client.grading import reason_of_no_score
 from evalrun_results.samples import SampleResult
 
 EMPTY_SHARE: Final = 0.9
 """Share of answers without a program from which a data set's figures say more about the setup than about the model."""
 MAX_PACKAGES: Final = 5
+MAX_SCORELESS: Final = 10
+"""Different reasons for which graders gave no score that are named; summary.json's not_judged_causes has more."""
 MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w{0,63})[\w.]{0,200}'")
 
 BROKEN_TEST: Final = "the test itself fails: "
@@ -37,14 +40,19 @@ class _Answers:
 
 @dataclass
 class BrokenTests:
-    """Problems whose tests fail by themselves, which no answer can pass, by what they fail with."""
+    """Tests that fail by themselves, which no answer can pass, by what they fail with; and graders that fail."""
 
+    _scoreless: Counter[str] = field(default_factory=Counter)
+    """Answers that a grader gave no score, by reason."""
     _problems: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)
 
     def add(self, dataset: str, problem_id: str, verdict: pb.Verdict) -> None:
         """Take a verdict."""
         if verdict.judged:
             return
+        failure = reason_of_no_score(verdict)
+        if failure is not None and (len(self._scoreless) < MAX_SCORELESS or failure in self._scoreless):
+            self._scoreless[failure] += 1
         for test in verdict.tests:
             if test.reason.startswith(BROKEN_TEST):
                 failure = test.reason.removeprefix(BROKEN_TEST)
@@ -53,13 +61,17 @@ class BrokenTests:
 
     def first_lines(self) -> list[str]:
         """Return a line for each failure, which stays the same however many problems follow."""
-        return [self._line(failure, next(iter(found))) for failure, found in self._problems.items()]
+        scoreless = [f"answers are not judged: {failure}{_remedy(failure)}" for failure in self._scoreless]
+        return [self._line(failure, next(iter(found))) for failure, found in self._problems.items()] + scoreless
 
     def lines(self) -> list[str]:
         """Return a line for each failure, with the number of problems."""
         return [
             self._line(failure, next(iter(found))) + (f" ({len(found)} problems)" if len(found) > 1 else "")
             for failure, found in self._problems.items()
+        ] + [
+            f"{count} answer{'s are' if count > 1 else ' is'} not judged: {failure}{_remedy(failure)}"
+            for failure, count in self._scoreless.most_common()
         ]
 
     def _line(self, failure: str, problem: tuple[str, str]) -> str:
@@ -67,6 +79,13 @@ class BrokenTests:
         if failure.startswith("ModuleNotFoundError"):
             remedy = "give it the package with --packages DIR, or correct the test"
         return f"{' '.join(problem)} cannot be judged, since its test fails by itself: {failure}. Data error: {remedy}"
+
+
+def _remedy(failure: str) -> str:
+    """Return what to do about a grader that lacks a package; nothing is known of other failures."""
+    if "ModuleNotFoundError" not in failure:
+        return ""
+    return ". Give the sandbox the package: --packages DIR, or an image that has it (docs/graders.md)"
 
 
 @dataclass

@@ -72,6 +72,7 @@ class SampleResult:
     language: str
     messages: tuple[Mapping[str, str], ...] = ()
     """The chat as it was sent; empty for a completion prompt, and where the answer was made elsewhere."""
+    data_source: str = ""
 
     @property
     def judged(self) -> bool:
@@ -96,6 +97,13 @@ class SampleResult:
         if self.pass_ratio is None or self.verdict is None:
             return None
         return max(self.pass_ratio, self.verdict.pass_ratio_high)
+
+    @property
+    def score(self) -> float | None:
+        """What the dataset's grader made of it; None if there is no grader, or no score."""
+        if self.verdict is None or not self.verdict.judged or not self.verdict.HasField("score"):
+            return None
+        return self.verdict.score
 
     @property
     def assumed_timeouts(self) -> int:
@@ -139,9 +147,11 @@ def result_row(result: SampleResult) -> JsonObject:
         "pass_ratio": result.pass_ratio,
         "pass_ratio_high": result.pass_ratio_high,
         "assumed_timeouts": result.assumed_timeouts,
+        "score": result.score,
         "final_status": result.final_status,
         "not_judged_reason": result.not_judged_reason,
         "difficulty": result.difficulty,
+        "data_source": result.data_source,
         "model": result.model,
         "mode": result.mode,
         "language": result.language,

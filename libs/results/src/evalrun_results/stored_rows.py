@@ -16,9 +16,9 @@ N = TypeVar("N")
 
 TOTALS_COLUMNS: Final = (
     "dataset", "problem_id", "sample", "turn", "repeat", "judged", "accepted", "pass_ratio", "pass_ratio_high",
-    "assumed_timeouts", "final_status", "not_judged_reason", "forgeable", "cached", "rests_on", "finish_reason",
-    "output_tokens", "gen_time", "total_judge_time", "started_at", "judged_at", "tests.list.element.status",
-    "tests.list.element.cpu_time",
+    "assumed_timeouts", "score", "final_status", "not_judged_reason", "data_source", "forgeable", "cached", "rests_on",
+    "finish_reason", "output_tokens", "gen_time", "total_judge_time", "started_at", "judged_at",
+    "tests.list.element.status", "tests.list.element.cpu_time",
 )  # fmt: skip
 """What totals by problem are made of: a Parquet file's texts, nearly all of it, stay unread."""
 
@@ -55,6 +55,7 @@ def stored_result(row: Row) -> SampleResult:
         not_judged_reason=row.optional_text("not_judged_reason"),
         mode=row.optional_text("mode"),
         language=row.optional_text("language"),
+        data_source=row.optional_text("data_source"),
     )
 
 
@@ -79,6 +80,9 @@ def _verdict(row: Row) -> pb.Verdict:
         verdict.pass_ratio = pass_ratio
         verdict.pass_ratio_high = row.optional_number("pass_ratio_high") or pass_ratio
         verdict.assumed_timeouts = row.optional_count("assumed_timeouts") or 0
+    score = row.values.get("score")  # may be below 0
+    if isinstance(score, int | float) and not isinstance(score, bool):
+        verdict.score = score
     return verdict
 
 

@@ -21,7 +21,7 @@ def sample_of(
         data_source: the row's.
         response: the model's answer.
         ground_truth: its tests, or what names them; passed on as it is.
-        extra_info: of it `language`, `truncated` and `problem_prompt` are passed on.
+        extra_info: passed on for graders; `language`, `truncated` and `problem_prompt` serve tests too.
     """
     extra = extra_info or {}
     sample = {"response": response, "data_source": str(data_source or ""), "ground_truth": ground_truth}
@@ -30,7 +30,23 @@ def sample_of(
             sample[name] = extra[name]
     if isinstance(extra.get("problem_prompt"), str):
         sample["prompt"] = extra["problem_prompt"]
+    if extra:
+        sample["extra_info"] = _plain(extra)
     return sample
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a row holds
+    """Return what JSON can hold: rows come with arrays and scalars of numpy's, and a NaN would spoil the batch."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float):
+        return value
+    to_list = getattr(value, "tolist", None)
+    return str(value) if to_list is None else _plain(to_list())
 
 
 def logged(result: Result, score: float) -> dict[str, Any]:

@@ -48,9 +48,10 @@ def samples_of(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapp
             raise InvalidSampleError("the dataset has no column ground_truth (nor verl's reward_model): add one")
         truths = [model["ground_truth"] for model in models]
     sources = columns.get("data_source") or [""] * len(completions)
+    infos = columns.get("extra_info") or [None] * len(completions)
     samples = []
-    for prompt, completion, truth, source in zip(prompts, completions, truths, sources, strict=True):
-        extra = {"problem_prompt": prompt} if isinstance(prompt, str) else {}
+    for prompt, completion, truth, source, info in zip(prompts, completions, truths, sources, infos, strict=True):
+        extra = {**({"problem_prompt": prompt} if isinstance(prompt, str) else {}), **(info or {})}
         samples.append(sample_of(source, text_of(completion), truth, extra))
     return samples
 

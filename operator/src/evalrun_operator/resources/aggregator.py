@@ -76,6 +76,7 @@ def judge_address(plan: RunPlan) -> str:
 def _pod(plan: RunPlan) -> Object:
     spec, output = plan.spec, plan.spec.output
     sources = [url for each in spec.datasets for url in (each.source, each.manifest, each.prompt_template)]
+    sources += [each.grader.path for each in spec.datasets if each.grader is not None]
     volumes, mounts = claim_volumes([*sources, *map(plan.baseline_of, spec.all_gates)], writable=output.url)
     main = container(
         plan,

@@ -147,6 +147,7 @@ class Aggregator:
             self._judges,
             problems.request,
             dispatch_settings(settings),
+            read=problems.verdict,
             now=clocks.now,
             clock=clocks.monotonic,
             chance=random.Random(),  # noqa: S311 - jitter of delays

@@ -49,6 +49,7 @@ def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha2
             None if d.spec.limits is None else d.spec.limits.to_wire(),
             None if d.spec.comparator is None else d.spec.comparator.to_wire(),
             d.records_sha256,
+            *([] if d.grader is None else [d.grader.sha256, d.grader.program]),
         ]
         for d in datasets
     ]
@@ -84,7 +85,7 @@ def check_identity(facts: Mapping[str, str], identity: Identity, ledger: str, *,
         )
     if facts.get("judging") != identity.judging and not judging_anew:
         raise BadInputError(
-            f"ledger {ledger}: its verdicts were made with other tests, limits or comparators: {elsewhere}, "
+            f"ledger {ledger}: its verdicts were made with other tests, limits, comparators or graders: {elsewhere}, "
             "or judge everything again (evalrun rejudge)"
         )
 

@@ -11,7 +11,8 @@ from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.ledger.rows import StoredCompletion
 from evalrun_api.work_order import Dataset, EvalRunSpec, Protocol
-from evalrun_client.judge_request import Answer, judge_request
+from evalrun_client.grading import Grader, answer_request, answer_verdict, grader_of
+from evalrun_client.judge_request import Answer
 from evalrun_client.submit_mode import with_rows, with_tests
 from evalrun_data.digest import digest_records
 from evalrun_data.governance.run_audit import DatasetAudit, audit_dataset, role_of
@@ -36,6 +37,8 @@ class RunDataset:
     """What it may be used for: train, dev or test; empty where nobody says."""
     template: str | None = None
     """What `promptTemplate` names."""
+    grader: Grader | None = None
+    """What scores its answers; None: their tests decide."""
 
     @cached_property
     def prompts_sha256(self) -> str:
@@ -134,9 +137,14 @@ class RunProblems:
     def request(self, index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
         """Return what the judge is asked about an item."""
         dataset, problem = self._problems[self.items.position_of(index)]
-        request = judge_request(self._run, dataset.spec, problem, answer_of(completion))
+        request = answer_request(self._run, dataset.spec, problem, answer_of(completion), dataset.grader)
         request.fresh = self.items.key_of(index).repeat > 0
         return request
+
+    def verdict(self, index: int, said: judge_pb2.Verdict) -> judge_pb2.Verdict:
+        """Return the verdict on an item, from what the judge said to its request."""
+        dataset, problem = self._problems[self.items.position_of(index)]
+        return answer_verdict(problem, dataset.grader, said)
 
 
 def _by_chance(dataset: RunDataset, seed: int) -> list[Problem]:
@@ -188,7 +196,11 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
         # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
         tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
         sources = [dataset.source, *more.get(dataset.name, ())]
-        each = [(source, iter_problems(source, dataset.name, base_dir, tests=tests)) for source in sources]
+        grader = grader_of(dataset, base_dir)
+        graded = None if grader is None else grader.decides
+        each = [
+            (source, iter_problems(source, dataset.name, base_dir, tests=tests, graded=graded)) for source in sources
+        ]
         problems = merged(each) if len(each) > 1 else each[0][1]
         ready = with_rows if dataset.judge_mode == "Submit" else with_tests
         used, missing = list[Problem](), set(dataset.exclude_problems)
@@ -200,7 +212,7 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
             manifest=dataset.manifest,
             policy=dataset.audit_policy,
             base_dir=base_dir,
-            all_tests=not tests,
+            all_tests=not tests and grader is None,
         )
         if audit is None:  # nothing was read for its sake
             while (missing or len(used) != dataset.max_problems) and next(stream, None) is not None:
@@ -208,7 +220,7 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
         _check_exclusions(dataset, f"spec.datasets[{index}].excludeProblems", missing, used)
         role = role_of(dataset.name, dataset.role, audit, used)
         template = None if dataset.prompt_template is None else read_template(dataset.prompt_template, base_dir)
-        datasets.append(RunDataset(dataset, used, audit, role, template))
+        datasets.append(RunDataset(dataset, used, audit, role, template, grader))
     _check_gate(spec, datasets)
     return datasets
 

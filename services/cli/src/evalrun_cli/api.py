@@ -14,6 +14,7 @@ from typing import Any, Literal, overload
 
 from rich.console import Console
 
+from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.comparing.several_views import compared_several
 from evalrun_cli.comparing.views import compared
 from evalrun_cli.local.options import LocalOptions
@@ -85,6 +86,7 @@ def judge(
     model: str | None = None,
     comparator: Comparator | None = None,
     time_limit: float | None = None,
+    grader: PathLike | None = None,
     resume: bool = False,
     packages: PathLike | Sequence[PathLike] = (),
     slots: int | None = None,
@@ -101,6 +103,7 @@ def judge(
         model: what made the answers; None: not said.
         comparator: what decides for stdin/stdout tests; None: `standard`, or the problem's own.
         time_limit: CPU seconds a test, where the problem sets none.
+        grader: a Python file with compute_score, which scores the answers instead of tests, or builtin:verl.
         resume: go on in a folder that holds a part of this very judgement.
         packages: folders of Python packages that answers and tests may import.
         slots: programs judged at once; None: one a CPU.
@@ -121,6 +124,7 @@ def judge(
             output=Path(output),
             comparator=comparator,
             time_limit=time_limit,
+            grader=None if grader is None else Grader(path=str(grader)),
             name=name,
             model=model,
             resume=resume,

@@ -16,8 +16,9 @@ import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry
 
+from evalrun.judge.v1 import judge_pb2
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
-from evalrun_reward.graders import Graders, graded_request, graded_result, grader_submission, load_graders
+from evalrun_reward.graders import Graders, graded_request, graded_result, load_graders
 from evalrun_reward.judge_calls import FairPlaces, Judge, JudgeCalls, NoVerdictError
 from evalrun_reward.metrics import Reply, RewardMetrics
 from evalrun_reward.openapi import document
@@ -271,10 +272,8 @@ class RewardService:
                 tests, submission = self._tests.of(sample, number), submission_of(sample, number)
             else:
                 truth = ground_truth_of(sample, number, parsed=False)
-                tests, submission = (
-                    graded_request(grader, sample, truth, self._tests.judging),
-                    grader_submission(grader),
-                )
+                tests = graded_request(grader, sample, truth, self._tests.judging)
+                submission = judge_pb2.Submission()  # the request has the grader's
         except BadInputError as error:
             return without_reward(sample.id, Outcome.INVALID, str(error))
         try:

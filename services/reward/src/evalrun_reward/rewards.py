@@ -1,6 +1,7 @@
 """A verdict -> a result with its reward. Pure."""
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_client.judge_request import dense_score
 from evalrun_reward.wire import Outcome, Result, Shape
 
 _CODES: dict[int, bool | int] = {
@@ -24,7 +25,7 @@ def result_of(sample_id: str, verdict: judge_pb2.Verdict, shape: Shape) -> Resul
     codes = [_CODES.get(test.status, -1) for test in verdict.tests]
     passed = sum(code is True for code in codes)
     ratio = verdict.pass_ratio if verdict.HasField("pass_ratio") else None
-    reward = _reward(verdict, ratio, shape)
+    reward = _reward(verdict, shape)
     return Result(
         id=sample_id,
         outcome=Outcome.NOT_JUDGED if reward is None else Outcome.JUDGED,
@@ -44,13 +45,10 @@ def result_of(sample_id: str, verdict: judge_pb2.Verdict, shape: Shape) -> Resul
     )
 
 
-def _reward(verdict: judge_pb2.Verdict, ratio: float | None, shape: Shape) -> float | None:
+def _reward(verdict: judge_pb2.Verdict, shape: Shape) -> float | None:
     if not verdict.judged:
         return None
-    if shape == "dense":
-        # An answer without a program passes nothing, whatever an empty program would print.
-        return ratio if verdict.final_status != judge_pb2.FINAL_STATUS_EMPTY_OUTPUT else 0.0
-    return float(verdict.accepted)
+    return dense_score(verdict) if shape == "dense" else float(verdict.accepted)
 
 
 def reason_of(verdict: judge_pb2.Verdict) -> str:

@@ -29,7 +29,8 @@ class RewardSettings(ServiceSettings):
     grader: list[str] = Field(
         default_factory=list,
         description="DATA_SOURCE=FILE: score answers of this data source with compute_score of a Python file. It runs "
-        "in the sandbox, once per answer, and can import the sandbox's packages. May be repeated.",
+        "in the sandbox, once per answer, and can import the sandbox's packages. * is any other data source; "
+        "builtin:verl instead of a file is verl's own routing, except for code. May be repeated.",
     )
     comparator: Literal["exact", "verl", "sandbox-fusion", "tokens", "standard"] | None = Field(
         None, description="Comparator of stdin/stdout tests. Default: the problem's own, or standard."

@@ -39,6 +39,8 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Empty: the problem's, or python."""
     truncated: bool = False
     """The model was cut off at its token limit."""
+    extra_info: dict[str, Any] = {}
+    """Passed on to a grader (a compute_score file) as it is; tests do not read it."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

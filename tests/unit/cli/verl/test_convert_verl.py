@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from evalrun_api.manifest import evalrun_of
+from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.verl_files.document import Document, account_text, refusals
 from evalrun_cli.verl_files.evaluation import read_evaluation
 from evalrun_cli.verl_files.generation import Converted, convert
@@ -140,8 +141,29 @@ def test_both_layouts_of_an_evaluation_file(layout: str) -> None:
     assert "unknown" not in {entry.fate for entry in evaluation.entries}
     ours = changed(values, f"{layout}.path", "pkg://evalrun_trainers.verl_reward")
     assert read_evaluation(ours, "e.yaml").file == "rows.parquet"
-    with pytest.raises(BadInputError, match="a reward function of yours is not run here"):
-        read_evaluation(changed(values, f"{layout}.path", "/me/score.py"), "e.yaml")
+    assert read_evaluation(ours, "e.yaml").grader is None
+
+
+@pytest.mark.parametrize("layout", ["custom_reward_function", "reward.custom_reward_function"])
+def test_a_reward_function_becomes_the_grader(layout: str) -> None:
+    values = changed(EVALUATION, layout, {"path": "/me/score.py", "name": "mine", "reward_kwargs": {"a": None}})
+    evaluation = read_evaluation(values, "e.yaml")
+    assert evaluation.grader == Grader(path="/me/score.py", name="mine")
+    fates = {entry.key: entry.fate for entry in evaluation.entries}
+    assert (fates[f"{layout}.path"], fates[f"{layout}.name"]) == ("mapped", "mapped")
+    with pytest.raises(BadInputError, match=r"reward_kwargs\.a: a grader gets no arguments of yours"):
+        read_evaluation(changed(values, f"{layout}.reward_kwargs", {"a": 1}), "e.yaml")
+    with pytest.raises(BadInputError, match=r"name: '1x' is not a function's name"):
+        read_evaluation(changed(values, f"{layout}.name", "1x"), "e.yaml")
+
+
+@pytest.mark.parametrize(
+    ("path", "fate"),
+    [("/me/score.py", "unknown"), ("pkg://evalrun_trainers.verl_reward", "ignored"), (None, "ignored")],
+)
+def test_a_trainers_reward_function_is_accounted_for(path: str | None, fate: str) -> None:
+    converted = convert(changed(GENERATION, "custom_reward_function", {"path": path}), "g.yaml")
+    assert {entry.fate for entry in converted.entries if entry.key == "custom_reward_function.path"} == {fate}
 
 
 def test_an_evaluation_file_names_its_rows() -> None:

@@ -35,6 +35,9 @@ def meaning(heading: str, field: str) -> list[str]:
 
 def test_every_metric_stands_there() -> None:
     results = [sample_result(0, sample, repeat=repeat) for sample in range(3) for repeat in range(2)]
+    verdict = results[0].verdict
+    assert verdict is not None
+    verdict.score = 0.5
     options = MetricOptions(ks=(3,), budget=True, gpu_seconds=1.0, gpu_hour_price=1.0)
     names = compute_metrics(results, options)["humaneval"].figures
     assert sorted(first_cells("Metric")) == sorted(re.sub(r"pass_at_\d+", "pass_at_<k>", name) for name in names)

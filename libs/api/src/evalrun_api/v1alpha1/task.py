@@ -1,7 +1,7 @@
 """What is measured: the model, the datasets and the protocol."""
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ from evalrun_api.modelling import (
 )
 
 TestGroup = Literal["public", "private", "generated"]
+
+VERL_GRADER: Final = "builtin:verl"
 
 
 class Model(ApiModel):
@@ -94,7 +96,7 @@ class TestLimits(ApiModel):
     __test__ = False  # not a test class, whatever pytest makes of its name
 
     time_seconds: int | None = Field(
-        None, ge=1, le=600, description="CPU seconds a test; unset: 10, and 30 for contest sets."
+        None, ge=1, le=600, description="CPU seconds a test; unset: 10, and 30 for contest sets and graders."
     )
     time_milliseconds: int | None = Field(
         None, ge=100, le=600_000, description="The same in milliseconds, instead of timeSeconds: 2500 is 2.5 s."
@@ -118,6 +120,49 @@ class TestLimits(ApiModel):
     def cpu_seconds(self) -> float | None:
         """The time limit, however it is written; None if it is unset."""
         return self.time_seconds if self.time_milliseconds is None else self.time_milliseconds / 1000
+
+
+class Grader(ApiModel):
+    """A function that scores answers, where tests of a program do not decide."""
+
+    path: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="A Python file that defines the function, as verl's custom_reward_function: a place as for "
+            "source. builtin:verl: verl's default_compute_score by each row's data_source, in a sandbox that has "
+            "verl's scorers; its code data sets go to the judge's tests instead.",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "!self.startsWith('builtin:') || self == 'builtin:verl'",
+            "the only builtin grader is builtin:verl",
+        ),
+        Rule(
+            "self.startsWith('builtin:') || (self.contains('://') && !self.startsWith('file://'))",
+            "a path of your machine means nothing in a pod: write pvc://CLAIM/PATH, s3://..., gs://... or https://...",
+            place="cluster",
+        ),
+    ]
+    name: Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
+        "compute_score",
+        description="The function: called with data_source, solution_str, ground_truth and extra_info, it returns a "
+        "number, or a dict with score and, where it decides what is accepted, acc.",
+    )
+
+    RULES = (
+        Rule(
+            "self.path != 'builtin:verl' || self.name == 'compute_score'",
+            "builtin:verl names its own function: remove name",
+            ".name",
+        ),
+    )
+
+    @property
+    def is_verls(self) -> bool:
+        """Whether verl's own routing scores what is not code."""
+        return self.path == VERL_GRADER
 
 
 class Dataset(ApiModel):
@@ -151,6 +196,11 @@ class Dataset(ApiModel):
     )
     comparator: Comparator | None = Field(
         None, description="What decides for stdin/stdout problems; unset: standard. A problem's own tolerance wins."
+    )
+    grader: Grader | None = Field(
+        None,
+        description="Scores answers that no test of a program decides: it runs in the sandbox, in a run of its own. "
+        "Unset: the tests decide.",
     )
     limits: TestLimits | None = Field(None, description="Limits of a test where the problem's record has none.")
     tests: list[TestGroup] = Field(
@@ -251,6 +301,16 @@ class Dataset(ApiModel):
         Rule(
             "self.judgeMode != 'Submit' || !has(self.comparator)",
             "with judgeMode: Submit SandboxFusion compares: remove comparator, or write judgeMode: RunCode",
+            ".comparator",
+        ),
+        Rule(
+            "self.judgeMode != 'Submit' || !has(self.grader)",
+            "with judgeMode: Submit SandboxFusion decides: remove grader, or write judgeMode: RunCode",
+            ".grader",
+        ),
+        Rule(
+            "!has(self.grader) || !has(self.comparator) || self.grader.path == 'builtin:verl'",
+            "a grader's score decides and nothing is compared: remove comparator, or remove grader",
             ".comparator",
         ),
     )

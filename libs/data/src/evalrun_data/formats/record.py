@@ -19,6 +19,7 @@ from evalrun_data.records import (
     Problem,
     ProblemComparator,
     ProblemLimits,
+    Reference,
     Role,
     ServerTests,
     StdioTests,
@@ -42,8 +43,8 @@ _LANGUAGE_SPELLINGS: dict[str, Language] = {
 }
 
 
-def parse_record(row: Row, dataset: str | None) -> Problem:
-    """A row of our record. `dataset` serves where the row does not name its own.
+def parse_record(row: Row, dataset: str | None, reference: Reference | None = None) -> Problem:
+    """A row of our record. `dataset` serves where the row does not name its own; a reference replaces tests.
 
     Fields that we do not know are left alone: teams add columns. `prompt_sha256` is computed, never taken over. What
     looks like a setting of SandboxFusion's is refused in a record that names a row there: it would be dropped.
@@ -54,7 +55,7 @@ def parse_record(row: Row, dataset: str | None) -> Problem:
         dataset=own_dataset,
         problem_id=row.name("problem_id"),
         prompt=row.text("prompt"),
-        ground_truth=_tests_or_row(row),
+        ground_truth=reference or _tests_or_row(row),
         split=row.optional_text("split"),
         data_source=row.optional_text("data_source", own_dataset),
         difficulty=parse_difficulty(row),

@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import re
 from typing import Final
 
 from evalrun_data.entry_points import called_name
@@ -14,7 +15,7 @@ from evalrun_data.formats.record import (
     parse_limits,
     parse_messages,
 )
-from evalrun_data.records import ROLES, AssertTests, GroundTruth, Problem
+from evalrun_data.records import ROLES, AssertTests, GroundTruth, Problem, Reference
 from evalrun_data.rows import Row, kind_of
 
 _ID_FIELDS: Final = ("problem_id", "task_id", "name", "id", "index")
@@ -47,15 +48,23 @@ def verl_prompt(row: Row) -> str:
     return row.text("prompt")
 
 
-def parse_verl(row: Row, dataset: str | None) -> Problem:
-    """A row of verl's layout. Its dataset is the one asked for, else its `data_source`."""
+def named_after(data_source: str) -> str:
+    """Return what a data source's dataset is called: openai_gsm8k after openai/gsm8k, as a dataset names a file."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", data_source).lstrip("_.-")[:63] or "unnamed"
+
+
+def parse_verl(row: Row, dataset: str | None, reference: Reference | None = None) -> Problem:
+    """A row of verl's layout. Its dataset is the one asked for, else named after its data source.
+
+    A reference replaces tests.
+    """
     data_source = row.name("data_source")
     extra = row.inside("extra_info") if row.has("extra_info") else row.within("extra_info", {})
     return Problem(
-        dataset=dataset or data_source,
+        dataset=dataset or named_after(data_source),
         problem_id=verl_problem_id(row),
         prompt=verl_prompt(row),
-        ground_truth=_tests(row.inside("reward_model"), row),
+        ground_truth=reference or _tests(row.inside("reward_model"), row),
         split=extra.optional_text("split"),
         data_source=data_source,
         difficulty=parse_difficulty(extra) or parse_difficulty(row),
@@ -74,12 +83,15 @@ def _tests(reward: Row, row: Row) -> GroundTruth:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise reward.error(f"field '{field}' is no JSON: an answer for a reward function, not tests") from error
+            raise reward.error(
+                f"field '{field}' is no JSON: an answer for a reward function, not tests: such rows need a grader"
+            ) from error
     if value is None:
         raise reward.wrong("ground_truth", "tests as an object or as JSON")
     if not isinstance(value, dict):
         raise reward.error(
-            f"field '{field}' is {kind_of(value)}: an answer for a reward function, not tests of a program"
+            f"field '{field}' is {kind_of(value)}: an answer for a reward function, not tests of a program: such rows "
+            "need a grader"
         )
     truth = reward.within("ground_truth", value)
     if truth.has("fn_name"):

@@ -129,7 +129,7 @@ def _bounds_of(metric: str, columns: ProblemColumns) -> tuple[Floats, Floats]:
     if metric == "pass_ratio_mean":
         hits, unknown = columns.pass_ratio_sum, columns.seen - columns.pass_ratio_count
     elif metric == "zero_reward_rate":
-        hits, unknown = columns.zero_rewards.astype(np.float64), columns.seen - columns.pass_ratio_count
+        hits, unknown = columns.zero_rewards.astype(np.float64), columns.seen - columns.rewarded
     elif metric == "exec_success_rate":
         hits = (status["success"] + status["wrong_answer"]).astype(np.float64)
     elif metric != "accepted_at_1":

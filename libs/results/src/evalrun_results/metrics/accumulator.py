@@ -55,6 +55,8 @@ class DatasetMetrics:
     """What accepted@1 would be had every sample that was not judged failed, and had it been accepted."""
     counts: JsonObject
     figures: Mapping[str, Figure]
+    score_means: Mapping[str, float] = field(default_factory=dict)
+    """By data source; empty where no grader scored anything."""
 
     @property
     def not_judged(self) -> int:
@@ -73,6 +75,7 @@ class DatasetMetrics:
             "coverage": self.coverage,
             "accepted_bounds": list(self.accepted_bounds),
             "counts": self.counts,
+            **({"score_means": dict(self.score_means)} if self.score_means else {}),
             "metrics": {name: figure.as_json() for name, figure in self.figures.items()},
         }
 
@@ -163,6 +166,7 @@ def dataset_metrics(
         accepted_bounds=columns.accepted_bounds(),
         counts=_counts(totals, columns, left_out),
         figures=_with_high_bounds(figures, columns) if totals.flags["with_assumed_timeouts"] else figures,
+        score_means=columns.score_means(),
     )
 
 
@@ -206,6 +210,17 @@ def _verdict_figures(sheet: FigureSheet, columns: ProblemColumns) -> None:
     sheet.share("memory_limit_rate", columns.memory_limit, judged, some)
     sheet.share("api_error_rate", columns.seen - judged, columns.seen, columns.seen > 0)
     sheet.share("zero_reward_rate", columns.zero_rewards, judged, some)
+    _score_figure(sheet, columns)
+
+
+def _score_figure(sheet: FigureSheet, columns: ProblemColumns) -> None:
+    """Report the mean score as verl computes it, over the problems that a grader scored; nothing without a grader."""
+    scored = columns.score_count > 0
+    if not scored.any():
+        return
+    scores = columns.score()
+    shares = bool((scores[scored] >= 0).all() and (scores[scored] <= 1).all())
+    (sheet.mean_share if shares else sheet.mean)("score_mean", scores, scored)
 
 
 def _pass_ratio_figures(sheet: FigureSheet, pass_ratio: Floats, rated: Mask) -> None:

@@ -34,6 +34,10 @@ class ProblemColumns:
     pass_ratio_high_sum: Floats
     pass_ratio_count: Counts
     zero_rewards: Counts
+    score_sum: Floats
+    score_count: Counts
+    data_sources: tuple[str, ...]
+    """Of the problems that have a score."""
     output_tokens: Floats
     tokens_known: Mask
     """Every sample's tokens were counted."""
@@ -60,6 +64,9 @@ class ProblemColumns:
             pass_ratio_high_sum=_floats(problem.pass_ratio_high_sum for problem in problems),
             pass_ratio_count=_counts(problem.pass_ratio_count for problem in problems),
             zero_rewards=_counts(problem.zero_rewards for problem in problems),
+            score_sum=_floats(problem.score_sum for problem in problems),
+            score_count=_counts(problem.score_count for problem in problems),
+            data_sources=tuple(problem.data_source for problem in problems if problem.score_count),
             output_tokens=_floats(problem.output_tokens for problem in problems),
             tokens_known=_counts(problem.with_tokens for problem in problems) == seen,
             gen_seconds=_floats(problem.gen_seconds for problem in problems),
@@ -81,6 +88,22 @@ class ProblemColumns:
     def pass_ratio_high(self) -> Floats:
         """Return each problem's mean pass ratio had every assumed time-out passed; 0 where none is known."""
         return self.pass_ratio_high_sum / np.maximum(self.pass_ratio_count, 1)
+
+    @property
+    def rewarded(self) -> Counts:
+        """Samples whose tests or grader say what they are worth: a problem has the one or the other."""
+        return np.maximum(self.pass_ratio_count, self.score_count)
+
+    def score(self) -> Floats:
+        """Return each problem's mean score; 0 where none is known."""
+        return self.score_sum / np.maximum(self.score_count, 1)
+
+    def score_means(self) -> dict[str, float]:
+        """Return verl's figure for each data source: the mean over its problems of their mean scores."""
+        scores: dict[str, list[float]] = {}
+        for source, score in zip(self.data_sources, self.score()[self.score_count > 0], strict=True):
+            scores.setdefault(source, []).append(float(score))
+        return {source: sum(found) / len(found) for source, found in sorted(scores.items())}
 
     def pass_at(self, k: int) -> Floats:
         """Return each problem's unbiased pass@k; 0 where fewer than k samples were judged."""

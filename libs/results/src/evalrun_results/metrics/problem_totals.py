@@ -58,6 +58,9 @@ class ProblemTotals:
     """The same had every assumed time-out passed."""
     pass_ratio_count: int = 0
     zero_rewards: int = 0
+    score_sum: float = 0.0
+    score_count: int = 0
+    data_source: str = ""
     output_tokens: int = 0
     with_tokens: int = 0
     """Samples whose tokens were counted."""
@@ -89,6 +92,11 @@ class ProblemTotals:
             self.pass_ratio_high_sum += result.pass_ratio_high or 0.0
             self.pass_ratio_count += 1
             self.zero_rewards += result.pass_ratio == 0
+        if result.score is not None:
+            self.score_sum += result.score
+            self.score_count += 1
+            self.data_source = result.data_source
+            self.zero_rewards += result.pass_ratio is None and result.score == 0
 
     def add_repeat(self, result: SampleResult) -> None:
         """Add one sample of a noise-floor pass."""

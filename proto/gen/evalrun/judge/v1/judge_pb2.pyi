@@ -730,6 +730,7 @@ class Verdict(_message.Message):
     ASSUMED_TIMEOUTS_FIELD_NUMBER: _builtins.int
     PERMANENT_FIELD_NUMBER: _builtins.int
     RESTS_ON_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
     final_status: Global___FinalStatus.ValueType
     judged: _builtins.bool
     """False where the judge could not tell: final_status is then API_ERROR and nothing counts against the program."""
@@ -753,6 +754,10 @@ class Verdict(_message.Message):
     """Tests that are TEST_STATUS_ASSUMED_TIMEOUT."""
     permanent: _builtins.bool
     """Not judged, and no other attempt would change that: a test that cannot be judged here, a checker that crashes."""
+    score: _builtins.float
+    """What a grader (a user's compute_score) made of the answer; the gateway never sets it: whoever asked it to run the
+    grader reads the score from the grader's output. Absent: tests decided, or there is no score.
+    """
     @_builtins.property
     def tests(self) -> _containers.RepeatedCompositeFieldContainer[Global___TestResult]: ...
     @_builtins.property
@@ -785,19 +790,24 @@ class Verdict(_message.Message):
         assumed_timeouts: _builtins.int = ...,
         permanent: _builtins.bool = ...,
         rests_on: _abc.Iterable[_builtins.str] | None = ...,
+        score: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "_score", b"_score", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high", "score", b"score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "accepted", b"accepted", "assumed_timeouts", b"assumed_timeouts", "cached", b"cached", "code", b"code", "containment_level", b"containment_level", "disagreeing_comparators", b"disagreeing_comparators", "extraction", b"extraction", "final_status", b"final_status", "forgeable", b"forgeable", "guardrails", b"guardrails", "judged", b"judged", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high", "permanent", b"permanent", "queue_seconds", b"queue_seconds", "rests_on", b"rests_on", "tests", b"tests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "_score", b"_score", "accepted", b"accepted", "assumed_timeouts", b"assumed_timeouts", "cached", b"cached", "code", b"code", "containment_level", b"containment_level", "disagreeing_comparators", b"disagreeing_comparators", "extraction", b"extraction", "final_status", b"final_status", "forgeable", b"forgeable", "guardrails", b"guardrails", "judged", b"judged", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high", "permanent", b"permanent", "queue_seconds", b"queue_seconds", "rests_on", b"rests_on", "score", b"score", "tests", b"tests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_ratio: _TypeAlias = _typing.Literal["pass_ratio"]  # noqa: Y015
     _WhichOneofArgType__pass_ratio: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio"]  # noqa: Y015
     _WhichOneofReturnType__pass_ratio_high: _TypeAlias = _typing.Literal["pass_ratio_high"]  # noqa: Y015
     _WhichOneofArgType__pass_ratio_high: _TypeAlias = _typing.Literal["_pass_ratio_high", b"_pass_ratio_high"]  # noqa: Y015
+    _WhichOneofReturnType__score: _TypeAlias = _typing.Literal["score"]  # noqa: Y015
+    _WhichOneofArgType__score: _TypeAlias = _typing.Literal["_score", b"_score"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_ratio) -> _WhichOneofReturnType__pass_ratio | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_ratio_high) -> _WhichOneofReturnType__pass_ratio_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__score) -> _WhichOneofReturnType__score | None: ...
 
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
 

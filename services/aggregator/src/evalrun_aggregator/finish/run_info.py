@@ -80,6 +80,7 @@ def run_info(
                 "records_sha256": dataset.records_sha256,
                 "prompts_sha256": dataset.prompts_sha256,
                 "prompt_template": dataset.template,
+                "grader_sha256": None if dataset.grader is None else dataset.grader.sha256,
                 "role": dataset.role,
                 "dates": date_window(problem.date for problem in dataset.problems),
                 "audit": _audit(dataset),

@@ -1,6 +1,7 @@
 """The ledger's samples as `SampleResult`s, in order of problem, pass and sample, one at a time."""
 
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
@@ -8,7 +9,7 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.items import unpack_row
 from evalrun_aggregator.ledger.rows import StoredSample
 from evalrun_aggregator.problems import RunProblems
-from evalrun_data.records import Message, Problem, StdioTests
+from evalrun_data.records import Message, Problem, Reference, StdioTests
 from evalrun_results.samples import SampleResult
 
 MODES = {
@@ -47,6 +48,7 @@ def sample_results(
             response=completion.text,
             ground_truth=truth,
             difficulty=problem.difficulty,
+            data_source=problem.data_source,
             model=completion.model or asked_model,
             finish_reason=completion.finish_reason,
             prompt_tokens=completion.prompt_tokens,
@@ -72,6 +74,8 @@ def prompt_text(messages: Sequence[Message]) -> str:
 def ground_truth_of(problem: Problem) -> Mapping[str, object]:
     """Return the tests as the record holds them (docs/data-formats.md)."""
     truth = problem.ground_truth
+    if isinstance(truth, Reference):
+        return {"ground_truth": json.loads(truth.ground_truth), "extra_info": json.loads(truth.extra_info)}
     if isinstance(truth, StdioTests):
         return {"inputs": list(truth.inputs), "outputs": list(truth.outputs)}
     return {name: value for name, value in dataclasses.asdict(truth).items() if name != "prelude" or value}

@@ -40,6 +40,7 @@ FULL_DISK_RETRY_SECONDS = 1.0
 ROOM_FOR_ENVELOPE = 4096
 
 BuildRequest = Callable[[int, StoredCompletion], judge_pb2.JudgeRequest]
+ReadVerdict = Callable[[int, judge_pb2.Verdict], judge_pb2.Verdict]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Dispatcher:
         ledger: completions come from it, verdicts go to it.
         judges: where to ask; each gets its share of what is in flight.
         build: an item and its completion -> the request.
+        read: an item and what the judge said -> its verdict; None: what the judge said.
         now: Unix seconds.
         clock: seconds, monotonic.
         chance: jitter of delays.
@@ -77,6 +79,7 @@ class Dispatcher:
         build: BuildRequest,
         settings: DispatchSettings,
         *,
+        read: ReadVerdict | None = None,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
@@ -85,6 +88,7 @@ class Dispatcher:
         self._board = board
         self._ledger = ledger
         self._build = build
+        self._read = read
         self._traces = traces
         self._policy = settings.retries
         self._now = now
@@ -173,7 +177,8 @@ class Dispatcher:
         if answer.verdict.judged:
             self._verdicts += 1
             self._last_verdict = self._clock()
-        self._act(work, decide_verdict(answer.verdict, work.history, outage, self._policy), answer.verdict)
+        verdict = answer.verdict if self._read is None else self._read(work.index, answer.verdict)
+        self._act(work, decide_verdict(verdict, work.history, outage, self._policy), verdict)
 
     def lost(self, work: Work, reason: str) -> None:
         """Take an item back whose stream ended before its answer."""

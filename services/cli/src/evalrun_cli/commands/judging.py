@@ -52,6 +52,12 @@ from evalrun_runtime.exits import ExitCode
     type=click.FloatRange(min=0.1, max=600),
     help="CPU seconds per test, e.g. 2.5, for problems without a limit.",
 )
+@click.option(
+    "--grader",
+    metavar="FILE",
+    help="Python file with compute_score(data_source, solution_str, ground_truth, extra_info), which scores answers "
+    "in the sandbox instead of tests; builtin:verl: verl's own, for what is not code.",
+)
 @click.option("--resume", is_flag=True, help="Resume an interrupted judgement with the same arguments.")
 @judged_here
 def judge(
@@ -64,6 +70,7 @@ def judge(
     judge_mode: Literal["RunCode", "Submit"],
     comparator: str | None,
     time_limit: float | None,
+    grader: str | None,
     resume: bool,
     options: LocalOptions,
 ) -> ExitCode:
@@ -79,13 +86,16 @@ def judge(
     from evalrun_cli.local.parts import launched_for_judging
 
     with launched_for_judging(options, [*problems, *responses]) as launched:  # before the imports that take longest
+        from evalrun_api.v1alpha1 import Grader
         from evalrun_cli.local.run_session import RunSession
         from evalrun_cli.local.runs import judge_files
 
+        own = None
         if verl_config is not None:
             from evalrun_cli.verl_files.commands import rows_of
 
-            problems = responses = [rows_of(verl_config, output)]
+            rows, own = rows_of(verl_config, output)
+            problems = responses = [rows]
         return judge_files(
             problems,
             responses,
@@ -93,6 +103,7 @@ def judge(
             judge_mode=judge_mode,
             comparator=comparator,
             time_limit=time_limit,
+            grader=own if grader is None else Grader(path=grader),
             name=name,
             model=model,
             resume=resume,

@@ -14,7 +14,7 @@ from evalrun_results.report.page import folded, page, table
 from evalrun_results.report.statuses import LABELS, pill
 
 NUMBERS = frozenset({1, 2, 3, 4})
-FALL_IS_GOOD = words.FAILURES | AMOUNTS
+FALL_IS_GOOD = words.FAILURES | AMOUNTS - {"score_mean"}
 
 
 def comparison_page(comparison: Comparison) -> str:

@@ -11,6 +11,7 @@ LABELS = {
     "accepted_at_1": "accepted@1",
     "solved_within_budget": "solved within budget",
     "pass_ratio_mean": "pass ratio",
+    "score_mean": "score",
     "exec_success_rate": "runs to its end",
     "wrong_answer_rate": "wrong answer",
     "runtime_error_rate": "runtime error",

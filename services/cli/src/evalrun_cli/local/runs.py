@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalrun_api.manifest import evalrun_of, load_manifest
-from evalrun_api.v1alpha1 import EvalRun
+from evalrun_api.v1alpha1 import Dataset, EvalRun, Grader
 from evalrun_api.work_order import WorkOrder, parse_work_order
 from evalrun_cli.local.local_run import Generation, run_to_end
 from evalrun_cli.local.options import LocalOptions
@@ -17,6 +17,7 @@ from evalrun_cli.local.quick_run import FILE_NAME, PUBLISHED, QuickRun, file_tex
 from evalrun_cli.local.run_session import RunOutcome, RunSession
 from evalrun_cli.local.workspace import Workspace, create, default_directory, order_in, reopen
 from evalrun_cli.run_gate import check_baseline
+from evalrun_client.grading import grader_of
 from evalrun_data import demo
 from evalrun_data.readers import load_problem_files, merged
 from evalrun_data.records import Problem
@@ -131,6 +132,7 @@ def judge_files(
     judge_mode: JudgeMode = "RunCode",
     comparator: str | None = None,
     time_limit: float | None = None,
+    grader: Grader | None = None,
     name: str = "judge",
     model: str | None = None,
     resume: bool = False,
@@ -143,6 +145,7 @@ def judge_files(
         problems, responses: files.
         output: the folder of the results.
         judge_mode, comparator, time_limit: as the flags have them.
+        grader: scores the answers; None: their problems' tests decide.
         name: of the run, in report and comparisons.
         model: what made the answers, in report and comparisons; None: not known.
         resume: go on in a folder that holds a part of this judgement.
@@ -154,8 +157,10 @@ def judge_files(
     """
     if judge_mode == "Submit":
         _check_submits(comparator, options)
-    known, places = read_problems(problems)
-    spec = judge_spec(places, model or EXTERNAL_MODEL, judge_mode, comparator, time_limit)
+    if grader is not None and (comparator is not None or judge_mode == "Submit"):
+        raise BadInputError("--grader: its score decides: leave --comparator and --judge-mode away")
+    known, places = read_problems(problems, grader)
+    spec = judge_spec(places, model or EXTERNAL_MODEL, judge_mode, comparator, time_limit, grader)
     options.check(spec)
     load_responses(responses, known)  # for its errors alone: the aggregator reads the files again, as it streams
     directory = output.resolve()
@@ -215,7 +220,10 @@ def rejudge_directory(
 def _check_sources(manifest: EvalRun, file: Path) -> None:
     """Raise BadInputError if a data set's file is not there."""
     for index, dataset in enumerate(manifest.spec.datasets):
-        for field, place in (("source", dataset.source), ("promptTemplate", dataset.prompt_template)):
+        grader = None if dataset.grader is None else dataset.grader.path
+        for field, place in (
+            ("source", dataset.source), ("promptTemplate", dataset.prompt_template), ("grader.path", grader),
+        ):  # fmt: skip
             try:
                 for part in files_of(place or dataset.source, file.resolve().parent):
                     check_readable(part, file.resolve().parent)
@@ -252,9 +260,14 @@ def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Gene
     )
 
 
-def read_problems(sources: Sequence[str]) -> tuple[list[Problem], dict[str, list[str]]]:
+def read_problems(sources: Sequence[str], grader: Grader | None = None) -> tuple[list[Problem], dict[str, list[str]]]:
     """Read each file once; gives all problems, and the files of each dataset, in the order in which they come."""
-    each = [(source, load_problem_files([source])) for source in dict.fromkeys(sources)]
+    graded = None
+    if grader is not None:
+        asked = Dataset.model_validate({"name": "graded", "source": "builtin:demo", "grader": grader})
+        found = grader_of(asked, Path.cwd())
+        graded = None if found is None else found.decides
+    each = [(source, load_problem_files([source], graded=graded)) for source in dict.fromkeys(sources)]
     places: dict[str, list[str]] = {}
     for source, problems in each:
         for name in dict.fromkeys(problem.dataset for problem in problems):
@@ -268,6 +281,7 @@ def judge_spec(
     judge_mode: JudgeMode,
     comparator: str | None,
     time_limit: float | None,
+    grader: Grader | None = None,
 ) -> dict[str, Any]:
     """Return the spec that an EvalRun with these files would have; nothing is generated, so it names no server.
 
@@ -278,6 +292,8 @@ def judge_spec(
         settings["comparator"] = {"name": comparator}
     if time_limit is not None:
         settings["limits"] = {"timeMilliseconds": round(1000 * time_limit)}
+    if grader is not None:
+        settings["grader"] = grader.to_wire()
     return {
         "model": {"path": model},
         "datasets": [{"name": name, "source": places[name][0], **settings} for name in places],

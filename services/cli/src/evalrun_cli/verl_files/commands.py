@@ -8,19 +8,20 @@ import click
 import yaml
 
 from evalrun_api.manifest import evalrun_of
+from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.verl_files.document import account_text, refusals
 from evalrun_cli.verl_files.evaluation import read_evaluation, with_our_columns
 from evalrun_cli.verl_files.generation import convert
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
-def rows_of(config: Path, output: Path) -> str:
-    """Return the file of problems and answers that an evaluation.yaml names. Raises BadInputError."""
+def rows_of(config: Path, output: Path) -> tuple[str, Grader | None]:
+    """Return the file of problems and answers that an evaluation.yaml names, and its grader. Raises BadInputError."""
     evaluation = read_evaluation(_yaml(config), str(config))
     unknown = [entry for entry in evaluation.entries if entry.fate == "unknown"]
     for entry in unknown:
         click.echo(f"evalrun: {config}: {entry.key}: {entry.note}", err=True)
-    return with_our_columns(evaluation, output, Path.cwd())
+    return with_our_columns(evaluation, output, Path.cwd()), evaluation.grader
 
 
 def convert_file(config: Path, output: Path | None) -> ExitCode:

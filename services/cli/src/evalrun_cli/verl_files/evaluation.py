@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.verl_files.document import Document, Entry, refusals
+from evalrun_client.grading import FUNCTION
 from evalrun_data.sources import read_rows
 from evalrun_runtime.exits import BadInputError
 
@@ -34,10 +36,12 @@ class Evaluation:
     renamed: Mapping[str, str]
     """Columns that have another name there than a run reads: theirs to ours."""
     entries: list[Entry]
+    grader: Grader | None = None
+    """Its reward function; None: the rows' tests decide."""
 
 
 def read_evaluation(values: Mapping[str, Any], where: str) -> Evaluation:
-    """Return what a configuration asks for. Raises BadInputError if it names no file, or a reward function."""
+    """Return what a configuration asks for. Raises BadInputError if it names no file, or a key is refused."""
     document = Document(values, where)
     path = document.mapped("data.path", "--problems and --responses")
     if path is None:
@@ -47,18 +51,29 @@ def read_evaluation(values: Mapping[str, Any], where: str) -> Evaluation:
         theirs = str(document.mapped(f"data.{key}", f"the column {ours}") or ours)
         if theirs != ours:
             renamed[theirs] = ours
+    grader = None
     for function in _FUNCTIONS:
-        named = document.value(f"{function}.path")
-        document.note(f"{function}.name", "ignored", "the judge decides")
-        document.note(f"{function}.reward_kwargs", "ignored", "the judge decides")
-        if named is None or _OURS in str(named):
-            document.note(f"{function}.path", "default", "the judge decides")
-        else:
-            why = "a reward function of yours is not run here: write null, and the judge decides by the rows' tests"
-            document.note(f"{function}.path", "refused", why)
+        grader = grader or _grader(document, function)
     document.ignore([*((function, "the judge decides") for function in _FUNCTIONS), *_REASONS])
     refusals(document.entries, where)
-    return Evaluation(os.path.expanduser(str(path)), renamed, document.entries)  # noqa: PTH111 - it may be a URL
+    return Evaluation(os.path.expanduser(str(path)), renamed, document.entries, grader)  # noqa: PTH111 - it may be a URL
+
+
+def _grader(document: Document, function: str) -> Grader | None:
+    """Return the grader that a `custom_reward_function` is; None if the rows' tests decide."""
+    path = document.value(f"{function}.path")
+    if path is None or _OURS in str(path):
+        for key in ("path", "name", "reward_kwargs"):
+            document.note(f"{function}.{key}", "default" if key == "path" else "ignored", "the judge decides")
+        return None
+    for key in document.open_keys:
+        if key.startswith(f"{function}.reward_kwargs") and document.is_set(key):
+            document.note(key, "refused", "a grader gets no arguments of yours: write them into its file, as defaults")
+    document.mapped(f"{function}.path", "--grader")
+    name = str(document.mapped(f"{function}.name", "the grader's function") or FUNCTION)
+    if not name.isidentifier():
+        raise BadInputError(f"{document.where}: {function}.name: {name!r} is not a function's name")
+    return Grader(path=os.path.expanduser(str(path)), name=name)  # noqa: PTH111 - it may be a URL
 
 
 def with_our_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> str:

@@ -106,6 +106,9 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
         for prefix, why in _MATTER:
             if f"{key}.".startswith((f"{prefix}.", f"actor_rollout_ref.{prefix}.")) and document.is_set(key):
                 document.note(key, "unknown", why)
+    for key in ("custom_reward_function.path", "reward.custom_reward_function.path"):
+        if document.is_set(key) and "evalrun_trainers" not in str(document.value(key)):
+            document.note(key, "unknown", "if it scores what is no program, write spec.datasets[].grader")
     document.ignore([*reasons, *_REASONS])
     name = _name(path)
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
