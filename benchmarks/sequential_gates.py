@@ -23,7 +23,7 @@ from sequential_gates_plot import DRAWING, drawing
 
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.betting import DIFFERENCE, Integers, first_time, log_capital_above
-from evalrun_results.sequential.deciding import Population, Values, decided_after
+from evalrun_results.sequential.mean_decision import Population, Values, decided_after
 
 FIGURES = Path(__file__).with_name("sequential_gates.json")
 SIZES = (164, 500, 1055, 4000)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.sequential.betting import DIFFERENCE, MOST_AT_RISK, STAKES, log_capital_above
+from evalrun_results.sequential.betting import DIFFERENCE, MAX_AT_RISK, STAKES, log_capital_above
 from evalrun_results.sequential.order import drawing_order
 
 COMPLETIONS = Path(os.environ.get("EVALRUN_TEST_DATA", "../shared/data")) / "completions"
@@ -59,7 +59,7 @@ def peers(peer: object, values: Floats, population: int | None) -> Floats:
             lambdas_fn_negative=lambda _x, _m: 0 * growth,
             N=population,
             theta=1,
-            trunc_scale=MOST_AT_RISK,
+            trunc_scale=MAX_AT_RISK,
         )
     logs: Floats = np.log(total / len(STAKES))
     return logs

@@ -13,7 +13,7 @@ from builders.generator.work import Child, Processes, processes, work_item
 
 from evalrun_generator.endpoints.endpoint import HttpEndpoint, Timed, open_session
 from evalrun_generator.endpoints.openai_api import request_for
-from evalrun_generator.endpoints.retry import Action, Blame, Failure
+from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_faults_are_what_the_generator_takes_them_for(
     )
     outcome = await ask(endpoint, deadline=0.2 if kind == "hang" else 10.0)
     assert isinstance(outcome, Failure)
-    assert (outcome.action, outcome.blame) == (Action.RETRY, blame)
+    assert (outcome.action, outcome.blame) == (RetryAction.RETRY, blame)
     assert outcome.reason.startswith(reason)
     assert outcome.retry_after == (3.0 if kind == "429" else None)
 

@@ -5,11 +5,11 @@ import pytest
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.retry_policy import (
-    Again,
     Decision,
-    History,
+    ItemHistory,
     NotJudged,
     Outage,
+    Retry,
     RetryPolicy,
     Store,
     decide_failure,
@@ -18,7 +18,7 @@ from evalrun_aggregator.judging.retry_policy import (
     reason_of,
 )
 
-POLICY = RetryPolicy(attempts=3, losses=2, patience=100, first_delay=1, longest_delay=5)
+POLICY = RetryPolicy(attempts=3, losses=2, patience=100, first_delay=1, max_delay=5)
 ALIVE = Outage(judged_meanwhile=True, seconds_without_verdict=0)
 OUTAGE = Outage(judged_meanwhile=False, seconds_without_verdict=10)
 LONG_OUTAGE = Outage(judged_meanwhile=False, seconds_without_verdict=101)
@@ -31,59 +31,59 @@ def failure(code: grpc.StatusCode, retry_after_ms: int = 0) -> judge_pb2.StreamF
 @pytest.mark.parametrize(
     ("code", "history", "outage", "decision"),
     [
-        (grpc.StatusCode.INVALID_ARGUMENT, History(), ALIVE, NotJudged("INVALID_ARGUMENT: why")),
-        (grpc.StatusCode.INVALID_ARGUMENT, History(), OUTAGE, NotJudged("INVALID_ARGUMENT: why")),
-        (grpc.StatusCode.UNAVAILABLE, History(), ALIVE, Again(1, History(failures=1))),
-        (grpc.StatusCode.UNAVAILABLE, History(1), ALIVE, Again(2, History(failures=2))),
-        (grpc.StatusCode.UNAVAILABLE, History(2), ALIVE, NotJudged("UNAVAILABLE: why")),
+        (grpc.StatusCode.INVALID_ARGUMENT, ItemHistory(), ALIVE, NotJudged("INVALID_ARGUMENT: why")),
+        (grpc.StatusCode.INVALID_ARGUMENT, ItemHistory(), OUTAGE, NotJudged("INVALID_ARGUMENT: why")),
+        (grpc.StatusCode.UNAVAILABLE, ItemHistory(), ALIVE, Retry(1, ItemHistory(failures=1))),
+        (grpc.StatusCode.UNAVAILABLE, ItemHistory(1), ALIVE, Retry(2, ItemHistory(failures=2))),
+        (grpc.StatusCode.UNAVAILABLE, ItemHistory(2), ALIVE, NotJudged("UNAVAILABLE: why")),
         # a queue that is too long: as a stream that was given up, which waits as long
-        (grpc.StatusCode.DEADLINE_EXCEEDED, History(2), ALIVE, Again(0, History(2, losses=1))),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, History(losses=1), OUTAGE, Again(0, History(losses=1))),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, History(losses=1), ALIVE, NotJudged("DEADLINE_EXCEEDED: why")),
-        (grpc.StatusCode.INTERNAL, History(), ALIVE, Again(1, History(failures=1))),
-        (grpc.StatusCode.UNAVAILABLE, History(2), OUTAGE, Again(4, History(2, uncounted=1))),
-        (grpc.StatusCode.UNAVAILABLE, History(2, uncounted=9), OUTAGE, Again(5, History(2, uncounted=10))),
-        (grpc.StatusCode.UNAVAILABLE, History(2), LONG_OUTAGE, NotJudged("UNAVAILABLE: why")),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, ItemHistory(2), ALIVE, Retry(0, ItemHistory(2, losses=1))),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, ItemHistory(losses=1), OUTAGE, Retry(0, ItemHistory(losses=1))),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, ItemHistory(losses=1), ALIVE, NotJudged("DEADLINE_EXCEEDED: why")),
+        (grpc.StatusCode.INTERNAL, ItemHistory(), ALIVE, Retry(1, ItemHistory(failures=1))),
+        (grpc.StatusCode.UNAVAILABLE, ItemHistory(2), OUTAGE, Retry(4, ItemHistory(2, uncounted=1))),
+        (grpc.StatusCode.UNAVAILABLE, ItemHistory(2, uncounted=9), OUTAGE, Retry(5, ItemHistory(2, uncounted=10))),
+        (grpc.StatusCode.UNAVAILABLE, ItemHistory(2), LONG_OUTAGE, NotJudged("UNAVAILABLE: why")),
     ],
 )
-def test_failures(code: grpc.StatusCode, history: History, outage: Outage, decision: Decision) -> None:
+def test_failures(code: grpc.StatusCode, history: ItemHistory, outage: Outage, decision: Decision) -> None:
     assert decide_failure(failure(code), history, outage, POLICY) == decision
 
 
 def test_a_busy_judge_is_asked_again_when_it_said_and_that_counts_for_nothing() -> None:
-    history = History(2, 1, 3)
+    history = ItemHistory(2, 1, 3)
     busy = failure(grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_ms=1500)
-    assert decide_failure(busy, history, LONG_OUTAGE, POLICY) == Again(1.5, history)
+    assert decide_failure(busy, history, LONG_OUTAGE, POLICY) == Retry(1.5, history)
     at_once = decide_failure(failure(grpc.StatusCode.RESOURCE_EXHAUSTED), history, ALIVE, POLICY)
-    assert at_once == Again(POLICY.least_busy_delay, history)
+    assert at_once == Retry(POLICY.min_busy_delay, history)
 
 
 @pytest.mark.parametrize(
     ("history", "outage", "decision"),
     [
-        (History(), ALIVE, Again(0, History(losses=1))),
-        (History(losses=1), ALIVE, NotJudged("the judge's stream broke 2 times: gone")),
-        (History(losses=1), OUTAGE, Again(0, History(losses=1))),
-        (History(losses=1), LONG_OUTAGE, NotJudged("the judge's stream broke 2 times: gone")),
+        (ItemHistory(), ALIVE, Retry(0, ItemHistory(losses=1))),
+        (ItemHistory(losses=1), ALIVE, NotJudged("the judge's stream broke 2 times: gone")),
+        (ItemHistory(losses=1), OUTAGE, Retry(0, ItemHistory(losses=1))),
+        (ItemHistory(losses=1), LONG_OUTAGE, NotJudged("the judge's stream broke 2 times: gone")),
     ],
 )
-def test_lost_streams(history: History, outage: Outage, decision: Decision) -> None:
+def test_lost_streams(history: ItemHistory, outage: Outage, decision: Decision) -> None:
     assert decide_loss("gone", history, outage, POLICY) == decision
 
 
 def test_a_verdict_is_stored_and_one_that_cannot_tell_is_asked_again_before() -> None:
     told = judge_pb2.Verdict(judged=True)
     untold = judge_pb2.Verdict(judged=False)
-    assert decide_verdict(told, History(9, 9, 9), LONG_OUTAGE, POLICY) == Store()
-    assert decide_verdict(untold, History(), ALIVE, POLICY) == Again(1, History(failures=1))
-    assert decide_verdict(untold, History(2), ALIVE, POLICY) == Store()
+    assert decide_verdict(told, ItemHistory(9, 9, 9), LONG_OUTAGE, POLICY) == Store()
+    assert decide_verdict(untold, ItemHistory(), ALIVE, POLICY) == Retry(1, ItemHistory(failures=1))
+    assert decide_verdict(untold, ItemHistory(2), ALIVE, POLICY) == Store()
 
 
 def test_what_no_other_attempt_would_tell_is_stored_at_once() -> None:
     """Asked again as in an outage, one problem that cannot be judged held a run for ten minutes."""
     permanent = judge_pb2.Verdict(judged=False, permanent=True)
     for outage in (ALIVE, OUTAGE, LONG_OUTAGE):
-        assert decide_verdict(permanent, History(), outage, POLICY) == Store()
+        assert decide_verdict(permanent, ItemHistory(), outage, POLICY) == Store()
 
 
 def test_the_reason_is_the_first_test_that_could_not_be_judged() -> None:

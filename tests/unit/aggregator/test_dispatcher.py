@@ -19,7 +19,7 @@ from evalrun_aggregator.ledger.rows import StoredCompletion
 from evalrun_client.fake_judge import scripted_verdict, unavailable
 from evalrun_client.judge_client import Judge, JudgeLostError, JudgeRefusedError
 
-QUICK = RetryPolicy(attempts=3, first_delay=0.001, longest_delay=0.002, least_busy_delay=0.001)
+QUICK = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002, min_busy_delay=0.001)
 
 
 @asynccontextmanager
@@ -106,7 +106,7 @@ async def test_large_tests_do_not_cross_with_every_answer(tmp_path: Path, judges
 
 async def test_a_judge_that_lacks_even_tests_that_it_was_sent_is_no_endless_loop(tmp_path: Path) -> None:
     judge = MemoryJudge(script=lambda _request: judge_pb2.StreamFailure(code=5, message="send them"))
-    policy = RetryPolicy(attempts=2, patience=0.0, first_delay=0.001, longest_delay=0.002)
+    policy = RetryPolicy(attempts=2, patience=0.0, first_delay=0.001, max_delay=0.002)
     async with dispatching(tmp_path, [judge], problems=1, suite=b"x" * 32, policy=policy) as (board, _, one, running):
         await judged(board, one, running)
         assert board.count(ItemState.NOT_JUDGED) == 1
@@ -159,7 +159,7 @@ async def test_a_judge_that_refuses_us_ends_the_dispatch(tmp_path: Path) -> None
 
 async def test_one_item_that_always_fails_is_not_judged_and_the_others_are(tmp_path: Path) -> None:
     judge = MemoryJudge(script=lambda r: unavailable() if r.submission.text == "p0 accept" else scripted_verdict(r))
-    policy = RetryPolicy(attempts=3, patience=0.05, first_delay=0.001, longest_delay=0.002)
+    policy = RetryPolicy(attempts=3, patience=0.05, first_delay=0.001, max_delay=0.002)
     async with dispatching(tmp_path, [judge], policy=policy) as (board, ledger, dispatcher, running):
         await judged(board, dispatcher, running)
         assert (board.count(ItemState.ACCEPTED), board.state(0)) == (19, ItemState.NOT_JUDGED)

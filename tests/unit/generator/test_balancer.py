@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 
 from evalrun_generator.endpoints import balancer
-from evalrun_generator.endpoints.balancer import EndpointState, Limits, new_endpoint
-from evalrun_generator.endpoints.retry import Action, Blame, Failure
+from evalrun_generator.endpoints.balancer import BalancerLimits, EndpointState, new_endpoint
+from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction
 
-LIMITS = Limits(suspect_failures=3, initial_ejection_seconds=1.0, max_ejection_seconds=8.0)
+LIMITS = BalancerLimits(suspect_failures=3, initial_ejection_seconds=1.0, max_ejection_seconds=8.0)
 
 
 def state(name: str, in_flight: int = 0, slots: int = 4, **changes: object) -> EndpointState:
@@ -14,7 +14,7 @@ def state(name: str, in_flight: int = 0, slots: int = 4, **changes: object) -> E
 
 
 def failure(blame: Blame, retry_after: float | None = None) -> Failure:
-    return Failure(Action.RETRY, blame, counted=True, reason="it failed", retry_after=retry_after)
+    return Failure(RetryAction.RETRY, blame, counted=True, reason="it failed", retry_after=retry_after)
 
 
 def fail(before: EndpointState, blame: Blame, now: float = 0.0, retry_after: float | None = None) -> EndpointState:

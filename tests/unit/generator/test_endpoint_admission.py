@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 import pytest
 
 from evalrun_generator.endpoint_reports import replicas
-from evalrun_generator.endpoints.balancer import Limits
+from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
-from evalrun_generator.endpoints.retry import Action, Blame, Failure, from_status, unreachable
+from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction, from_status, unreachable
 from evalrun_runtime.exits import BadInputError
 
 
 def admission(*endpoints: FakeEndpoint, verify: bool = True) -> tuple[EndpointAdmission, EndpointFleet]:
     rng = random.Random(0)
-    fleet = EndpointFleet(Limits(), rng)
+    fleet = EndpointFleet(BalancerLimits(), rng)
     return EndpointAdmission(fleet, endpoints, model="model", slots=[4] * len(endpoints), verify=verify, rng=rng), fleet
 
 
@@ -62,7 +62,7 @@ async def test_why_an_endpoint_is_not_ready_is_told_at_once() -> None:
 
 
 async def test_a_wrong_key_ends_the_run() -> None:
-    refused = Failure(Action.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
+    refused = Failure(RetryAction.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
     gate, _ = admission(FakeEndpoint("a", models=refused))
     with pytest.raises(BadInputError, match="endpoint a refuses to list its models: HTTP 401: wrong key"):
         await gate.run(1)
@@ -95,7 +95,7 @@ async def test_servers_without_a_list_of_models_can_be_taken_on_trust() -> None:
 
 async def test_each_endpoint_has_slots_of_its_own_and_tells_its_version() -> None:
     rng = random.Random(0)
-    fleet = EndpointFleet(Limits(), rng)
+    fleet = EndpointFleet(BalancerLimits(), rng)
     endpoints = [FakeEndpoint("a", version="0.11.0"), FakeEndpoint("b")]
     gate = EndpointAdmission(fleet, endpoints, model="model", slots=[3, 5], verify=True, rng=rng)
     await gate.run(1)

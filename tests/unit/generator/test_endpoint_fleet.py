@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from evalrun_generator.endpoints.balancer import Limits, trouble
+from evalrun_generator.endpoints.balancer import BalancerLimits, trouble
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
-from evalrun_generator.endpoints.retry import Action, Blame, Failure, broken_off, unreachable
+from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction, broken_off, unreachable
 
 
 def fleet(**slots: int) -> EndpointFleet:
-    made = EndpointFleet(Limits(initial_ejection_seconds=0.01), random.Random(0))
+    made = EndpointFleet(BalancerLimits(initial_ejection_seconds=0.01), random.Random(0))
     for name, count in slots.items():
         made.join(FakeEndpoint(name), count)
     return made
@@ -79,7 +79,7 @@ async def test_endpoints_join_and_leave_while_requests_wait() -> None:
     none.join(FakeEndpoint("late"), 1)
     permit = await waiting
     none.leave("late")
-    none.failed(permit, Failure(Action.RETRY, Blame.DOWN, counted=False, reason="gone"))
+    none.failed(permit, Failure(RetryAction.RETRY, Blame.DOWN, counted=False, reason="gone"))
     assert none.states == []
     none.join(FakeEndpoint("late"), 1)
     none.succeeded(permit)  # the old one's: not this one's business
@@ -90,7 +90,7 @@ async def test_an_outage_and_its_end_are_told_once_each_with_cause_and_next_try(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="evalrun_generator.endpoints.endpoint_fleet")
-    one = EndpointFleet(Limits(suspect_failures=1, initial_ejection_seconds=0.004), random.Random(0))
+    one = EndpointFleet(BalancerLimits(suspect_failures=1, initial_ejection_seconds=0.004), random.Random(0))
     one.join(FakeEndpoint("a"), 4)
     told: list[str] = []
     one.on_trouble.append(lambda: told.append(trouble(one.states[0])))

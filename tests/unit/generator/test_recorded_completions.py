@@ -1,7 +1,7 @@
 import pytest
 
 from evalrun_generator.recorded.recorded_completions import (
-    Echo,
+    EchoCompletions,
     PromptUnknownError,
     RecordedAnswer,
     RecordedCompletions,
@@ -58,6 +58,6 @@ def test_approximate_tokens(text: str, tokens: int) -> None:
 
 
 def test_echo_answers_anything_with_exactly_so_many_tokens() -> None:
-    said = Echo(3).find("whatever", 7)
+    said = EchoCompletions(3).find("whatever", 7)
     assert said.text.split() == ["word"] * 3
     assert said.output_tokens == 3

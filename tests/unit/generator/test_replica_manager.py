@@ -19,11 +19,11 @@ from evalrun_generator.rollout.app import Rollout
 from evalrun_generator.rollout.engine import EnginePlan, engine_plan
 from evalrun_generator.rollout.fake_cluster import FakeCluster, FakeReplica
 from evalrun_generator.rollout.order import RolloutOrder
-from evalrun_generator.rollout.policy import Limits
+from evalrun_generator.rollout.policy import PolicyLimits
 from evalrun_generator.rollout.replica_manager import ReplicaOptions
 from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.rollout.starts import Start
-from evalrun_generator.rollout.vital_signs import Patience
+from evalrun_generator.rollout.vital_signs import ProbeLimits
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 ORDER = rollout_order({"tensorParallel": 1, "replicas": 2, "maxNumSeqs": 4}, model={"path": "model"})
@@ -40,8 +40,8 @@ class World:
     items: int = 40
     gpus: int = 2
     order: RolloutOrder = ORDER
-    limits: Limits = field(default_factory=lambda: Limits(60, 60, 0.05, initial_wait_seconds=0.001))
-    patience: Patience = field(default_factory=lambda: Patience(30, 30, 2))
+    limits: PolicyLimits = field(default_factory=lambda: PolicyLimits(60, 60, 0.05, initial_wait_seconds=0.001))
+    patience: ProbeLimits = field(default_factory=lambda: ProbeLimits(30, 30, 2))
     answers: Callable[[Start], Callable[[], Timed | Failure]] = lambda _: answer
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ async def test_a_dead_replica_is_replaced_and_what_it_had_is_asked_elsewhere() -
 
 
 async def test_a_hung_replica_is_told_from_a_busy_one_by_its_tokens() -> None:
-    world = World(patience=Patience(0.05, 0.5, 2))
+    world = World(patience=ProbeLimits(0.05, 0.5, 2))
     world.hold_back()
     async with world.running():
         await world.until(lambda: world.ups() == 2)
@@ -208,7 +208,7 @@ async def test_failing_starts_are_tried_again_then_given_up() -> None:
 
 
 async def test_no_gpus_are_waited_for_only_so_long() -> None:
-    world = World(gpus=0, limits=Limits(60, 0.05, 1))
+    world = World(gpus=0, limits=PolicyLimits(60, 0.05, 1))
     with pytest.raises(GenerationStoppedError, match="no room for a replica"):
         await world.run()
 

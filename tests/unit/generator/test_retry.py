@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from evalrun_generator.endpoints.retry import (
-    Action,
     Backoff,
     Blame,
+    RetryAction,
     broken_off,
     error_message,
     from_status,
@@ -25,30 +25,36 @@ def openai_error(message: str, **fields: object) -> bytes:
 @pytest.mark.parametrize(
     ("status", "body", "action", "blame", "counted"),
     [
-        (500, b"boom", Action.RETRY, Blame.SUSPECT, True),
-        (502, b"<html>", Action.RETRY, Blame.SUSPECT, True),
-        (504, b"", Action.RETRY, Blame.SUSPECT, True),
-        (503, b"", Action.RETRY, Blame.BUSY, False),
-        (429, openai_error("slow down"), Action.RETRY, Blame.BUSY, False),
-        (408, b"", Action.RETRY, Blame.NONE, True),
-        (425, b"", Action.RETRY, Blame.NONE, True),
-        (400, openai_error("maximum context length is 4096"), Action.REJECT, Blame.NONE, True),
-        (413, b"", Action.REJECT, Blame.NONE, True),
-        (422, b"", Action.REJECT, Blame.NONE, True),
-        (401, openai_error("no key"), Action.ABORT, Blame.NONE, True),
-        (403, b"", Action.ABORT, Blame.NONE, True),
-        (302, b"", Action.ABORT, Blame.NONE, True),
-        (405, b"", Action.ABORT, Blame.NONE, True),
+        (500, b"boom", RetryAction.RETRY, Blame.SUSPECT, True),
+        (502, b"<html>", RetryAction.RETRY, Blame.SUSPECT, True),
+        (504, b"", RetryAction.RETRY, Blame.SUSPECT, True),
+        (503, b"", RetryAction.RETRY, Blame.BUSY, False),
+        (429, openai_error("slow down"), RetryAction.RETRY, Blame.BUSY, False),
+        (408, b"", RetryAction.RETRY, Blame.NONE, True),
+        (425, b"", RetryAction.RETRY, Blame.NONE, True),
+        (400, openai_error("maximum context length is 4096"), RetryAction.REJECT, Blame.NONE, True),
+        (413, b"", RetryAction.REJECT, Blame.NONE, True),
+        (422, b"", RetryAction.REJECT, Blame.NONE, True),
+        (401, openai_error("no key"), RetryAction.ABORT, Blame.NONE, True),
+        (403, b"", RetryAction.ABORT, Blame.NONE, True),
+        (302, b"", RetryAction.ABORT, Blame.NONE, True),
+        (405, b"", RetryAction.ABORT, Blame.NONE, True),
         # vLLM, OpenAI, older vLLM, and a path that nobody serves
-        (404, openai_error("The model `x` does not exist.", param="model", code=404), Action.ABORT, Blame.NONE, True),
-        (404, openai_error("gone", code="model_not_found"), Action.ABORT, Blame.NONE, True),
-        (404, b'{"object":"error","message":"The model `x` does not exist."}', Action.ABORT, Blame.NONE, True),
-        (404, b'{"detail":"Not Found"}', Action.ABORT, Blame.NONE, True),
+        (
+            404,
+            openai_error("The model `x` does not exist.", param="model", code=404),
+            RetryAction.ABORT,
+            Blame.NONE,
+            True,
+        ),
+        (404, openai_error("gone", code="model_not_found"), RetryAction.ABORT, Blame.NONE, True),
+        (404, b'{"object":"error","message":"The model `x` does not exist."}', RetryAction.ABORT, Blame.NONE, True),
+        (404, b'{"detail":"Not Found"}', RetryAction.ABORT, Blame.NONE, True),
         # one prompt of a recording
-        (404, openai_error("no completion is recorded for problem p"), Action.REJECT, Blame.NONE, True),
+        (404, openai_error("no completion is recorded for problem p"), RetryAction.REJECT, Blame.NONE, True),
     ],
 )  # fmt: skip
-def test_statuses(status: int, body: bytes, action: Action, blame: Blame, counted: bool) -> None:
+def test_statuses(status: int, body: bytes, action: RetryAction, blame: Blame, counted: bool) -> None:
     failure = from_status(status, {}, body, NOW)
     assert (failure.action, failure.blame, failure.counted) == (action, blame, counted)
     assert f"HTTP {status}" in failure.reason

@@ -6,26 +6,28 @@ from evalrun_api.work_order import Rollout
 from evalrun_generator.rollout.policy import (
     Action,
     ActionKind,
-    History,
-    Limits,
+    DecisionHistory,
     ObservedReplica,
+    PolicyLimits,
     decide,
     give_up_reason,
     places,
     useful_replicas,
 )
-from evalrun_generator.rollout.starts import NodeRoom, Phase, Start
+from evalrun_generator.rollout.starts import NodeCapacity, Start, StartPhase
 
-LIMITS = Limits(start_seconds=600, place_seconds=100, idle_seconds=30)
+LIMITS = PolicyLimits(start_seconds=600, place_seconds=100, idle_seconds=30)
 TWO = Rollout(tensor_parallel=1, replicas=2)
 ELASTIC = Rollout(tensor_parallel=1, min_replicas=1, max_replicas=4, max_num_seqs=10)
 
 
-def start(slot: int = 0, phase: Phase = Phase.SERVING, **fields: object) -> Start:
+def start(slot: int = 0, phase: StartPhase = StartPhase.SERVING, **fields: object) -> Start:
     return replace(Start(slot, f"s{slot}", gpus=1, started_at=0.0, phase=phase, placed=True), **fields)  # type: ignore[arg-type]
 
 
-def seen(slot: int = 0, phase: Phase = Phase.SERVING, *, admitted: bool = True, **fields: object) -> ObservedReplica:
+def seen(
+    slot: int = 0, phase: StartPhase = StartPhase.SERVING, *, admitted: bool = True, **fields: object
+) -> ObservedReplica:
     return replace(ObservedReplica(start(slot, phase), admitted=admitted), **fields)  # type: ignore[arg-type]
 
 
@@ -34,7 +36,7 @@ def decided(
     *living: ObservedReplica,
     free: int = 8,
     remaining: int | None = 100,
-    history: History | None = None,
+    history: DecisionHistory | None = None,
     taken: frozenset[int] = frozenset(),
     now: float = 10.0,
 ) -> list[Action]:
@@ -44,7 +46,7 @@ def decided(
         taken=taken,
         free_places=free,
         remaining=remaining,
-        history=history or History(),
+        history=history or DecisionHistory(),
         limits=LIMITS,
         now=now,
     )
@@ -85,11 +87,11 @@ class TestPlaces:
         ],
     )
     def test_by_gpus_and_cpus(self, rollout: Rollout, rooms: list[tuple[int, int]], expected: int) -> None:
-        assert places(rollout, [NodeRoom("n", gpus, cpus) for gpus, cpus in rooms], []) == expected
+        assert places(rollout, [NodeCapacity("n", gpus, cpus) for gpus, cpus in rooms], []) == expected
 
     def test_starts_that_have_not_taken_their_gpus_yet_are_taken_off(self) -> None:
-        rooms = [NodeRoom("n", 2, 99)]
-        waiting = start(0, Phase.STARTING, placed=False)
+        rooms = [NodeCapacity("n", 2, 99)]
+        waiting = start(0, StartPhase.STARTING, placed=False)
         assert places(TWO, rooms, [waiting, start(1)]) == 1
 
 
@@ -109,22 +111,22 @@ class TestDecide:
         assert decided(TWO, remaining=None) == []
 
     def test_living_replicas_of_an_earlier_attempt_are_let_in_not_started_again(self) -> None:
-        found = decided(TWO, seen(0, admitted=False), seen(1, Phase.STARTING, admitted=False))
+        found = decided(TWO, seen(0, admitted=False), seen(1, StartPhase.STARTING, admitted=False))
         assert found == [Action(ActionKind.ADMIT, 0, "s0")]
 
     @pytest.mark.parametrize(
         ("one", "why", "failed"),
         [
             (seen(trouble="dead: /health: 503"), "dead: /health: 503", False),
-            (ObservedReplica(start(0, Phase.FAILED, error="out of memory")), "out of memory", True),
-            (ObservedReplica(start(0, Phase.STARTING, started_at=-601.0)), "it did not serve within 600 s", True),
+            (ObservedReplica(start(0, StartPhase.FAILED, error="out of memory")), "out of memory", True),
+            (ObservedReplica(start(0, StartPhase.STARTING, started_at=-601.0)), "it did not serve within 600 s", True),
         ],
     )
     def test_what_is_ill_is_ended(self, one: ObservedReplica, why: str, failed: bool) -> None:
         assert decided(TWO, one, free=0, now=0.0) == [Action(ActionKind.END, 0, "s0", why, failed)]
 
     def test_a_failed_start_is_tried_again_after_a_wait_that_doubles(self) -> None:
-        history = History().after_failed_start("x", now=10.0).after_failed_start("x", now=10.0)
+        history = DecisionHistory().after_failed_start("x", now=10.0).after_failed_start("x", now=10.0)
         assert decided(TWO, history=history, now=11.9) == []
         assert kinds(decided(TWO, history=history, now=12.1)) == [("start", 0), ("start", 1)]
 
@@ -140,7 +142,7 @@ class TestDecide:
 
 class TestGivingUp:
     def test_after_starts_that_failed_in_a_row(self) -> None:
-        history = History()
+        history = DecisionHistory()
         for number in range(3):
             assert give_up_reason(TWO, [], history, LIMITS, 0) is None
             history = history.after_failed_start(f"error {number}", 0)
@@ -149,9 +151,9 @@ class TestGivingUp:
         assert give_up_reason(TWO, [], history.after_success(), LIMITS, 0) is None
 
     def test_when_no_place_appears_and_says_what_there_is(self) -> None:
-        history = History().after_look(lacking=True, now=5.0).after_look(lacking=True, now=50.0)
+        history = DecisionHistory().after_look(lacking=True, now=5.0).after_look(lacking=True, now=50.0)
         assert give_up_reason(TWO, [], history, LIMITS, 104.9) is None
-        reason = give_up_reason(TWO, [NodeRoom("n", 8, 2)], history, LIMITS, 105.0)
+        reason = give_up_reason(TWO, [NodeCapacity("n", 8, 2)], history, LIMITS, 105.0)
         assert reason is not None
         assert "needs 1 GPUs and 3 CPUs" in reason
         assert "free now: 8 GPUs and 2 CPUs" in reason

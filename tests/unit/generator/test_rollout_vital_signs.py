@@ -1,9 +1,9 @@
 import pytest
 
 from evalrun_generator.rollout.replica_api import generated_tokens
-from evalrun_generator.rollout.vital_signs import Patience, Signs, should_ask, trouble
+from evalrun_generator.rollout.vital_signs import ProbeLimits, Signs, should_ask, trouble
 
-PATIENCE = Patience(quiet_seconds=5, hang_seconds=60, failures=2)
+PATIENCE = ProbeLimits(quiet_seconds=5, hang_seconds=60, failures=2)
 FRESH = Signs(progress_at=0.0)
 
 

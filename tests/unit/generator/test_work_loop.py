@@ -6,13 +6,13 @@ import pytest
 from builders.generator.work import work_item, work_items
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.endpoints.balancer import Limits
+from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.completion_client import RequestPolicy
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint, answer
-from evalrun_generator.endpoints.openai_api import Answer
-from evalrun_generator.endpoints.retry import Action, Backoff, Blame, Failure, broken_off, unreachable
+from evalrun_generator.endpoints.openai_api import CompletionAnswer
+from evalrun_generator.endpoints.retry import Backoff, Blame, Failure, RetryAction, broken_off, unreachable
 from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.token_counts import TokenCounter
@@ -31,7 +31,7 @@ def loop_over(
     ask_seconds: float = 5.0,
 ) -> WorkLoop:
     rng = random.Random(0)
-    fleet = EndpointFleet(Limits(initial_ejection_seconds=0.001, max_ejection_seconds=0.01), rng)
+    fleet = EndpointFleet(BalancerLimits(initial_ejection_seconds=0.001, max_ejection_seconds=0.01), rng)
     for endpoint in endpoints:
         fleet.join(endpoint, slots)
     plan = RequestPolicy(
@@ -99,7 +99,7 @@ async def test_an_endpoint_that_joins_late_is_filled_at_once() -> None:
         return answer()
 
     rng = random.Random(0)
-    fleet = EndpointFleet(Limits(), rng)
+    fleet = EndpointFleet(BalancerLimits(), rng)
     fake = FakeLedger(work_items(12))
     plan = RequestPolicy("model", 3, Backoff(0.0001, 0.001), float, 30.0, 8, 0.001)
     running = asyncio.create_task(WorkLoop(fake, fleet, plan, rng).run())
@@ -124,7 +124,7 @@ async def test_what_is_stored() -> None:
     assert (done.prompt_tokens, done.output_tokens) == (3, 5)
 
 
-UNCOUNTED = Timed(Answer("12345678", "stop", None, None, "m"), 0.0, 0.0)
+UNCOUNTED = Timed(CompletionAnswer("12345678", "stop", None, None, "m"), 0.0, 0.0)
 
 
 async def test_a_server_that_does_not_count_leaves_the_counts_unset() -> None:
@@ -153,7 +153,7 @@ async def test_a_failed_item_is_asked_for_elsewhere_with_the_same_bytes() -> Non
 
 
 async def test_an_item_that_the_server_refuses_stops_nothing_else() -> None:
-    refusal = Failure(Action.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
+    refusal = Failure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
     endpoint = FakeEndpoint("a", lambda _count, body: refusal if prompt_of(body) == "solve p/7" else answer())
     fake = FakeLedger(work_items(20))
     with pytest.raises(GenerationStoppedError, match=r"ds p/7 sample 0: a: HTTP 400: the prompt is too long") as raised:
@@ -165,7 +165,7 @@ async def test_an_item_that_the_server_refuses_stops_nothing_else() -> None:
 
 @pytest.mark.parametrize("items", [3, 40])
 async def test_a_server_that_refuses_every_request_ends_the_run_at_once_as_bad_input(items: int) -> None:
-    refusal = Failure(Action.REJECT, Blame.NONE, counted=True, reason="HTTP 400: max_tokens is too large")
+    refusal = Failure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: max_tokens is too large")
     endpoint = FakeEndpoint("a", lambda _count, _body: slowly(refusal))
     with pytest.raises(BadInputError, match=r"endpoint a: HTTP 400: max_tokens is too large\. The first \d+ requests"):
         await loop_over(FakeLedger(work_items(items)), [endpoint], slots=4).run()
@@ -173,7 +173,7 @@ async def test_a_server_that_refuses_every_request_ends_the_run_at_once_as_bad_i
 
 
 async def test_refusals_that_come_before_the_first_answer_do_not_end_the_run() -> None:
-    refusal = Failure(Action.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
+    refusal = Failure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
     refused = asyncio.Event()
 
     async def script(count: int) -> Timed | Failure:
@@ -220,7 +220,7 @@ async def test_an_outage_that_lasts_is_a_resumable_stop() -> None:
 
 
 async def test_what_no_item_survives_ends_the_run_at_once_and_keeps_the_answers() -> None:
-    wrong_key = Failure(Action.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
+    wrong_key = Failure(RetryAction.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
     endpoint = FakeEndpoint("a", lambda count, _body: answer() if count < 6 else wrong_key)
     fake = FakeLedger(work_items(40))
     with pytest.raises(BadInputError, match="endpoint a: HTTP 401: wrong key"):

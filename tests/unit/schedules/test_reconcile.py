@@ -294,7 +294,7 @@ def test_killed_at_any_write_each_checkpoint_has_one_run(tmp_path: Path, seed: i
     assert len(set(nightly.made)) == len(nightly.made) == sound
 
 
-def test_deciding_again_from_the_same_state_changes_nothing(tmp_path: Path) -> None:
+def test_mean_decision_again_from_the_same_state_changes_nothing(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path).wait(hours=16).end().wait(hours=1)
     again = decide(nightly.schedule, nightly.observed(), nightly.now)

@@ -23,7 +23,7 @@ LARGE_SUITE = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model answered to one problem."""
+    """A model's answer to one problem."""
 
     text: str
     mode: judge_pb2.SubmissionMode.ValueType = judge_pb2.SUBMISSION_MODE_AUTO

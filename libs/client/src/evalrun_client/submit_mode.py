@@ -1,4 +1,4 @@
-"""What `judgeMode: Submit` asks of a dataset: its problems name rows of the server's, which has the tests. Pure."""
+"""Checks datasets with `judgeMode: Submit`: each problem names a row of the server, which has the tests. Pure."""
 
 from collections.abc import Iterable, Iterator
 

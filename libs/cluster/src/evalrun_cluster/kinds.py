@@ -1,4 +1,4 @@
-"""Which kinds of objects the operator makes and watches, and where the API server serves them."""
+"""The kinds of objects that the operator creates and watches, with their API paths."""
 
 from dataclasses import dataclass
 

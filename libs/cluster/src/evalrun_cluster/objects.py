@@ -1,4 +1,4 @@
-"""What is read from and written to the API server, as plain data. Pure."""
+"""Objects of the API server as plain data. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Which EvalRun it is."""
+    """Identifies an EvalRun."""
 
     name: str
     namespace: str

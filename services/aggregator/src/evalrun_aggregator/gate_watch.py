@@ -31,7 +31,7 @@ GROWTH: Final = 64
 """A gate is looked at again once its problems have grown by this part of them, at least by one: a look reads all of
 them. When one looks changes nothing in what is decided."""
 FORGOTTEN: Final[dict[str, str]] = {"gates_asked": "", "gates_decided": ""}
-"""What judging anew sets the facts to: new verdicts decide anew, on the problems that the run has."""
+"""Facts reset by `rejudge`: the new verdicts decide again, on the run's problems."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class WatchedGate:
 
     @property
     def totals(self) -> DatasetTotals | None:
-        """What the baseline says of the gate's dataset; None with an anchor."""
+        """The baseline's totals of the gate's datasets; None with an anchor."""
         return None if self.baseline is None else self.baseline.get(self.gate.dataset_names[0], DatasetTotals())
 
     @property
@@ -94,7 +94,7 @@ class GateWatch:
 
     @property
     def drawn(self) -> Drawn:
-        """How the run draws its problems."""
+        """The order in which the run evaluates its problems."""
         return Drawn(
             self._spec.protocol.seed, {each.name: list(each.problem_ids) for each in self._problems.items.datasets}
         )

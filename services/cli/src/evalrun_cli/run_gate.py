@@ -10,7 +10,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 def outlooks(spec: EvalRunSpec) -> Iterator[str]:
     """Yield what the gates of a run need to decide, as far as the file says how many problems there are."""
     from evalrun_results.comparing.power import ASSUMED_FLIPS, gate_outlook
-    from evalrun_results.sequential.planning import problems_needed
+    from evalrun_results.sequential.expected_size import problems_needed
 
     sizes = {dataset.name: dataset.max_problems for dataset in spec.datasets}
     family = len(spec.all_gates)

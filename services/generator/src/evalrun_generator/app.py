@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from evalrun_generator.endpoint_reports import replicas, report_until_cancelled
-from evalrun_generator.endpoints.balancer import Limits
+from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.completion_client import RequestPolicy
 from evalrun_generator.endpoints.endpoint import Endpoint, HttpEndpoint, open_session
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.retry import Backoff
-from evalrun_generator.ledger.ledger_client import GrpcLedger, Ledger
+from evalrun_generator.ledger.ledger_client import GrpcLedger, LedgerClient
 from evalrun_generator.settings import GeneratorSettings, WorkSettings
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
@@ -44,7 +44,9 @@ class Signals:
 
 
 @asynccontextmanager
-async def connections(settings: GeneratorSettings, rng: random.Random) -> AsyncIterator[tuple[Ledger, list[Endpoint]]]:
+async def connections(
+    settings: GeneratorSettings, rng: random.Random
+) -> AsyncIterator[tuple[LedgerClient, list[Endpoint]]]:
     """Open the channel to the ledger and the session to the endpoints."""
     key = settings.api_key.get_secret_value() if settings.api_key else None
     async with open_session(key) as session, open_channel(settings.ledger) as channel:
@@ -73,7 +75,7 @@ async def generate(settings: GeneratorSettings) -> ExitCode:
     serve_metrics(settings)
     rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
     async with connections(settings, rng) as (ledger_client, endpoints):
-        fleet = EndpointFleet(Limits(), rng)
+        fleet = EndpointFleet(BalancerLimits(), rng)
         admission = EndpointAdmission(
             fleet, endpoints, model=settings.model, slots=settings.slots, verify=settings.verify_model, rng=rng
         )
@@ -98,7 +100,7 @@ def request_policy(settings: WorkSettings, model: str) -> RequestPolicy:
 
 async def _supervise(
     settings: GeneratorSettings,
-    ledger_client: Ledger,
+    ledger_client: LedgerClient,
     admission: EndpointAdmission,
     fleet: EndpointFleet,
     work: WorkLoop,
@@ -131,7 +133,11 @@ async def _supervise(
 
 
 async def _work(
-    ledger_client: Ledger, admission: EndpointAdmission, fleet: EndpointFleet, work: WorkLoop, report_seconds: float
+    ledger_client: LedgerClient,
+    admission: EndpointAdmission,
+    fleet: EndpointFleet,
+    work: WorkLoop,
+    report_seconds: float,
 ) -> None:
     """Start working at once, before any endpoint is admitted: a complete ledger needs no endpoint."""
     reporting = asyncio.create_task(report_until_cancelled(ledger_client, admission, fleet, report_seconds))

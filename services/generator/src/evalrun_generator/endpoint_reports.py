@@ -9,7 +9,7 @@ from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.balancer import trouble
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
-from evalrun_generator.ledger.ledger_client import Ledger
+from evalrun_generator.ledger.ledger_client import LedgerClient
 
 IN_FLIGHT = Gauge("evalrun_generator_inflight", "Requests in flight.", ["replica"])
 MIN_REPORT_SECONDS = 0.5
@@ -39,7 +39,7 @@ def replicas(admission: EndpointAdmission, fleet: EndpointFleet) -> list[ledger.
 
 
 async def report_until_cancelled(
-    ledger_client: Ledger, admission: EndpointAdmission, fleet: EndpointFleet, seconds: float
+    ledger_client: LedgerClient, admission: EndpointAdmission, fleet: EndpointFleet, seconds: float
 ) -> None:
     """Report until cancelled: at once, whenever an endpoint joins, fails or recovers, and at least every `seconds`."""
     news = asyncio.Event()

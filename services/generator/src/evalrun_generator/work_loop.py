@@ -18,7 +18,7 @@ from evalrun_generator.endpoints.completion_client import (
 )
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.ledger.keys import Key, describe, key_of
-from evalrun_generator.ledger.ledger_client import Ledger
+from evalrun_generator.ledger.ledger_client import LedgerClient
 from evalrun_generator.ledger.submitter import Submitter
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_runtime.exits import BadInputError
@@ -48,7 +48,7 @@ class WorkLoop:
 
     def __init__(
         self,
-        ledger_client: Ledger,
+        ledger_client: LedgerClient,
         fleet: EndpointFleet,
         plan: RequestPolicy,
         rng: random.Random,

@@ -11,7 +11,7 @@ from statsmodels.stats.power import TTestPower
 from evalrun_results.comparing.differences import COMPARED, paired_differences
 from evalrun_results.comparing.mcnemar import mcnemar_exact
 from evalrun_results.comparing.pairing import PairedDataset, pair
-from evalrun_results.comparing.power import FEWEST_FLIPS, power_note
+from evalrun_results.comparing.power import MIN_SIGNIFICANT_FLIPS, power_note
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
@@ -158,4 +158,4 @@ def test_two_problems_that_differ_are_the_fewest_that_say_something() -> None:
 
 
 def test_so_few_flips_can_never_reach_significance() -> None:
-    assert mcnemar_exact(FEWEST_FLIPS - 1, 0) > 0.05 >= mcnemar_exact(FEWEST_FLIPS, 0)
+    assert mcnemar_exact(MIN_SIGNIFICANT_FLIPS - 1, 0) > 0.05 >= mcnemar_exact(MIN_SIGNIFICANT_FLIPS, 0)

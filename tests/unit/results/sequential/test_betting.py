@@ -10,7 +10,7 @@ from builders.results.stored_runs import CODELLAMA, GPT_4, QWEN, recorded_verdic
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.betting import (
     DIFFERENCE,
-    MOST_AT_RISK,
+    MAX_AT_RISK,
     SHARE,
     STAKES,
     Bounds,
@@ -59,7 +59,7 @@ def test_the_capital_is_a_plain_product_of_bets(population: int | None, mean: fl
             if population is not None:
                 fair = (population * Fraction(mean) - drawn) / (population - place)
                 growth = Fraction(population, population - place)
-            bet = min(Fraction(stake) / 2 * growth, Fraction(MOST_AT_RISK) / (fair + 1))
+            bet = min(Fraction(stake) / 2 * growth, Fraction(MAX_AT_RISK) / (fair + 1))
             capital *= 1 + bet * (value - fair)
             drawn += value
         total += capital

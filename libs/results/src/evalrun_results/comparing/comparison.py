@@ -1,4 +1,4 @@
-"""Everything that is said about two runs side by side. Pure."""
+"""Compares two runs problem by problem. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from evalrun_results.samples import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a comparison needs of one run."""
+    """One run, as a comparison needs it."""
 
     place: str
     """Its folder or URL, as the user named it."""
@@ -27,7 +27,7 @@ class RunFacts:
 
     @property
     def stopped_early(self) -> str | None:
-        """A line about a run that its gates ended before it had drawn everything; None for any other."""
+        """A warning if the run's gates stopped it early; None otherwise."""
         if self.summary.get("stoppedEarly") is None:
             return None
         return (
@@ -37,7 +37,7 @@ class RunFacts:
 
     @property
     def label(self) -> str:
-        """The run's name, model and training step, as far as they are known."""
+        """The run's name, model and training step, if known."""
         spec = self.run_info.get("spec")
         model = spec.get("model") if isinstance(spec, Mapping) else None
         path = model.get("path") if isinstance(model, Mapping) else None
@@ -46,7 +46,7 @@ class RunFacts:
         return " · ".join(dict.fromkeys(str(part) for part in parts if part))
 
     def figure(self, dataset: str, metric: str) -> Mapping[str, object] | None:
-        """Return a figure of summary.json; None where it has none."""
+        """Return a figure of summary.json, or None if absent."""
         value: object = self.summary
         for name in ("datasets", dataset, "metrics", metric):
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -61,8 +61,8 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one problem ended in one run."""
+class ProblemOutcome:
+    """The outcome of one problem in one run."""
 
     judged: int
     accepted: int
@@ -71,7 +71,7 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """In a word: the final status of the only sample, else how many were accepted."""
+        """The final status of a single sample, or the number of accepted samples."""
         return next(iter(self.final_status)) if self.judged == 1 else f"{self.accepted} of {self.judged}"
 
 
@@ -80,8 +80,8 @@ class Flip:
     """A problem that only one of two runs solved."""
 
     problem_id: str
-    baseline: Outcome
-    candidate: Outcome
+    baseline: ProblemOutcome
+    candidate: ProblemOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class DatasetComparison:
 
     dataset: str
     role: str
-    """What it may be used for, as B recorded it; empty if that is not known."""
+    """Permitted use (train, dev, test) as recorded by B; empty if unknown."""
     problems: int
-    """Judged in both: what everything below is about."""
+    """Number of problems judged in both runs; all fields below refer to these."""
     only_in_baseline: int
     only_in_candidate: int
     not_judged: int
@@ -104,9 +104,9 @@ class DatasetComparison:
     both_solved: int
     neither_solved: int
     mcnemar_p: float | None
-    """At n = 1 only."""
+    """None unless every problem has one sample per run."""
     noise_floors: Mapping[str, Mapping[str, object]]
-    """`baseline` and `candidate`, where the run has one: the share of verdicts that flip when it is repeated."""
+    """By `baseline` and `candidate`, if measured: the share of verdicts that flip when the run is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Comparison:
     datasets: tuple[DatasetComparison, ...]
 
     def as_json(self) -> JsonObject:
-        """Return it as plain values."""
+        """Return the comparison as JSON values."""
         runs: JsonObject = {}
         for role, run in (("baseline", self.baseline), ("candidate", self.candidate)):
             runs[role] = {"place": run.place, "label": run.label, "state": str(run.summary.get("state"))}
@@ -132,7 +132,7 @@ class Comparison:
 
 
 def compare_runs(baseline: RunFacts, candidate: RunFacts) -> Comparison:
-    """Compare two runs over the datasets that both have."""
+    """Compare two runs on the datasets that both have."""
     shared = [name for name in baseline.totals if name in candidate.totals]
     compared = tuple(compare_dataset(name, baseline, candidate) for name in shared)
     return Comparison(baseline, candidate, tuple(_warnings(baseline, candidate, compared)), compared)
@@ -167,7 +167,7 @@ def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> Datas
 
 
 def compared_metrics(dataset: str, runs: Iterable[RunFacts]) -> list[str]:
-    """Return which metrics of a dataset are worth comparing, by what the runs report."""
+    """Return the metrics of a dataset to compare: the standard ones, and those that the runs report."""
     reported = [metric for run in runs for metric in run.metric_names(dataset)]
     metrics = [metric for metric in COMPARED if metric != "solved_within_budget" or metric in reported]
     metrics[1:1] = [metric for metric in pass_at_names(reported) if metric != "pass_at_1"]  # that is accepted@1
@@ -175,7 +175,7 @@ def compared_metrics(dataset: str, runs: Iterable[RunFacts]) -> list[str]:
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
-    """Return a key that puts HumanEval/6 before HumanEval/10."""
+    """Return a sort key that puts HumanEval/6 before HumanEval/10."""
     parts = re.findall(r"([0-9]{1,18})|([^0-9]+|[0-9])", name)
     return [(int(digits), "") if digits else (-1, other) for digits, other in parts]
 
@@ -193,9 +193,11 @@ def _flips(paired: PairedDataset, which: list[bool], ours: DatasetTotals, theirs
     return tuple(sorted(flips, key=lambda flip: natural_order(flip.problem_id)))
 
 
-def outcome_of(problem: ProblemTotals) -> Outcome:
-    """Return how a problem ended."""
-    return Outcome(problem.outcomes.judged.bit_count(), problem.outcomes.accepted.bit_count(), dict(problem.statuses))
+def outcome_of(problem: ProblemTotals) -> ProblemOutcome:
+    """Return the outcome of a problem."""
+    return ProblemOutcome(
+        problem.outcomes.judged.bit_count(), problem.outcomes.accepted.bit_count(), dict(problem.statuses)
+    )
 
 
 def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetComparison, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What makes two runs differ in how they were measured: each difference is a warning beside the figures. Pure."""
+"""Finds differences in how two runs were measured; each one becomes a warning. Pure."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

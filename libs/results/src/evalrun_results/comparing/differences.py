@@ -13,8 +13,8 @@ from evalrun_results.metrics.accumulator import SEED, problem_values
 from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import (
     CONFIDENCE,
-    FEW_ON_A_SIDE,
-    FEW_PROBLEMS,
+    MIN_ON_A_SIDE,
+    MIN_PROBLEMS,
     Bounds,
     Floats,
     bootstrap_ratios,
@@ -103,7 +103,7 @@ def _bounds(values: Mapping[str, tuple[Floats, Floats, Mask]], confidence: float
     bounds: dict[str, Bounds] = dict(zip(values, drawn, strict=True))
     for name, (ours, theirs, members) in values.items():
         change = (theirs - ours)[members]
-        if len(change) < FEW_PROBLEMS or np.count_nonzero(change) < FEW_ON_A_SIDE or np.ptp(change) == 0:
+        if len(change) < MIN_PROBLEMS or np.count_nonzero(change) < MIN_ON_A_SIDE or np.ptp(change) == 0:
             bounds[name] = (None, None) if name in AMOUNTS else plus_two(change, confidence)
     return bounds
 

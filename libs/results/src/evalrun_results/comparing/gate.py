@@ -1,4 +1,4 @@
-"""The gate: may this run pass beside its baseline? See docs/comparing.md. Pure."""
+"""Decides whether a run passes a gate against its baseline; see docs/comparing.md. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from evalrun_results.comparing.gate_values import Compared, UnusableGateError, c
 from evalrun_results.comparing.mcnemar import mcnemar_exact
 from evalrun_results.comparing.plausibility import likely_causes
 from evalrun_results.comparing.power import margin_to_pass, power_note, problems_to_pass
-from evalrun_results.metrics.intervals import FEW_PROBLEMS, Floats
+from evalrun_results.metrics.intervals import MIN_PROBLEMS, Floats
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.samples import JsonObject
 
@@ -26,7 +26,7 @@ CORRECTION: Final = "Bonferroni"
 
 
 class Decision(StrEnum):
-    """What a gate says."""
+    """The decision of a gate."""
 
     PASS = "PASS"  # noqa: S105 - a word, not a password
     FAIL = "FAIL"
@@ -45,7 +45,7 @@ IMPLAUSIBLE: Final = "Implausible"
 
 @dataclass(frozen=True, slots=True)
 class GateDecision:
-    """What a gate decided, and by which figures."""
+    """A gate's decision with its figures."""
 
     decision: Decision
     reason: str
@@ -92,10 +92,10 @@ class GateDecision:
 def decide(low: float | None, high: float | None, max_regression: float, problems: int) -> Decision:
     """Decide by the interval of candidate minus baseline, both in the metric's good sense.
 
-    PASS: low >= -max_regression; FAIL: high < -max_regression; else INCONCLUSIVE. Fewer than `FEW_PROBLEMS` decide
+    PASS: low >= -max_regression; FAIL: high < -max_regression; else INCONCLUSIVE. Fewer than `MIN_PROBLEMS` decide
     nothing, and neither does a difference without an interval.
     """
-    if problems < FEW_PROBLEMS or low is None or high is None:
+    if problems < MIN_PROBLEMS or low is None or high is None:
         return Decision.INCONCLUSIVE
     least = -max_regression - ROUNDING
     if low >= least:
@@ -157,7 +157,7 @@ def decide_gate(
 
 
 def checked(gate: Gate, figures: GateDecision, candidate: Sequence[DatasetTotals]) -> GateDecision:
-    """Return a decision, open where the run's own figure is implausible."""
+    """Return the decision, or INCONCLUSIVE if the run's own figure is implausible."""
     expected, value = gate.expected_range, figures.candidate_value
     if expected is None or value is None or expected.holds(value):
         return figures
@@ -169,7 +169,7 @@ def checked(gate: Gate, figures: GateDecision, candidate: Sequence[DatasetTotals
 
 
 def gains(gate: Gate, low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    """Return the bounds of a difference in the metric's good sense: mirrored where it should fall. Its own inverse."""
+    """Return the bounds of a gain: mirrored for metrics where lower is better. Its own inverse."""
     if gate.falls:
         return (None if high is None else -high), (None if low is None else -low)
     return low, high
@@ -192,7 +192,7 @@ def sample_size(
 def undecided(
     gate: Gate, message: str, reason: str = "Inconclusive", *, left_out: int = 0, family: int = 1
 ) -> GateDecision:
-    """Return the decision where nothing could be compared."""
+    """Return an INCONCLUSIVE decision without figures."""
     return GateDecision(
         decision=Decision.INCONCLUSIVE,
         reason=reason,
@@ -238,12 +238,12 @@ def overall(decisions: Sequence[GateDecision]) -> JsonObject:
 
 
 def correction_of(family: int) -> str | None:
-    """Return how the chance of any wrong decision is kept, for people; None for one gate."""
+    """Return the name of the multiple-testing correction, or None for a single gate."""
     return f"{CORRECTION} over {family} gates" if family > 1 else None
 
 
 def bound_text(gate: Gate) -> str:
-    """Return what the difference is held against, in the metric's own sense."""
+    """Return the bound of the difference as text, in the metric's own direction."""
     bound = -gate.least_gain if gate.falls else gate.least_gain
     return f"{bound:+.4g}" if bound else "0"
 
@@ -306,8 +306,8 @@ def _message(gate: Gate, decision: Decision, found: Difference, confidence: floa
         Decision.FAIL: f"the {far} bound is {below} {bound}",
         Decision.INCONCLUSIVE: f"the interval holds {bound}: {_remedy(gate, found, confidence)}",
     }[decision]
-    if found.problems < FEW_PROBLEMS:
-        says = f"a gate needs at least {FEW_PROBLEMS} problems to decide"
+    if found.problems < MIN_PROBLEMS:
+        says = f"a gate needs at least {MIN_PROBLEMS} problems to decide"
     interval = "" if found.low is None or found.high is None else f" [{found.low:+.4f}, {found.high:+.4f}]"
     return (
         f"{gate.label} {gate.metric}: {found.difference:+.4f}{interval} over {found.problems} "
@@ -316,7 +316,7 @@ def _message(gate: Gate, decision: Decision, found: Difference, confidence: floa
 
 
 def _remedy(gate: Gate, found: Difference, confidence: float) -> str:
-    """Return with how many problems, or which margin, a run that is as good as its baseline would pass."""
+    """Return the number of problems, or the margin, with which a run equal to its baseline would pass."""
     if gate.min_improvement is not None:
         return "only a clearer improvement, or more problems, decides"
     margin = margin_to_pass(found.problems, found.power.variance, confidence)

@@ -1,4 +1,4 @@
-"""What a gate compares: each problem's value in both runs, or beside an anchor. Pure."""
+"""The values that a gate compares: each problem's value in both runs, or against an anchor. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.sequential.betting import DIFFERENCE, Bounds
-from evalrun_results.sequential.deciding import Values
+from evalrun_results.sequential.mean_decision import Values
 from evalrun_results.sequential.order import drawing_order
 
 

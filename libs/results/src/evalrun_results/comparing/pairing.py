@@ -1,4 +1,4 @@
-"""Which problems of two runs are compared: those that were judged in both. Pure."""
+"""Pairs the problems that were judged in both of two runs. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The phases of a training side by side: what each is for, and whether its headline figures moved as they should. Pure.
+"""Compares the phases of a training: whether the headline figures of each moved as intended. Pure.
 
 Phases as a team trains them: 0 baseline, 1 SFT (fewer low-level errors), 2 DPO (preference alignment as a cold start),
 3 GRPO (online RL with verifiable rewards), 4 multi-turn repair.
@@ -16,18 +16,18 @@ Reached = Literal["yes", "no", "open", "-"]
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """One figure that a phase is about."""
+    """One figure that a phase should improve."""
 
     metric: str
-    least: float
-    """How far it should move at least, with its sign: 0.03 is three points up, -0.0 is down."""
+    min_change: float
+    """Minimum change in the wanted direction: 0.03 is three points."""
     falls: bool = False
     dataset: str | None = None
-    """The only one that it is about; None: each."""
+    """The only dataset that counts; None: every dataset."""
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class TrainingPhase:
     """One phase of a training."""
 
     name: str
@@ -36,19 +36,21 @@ class Phase:
 
 
 PHASES: Final = (
-    Phase("0 baseline", "where the model stands", ()),
-    Phase(
+    TrainingPhase("0 baseline", "where the model stands", ()),
+    TrainingPhase(
         "1 SFT",
         "fewer low-level errors",
         (Headline("exec_success_rate", 0.0), Headline("syntax_error_rate", 0.0, falls=True)),
     ),
-    Phase(
+    TrainingPhase(
         "2 DPO",
         "preference alignment as a cold start",
         (Headline("pass_ratio_mean", 0.0), Headline("zero_reward_rate", 0.0, falls=True)),
     ),
-    Phase("3 GRPO", "accepted@1 up by 3 to 10 points", (Headline("accepted_at_1", 0.03, dataset="codecontests_test"),)),
-    Phase("4 repair", "recovery rate of 20 to 40 %", (Headline("recovery_rate", 0.2),)),
+    TrainingPhase(
+        "3 GRPO", "accepted@1 up by 3 to 10 points", (Headline("accepted_at_1", 0.03, dataset="codecontests_test"),)
+    ),
+    TrainingPhase("4 repair", "recovery rate of 20 to 40 %", (Headline("recovery_rate", 0.2),)),
 )
 """In their order."""
 
@@ -98,7 +100,7 @@ def _between(contrasts: Sequence[Contrast], first: str, second: str) -> Contrast
     return next((each for each in contrasts if (each.first, each.second) == (first, second)), None)
 
 
-def _row(phase: Phase, headline: Headline, letter: str, dataset: str, contrast: Contrast | None) -> PhaseRow:
+def _row(phase: TrainingPhase, headline: Headline, letter: str, dataset: str, contrast: Contrast | None) -> PhaseRow:
     found = None if contrast is None else contrast.differences.get(headline.metric)
     if found is None:
         nothing = (None, None, None, None, None)
@@ -115,6 +117,6 @@ def _reached(headline: Headline, low: float | None, high: float | None) -> Reach
         return "open"
     if headline.falls:
         low, high = -high, -low
-    if low > 0 and low >= headline.least:
+    if low > 0 and low >= headline.min_change:
         return "yes"
-    return "no" if high <= 0 or high < headline.least else "open"
+    return "no" if high <= 0 or high < headline.min_change else "open"

@@ -1,4 +1,4 @@
-"""What a comparison of so many problems could have shown. Pure."""
+"""Statistical power of a comparison: detectable differences and required problems. Pure."""
 
 import math
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from typing import Final
 import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.metrics.intervals import FEW_PROBLEMS, Floats
-from evalrun_results.sequential.planning import problems_needed
+from evalrun_results.metrics.intervals import MIN_PROBLEMS, Floats
+from evalrun_results.sequential.expected_size import problems_needed
 
 POWER: Final = 0.8
 ASSUMED_FLIPS: Final = 0.05
 """Share of the answers that flip between two runs that are as good as each other, before anything is known of them. The
 message of a gate that was decided goes by the flips that there were.
 """
-FEWEST_FLIPS: Final = 6
+MIN_SIGNIFICANT_FLIPS: Final = 6
 """With fewer problems that differ, all the same way, McNemar's test cannot reach p < 0.05: 2 / 2^5 is 0.0625."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerNote:
-    """How small a difference these problems could show."""
+    """The minimum detectable difference of a comparison."""
 
     problems: int
     smallest_difference: float | None
@@ -70,7 +70,7 @@ def problems_to_pass(margin: float, variance: float, confidence: float) -> int |
     """Return how many problems a gate needs to pass an equal candidate 4 times in 5; None with no margin: never so."""
     if margin <= 0:
         return None
-    return max(FEW_PROBLEMS, math.ceil(_reach(confidence) ** 2 * variance / margin**2))
+    return max(MIN_PROBLEMS, math.ceil(_reach(confidence) ** 2 * variance / margin**2))
 
 
 def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | None:
@@ -96,7 +96,7 @@ def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | 
         return None
     says = f"gate: with maxRegression {margin:g}, about {needed:,} problems are needed to pass an equal run"
     if problems is not None:
-        least = margin_to_pass(max(problems, FEW_PROBLEMS), ASSUMED_FLIPS, confidence)
+        least = margin_to_pass(max(problems, MIN_PROBLEMS), ASSUMED_FLIPS, confidence)
         says += f", and {gate.label} has {problems}: use more, or a maxRegression of about {least:.2f}"
     return f"{says} (if {ASSUMED_FLIPS:.0%} of the answers flip between equal runs)"
 

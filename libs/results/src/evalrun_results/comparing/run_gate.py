@@ -1,4 +1,4 @@
-"""The edge of the gates: fetches the baselines' results and has the gates decided."""
+"""Fetches the baselines' results and decides a run's gates; the I/O around the pure decisions."""
 
 import logging
 import re
@@ -27,7 +27,7 @@ Totals = Mapping[str, DatasetTotals]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """How a run drew its problems: what a sequential gate must know beside the results."""
+    """The order in which a run evaluated its problems, which a sequential gate needs beside the results."""
 
     seed: int = 0
     problem_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def gates_of(
 def decided_or_why_not(
     gate: Gate, base_dir: Path, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
 ) -> GateDecision:
-    """Decide a gate; INCONCLUSIVE, with the reason, where the baseline cannot be read or cannot be used."""
+    """Decide a gate; INCONCLUSIVE, with the reason, if the baseline cannot be read or used."""
     try:
         baseline = baseline_totals(gate, base_dir)
     except (BadInputError, OSError) as error:
@@ -87,7 +87,7 @@ def decided_or_why_not(
 def decision_of(
     gate: Gate, baseline: Totals | None, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
 ) -> GateDecision:
-    """Decide a gate whose baseline was read; INCONCLUSIVE, with the reason, where a run cannot be used."""
+    """Decide a gate whose baseline was read; INCONCLUSIVE, with the reason, if a run cannot be used."""
     try:
         return decided_or_raised(gate, baseline, candidate, drawn=drawn, family=family)
     except UnusableGateError as error:
@@ -97,7 +97,7 @@ def decision_of(
 def decided_or_raised(
     gate: Gate, baseline: Totals | None, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
 ) -> GateDecision:
-    """Decide a gate whose baseline was read. Raises UnusableGateError where a run cannot be used."""
+    """Decide a gate whose baseline was read. Raises UnusableGateError if a run cannot be used."""
     if not gate.sequential:
         return decide_gate(gate, baseline, candidate, family=family)
     name = gate.dataset_names[0]

@@ -1,4 +1,4 @@
-"""How many problems, and samples of each, a gate needs: from a pilot beside its baseline. Pure."""
+"""Estimates the problems and samples that a gate needs, from a pilot and its baseline. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -10,10 +10,10 @@ from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparing.differences import Difference
 from evalrun_results.comparing.gate import confidence_of, sample_size
 from evalrun_results.comparing.power import margin_to_pass, problems_to_pass
-from evalrun_results.metrics.intervals import FEW_PROBLEMS
+from evalrun_results.metrics.intervals import MIN_PROBLEMS
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import DatasetTotals
-from evalrun_results.sequential.planning import problems_needed
+from evalrun_results.sequential.expected_size import problems_needed
 
 SAMPLED: Final = frozenset({"accepted_at_1", "pass_at_1"})
 """Metrics of which the spread within a problem is known: it falls with the samples of each."""
@@ -39,7 +39,7 @@ def _sentences(
     family: int,
 ) -> Iterator[str]:
     variance, margin, confidence = found.power.variance, -gate.least_gain, confidence_of(gate, family)
-    problems = max(found.problems, FEW_PROBLEMS)
+    problems = max(found.problems, MIN_PROBLEMS)
     needed = problems_to_pass(margin, variance, confidence)
     enough = "no number of problems is enough" if needed is None else f"about {needed:,} problems are needed"
     yield (

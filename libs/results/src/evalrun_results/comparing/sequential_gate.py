@@ -22,12 +22,12 @@ from evalrun_results.comparing.gate import (
 from evalrun_results.comparing.gate_values import sequential_values, usable
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.sequential.betting import STAKES
-from evalrun_results.sequential.deciding import Answer, Finding, Values, decide_mean
+from evalrun_results.sequential.mean_decision import Finding, MeanDecision, Values, decide_mean
 
-DECISIONS: Final[Mapping[Answer, Decision]] = {
-    Answer.AT_LEAST: Decision.PASS,
-    Answer.BELOW: Decision.FAIL,
-    Answer.OPEN: Decision.INCONCLUSIVE,
+DECISIONS: Final[Mapping[MeanDecision, Decision]] = {
+    MeanDecision.AT_LEAST: Decision.PASS,
+    MeanDecision.BELOW: Decision.FAIL,
+    MeanDecision.OPEN: Decision.INCONCLUSIVE,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from evalrun_results.comparing.comparison import Outcome, RunFacts, compared_metrics, natural_order, outcome_of
+from evalrun_results.comparing.comparison import ProblemOutcome, RunFacts, compared_metrics, natural_order, outcome_of
 from evalrun_results.comparing.conditions import differ_by_seed_alone, differing_conditions, seed_of
 from evalrun_results.comparing.differences import AMOUNTS, Difference, differences_of, k_of
 from evalrun_results.comparing.multiple_tests import holm, sign_flip_p
@@ -74,7 +74,7 @@ class FlipAcross:
     """A problem that some configurations solved and some did not."""
 
     problem_id: str
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, ProblemOutcome]
     """By letter; with several seeds over the samples of all."""
 
 
@@ -267,13 +267,13 @@ def _corrected(datasets: Sequence[DatasetAcross]) -> tuple[DatasetAcross, ...]:
     )
 
 
-def _outcome(configuration: Configuration, dataset: str, problem_id: str) -> Outcome:
+def _outcome(configuration: Configuration, dataset: str, problem_id: str) -> ProblemOutcome:
     ended = [outcome_of(run.totals[dataset].problems[problem_id]) for run in configuration.runs]
     statuses: dict[str, int] = {}
     for each in ended:
         for status, count in each.final_status.items():
             statuses[status] = statuses.get(status, 0) + count
-    return Outcome(sum(each.judged for each in ended), sum(each.accepted for each in ended), statuses)
+    return ProblemOutcome(sum(each.judged for each in ended), sum(each.accepted for each in ended), statuses)
 
 
 def _warnings(configurations: Sequence[Configuration], datasets: Sequence[DatasetAcross]) -> Iterator[str]:

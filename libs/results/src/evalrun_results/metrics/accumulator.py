@@ -47,12 +47,12 @@ class MetricOptions:
 
 @dataclass(frozen=True, slots=True)
 class DatasetMetrics:
-    """What is reported of one dataset."""
+    """The metrics of one dataset."""
 
     coverage: float
     """Judged / all, in samples."""
     accepted_bounds: tuple[float, float]
-    """What accepted@1 would be had every sample that was not judged failed, and had it been accepted."""
+    """Bounds of accepted@1 if all samples that were not judged had failed, and if they had been accepted."""
     counts: JsonObject
     figures: Mapping[str, Figure]
     score_means: Mapping[str, float] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class MetricsAccumulator:
         return self._datasets
 
     def add(self, result: SampleResult) -> None:
-        """Take one result.
+        """Add one result.
 
         Raises:
             ValueError: the same key was given before.

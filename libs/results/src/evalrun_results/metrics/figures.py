@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalrun_results.metrics.intervals import (
-    FEW_ON_A_SIDE,
-    FEW_PROBLEMS,
+    MIN_ON_A_SIDE,
+    MIN_PROBLEMS,
     Floats,
     bootstrap_ratios,
     order_statistics,
@@ -22,7 +22,7 @@ from evalrun_results.samples import JsonObject
 Method: TypeAlias = Literal["wilson", "bootstrap", "plus_four", "order_statistics", "betting", "none"]
 Mask: TypeAlias = NDArray[np.bool_]
 
-TOO_FEW: Final = f"fewer than {FEW_PROBLEMS} problems: an interval over so few would be too narrow"
+TOO_FEW: Final = f"fewer than {MIN_PROBLEMS} problems: an interval over so few would be too narrow"
 ROUNDING: Final = 1e-9
 """A narrower interval, relative to its value, is one of sums that differ by their rounding alone."""
 ALL_ALIKE: Final = "every problem has the same value: how much they may differ is not known"
@@ -137,7 +137,7 @@ class FigureSheet:
             if value is not None and name in self._few_shares:
                 shares, members = self._means[name]
                 done[name] = Figure(value, *plus_four(shares[members]), "plus_four", count)
-            elif value is None or count < FEW_PROBLEMS:
+            elif value is None or count < MIN_PROBLEMS:
                 done[name] = Figure.without_interval(value, count, TOO_FEW)
             else:
                 drawn[name] = (above, below, count)
@@ -166,7 +166,7 @@ def _quotient(above: Floats, below: Floats) -> float | None:
 
 def _few_shares(shares: Floats) -> bool:
     """Return whether the bootstrap of the mean of these shares would be too narrow."""
-    if len(shares) < FEW_PROBLEMS:
+    if len(shares) < MIN_PROBLEMS:
         return True
     mean = float(shares.mean())
-    return bool(min(mean, 1 - mean) * len(shares) < FEW_ON_A_SIDE or shares.min() == shares.max())
+    return bool(min(mean, 1 - mean) * len(shares) < MIN_ON_A_SIDE or shares.min() == shares.max())

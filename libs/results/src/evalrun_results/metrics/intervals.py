@@ -18,9 +18,9 @@ Bounds: TypeAlias = tuple[float | None, float | None]
 
 CONFIDENCE: Final = 0.95
 DRAWS: Final = 10_000
-FEW_PROBLEMS: Final = 30
+MIN_PROBLEMS: Final = 30
 """Below it the percentile bootstrap is too narrow for any metric."""
-FEW_ON_A_SIDE: Final = 10
+MIN_ON_A_SIDE: Final = 10
 """The bootstrap of a share needs so many problems' worth of hits, and of misses; of a difference, so many that differ.
 Simulated at a mean of 0.05: it covers 88 % at 50 problems (2.5 worth), 94 % at 164 (8 worth)."""
 _CHUNK_CELLS: Final = 1 << 16

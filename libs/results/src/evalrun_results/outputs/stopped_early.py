@@ -14,7 +14,7 @@ from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.samples import JsonObject
 from evalrun_results.sequential.betting import SHARE, Draws, confidence_sequence
-from evalrun_results.sequential.deciding import Population
+from evalrun_results.sequential.mean_decision import Population
 from evalrun_results.sequential.order import drawing_order
 
 NO_INTERVAL: Final = "the run was stopped by its gates: only shares have an interval that holds whenever one stops"

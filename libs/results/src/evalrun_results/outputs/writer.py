@@ -40,7 +40,7 @@ FinalState: TypeAlias = Literal["Succeeded", "Degraded"]
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """What the outputs say beyond the results themselves."""
+    """Facts about a run that the outputs contain beside the results."""
 
     run_info: Mapping[str, object]
     """For audit: written as given, keys sorted. JSON's types only, and no secrets."""
@@ -49,7 +49,7 @@ class OutputPlan:
     decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateDecision]] | None = None
     """From the run's totals to what its gates decided; None where the run has none."""
     stopped: StoppedEarly | None = None
-    """How its gates ended the run before it had drawn everything; None where they did not."""
+    """How the gates stopped the run early; None if they did not."""
     currency: str = ""
     """Of `metrics.gpu_hour_price`; empty where there is no price."""
     export: RunExports | None = None
@@ -62,7 +62,7 @@ class OutputPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What `summary.json` says."""
+    """The content of `summary.json`."""
 
     state: FinalState
     """Degraded: something was not judged."""
@@ -70,17 +70,17 @@ class RunSummary:
     disagreements: Mapping[str, Disagreements]
     """By dataset: where another comparator would have decided otherwise."""
     gates: Sequence[GateDecision] = ()
-    """What its gates decided."""
+    """The decisions of its gates."""
     stopped: StoppedEarly | None = None
-    """How they ended it early; None where they did not."""
+    """How the gates stopped it early; None if they did not."""
     cost: JsonObject | None = None
-    """What its GPUs cost in all; None where it had none of its own."""
+    """Total cost of its GPUs; None if it used none of its own."""
     warnings: Sequence[str] = ()
-    """What makes its figures mislead, one line each."""
+    """Reasons why its figures may mislead, one line each."""
     partial: str = ""
     """Why the run ended before everything was decided; empty for any other."""
     exports: ExportReport | None = None
-    """What came of its exports; in run_info.json, not here: they are no result."""
+    """Results of its exports; written to run_info.json only."""
 
     def as_json(self) -> JsonObject:
         """Return summary.json."""
@@ -112,7 +112,7 @@ class RunSummary:
 
     @property
     def gate(self) -> JsonObject | None:
-        """What its gates decided together; None where it has none."""
+        """The combined decision of its gates; None without gates."""
         return overall(self.gates) if self.gates else None
 
     def _comparators(self, name: str, metrics: DatasetMetrics) -> JsonObject:

@@ -4,9 +4,9 @@ from typing import Final
 
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.headline import interval_text
+from evalrun_results.report.json_access import Json, amount, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import table
-from evalrun_results.report.reading import Json, amount, mapping, text
 
 COLUMNS: Final = {
     "tokens_per_solved": "Tokens",

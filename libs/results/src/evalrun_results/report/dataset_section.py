@@ -9,10 +9,10 @@ from evalrun_results.report import quantities as shown
 from evalrun_results.report.disagreements import Disagreements
 from evalrun_results.report.distributions import amount_bars, share_bars
 from evalrun_results.report.headline import interval_text
+from evalrun_results.report.json_access import Json, amount, count, mapping
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import folded, table
 from evalrun_results.report.plots import histogram, stacked_bar
-from evalrun_results.report.reading import Json, amount, count, mapping
 from evalrun_results.report.statuses import LABELS
 
 LISTED: Final = 10

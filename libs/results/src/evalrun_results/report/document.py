@@ -11,10 +11,10 @@ from evalrun_results.report.cost_section import cost_section
 from evalrun_results.report.dataset_section import dataset_section
 from evalrun_results.report.disagreements import Disagreements
 from evalrun_results.report.headline import headline, title_of
+from evalrun_results.report.json_access import Json, amount, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import folded, page, table
 from evalrun_results.report.qa_section import qa_section
-from evalrun_results.report.reading import Json, amount, inside, mapping, text
 
 NOT_KNOWN: Final = "not known: the answers were made elsewhere"
 

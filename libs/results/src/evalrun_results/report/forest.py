@@ -8,7 +8,7 @@ from evalrun_results.report.markup import Markup, element, escaped, joined
 
 WIDTH: Final = 560.0
 _ROW, _LEFT, _RIGHT, _TOP, _BOTTOM = 22.0, 190.0, 14.0, 6.0, 22.0
-LEAST_REACH: Final = 0.02
+MIN_REACH: Final = 0.02
 """Two points: smaller differences are not blown up to the plot's width."""
 
 
@@ -26,7 +26,7 @@ def forest(shifts: Sequence[Shift], what: str) -> Markup | None:
     """Draw the differences, one a line; None where there is none. what: of the plot, for those who cannot see it."""
     if not shifts:
         return None
-    reach = max(LEAST_REACH, *(max(abs(each.low), abs(each.high)) for each in shifts))
+    reach = max(MIN_REACH, *(max(abs(each.low), abs(each.high)) for each in shifts))
     floor = _TOP + _ROW * len(shifts)
 
     def x(value: float) -> float:

@@ -5,9 +5,9 @@ from typing import Final
 
 from evalrun_results.comparing.roles import role_in
 from evalrun_results.report import quantities as shown
+from evalrun_results.report.json_access import Json, amount, count, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.plots import interval_bar
-from evalrun_results.report.reading import Json, amount, count, inside, mapping, text
 
 BUDGET: Final = "solved_within_budget"
 

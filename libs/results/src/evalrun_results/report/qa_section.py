@@ -6,9 +6,9 @@ from typing import Final
 
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.highlighting import answer, highlighted
+from evalrun_results.report.json_access import Json, amount, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import folded
-from evalrun_results.report.reading import Json, amount, inside, mapping, text
 from evalrun_results.report.statuses import LABELS, pill
 
 KEPT: Final = 12_000

@@ -8,7 +8,7 @@ So a mean against which the capital ever reached 1 / a is not the truth, however
 
 Ours to choose are the stakes, which decide how soon, never whether, a decision is right: an equal share on each of
 `STAKES`, and without replacement growing with N / (N - t), as the edge of whoever is right does: the less is left,
-the further its mean is from the one that is refuted. No stake depends on m but for `MOST_AT_RISK`, so the capital
+the further its mean is from the one that is refuted. No stake depends on m but for `MAX_AT_RISK`, so the capital
 falls as m rises and the means that are left form an interval.
 """
 
@@ -24,12 +24,12 @@ from evalrun_results.metrics.intervals import Floats
 
 STAKES: Final = tuple(float(stake) for stake in np.geomspace(0.1, 2.0, 6))
 """Per unit of the values' range. The best one is about the distance from m over the variance."""
-MOST_AT_RISK: Final = 0.9
+MAX_AT_RISK: Final = 0.9
 """Of the capital, in one bet: it is never lost altogether."""
 ROUNDING: Final = 1e-9
 """Sums of fractions such as 0.1 are off by less: a mean that is the bound on paper must count as such."""
 BISECTIONS: Final = 40
-LARGEST_LOG: Final = 700.0
+MAX_LOG: Final = 700.0
 SMALLEST: Final = 1e-300
 """Capitals beyond are as good as these two: no number overflows."""
 
@@ -82,9 +82,9 @@ def log_capital_above(values: Floats, mean: float, bounds: Bounds, population: i
     won = values - fair
     total = np.zeros(values.shape)
     for stake in STAKES:
-        bet = np.minimum(stake / (bounds.high - bounds.low) * growth, MOST_AT_RISK / room)
-        logs = np.cumsum(np.log1p(np.maximum(bet * won, -MOST_AT_RISK)), axis=-1)
-        total += np.exp(np.minimum(logs, LARGEST_LOG))
+        bet = np.minimum(stake / (bounds.high - bounds.low) * growth, MAX_AT_RISK / room)
+        logs = np.cumsum(np.log1p(np.maximum(bet * won, -MAX_AT_RISK)), axis=-1)
+        total += np.exp(np.minimum(logs, MAX_LOG))
     return np.where(sure, np.inf, np.log(np.maximum(total / len(STAKES), SMALLEST)))
 
 

@@ -13,10 +13,10 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.judging.lane import Lane, LaneSettings
 from evalrun_aggregator.judging.retry_policy import (
-    Again,
     Decision,
     NotJudged,
     Outage,
+    Retry,
     RetryPolicy,
     decide_failure,
     decide_loss,
@@ -170,7 +170,7 @@ class Dispatcher:
         if answer.HasField("failure"):
             if answer.failure.code == LACKS_TESTS and not work.with_tests:
                 work.with_tests = True  # another pod than the one that they were sent to, or it had to let them go
-                self._act(work, Again(0.0, work.history), None)
+                self._act(work, Retry(0.0, work.history), None)
                 return
             self._act(work, decide_failure(answer.failure, work.history, outage, self._policy), None)
             return
@@ -188,7 +188,7 @@ class Dispatcher:
         return Outage(self._verdicts > work.verdicts_at_sending, self._clock() - self._last_verdict)
 
     def _act(self, work: Work, decision: Decision, verdict: judge_pb2.Verdict | None) -> None:
-        if isinstance(decision, Again):
+        if isinstance(decision, Retry):
             work.history = decision.history
             self._source.put_back(work, decision.delay)
             return

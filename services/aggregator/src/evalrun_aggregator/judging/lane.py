@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LaneSettings:
-    """How a lane uses its streams. Seconds."""
+    """Settings of a lane's streams; times in seconds."""
 
     in_flight: int
     """Most requests without an answer."""
@@ -27,39 +27,39 @@ class LaneSettings:
     answer_timeout: float = 900.0
     """A stream on which an answer takes longer is given up: the judge hangs."""
     first_backoff: float = 0.1
-    longest_backoff: float = 5.0
+    max_backoff: float = 5.0
 
     @property
     def deadline(self) -> float:
-        """What a request tells the judge that it waits: less than the lane does, so that a judge that is there says in
-        time what it did not come to, and the stream's other requests go on."""
+        """The deadline of a request. It is shorter than the lane's own timeout, so that a working judge can report the
+        expiry in time and the stream's other requests continue."""
         return 0.9 * self.answer_timeout
 
 
-class Outcomes(Protocol):
-    """Who decides what becomes of an item."""
+class AnswerHandler(Protocol):
+    """Builds requests and handles their answers."""
 
     def request(self, work: Work) -> judge_pb2.JudgeRequest | None:
-        """Return the request for an item that is being sent; None where it was settled without the judge."""
+        """Return the request for an item, or None if it was settled without the judge."""
         ...
 
     def answered(self, work: Work, answer: judge_pb2.JudgeStreamResponse) -> None:
-        """Take an answer."""
+        """Handle an answer."""
         ...
 
     def lost(self, work: Work, reason: str) -> None:
-        """Take an item back whose stream ended before its answer."""
+        """Handle an item whose stream ended before its answer."""
         ...
 
 
 class Lane:
-    """Sends what the source gives to one judge. `run` lasts until cancelled."""
+    """Sends work from the source to one judge. `run` lasts until cancelled."""
 
     def __init__(
         self,
         judge: Judge,
         source: WorkSource,
-        outcomes: Outcomes,
+        outcomes: AnswerHandler,
         settings: LaneSettings,
         clock: Callable[[], float],
         chance: random.Random,
@@ -98,7 +98,7 @@ class Lane:
             except JudgeLostError as error:
                 failures = 0 if self._answers > answers else failures + 1
                 self.trouble = str(error) if failures else None
-                backoff = backoff_seconds(failures + 1, self._settings.first_backoff, self._settings.longest_backoff)
+                backoff = backoff_seconds(failures + 1, self._settings.first_backoff, self._settings.max_backoff)
                 (logger.info if failures <= 1 else logger.warning)("%s; opening another stream", error)
                 await asyncio.sleep(backoff * self._chance.uniform(0.5, 1.0))
 

@@ -1,8 +1,8 @@
-"""What becomes of an item after the judge answered, or did not. Pure.
+"""Decides what happens to an item after the judge's answer, or without one. Pure.
 
-A verdict is stored. What the judge could not tell is asked again, within bounds, and then recorded as not judged with
-the reason: never as a failure of the program. An outage of the judge is not held against the items that meet it: an
-attempt counts only where the judge judged something else since, or where it has judged nothing for long enough.
+A verdict is stored. A failure of the judge is retried within bounds, then recorded as not judged with the reason, never
+as a failure of the program. Outages do not count against items: a failed attempt counts only if the judge has judged
+something else since the item was sent, or has judged nothing for `patience` seconds.
 """
 
 from dataclasses import dataclass
@@ -21,27 +21,26 @@ REASON_LENGTH = 500
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long the judge is asked again. Seconds."""
+    """Limits of retries; times in seconds."""
 
     attempts: int = 5
-    """Counted failures of an item after which it is not judged."""
+    """Maximum counted failures of an item before it is recorded as not judged."""
     losses: int = 20
-    """The same for streams that broke while the item was on them, and for deadlines that passed: most often somebody
-    else's fault, or a queue that is too long for what is asked."""
+    """The same for broken streams and passed deadlines, which are usually caused by other items or by a long queue."""
     patience: float = 600.0
-    """After so long without any verdict failures count whatever the judge does for other items."""
+    """Seconds without any verdict after which failures always count."""
     first_delay: float = 0.5
-    longest_delay: float = 30.0
-    least_busy_delay: float = 0.05
+    max_delay: float = 30.0
+    min_busy_delay: float = 0.05
 
     def delay(self, failures: int) -> float:
         """Return the wait before the next attempt, doubling."""
-        return backoff_seconds(failures + 1, self.first_delay, self.longest_delay)
+        return backoff_seconds(failures + 1, self.first_delay, self.max_delay)
 
 
 @dataclass(frozen=True)
-class History:
-    """What is known of an item when it fails once more."""
+class ItemHistory:
+    """An item's failures so far."""
 
     failures: int = 0
     """Counted ones, before this."""
@@ -53,10 +52,10 @@ class History:
 
 @dataclass(frozen=True)
 class Outage:
-    """How the judge does otherwise, when an item fails."""
+    """The judge's state when an item fails."""
 
     judged_meanwhile: bool
-    """It judged something since this item was sent."""
+    """Whether it has judged something since this item was sent."""
     seconds_without_verdict: float
 
     def counts(self, policy: RetryPolicy) -> bool:
@@ -70,11 +69,11 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Again:
+class Retry:
     """Ask again after `delay` seconds, remembering `history`."""
 
     delay: float
-    history: History
+    history: ItemHistory
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,10 @@ class NotJudged:
     reason: str
 
 
-Decision = Store | Again | NotJudged
+Decision = Store | Retry | NotJudged
 
 
-def decide_verdict(verdict: judge_pb2.Verdict, history: History, outage: Outage, policy: RetryPolicy) -> Decision:
+def decide_verdict(verdict: judge_pb2.Verdict, history: ItemHistory, outage: Outage, policy: RetryPolicy) -> Decision:
     """Decide on a verdict. One that says "could not tell" is a failure of the judge's; the last one is stored.
 
     One that says that no other attempt would tell is stored at once: five more of them held a run for ten minutes.
@@ -98,19 +97,21 @@ def decide_verdict(verdict: judge_pb2.Verdict, history: History, outage: Outage,
     return Store() if again is None else again
 
 
-def decide_failure(failure: judge_pb2.StreamFailure, history: History, outage: Outage, policy: RetryPolicy) -> Decision:
+def decide_failure(
+    failure: judge_pb2.StreamFailure, history: ItemHistory, outage: Outage, policy: RetryPolicy
+) -> Decision:
     """Decide on a request that has no verdict."""
     reason = f"{CODE_NAMES.get(failure.code, failure.code)}: {failure.message}"[:REASON_LENGTH]
     if failure.code in MALFORMED:
         return NotJudged(reason)
     if failure.code == BUSY:
-        return Again(max(policy.least_busy_delay, failure.retry_after_ms / 1000), history)
+        return Retry(max(policy.min_busy_delay, failure.retry_after_ms / 1000), history)
     if failure.code == EXPIRED:
         return _again_after_loss(history, outage, policy) or NotJudged(reason)
     return _again(history, outage, policy) or NotJudged(reason)
 
 
-def decide_loss(reason: str, history: History, outage: Outage, policy: RetryPolicy) -> Decision:
+def decide_loss(reason: str, history: ItemHistory, outage: Outage, policy: RetryPolicy) -> Decision:
     """Decide on an item whose stream ended before its answer. Sending it again is harmless: judging is idempotent."""
     again = _again_after_loss(history, outage, policy)
     return again or NotJudged(f"the judge's stream broke {history.losses + 1} times: {reason}"[:REASON_LENGTH])
@@ -129,18 +130,18 @@ def not_judged_verdict() -> judge_pb2.Verdict:
     return judge_pb2.Verdict(final_status=judge_pb2.FINAL_STATUS_API_ERROR, judged=False, accepted=False)
 
 
-def _again_after_loss(history: History, outage: Outage, policy: RetryPolicy) -> Again | None:
+def _again_after_loss(history: ItemHistory, outage: Outage, policy: RetryPolicy) -> Retry | None:
     if not outage.counts(policy):
-        return Again(0.0, history)
+        return Retry(0.0, history)
     losses = history.losses + 1
-    return Again(0.0, History(history.failures, losses, history.uncounted)) if losses < policy.losses else None
+    return Retry(0.0, ItemHistory(history.failures, losses, history.uncounted)) if losses < policy.losses else None
 
 
-def _again(history: History, outage: Outage, policy: RetryPolicy) -> Again | None:
+def _again(history: ItemHistory, outage: Outage, policy: RetryPolicy) -> Retry | None:
     if not outage.counts(policy):
         tried = history.failures + history.uncounted
-        return Again(policy.delay(tried), History(history.failures, history.losses, history.uncounted + 1))
+        return Retry(policy.delay(tried), ItemHistory(history.failures, history.losses, history.uncounted + 1))
     failures = history.failures + 1
     if failures >= policy.attempts:
         return None
-    return Again(policy.delay(failures - 1), History(failures, history.losses, history.uncounted))
+    return Retry(policy.delay(failures - 1), ItemHistory(failures, history.losses, history.uncounted))

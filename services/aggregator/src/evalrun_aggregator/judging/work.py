@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from evalrun_aggregator.judging.retry_policy import History
+from evalrun_aggregator.judging.retry_policy import ItemHistory
 from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.ledger.rows import StoredCompletion
@@ -24,7 +24,7 @@ class Work:
 
     index: int
     completion: StoredCompletion
-    history: History = field(default_factory=History)
+    history: ItemHistory = field(default_factory=ItemHistory)
     sent_at: float = 0.0
     """Seconds of the dispatcher's clock."""
     verdicts_at_sending: int = 0

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from evalrun_results.comparing.comparison import DatasetComparison
 from evalrun_results.comparing.differences import AMOUNTS, Difference
 from evalrun_results.comparing.gate import GateDecision
-from evalrun_results.comparing.power import FEWEST_FLIPS
+from evalrun_results.comparing.power import MIN_SIGNIFICANT_FLIPS
 
 LABELS = {
     "accepted_at_1": "accepted@1",
@@ -103,7 +103,11 @@ def _mcnemar_note(each: DatasetComparison) -> Sequence[str]:
     if each.mcnemar_p is None:
         return ["McNemar's test needs one sample per problem; the intervals above are valid for any number of samples"]
     lost, gained = len(each.lost), len(each.gained)
-    tail = "" if lost + gained >= FEWEST_FLIPS else f"; with fewer than {FEWEST_FLIPS} flips, p cannot be below 0.05"
+    tail = (
+        ""
+        if lost + gained >= MIN_SIGNIFICANT_FLIPS
+        else f"; with fewer than {MIN_SIGNIFICANT_FLIPS} flips, p cannot be below 0.05"
+    )
     return [
         f"McNemar's exact test: p = {p_value(each.mcnemar_p)} ({lost} solved only by A, {gained} only by B){tail}",
     ]

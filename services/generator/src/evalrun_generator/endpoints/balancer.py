@@ -15,7 +15,7 @@ from evalrun_runtime.backoff import backoff_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BalancerLimits:
     """The balancer's constants."""
 
     suspect_failures: int = 5
@@ -111,7 +111,7 @@ def after_giving_up(state: EndpointState) -> EndpointState:
 
 
 def after_failure(
-    state: EndpointState, failure: Failure, epoch: int, now: float, limits: Limits, jitter: float
+    state: EndpointState, failure: Failure, epoch: int, now: float, limits: BalancerLimits, jitter: float
 ) -> EndpointState:
     """Return the state after a failed request.
 

@@ -10,7 +10,7 @@ from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet, Permit
 from evalrun_generator.endpoints.openai_api import ModelRequest, request_for
-from evalrun_generator.endpoints.retry import Action, Backoff, Failure
+from evalrun_generator.endpoints.retry import Backoff, Failure, RetryAction
 from evalrun_generator.ledger.keys import describe, key_of
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.token_counts import TokenCounter
@@ -45,7 +45,7 @@ class RequestPolicy:
 
 
 @dataclass(slots=True)
-class History:
+class AttemptHistory:
     """The attempts at one item so far."""
 
     sent: int = 0
@@ -84,7 +84,7 @@ class CompletionClient:
         except ValueError as error:
             raise ItemGivenUpError(str(error)) from error
         deadline = self._plan.deadline_for(item.sampling.max_tokens)
-        history = History()
+        history = AttemptHistory()
         while not self.draining:
             permit = await self._fleet.acquire(history.avoid, first=history.sent > 0)
             history.sent += 1
@@ -123,12 +123,12 @@ class CompletionClient:
             self._fleet.failed(permit, outcome)
         return outcome
 
-    def _note_failure(self, failure: Failure, endpoint: str, history: History) -> None:
+    def _note_failure(self, failure: Failure, endpoint: str, history: AttemptHistory) -> None:
         """Count a failure. Raises if it ends the item or the whole run."""
         reason = f"{endpoint}: {failure.reason}"
-        if failure.action is Action.ABORT:
+        if failure.action is RetryAction.ABORT:
             raise BadInputError(f"endpoint {reason}")
-        if failure.action is Action.REJECT:
+        if failure.action is RetryAction.REJECT:
             raise ItemRefusedError(reason)
         now = self._now()
         history.avoid = endpoint

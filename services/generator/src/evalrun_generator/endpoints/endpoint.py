@@ -16,14 +16,14 @@ import aiohttp
 from evalrun_generator.endpoints.openai_api import (
     MODELS_PATH,
     VERSION_PATH,
-    Answer,
+    CompletionAnswer,
     MalformedAnswerError,
     ModelRequest,
     model_ids,
     read_answer,
     server_version,
 )
-from evalrun_generator.endpoints.retry import Action, Blame, Failure, broken_off, from_status, unreachable
+from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction, broken_off, from_status, unreachable
 
 KEEPALIVE_SECONDS = 3.0
 """Shorter than the 5 s of uvicorn, which vLLM uses: a socket reused after 6 s idle is already closed at the other end,
@@ -42,7 +42,7 @@ VERSION_SECONDS = 2.0
 class Timed:
     """An answer and its latency."""
 
-    answer: Answer
+    answer: CompletionAnswer
     seconds: float
     """From sending the request to the last byte of the answer."""
     started_at: float
@@ -101,7 +101,7 @@ class HttpEndpoint:
         try:
             return model_ids(answer)
         except MalformedAnswerError as error:
-            return Failure(Action.RETRY, Blame.SUSPECT, counted=True, reason=f"{MODELS_PATH}: {error}")
+            return Failure(RetryAction.RETRY, Blame.SUSPECT, counted=True, reason=f"{MODELS_PATH}: {error}")
 
     async def version(self) -> str:
         """Ask /version, beside /v1; most servers have none."""
@@ -145,7 +145,7 @@ class HttpEndpoint:
         except TimeoutError:
             return broken_off(f"no answer within {deadline:g} s")
         except aiohttp.InvalidURL as error:
-            return Failure(Action.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
+            return Failure(RetryAction.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
         except (aiohttp.ClientError, OSError) as error:
             return broken_off(_cause(error))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from evalrun_generator.endpoints.endpoint import NO_SUCH_PATH, Endpoint
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
-from evalrun_generator.endpoints.retry import Action, Backoff, Failure
+from evalrun_generator.endpoints.retry import Backoff, Failure, RetryAction
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class EndpointAdmission:
                     f"that it serves {self._model}"
                 )
                 break
-            if answer.action is not Action.RETRY:
+            if answer.action is not RetryAction.RETRY:
                 raise BadInputError(f"endpoint {endpoint.name} refuses to list its models: {answer.reason}")
             attempt += 1
             self._note(endpoint.name, answer.reason)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evalrun_generator.endpoints import balancer
-from evalrun_generator.endpoints.balancer import EndpointState, Limits
+from evalrun_generator.endpoints.balancer import BalancerLimits, EndpointState
 from evalrun_generator.endpoints.endpoint import Endpoint
 from evalrun_generator.endpoints.retry import Failure
 
@@ -33,7 +33,7 @@ class Permit:
 class EndpointFleet:
     """All endpoints known to serve the requested model."""
 
-    def __init__(self, limits: Limits, rng: random.Random, now: Callable[[], float] | None = None) -> None:
+    def __init__(self, limits: BalancerLimits, rng: random.Random, now: Callable[[], float] | None = None) -> None:
         self._limits = limits
         self._rng = rng
         self._now = now or asyncio.get_running_loop().time

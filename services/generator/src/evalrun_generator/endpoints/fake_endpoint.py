@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 
 from evalrun_generator.endpoints.endpoint import Timed
-from evalrun_generator.endpoints.openai_api import Answer, ModelRequest
+from evalrun_generator.endpoints.openai_api import CompletionAnswer, ModelRequest
 from evalrun_generator.endpoints.retry import Failure
 
 Script = Callable[[int, dict[str, object]], "Timed | Failure | Awaitable[Timed | Failure]"]
@@ -13,7 +13,7 @@ Script = Callable[[int, dict[str, object]], "Timed | Failure | Awaitable[Timed |
 
 def answer(text: str = "answer", *, finish_reason: str = "stop", model: str = "model") -> Timed:
     """Return an answer with a latency of zero."""
-    return Timed(Answer(text, finish_reason, 3, 5, model), 0.0, 0.0)
+    return Timed(CompletionAnswer(text, finish_reason, 3, 5, model), 0.0, 0.0)
 
 
 class FakeEndpoint:

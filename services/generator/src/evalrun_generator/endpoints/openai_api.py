@@ -39,7 +39,7 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CompletionAnswer:
     """A completion as the server returned it."""
 
     text: str
@@ -81,7 +81,7 @@ def request_for(item: ledger.WorkItem, model: str) -> ModelRequest:
     return ModelRequest(path, json.dumps(body, ensure_ascii=False).encode())
 
 
-def read_answer(body: bytes, asked_model: str) -> Answer:
+def read_answer(body: bytes, asked_model: str) -> CompletionAnswer:
     """Parse the body of a 200. Raises MalformedAnswerError if it contains no finished completion."""
     try:
         parsed = json.loads(body)
@@ -101,7 +101,7 @@ def read_answer(body: bytes, asked_model: str) -> Answer:
     text = encodable(_text_of(choice))
     prompt_tokens, output_tokens = _usage(parsed.get("usage"), has_text=bool(text))
     model = parsed.get("model")
-    return Answer(
+    return CompletionAnswer(
         text=text,
         finish_reason=str(finish_reason),
         prompt_tokens=prompt_tokens,

@@ -20,7 +20,7 @@ MAX_MESSAGE_CHARACTERS = 300
 MAX_RETRY_AFTER_SECONDS = 600.0
 
 
-class Action(Enum):
+class RetryAction(Enum):
     """What happens to the item."""
 
     RETRY = "retry"
@@ -47,7 +47,7 @@ class Blame(Enum):
 class Failure:
     """A request without a completion."""
 
-    action: Action
+    action: RetryAction
     blame: Blame
     counted: bool
     """Whether it counts as one of the item's attempts. A request that no server worked on does not: otherwise an outage
@@ -62,7 +62,7 @@ class Failure:
 
 def unreachable(cause: str) -> Failure:
     """Classify a request that never reached a server: refused, no such name, connect timeout."""
-    return Failure(Action.RETRY, Blame.DOWN, counted=False, reason=cause)
+    return Failure(RetryAction.RETRY, Blame.DOWN, counted=False, reason=cause)
 
 
 def broken_off(cause: str) -> Failure:
@@ -70,7 +70,7 @@ def broken_off(cause: str) -> Failure:
 
     It counts as an attempt: a prompt that crashes the engine looks like this on every endpoint.
     """
-    return Failure(Action.RETRY, Blame.SUSPECT, counted=True, reason=cause)
+    return Failure(RetryAction.RETRY, Blame.SUSPECT, counted=True, reason=cause)
 
 
 def from_status(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Failure:
@@ -89,16 +89,16 @@ def _classified(status: int, headers: Mapping[str, str], body: bytes, now: datet
     error = error_object(body)
     reason = f"HTTP {status}: {error_message(body)}"
     if status in (429, 503):
-        return Failure(Action.RETRY, Blame.BUSY, False, reason, retry_after(headers.get("Retry-After"), now))  # noqa: FBT003 - read as a table
+        return Failure(RetryAction.RETRY, Blame.BUSY, False, reason, retry_after(headers.get("Retry-After"), now))  # noqa: FBT003 - read as a table
     if status in (408, 425):
-        return Failure(Action.RETRY, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+        return Failure(RetryAction.RETRY, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
     if status >= 500:
-        return Failure(Action.RETRY, Blame.SUSPECT, True, reason)  # noqa: FBT003 - read as a table
+        return Failure(RetryAction.RETRY, Blame.SUSPECT, True, reason)  # noqa: FBT003 - read as a table
     # A 404 with an OpenAI error that does not concern the model concerns this one prompt.
     about_the_prompt = status == 404 and error is not None and not names_model(error)
     if (status in (401, 403, 404, 405) and not about_the_prompt) or status < 400:
-        return Failure(Action.ABORT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
-    return Failure(Action.REJECT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+        return Failure(RetryAction.ABORT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+    return Failure(RetryAction.REJECT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
 
 
 def error_object(body: bytes) -> Mapping[str, object] | None:

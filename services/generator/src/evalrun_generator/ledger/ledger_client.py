@@ -1,6 +1,6 @@
 """A gRPC client of the ledger that retries while the ledger is unreachable, so that callers see only answers.
 
-The rest of the generator depends on the `Ledger` protocol; `fake_ledger` implements it without a network.
+The rest of the generator depends on the `LedgerClient` protocol; `fake_ledger` implements it without a network.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class UnknownKeyError(Exception):
     """The ledger does not know a key of the batch, and stored nothing of it."""
 
 
-class Ledger(Protocol):
+class LedgerClient(Protocol):
     """The run's ledger. Calls wait while it is unreachable.
 
     Each call raises BadInputError if the ledger refuses permanently (a wrong token), and GenerationStoppedError if it

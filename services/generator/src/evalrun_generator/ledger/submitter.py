@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.ledger.ledger_client import Ledger, UnknownKeyError
+from evalrun_generator.ledger.ledger_client import LedgerClient, UnknownKeyError
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class Submitter:
 
     def __init__(
         self,
-        ledger_client: Ledger,
+        ledger_client: LedgerClient,
         *,
         batch_size: int,
         delay: float,

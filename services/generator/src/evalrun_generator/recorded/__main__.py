@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from evalrun_generator.recorded.recorded_completions import Echo, RecordedCompletions
+from evalrun_generator.recorded.recorded_completions import EchoCompletions, RecordedCompletions
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -23,10 +23,10 @@ def main(argv: Sequence[str]) -> int:
         return ExitCode.BAD_INPUT
 
 
-def source_of(settings: RecordedSettings) -> RecordedCompletions | Echo:
+def source_of(settings: RecordedSettings) -> RecordedCompletions | EchoCompletions:
     """Return the source of answers. Raises BadInputError."""
     if settings.echo_tokens is not None:
-        return Echo(settings.echo_tokens)
+        return EchoCompletions(settings.echo_tokens)
     # Imported only here: the generator's image contains no reader of problem files.
     from evalrun_generator.recorded.completion_files import load_recorded_completions
 

@@ -23,7 +23,7 @@ class RequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """The fields of a request that this server uses."""
 
     chat: bool
@@ -44,7 +44,7 @@ class Reply:
     """Unix seconds."""
 
 
-def read_request(body: bytes, *, chat: bool, served_model: str) -> Asked:
+def read_request(body: bytes, *, chat: bool, served_model: str) -> RecordedRequest:
     """Parse a request. Raises RequestError."""
     try:
         fields = json.loads(body)
@@ -61,7 +61,7 @@ def read_request(body: bytes, *, chat: bool, served_model: str) -> Asked:
     if not isinstance(choices, int) or not 1 <= choices <= MAX_CHOICES:
         raise RequestError(400, f"n is not between 1 and {MAX_CHOICES}", "invalid_value", "n")
     options = fields.get("stream_options")
-    return Asked(
+    return RecordedRequest(
         chat=chat,
         model=served_model,
         prompt=_messages(fields.get("messages")) if chat else _prompt(fields.get("prompt")),
@@ -94,7 +94,7 @@ def _prompt(value: object) -> PromptKey:
     return value
 
 
-def usage(asked: Asked, answers: Sequence[RecordedAnswer]) -> dict[str, object]:
+def usage(asked: RecordedRequest, answers: Sequence[RecordedAnswer]) -> dict[str, object]:
     """Return the recorded token counts; missing ones are estimated and marked with `"approximate": true`."""
     recorded_prompt = answers[0].prompt_tokens
     prompt = approximate_tokens(text_of(asked.prompt)) if recorded_prompt is None else recorded_prompt
@@ -109,12 +109,12 @@ def usage(asked: Asked, answers: Sequence[RecordedAnswer]) -> dict[str, object]:
     return counts
 
 
-def output_tokens(asked: Asked, answers: Sequence[RecordedAnswer]) -> int:
+def output_tokens(asked: RecordedRequest, answers: Sequence[RecordedAnswer]) -> int:
     """Return the output tokens of a reply, which determine its latency."""
     return int(str(usage(asked, answers)["completion_tokens"]))
 
 
-def whole(asked: Asked, answers: Sequence[RecordedAnswer], reply: Reply) -> bytes:
+def whole(asked: RecordedRequest, answers: Sequence[RecordedAnswer], reply: Reply) -> bytes:
     """Return the body of a non-streamed reply."""
     choices: list[dict[str, object]] = []
     for index, answer in enumerate(answers):
@@ -126,7 +126,7 @@ def whole(asked: Asked, answers: Sequence[RecordedAnswer], reply: Reply) -> byte
     return _dump({**_head(asked, reply, kind), "choices": choices, "usage": usage(asked, answers)})
 
 
-def pieces(asked: Asked, answers: Sequence[RecordedAnswer], reply: Reply) -> Iterator[bytes]:
+def pieces(asked: RecordedRequest, answers: Sequence[RecordedAnswer], reply: Reply) -> Iterator[bytes]:
     """Return a reply as server-sent events, ending with `[DONE]`."""
     head = _head(asked, reply, "chat.completion.chunk" if asked.chat else "text_completion")
     for index, answer in enumerate(answers):
@@ -153,7 +153,7 @@ def error(message: str, kind: str, code: str | None = None, param: str | None = 
     return _dump({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
-def _head(asked: Asked, reply: Reply, kind: str) -> dict[str, object]:
+def _head(asked: RecordedRequest, reply: Reply, kind: str) -> dict[str, object]:
     return {"id": reply.id, "object": kind, "created": reply.created, "model": asked.model}
 
 

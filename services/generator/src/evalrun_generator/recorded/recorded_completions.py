@@ -76,7 +76,7 @@ class RecordedCompletions:
         return samples[(first + choice) % len(samples)]
 
 
-class Echo:
+class EchoCompletions:
     """Answers every prompt with the same number of words, for load tests."""
 
     def __init__(self, tokens: int) -> None:

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from evalrun_generator.recorded import openai_messages
 from evalrun_generator.recorded.faults import Fault, Faults
-from evalrun_generator.recorded.openai_messages import Asked, Reply, RequestError
+from evalrun_generator.recorded.openai_messages import RecordedRequest, Reply, RequestError
 from evalrun_generator.recorded.recorded_completions import (
-    Echo,
+    EchoCompletions,
     PromptUnknownError,
     RecordedAnswer,
     RecordedCompletions,
@@ -36,7 +36,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class RecordedServer:
     """Serves recorded completions; an `evalrun_runtime.process.Service`."""
 
-    def __init__(self, settings: RecordedSettings, source: RecordedCompletions | Echo) -> None:
+    def __init__(self, settings: RecordedSettings, source: RecordedCompletions | EchoCompletions) -> None:
         self._settings = settings
         self._source = source
         self._faults = Faults(settings.fault_rate, settings.fault_kinds, settings.fault_seed)
@@ -131,7 +131,7 @@ class RecordedServer:
             await self._sleep(1.0, asked, answers, constant=True)
             return _json(200, openai_messages.whole(asked, answers, reply))
 
-    def _find(self, asked: Asked) -> list[RecordedAnswer]:
+    def _find(self, asked: RecordedRequest) -> list[RecordedAnswer]:
         try:
             return [self._source.find(asked.prompt, asked.seed, choice) for choice in range(asked.choices)]
         except PromptUnknownError as error:
@@ -140,7 +140,13 @@ class RecordedServer:
             ) from error
 
     async def _stream(
-        self, request: web.Request, asked: Asked, answers: list[RecordedAnswer], reply: Reply, *, break_off: bool
+        self,
+        request: web.Request,
+        asked: RecordedRequest,
+        answers: list[RecordedAnswer],
+        reply: Reply,
+        *,
+        break_off: bool,
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await self._sleep(0.0, asked, answers, constant=True)
@@ -154,7 +160,9 @@ class RecordedServer:
         await response.write_eof()
         return response
 
-    async def _sleep(self, share: float, asked: Asked, answers: list[RecordedAnswer], *, constant: bool) -> None:
+    async def _sleep(
+        self, share: float, asked: RecordedRequest, answers: list[RecordedAnswer], *, constant: bool
+    ) -> None:
         """Sleep for the constant latency plus `share` of the per-token latency; do not yield if that is 0."""
         seconds = self._settings.latency_seconds if constant else 0.0
         if self._settings.latency_seconds_per_token:

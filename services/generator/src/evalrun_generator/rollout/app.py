@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable
 
 from evalrun_generator.app import Signals, cancelled, request_policy
 from evalrun_generator.endpoint_reports import export
-from evalrun_generator.endpoints.balancer import Limits as BalancerLimits
+from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
-from evalrun_generator.ledger.ledger_client import GrpcLedger, Ledger
-from evalrun_generator.rollout.cluster import Cluster
+from evalrun_generator.ledger.ledger_client import GrpcLedger, LedgerClient
+from evalrun_generator.rollout.cluster import ReplicaCluster
 from evalrun_generator.rollout.engine import EnginePlan, engine_plan, idle_gpu_warnings, slots
 from evalrun_generator.rollout.order import RolloutOrder
-from evalrun_generator.rollout.policy import Limits
+from evalrun_generator.rollout.policy import PolicyLimits
 from evalrun_generator.rollout.replica_api import HttpReplicaApi, ReplicaApi, open_replica_session
 from evalrun_generator.rollout.replica_manager import ReplicaManager, ReplicaOptions
 from evalrun_generator.rollout.reports import current_of_slots, gpu_seconds
 from evalrun_generator.rollout.settings import RolloutSettings
-from evalrun_generator.rollout.vital_signs import Patience
+from evalrun_generator.rollout.vital_signs import ProbeLimits
 from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_channel import open_channel
@@ -32,7 +32,7 @@ LAST_REPORT_SECONDS = 5.0
 
 
 async def roll_out(
-    settings: RolloutSettings, order: RolloutOrder, attach: Callable[[str, EnginePlan], Awaitable[Cluster]]
+    settings: RolloutSettings, order: RolloutOrder, attach: Callable[[str, EnginePlan], Awaitable[ReplicaCluster]]
 ) -> ExitCode:
     """Generate with launched replicas until the ledger has every completion, then end the replicas.
 
@@ -77,12 +77,12 @@ def replica_options(settings: RolloutSettings, order: RolloutOrder, plan: Engine
     return ReplicaOptions(
         rollout=order.rollout,
         plan=plan,
-        limits=Limits(
+        limits=PolicyLimits(
             start_seconds=settings.replica_start_seconds,
             place_seconds=settings.gpu_wait_seconds,
             idle_seconds=settings.idle_seconds,
         ),
-        patience=Patience(quiet_seconds=settings.quiet_seconds, hang_seconds=settings.hang_seconds),
+        patience=ProbeLimits(quiet_seconds=settings.quiet_seconds, hang_seconds=settings.hang_seconds),
         slots=settings.concurrency or slots(order),
         tick_seconds=settings.tick_seconds,
     )
@@ -94,8 +94,8 @@ class Rollout:
     def __init__(
         self,
         settings: RolloutSettings,
-        ledger_client: Ledger,
-        cluster: Cluster,
+        ledger_client: LedgerClient,
+        cluster: ReplicaCluster,
         options: ReplicaOptions,
         connect: Callable[[str], ReplicaApi],
         warnings: list[str],

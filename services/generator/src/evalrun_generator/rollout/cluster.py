@@ -6,7 +6,7 @@ from typing import Protocol
 from evalrun_generator.rollout.starts import ClusterView, Start
 
 
-class Cluster(Protocol):
+class ReplicaCluster(Protocol):
     """A cluster that runs replicas. Calls raise GenerationStoppedError if the cluster or its control is lost."""
 
     @property

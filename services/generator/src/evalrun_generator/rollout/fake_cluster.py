@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from evalrun_generator.endpoints.endpoint import Endpoint
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
-from evalrun_generator.rollout.starts import ClusterView, NodeRoom, Phase, Start
+from evalrun_generator.rollout.starts import ClusterView, NodeCapacity, Start, StartPhase
 
 
 class FakeReplica:
@@ -69,7 +69,7 @@ class FakeCluster:
         """Return the current state; starting replicas become serving."""
         view = ClusterView(tuple(self.all.values()), self._rooms())
         for start in self.living:
-            if start.phase is Phase.STARTING and not self.held_back:
+            if start.phase is StartPhase.STARTING and not self.held_back:
                 self._serve(start)
         self.changed.set()
         return view
@@ -78,13 +78,13 @@ class FakeCluster:
         """Start a replica."""
         start = Start(slot, f"start{len(self.all)}", self._gpus_each, self._now(), placed=True)
         if self.failing:
-            start = replace(start, phase=Phase.FAILED, error=self.failing.pop(0))
+            start = replace(start, phase=StartPhase.FAILED, error=self.failing.pop(0))
         self.all[start.suffix] = start
         self.changed.set()
 
     async def end(self, suffix: str) -> None:
         """End one."""
-        self.all[suffix] = replace(self.all[suffix], phase=Phase.ENDED, released_at=self._now())
+        self.all[suffix] = replace(self.all[suffix], phase=StartPhase.ENDED, released_at=self._now())
         self.changed.set()
 
     async def end_all(self) -> Sequence[Start]:
@@ -101,14 +101,18 @@ class FakeCluster:
     def _serve(self, start: Start) -> None:
         self.servers[start.suffix] = self._make(start)
         self.all[start.suffix] = replace(
-            start, phase=Phase.SERVING, address=start.suffix, load_format=self.load_format, engine=dict(self.engine)
+            start,
+            phase=StartPhase.SERVING,
+            address=start.suffix,
+            load_format=self.load_format,
+            engine=dict(self.engine),
         )
 
-    def _rooms(self) -> tuple[NodeRoom, ...]:
+    def _rooms(self) -> tuple[NodeCapacity, ...]:
         taken = sum(start.gpus for start in self.living)
         rooms = []
         for number, gpus in enumerate(self.nodes):
             used = min(taken, gpus)
             taken -= used
-            rooms.append(NodeRoom(f"node{number}", gpus - used, 2 * gpus + 2))
+            rooms.append(NodeCapacity(f"node{number}", gpus - used, 2 * gpus + 2))
         return tuple(rooms)

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from evalrun_api.work_order import Rollout, wanted_replicas
-from evalrun_generator.rollout.starts import NodeRoom, Phase, Start
+from evalrun_generator.rollout.starts import NodeCapacity, Start, StartPhase
 from evalrun_runtime.backoff import backoff_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PolicyLimits:
     """The policy's constants; all but the last are seconds."""
 
     start_seconds: float
@@ -39,7 +39,7 @@ class ObservedReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class DecisionHistory:
     """Failures and waiting time before this decision."""
 
     failures: int = 0
@@ -49,15 +49,15 @@ class History:
     without_any_since: float | None = None
     """Since when there is work but no living replica; None while there is one."""
 
-    def after_failed_start(self, error: str, now: float) -> "History":
+    def after_failed_start(self, error: str, now: float) -> "DecisionHistory":
         """Return the history after a start that never served."""
         return replace(self, failures=self.failures + 1, failed_at=now, last_error=error)
 
-    def after_success(self) -> "History":
+    def after_success(self) -> "DecisionHistory":
         """Return the history without failures, because a replica serves."""
-        return History(without_any_since=self.without_any_since)
+        return DecisionHistory(without_any_since=self.without_any_since)
 
-    def after_look(self, *, lacking: bool, now: float) -> "History":
+    def after_look(self, *, lacking: bool, now: float) -> "DecisionHistory":
         """Return the history after observing whether work lacks a replica."""
         if not lacking:
             return replace(self, without_any_since=None)
@@ -102,7 +102,7 @@ def max_replica_count(rollout: Rollout) -> int:
     return rollout.max_replicas or rollout.initial_replicas
 
 
-def places(rollout: Rollout, rooms: Iterable[NodeRoom], starts: Iterable[Start]) -> int:
+def places(rollout: Rollout, rooms: Iterable[NodeCapacity], starts: Iterable[Start]) -> int:
     """Return how many more replicas can be placed now.
 
     verl raises at once if GPUs are missing, but blocks forever if CPUs are. On each of its nodes a replica takes its
@@ -110,11 +110,11 @@ def places(rollout: Rollout, rooms: Iterable[NodeRoom], starts: Iterable[Start])
     free are subtracted.
     """
     fitting = sum(_fitting(rollout, room) for room in rooms) // rollout.pods_per_replica
-    unplaced = sum(1 for start in starts if start.phase is Phase.STARTING and not start.placed)
+    unplaced = sum(1 for start in starts if start.phase is StartPhase.STARTING and not start.placed)
     return max(0, fitting - unplaced)
 
 
-def _fitting(rollout: Rollout, room: NodeRoom) -> int:
+def _fitting(rollout: Rollout, room: NodeCapacity) -> int:
     gpus = rollout.gpus_per_pod
     by_gpus, by_cpus = int(room.gpus // gpus), max(0, int((room.cpus - 1) // (2 * gpus)))
     return min(by_gpus, by_cpus) if rollout.pods_per_replica == 1 else min(1, by_gpus, by_cpus)
@@ -127,8 +127,8 @@ def decide(
     taken: frozenset[int],
     free_places: int,
     remaining: int | None,
-    history: History,
-    limits: Limits,
+    history: DecisionHistory,
+    limits: PolicyLimits,
     now: float,
 ) -> list[Action]:
     """Return the actions to take now, the most urgent first.
@@ -151,7 +151,7 @@ def decide(
             actions.append(ending)
         else:
             staying.append(each)
-            if each.start.phase is Phase.SERVING and not each.admitted:
+            if each.start.phase is StartPhase.SERVING and not each.admitted:
                 actions.append(Action(ActionKind.ADMIT, each.start.slot, each.start.suffix))
     wanted = useful_replicas(rollout, remaining)
     if len(staying) < wanted:
@@ -163,13 +163,13 @@ def decide(
     return actions
 
 
-def _ending(each: ObservedReplica, limits: Limits, now: float) -> Action | None:
+def _ending(each: ObservedReplica, limits: PolicyLimits, now: float) -> Action | None:
     start = each.start
-    if start.phase is Phase.FAILED:
+    if start.phase is StartPhase.FAILED:
         return Action(ActionKind.END, start.slot, start.suffix, start.error or "it ended while starting", failed=True)
     if each.trouble:
         return Action(ActionKind.END, start.slot, start.suffix, each.trouble)
-    if start.phase is Phase.STARTING and now - start.started_at > limits.start_seconds:
+    if start.phase is StartPhase.STARTING and now - start.started_at > limits.start_seconds:
         why = f"it did not serve within {limits.start_seconds:g} s"
         return Action(ActionKind.END, start.slot, start.suffix, why, failed=True)
     return None
@@ -181,13 +181,13 @@ def _new_starts(rollout: Rollout, used: frozenset[int], count: int) -> list[Acti
     return [Action(ActionKind.START, slot) for slot in free[: max(0, count)]]
 
 
-def _wait(history: History, limits: Limits) -> float:
+def _wait(history: DecisionHistory, limits: PolicyLimits) -> float:
     if not history.failures:
         return 0.0
     return backoff_seconds(history.failures, limits.initial_wait_seconds, limits.max_wait_seconds)
 
 
-def _surplus(staying: Sequence[ObservedReplica], wanted: int, limits: Limits) -> list[Action]:
+def _surplus(staying: Sequence[ObservedReplica], wanted: int, limits: PolicyLimits) -> list[Action]:
     """End idle replicas beyond `wanted`, the longest idle first."""
     idle = [each for each in staying if each.admitted and each.idle_seconds >= limits.idle_seconds]
     idle.sort(key=lambda each: -each.idle_seconds)
@@ -198,7 +198,7 @@ def _surplus(staying: Sequence[ObservedReplica], wanted: int, limits: Limits) ->
 
 
 def give_up_reason(
-    rollout: Rollout, rooms: Sequence[NodeRoom], history: History, limits: Limits, now: float
+    rollout: Rollout, rooms: Sequence[NodeCapacity], history: DecisionHistory, limits: PolicyLimits, now: float
 ) -> str | None:
     """Return why this attempt cannot continue, or None if it can. Called only while no replica serves."""
     if history.failures >= limits.failed_starts:

@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.rollout.engine import EnginePlan
 from evalrun_generator.rollout.launcher import Handle
-from evalrun_generator.rollout.starts import ClusterView, NodeRoom, Start
+from evalrun_generator.rollout.starts import ClusterView, NodeCapacity, Start
 from evalrun_generator.rollout.supervisor import SupersededError, Supervisor
 from evalrun_runtime.exits import BadInputError
 
@@ -118,10 +118,10 @@ async def _answer(reference: Handle, seconds: float) -> Handle:
         raise GenerationStoppedError(f"the replicas' supervisor is lost: {cause}. Run again to resume") from error
 
 
-def _rooms() -> list[NodeRoom]:
+def _rooms() -> list[NodeCapacity]:
     free = available_resources_per_node()
     return [
-        NodeRoom(node["NodeID"], found.get("GPU", 0.0), found.get("CPU", 0.0))
+        NodeCapacity(node["NodeID"], found.get("GPU", 0.0), found.get("CPU", 0.0))
         for node in ray.nodes()
         if node["Alive"] and (found := free.get(node["NodeID"])) is not None and node["Resources"].get("GPU", 0)
     ]

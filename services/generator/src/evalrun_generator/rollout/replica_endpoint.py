@@ -5,7 +5,7 @@ from typing import Any
 
 from evalrun_generator.endpoints.endpoint import Endpoint, Timed
 from evalrun_generator.endpoints.openai_api import ModelRequest
-from evalrun_generator.endpoints.retry import Action, Blame, Failure
+from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction
 
 
 class ReplicaEndpoint:
@@ -53,4 +53,6 @@ class ReplicaEndpoint:
     def cut(self, reason: str) -> None:
         """Fail the requests in flight without counting an attempt: the replica failed, not the items."""
         if not self._cut.done():
-            self._cut.set_result(Failure(Action.RETRY, Blame.NONE, counted=False, reason=f"the replica left: {reason}"))
+            self._cut.set_result(
+                Failure(RetryAction.RETRY, Blame.NONE, counted=False, reason=f"the replica left: {reason}")
+            )

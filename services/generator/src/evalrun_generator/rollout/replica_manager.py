@@ -11,14 +11,14 @@ from evalrun_api.work_order import Rollout
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.rollout import policy
-from evalrun_generator.rollout.cluster import Cluster
+from evalrun_generator.rollout.cluster import ReplicaCluster
 from evalrun_generator.rollout.engine import EnginePlan
-from evalrun_generator.rollout.policy import Action, ActionKind, History, Limits, ObservedReplica
+from evalrun_generator.rollout.policy import Action, ActionKind, DecisionHistory, ObservedReplica, PolicyLimits
 from evalrun_generator.rollout.replica_api import ReplicaApi
 from evalrun_generator.rollout.replica_monitor import ReplicaMonitor, UnfitReplicaError
 from evalrun_generator.rollout.reports import replica_reports
 from evalrun_generator.rollout.starts import Start
-from evalrun_generator.rollout.vital_signs import Patience
+from evalrun_generator.rollout.vital_signs import ProbeLimits
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ class ReplicaOptions:
 
     rollout: Rollout
     plan: EnginePlan
-    limits: Limits
-    patience: Patience
+    limits: PolicyLimits
+    patience: ProbeLimits
     slots: int
     """Requests in flight per replica."""
     tick_seconds: float = TICK_SECONDS
@@ -43,7 +43,7 @@ class ReplicaManager:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ReplicaCluster,
         fleet: EndpointFleet,
         options: ReplicaOptions,
         *,
@@ -67,7 +67,7 @@ class ReplicaManager:
         self._models: dict[str, list[str]] = {}
         """Models by suffix, including ended replicas, because the run's record keeps the last report."""
         self._starts: Sequence[Start] = ()
-        self._history = History()
+        self._history = DecisionHistory()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.on_change: list[Callable[[], None]] = []
         """Called when a replica has joined or left."""

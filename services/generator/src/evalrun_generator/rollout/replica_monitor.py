@@ -13,7 +13,7 @@ from evalrun_generator.rollout.engine_facts import is_same_model
 from evalrun_generator.rollout.replica_api import ReplicaApi
 from evalrun_generator.rollout.replica_endpoint import ReplicaEndpoint
 from evalrun_generator.rollout.starts import Start
-from evalrun_generator.rollout.vital_signs import Patience, Signs, should_ask, trouble
+from evalrun_generator.rollout.vital_signs import ProbeLimits, Signs, should_ask, trouble
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class ReplicaMonitor:
         start: Start,
         api: ReplicaApi,
         plan: EnginePlan,
-        patience: Patience,
+        patience: ProbeLimits,
         *,
         tick_seconds: float,
         wake: Callable[[], None],

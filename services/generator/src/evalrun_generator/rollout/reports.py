@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.balancer import EndpointState
-from evalrun_generator.rollout.starts import Phase, Start
+from evalrun_generator.rollout.starts import Start, StartPhase
 
 
 def replica_reports(
@@ -23,7 +23,7 @@ def replica_reports(
     """
     reports = []
     for start in sorted(starts, key=lambda one: (one.slot, one.started_at)):
-        state = states.get(start.name) if start.phase is Phase.SERVING else None
+        state = states.get(start.name) if start.phase is StartPhase.SERVING else None
         reports.append(
             ledger.Replica(
                 name=start.name,

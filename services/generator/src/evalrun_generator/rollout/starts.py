@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 
-class Phase(Enum):
+class StartPhase(Enum):
     """Phase of a start."""
 
     STARTING = "starting"
@@ -28,7 +28,7 @@ class Start:
     gpus: int
     started_at: float
     """Unix seconds."""
-    phase: Phase = Phase.STARTING
+    phase: StartPhase = StartPhase.STARTING
     placed: bool = False
     """Whether its GPUs are reserved and no longer count as free."""
     address: str = ""
@@ -48,11 +48,11 @@ class Start:
     @property
     def living(self) -> bool:
         """Whether it holds or is about to hold GPUs."""
-        return self.phase is not Phase.ENDED
+        return self.phase is not StartPhase.ENDED
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRoom:
+class NodeCapacity:
     """Free resources of one living node of the Ray cluster."""
 
     node: str
@@ -65,4 +65,4 @@ class ClusterView:
     """Current state of the cluster."""
 
     starts: tuple[Start, ...]
-    rooms: tuple[NodeRoom, ...]
+    rooms: tuple[NodeCapacity, ...]

@@ -14,7 +14,7 @@ from typing import Any
 
 from evalrun_generator.rollout.engine import EnginePlan
 from evalrun_generator.rollout.launcher import Handle, Launched, Process, ReplicaLauncher, reap
-from evalrun_generator.rollout.starts import Phase, Start
+from evalrun_generator.rollout.starts import Start, StartPhase
 
 logger = logging.getLogger(__name__)
 
@@ -113,12 +113,12 @@ class Supervisor:
             launched: Launched = await owned.actor.launch.remote()
         # Errors of verl and the engine arrive as RayTaskError, a subclass of RayError, as does the actor's death.
         except ray.exceptions.RayError as error:
-            owned.start = replace(owned.start, phase=Phase.FAILED, error=_last_lines(str(error)))
+            owned.start = replace(owned.start, phase=StartPhase.FAILED, error=_last_lines(str(error)))
             return
         owned.processes = launched.processes
         owned.start = replace(
             owned.start,
-            phase=Phase.SERVING,
+            phase=StartPhase.SERVING,
             placed=True,
             address=launched.address,
             load_format=launched.load_format,
@@ -138,7 +138,7 @@ class Supervisor:
         if left:
             logger.warning("the placement groups of %s were not released: %s", owned.start.name, left)
         if self._owned.pop(owned.start.suffix, None) is not None:
-            self._ended.append(replace(owned.start, phase=Phase.ENDED, released_at=time.time()))
+            self._ended.append(replace(owned.start, phase=StartPhase.ENDED, released_at=time.time()))
 
 
 async def _reap_on(node: str, processes: tuple[Process, ...]) -> None:

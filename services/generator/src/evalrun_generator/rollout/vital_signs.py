@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ProbeLimits:
     """Time limits in seconds, and the tolerated failures."""
 
     quiet_seconds: float = 5.0
@@ -56,12 +56,12 @@ class Signs:
         return replace(self, asked_at=None, failures=self.failures + 1, error=error)
 
 
-def should_ask(signs: Signs, patience: Patience, now: float) -> bool:
+def should_ask(signs: Signs, patience: ProbeLimits, now: float) -> bool:
     """Return whether to probe with a tiny completion now."""
     return signs.asked_at is None and now - signs.progress_at >= patience.quiet_seconds
 
 
-def trouble(signs: Signs, patience: Patience, now: float) -> str:
+def trouble(signs: Signs, patience: ProbeLimits, now: float) -> str:
     """Return why the replica must be ended, or an empty text while it is healthy."""
     if signs.failures >= patience.failures:
         return f"dead: {signs.error}"

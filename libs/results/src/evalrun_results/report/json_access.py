@@ -1,4 +1,4 @@
-"""Typed access to plain JSON: what is absent or of another kind counts as not there. Pure."""
+"""Typed access to plain JSON; values of an unexpected type count as absent. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ Json = Mapping[str, object]
 
 
 def inside(value: object, *path: str) -> object:
-    """Return what lies at a path of objects; None where something on the way is not there."""
+    """Return the value at a path of nested objects, or None if any part is absent."""
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value

@@ -22,8 +22,8 @@ Population = Literal["benchmark", "similar"]
 """benchmark: the mean of these very problems, drawn without replacement. similar: of those that they stand for."""
 
 
-class Answer(StrEnum):
-    """What the values say of the mean."""
+class MeanDecision(StrEnum):
+    """Whether the mean reaches the bound."""
 
     AT_LEAST = "at least"
     BELOW = "below"
@@ -60,9 +60,9 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a sequential test found."""
+    """The result of a sequential test."""
 
-    answer: Answer
+    answer: MeanDecision
     decided_after: int | None
     """Problems; None while it is open."""
     looked_at: int
@@ -82,13 +82,13 @@ def decide_mean(values: Values, least: float, population: Population, confidence
     """
     count = len(values.lows)
     after = int(decided_after(values, least, population, (1 - confidence) / 2)) if count else 0
-    answer = Answer.OPEN if not after else Answer.AT_LEAST if after > 0 else Answer.BELOW
+    answer = MeanDecision.OPEN if not after else MeanDecision.AT_LEAST if after > 0 else MeanDecision.BELOW
     count = abs(after) or count
     draws = values.draws(population, count)
     low, high = confidence_sequence(draws, confidence)
-    if answer is Answer.AT_LEAST:
+    if answer is MeanDecision.AT_LEAST:
         low, high = max(low, least), max(high, least)
-    elif answer is Answer.BELOW:
+    elif answer is MeanDecision.BELOW:
         low, high = min(low, least), min(high, least)
     mean = float((draws.lows + draws.highs).mean() / 2) if count else float("nan")
     return Finding(answer, abs(after) or None, count, low, high, mean)

@@ -7,9 +7,9 @@ import pytest
 
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.betting import DIFFERENCE
-from evalrun_results.sequential.deciding import Answer, Population, Values, decide_mean, decided_after
+from evalrun_results.sequential.expected_size import problems_needed
+from evalrun_results.sequential.mean_decision import MeanDecision, Population, Values, decide_mean, decided_after
 from evalrun_results.sequential.order import drawing_order
-from evalrun_results.sequential.planning import problems_needed
 
 
 def values_of(changes: Floats, drawn: int | None = None) -> Values:
@@ -25,31 +25,31 @@ def changes(gained: int, lost: int, size: int, seed: int = 0) -> Floats:
     return np.random.default_rng(seed).permutation(found)
 
 
-@pytest.mark.parametrize(("gained", "lost", "answer"), [(30, 5, Answer.AT_LEAST), (0, 60, Answer.BELOW)])
-def test_a_clear_case_is_decided_before_the_end(gained: int, lost: int, answer: Answer) -> None:
+@pytest.mark.parametrize(("gained", "lost", "answer"), [(30, 5, MeanDecision.AT_LEAST), (0, 60, MeanDecision.BELOW)])
+def test_a_clear_case_is_decided_before_the_end(gained: int, lost: int, answer: MeanDecision) -> None:
     found = decide_mean(values_of(changes(gained, lost, 500)), -0.02, "benchmark", 0.95)
     assert (found.answer, found.decided_after) == (answer, found.looked_at)
     assert found.looked_at < 300
-    assert (found.low >= -0.02) if answer is Answer.AT_LEAST else (found.high <= -0.02)
+    assert (found.low >= -0.02) if answer is MeanDecision.AT_LEAST else (found.high <= -0.02)
 
 
 @pytest.mark.parametrize("lost", [9, 10, 11])
 def test_a_benchmark_that_was_drawn_to_its_end_has_decided_exactly(lost: int) -> None:
     """-0.02 of 500 problems are 10 losses: that many are allowed, one more is not."""
     found = decide_mean(values_of(changes(0, lost, 500)), -0.02, "benchmark", 0.95)
-    assert found.answer is (Answer.AT_LEAST if lost <= 10 else Answer.BELOW)
+    assert found.answer is (MeanDecision.AT_LEAST if lost <= 10 else MeanDecision.BELOW)
 
 
 def test_problems_like_these_may_stay_open() -> None:
     found = decide_mean(values_of(changes(10, 12, 200)), -0.02, "similar", 0.95)
-    assert (found.answer, found.decided_after, found.looked_at) == (Answer.OPEN, None, 200)
+    assert (found.answer, found.decided_after, found.looked_at) == (MeanDecision.OPEN, None, 200)
 
 
 def test_the_first_answer_stands_whenever_somebody_looks() -> None:
     """Gains later make a loss good again: whoever looks at the end meets the decision of whoever looked early."""
     early = np.concatenate([-np.ones(40), np.ones(300)])
     first = decide_mean(values_of(early, 60), -0.02, "similar", 0.95)
-    assert first.answer is Answer.BELOW
+    assert first.answer is MeanDecision.BELOW
     for drawn in (first.looked_at, 100, 340):
         later = decide_mean(values_of(early, drawn), -0.02, "similar", 0.95)
         assert (later.answer, later.decided_after) == (first.answer, first.decided_after)
@@ -78,7 +78,7 @@ def test_wrong_decisions_are_as_rare_as_promised(population: Population) -> None
     assert (after > 0).mean() <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 1000)
 
 
-def test_deciding_by_what_ended_first_would_err() -> None:
+def test_mean_decision_by_what_ended_first_would_err() -> None:
     """Short, easy answers end first, and the candidate's losses are among the hard ones: the first to end look fine.
 
     512 answers are out at a time, as with two replicas. Whoever takes what has ended for a sample passes a candidate
@@ -112,9 +112,9 @@ def test_what_was_not_judged_decides_for_nobody() -> None:
     lows, highs = known.lows.copy(), known.highs.copy()
     lows[:20], highs[:20] = known.floors[:20], known.ceilings[:20]
     found = decide_mean(Values(lows, highs, known.floors, known.ceilings, DIFFERENCE), -0.02, "benchmark", 0.95)
-    assert found.answer is Answer.OPEN
+    assert found.answer is MeanDecision.OPEN
     assert found.low == pytest.approx(-0.05)
-    assert decide_mean(known, -0.02, "benchmark", 0.95).answer is Answer.AT_LEAST
+    assert decide_mean(known, -0.02, "benchmark", 0.95).answer is MeanDecision.AT_LEAST
 
 
 def test_how_many_problems_an_equal_run_needs() -> None:

@@ -1,15 +1,15 @@
-"""How many problems a sequential gate can be expected to need: by playing it. Pure."""
+"""Estimates how many problems a sequential gate needs, by simulation. Pure."""
 
 from typing import Final
 
 import numpy as np
 
 from evalrun_results.sequential.betting import DIFFERENCE
-from evalrun_results.sequential.deciding import Population, Values, decided_after
+from evalrun_results.sequential.mean_decision import Population, Values, decided_after
 
 ORDERS: Final = 200
 SEED: Final = 20_260_101
-MOST_PROBLEMS: Final = 20_000
+MAX_SIMULATED_PROBLEMS: Final = 20_000
 """Of a larger benchmark as many are played: the share that is needed only falls from there."""
 
 
@@ -26,7 +26,7 @@ def problems_needed(
         confidence: the gate's.
         share: of the orders.
     """
-    played = min(problems, MOST_PROBLEMS)
+    played = min(problems, MAX_SIMULATED_PROBLEMS)
     flipped = round(played * flips)
     changes = np.zeros(played)
     changes[: flipped // 2], changes[flipped // 2 : 2 * (flipped // 2)] = 1.0, -1.0
