@@ -8,7 +8,7 @@ from evalrun_api.quantities import above_limits
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunSpec, EvalRunStatus, Phase, Reason
 from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
 from evalrun_operator.lifecycle.frozen import frozen
-from evalrun_operator.lifecycle.situation import Pass, holds
+from evalrun_operator.lifecycle.situation import ReconcileContext, holds
 from evalrun_operator.lifecycle.status_report import Report, events_of, report_status
 from evalrun_operator.policies.admission import Place
 from evalrun_operator.policies.generation import Said
@@ -21,35 +21,42 @@ BASELINE_COMES_SECONDS = 60.0
 ENDED: frozenset[Phase | str] = frozenset({"Succeeded", "Degraded", "Failed"})
 
 
-def accept(this: Pass) -> Decision:
+def accept(context: ReconcileContext) -> Decision:
     """Take the spec up, or refuse it. `startTime` closes the spec to changes, so it is written before all else.
 
     A refusal lasts until the spec changes: whoever waits for Complete has gone by then.
     """
-    if holds(this.before, ConditionType.COMPLETE) and this.before.observed_generation == this.run.metadata.generation:
-        return Decision(this.before)
-    baseline = this.observed.baseline
-    problem = unsupported(this.run, this.settings) or _without_baseline(this)
+    if (
+        holds(context.before, ConditionType.COMPLETE)
+        and context.before.observed_generation == context.run.metadata.generation
+    ):
+        return Decision(context.before)
+    baseline = context.observed.baseline
+    problem = unsupported(context.run, context.settings) or _without_baseline(context)
     if problem:
-        return refuse(this.run, problem, this.now)
-    waits = _waiting_for_baseline(this)
+        return refuse(context.run, problem, context.now)
+    waits = _waiting_for_baseline(context)
     if waits:
-        status = report_status(this.run, this.before, this.now, Report(started=False, waiting_for_baseline=waits))
-        return decision(this, status, requeue_after=BASELINE_SECONDS)
-    if this.run.spec.suspend:
+        status = report_status(
+            context.run, context.before, context.now, Report(started=False, waiting_for_baseline=waits)
+        )
+        return decision(context, status, requeue_after=BASELINE_SECONDS)
+    if context.run.spec.suspend:
         said = Said(True, Reason.SUSPEND_REQUESTED, "Nothing was made yet. Set suspend: false to start.")  # noqa: FBT003
-        return decision(this, report_status(this.run, this.before, this.now, Report(started=False, suspended=said)))
-    waits_for_place = queued(this.observed.place, this.settings.max_active_runs)
+        return decision(
+            context, report_status(context.run, context.before, context.now, Report(started=False, suspended=said))
+        )
+    waits_for_place = queued(context.observed.place, context.settings.max_active_runs)
     if waits_for_place is not None:
-        status = report_status(this.run, this.before, this.now, Report(started=False, queued=waits_for_place))
-        return decision(this, status, requeue_after=IDLE_SECONDS)
+        status = report_status(context.run, context.before, context.now, Report(started=False, queued=waits_for_place))
+        return decision(context, status, requeue_after=IDLE_SECONDS)
     report = Report(
         started=True,
         baseline_url=None if baseline is None else baseline.output_url,
-        settings=frozen(this.settings),
+        settings=frozen(context.settings),
     )
-    status = report_status(this.run, this.before, this.now, report)
-    return decision(this, status, requeue_after=0.0)
+    status = report_status(context.run, context.before, context.now, report)
+    return decision(context, status, requeue_after=0.0)
 
 
 def queued(place: Place, max_active: int) -> Said | None:
@@ -63,16 +70,16 @@ def queued(place: Place, max_active: int) -> Said | None:
     return Said(status=False, reason=Reason.TOO_MANY_ACTIVE_RUNS, message=message)
 
 
-def _without_baseline(this: Pass) -> str:
+def _without_baseline(context: ReconcileContext) -> str:
     """Return why the EvalRun that the gate names can never be its baseline; empty where it can, or none is named."""
-    named, baseline = this.run.spec.baseline_run, this.observed.baseline
+    named, baseline = context.run.spec.baseline_run, context.observed.baseline
     if named is None:
         return ""
-    if named == this.plan.run.name:
+    if named == context.plan.run.name:
         return "spec.gate.baseline: a run cannot be its own baseline: write the name of an earlier one"
     name = f"EvalRun {named}"
     if baseline is None or not baseline.phase:
-        if this.now - this.plan.run.created < timedelta(seconds=BASELINE_COMES_SECONDS):
+        if context.now - context.plan.run.created < timedelta(seconds=BASELINE_COMES_SECONDS):
             return ""
         return f"spec.gate.baseline: there is no {name} in this namespace: write another, or the URL of its outputs"
     if baseline.phase in ENDED and not baseline.output_url:
@@ -81,9 +88,9 @@ def _without_baseline(this: Pass) -> str:
     return ""
 
 
-def _waiting_for_baseline(this: Pass) -> str:
+def _waiting_for_baseline(context: ReconcileContext) -> str:
     """Return what the run waits for before it can start; empty where it need not, or none is named."""
-    named, baseline = this.run.spec.baseline_run, this.observed.baseline
+    named, baseline = context.run.spec.baseline_run, context.observed.baseline
     if named is None or (baseline is not None and baseline.output_url):
         return ""
     if baseline is None or not baseline.phase:

@@ -7,7 +7,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRunStatus
 from evalrun_cluster.kinds import KINDS
 from evalrun_cluster.objects import Object, StatusEvent
-from evalrun_operator.lifecycle.situation import Pass
+from evalrun_operator.lifecycle.situation import ReconcileContext
 from evalrun_operator.lifecycle.status_report import events_of
 from evalrun_operator.observing.records import Observed, Policy, Ref, Seen
 from evalrun_operator.resources.changes import is_as_made, is_outdated, spec_digest
@@ -33,7 +33,7 @@ class Decision:
 
 
 def decision(
-    this: Pass,
+    context: ReconcileContext,
     status: EvalRunStatus,
     desired: Iterable[Object] = (),
     kept: Iterable[Ref] = (),
@@ -41,9 +41,9 @@ def decision(
     requeue_after: float | None = None,
 ) -> Decision:
     """Act on the difference between what is desired and what is there. Nothing is touched that is not our own work."""
-    observed, wanted = this.observed, list(desired)
+    observed, wanted = context.observed, list(desired)
     refs = {Ref(item["kind"], item["metadata"]["name"]) for item in wanted} | set(kept)
-    started = this.before.start_time is not None
+    started = context.before.start_time is not None
     surplus = [
         seen
         for seen in observed.objects.values()
@@ -53,20 +53,20 @@ def decision(
         and KINDS[seen.ref.kind].made
         and seen.ref not in refs
         # Programs may run until a sandbox's pod is gone, and so for each part.
-        and not (seen.ref.kind == "NetworkPolicy" and observed.pods(_component(this, seen.ref)))
+        and not (seen.ref.kind == "NetworkPolicy" and observed.pods(_component(context, seen.ref)))
     ]
     return Decision(
         status,
         tuple(item for item in wanted if _to_apply(observed, item)),
         tuple(dict.fromkeys([*delete, *surplus])),
-        events_of(this.before, status),
+        events_of(context.before, status),
         requeue_after,
     )
 
 
-def _component(this: Pass, ref: Ref) -> str:
+def _component(context: ReconcileContext, ref: Ref) -> str:
     """Return the component of an object that is called after it."""
-    return ref.name.removeprefix(names.component(this.plan.run.name, ""))
+    return ref.name.removeprefix(names.component(context.plan.run.name, ""))
 
 
 def _to_apply(observed: Observed, item: Object) -> bool:

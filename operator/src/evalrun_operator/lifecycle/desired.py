@@ -7,29 +7,29 @@ from evalrun_api.v1alpha1 import Rollout
 from evalrun_cluster.objects import Object
 from evalrun_operator import resources
 from evalrun_operator.lifecycle.scaling_words import unmeasured
-from evalrun_operator.lifecycle.situation import Pass, aggregator_restarts, judge_rests, ledger_failed
+from evalrun_operator.lifecycle.situation import ReconcileContext, aggregator_restarts, judge_rests, ledger_failed
 from evalrun_operator.observing.records import Cluster, Ref
 from evalrun_operator.policies.generation import Generation
 from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_workers
 
 
-def services(this: Pass) -> list[Object]:
+def services(context: ReconcileContext) -> list[Object]:
     """Return the objects of aggregator and judge; of a judge that rests only those that hold no room."""
-    plan, judge = this.plan, this.run.spec.own_judge
-    desired = [*ledger_objects(this), *resources.network_policies(plan)]
+    plan, judge = context.plan, context.run.spec.own_judge
+    desired = [*ledger_objects(context), *resources.network_policies(plan)]
     if judge is None:
         return desired
     gateway, sandbox = judge.gateway, judge.sandbox
     slots = resources.slots_of(plan, judge)
     per_gateway = slots * sandbox.max_replicas / gateway.max_replicas
-    gateways = _scaled(this, names.JUDGE, (gateway.min_replicas, gateway.max_replicas), per_gateway, 1)
-    sandboxes = _scaled(this, names.SANDBOX, (sandbox.min_replicas, sandbox.max_replicas), slots, slots)
+    gateways = _scaled(context, names.JUDGE, (gateway.min_replicas, gateway.max_replicas), per_gateway, 1)
+    sandboxes = _scaled(context, names.SANDBOX, (sandbox.min_replicas, sandbox.max_replicas), slots, slots)
     desired += [
         resources.judge_service(plan),
         resources.judge_disruption_budget(plan),
         resources.sandbox_service(plan),
     ]
-    if judge_rests(this):
+    if judge_rests(context):
         return desired
     return [
         *desired,
@@ -40,11 +40,11 @@ def services(this: Pass) -> list[Object]:
     ]
 
 
-def ledger_objects(this: Pass) -> list[Object]:
+def ledger_objects(context: ReconcileContext) -> list[Object]:
     """Return the objects of the aggregator."""
-    plan = this.plan
-    restarts = aggregator_restarts(this)
-    if ledger_failed(this):
+    plan = context.plan
+    restarts = aggregator_restarts(context)
+    if ledger_failed(context):
         restarts += 1  # the ledger is intact: a fresh process goes on
     return [
         resources.ledger_claim(plan),
@@ -64,27 +64,27 @@ class Scaled:
     scaler: tuple[Object, ...] = ()
 
 
-def _scaled(this: Pass, part: str, bounds: tuple[int, int], load: float, cpus: int) -> Scaled:
-    kind = "ScaledObject" if this.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
-    scaler = resources.autoscaler(this.plan, part, *bounds, load, cpus)
-    there = this.observed.find(kind, names.component(this.plan.run.name, part)) is not None
-    if kind in this.observed.missing_kinds or (unmeasured(this) and not there):
+def _scaled(context: ReconcileContext, part: str, bounds: tuple[int, int], load: float, cpus: int) -> Scaled:
+    kind = "ScaledObject" if context.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
+    scaler = resources.autoscaler(context.plan, part, *bounds, load, cpus)
+    there = context.observed.find(kind, names.component(context.plan.run.name, part)) is not None
+    if kind in context.observed.missing_kinds or (unmeasured(context) and not there):
         scaler = None
     if scaler is None:
         return Scaled(max(1, bounds[0]))
     return Scaled(None, (scaler,))
 
 
-def generation_objects(this: Pass, generation: Generation) -> tuple[list[Object], set[Ref]]:
+def generation_objects(context: ReconcileContext, generation: Generation) -> tuple[list[Object], set[Ref]]:
     """Return what the generation needs, and what of it stays as it is."""
-    plan, spec = this.plan, this.run.spec
-    kept = {seen.ref for seen in this.observed.of_kind("RayJob", "Job", "RayCluster")}
+    plan, spec = context.plan, context.run.spec
+    kept = {seen.ref for seen in context.observed.of_kind("RayJob", "Job", "RayCluster")}
     desired = []
     if generation.cluster is not None and spec.rollout is not None:
         name = names.ray_cluster(plan.run.name, plan.run.uid, generation.cluster)
-        there = [seen.ref.name for seen in this.observed.of_kind("RayCluster") if not seen.deleting]
+        there = [seen.ref.name for seen in context.observed.of_kind("RayCluster") if not seen.deleting]
         if name in there or not there:  # otherwise an earlier release has made it, under a name of its own: it stays
-            workers = _workers(this, spec.rollout, name)
+            workers = _workers(context, spec.rollout, name)
             desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, workers))
     start = generation.start
     if start is not None and spec.endpoints is not None:
@@ -94,9 +94,9 @@ def generation_objects(this: Pass, generation: Generation) -> tuple[list[Object]
     return desired, kept
 
 
-def _workers(this: Pass, rollout: Rollout, cluster: str) -> Workers:
+def _workers(context: ReconcileContext, rollout: Rollout, cluster: str) -> Workers:
     """Return the worker group of a RayCluster that is there, or is to be made."""
-    observed, ledger = this.observed, this.observed.ledger
+    observed, ledger = context.observed, context.observed.ledger
     seen = observed.find("RayCluster", cluster)
     detail = None if seen is None else seen.detail
     return wanted_workers(

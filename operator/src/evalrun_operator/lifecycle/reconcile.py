@@ -14,7 +14,7 @@ from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.ending import after_end, close, early_end, finish, leave, may_close
 from evalrun_operator.lifecycle.frozen import thawed
 from evalrun_operator.lifecycle.pausing import resume, suspend
-from evalrun_operator.lifecycle.situation import Pass, holds, identity_of
+from evalrun_operator.lifecycle.situation import ReconcileContext, holds, identity_of
 from evalrun_operator.observing.records import Observed
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.settings import OperatorSettings
@@ -36,19 +36,19 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
     before = run.status or EvalRunStatus.model_validate({})
     settings = thawed(settings, before.settings)
     plan = RunPlan(identity_of(run), run.spec, settings, observed.token or fresh_token, before.baseline_url)
-    this = Pass(run, before, plan, observed, now)
+    context = ReconcileContext(run, before, plan, observed, now)
     if run.metadata.deletion_timestamp is not None:
-        return leave(this)
+        return leave(context)
     if before.start_time is None:
-        return accept(this)
+        return accept(context)
     if holds(before, ConditionType.COMPLETE):
-        return after_end(this)
-    end = early_end(this)
+        return after_end(context)
+    end = early_end(context)
     if end is not None:
-        return close(this, end) if may_close(this, end) else finish(this, end)
+        return close(context, end) if may_close(context, end) else finish(context, end)
     if run.spec.suspend:
-        return suspend(this)
+        return suspend(context)
     if holds(before, ConditionType.SUSPENDED):
         waits = queued(observed.place, settings.max_active_runs)
-        return resume(this) if waits is None else suspend(this, waits)
-    return advance(this)
+        return resume(context) if waits is None else suspend(context, waits)
+    return advance(context)

@@ -17,7 +17,7 @@ from evalrun_operator.settings import OperatorSettings
 
 
 @dataclass(frozen=True)
-class Pass:
+class ReconcileContext:
     """What one decision follows from."""
 
     run: EvalRun
@@ -49,11 +49,11 @@ class Pass:
         return holds(self.before, ConditionType.GENERATED)
 
 
-def waiting_for(this: Pass) -> str:
+def waiting_for(context: ReconcileContext) -> str:
     """Return what of aggregator and judge is not up yet; empty where all is, and the ledger answers."""
-    run, observed = this.plan.run.name, this.observed
+    run, observed = context.plan.run.name, context.observed
     parts = [("StatefulSet", names.AGGREGATOR)]
-    if this.run.spec.own_judge is not None and not judge_rests(this):
+    if context.run.spec.own_judge is not None and not judge_rests(context):
         parts += [("Deployment", names.JUDGE), ("Deployment", names.SANDBOX)]
     down = []
     for kind, part in parts:
@@ -67,32 +67,32 @@ def waiting_for(this: Pass) -> str:
     return "" if observed.ledger is not None else "The aggregator is up, but does not answer yet."
 
 
-def judge_rests(this: Pass) -> bool:
+def judge_rests(context: ReconcileContext) -> bool:
     """Return whether the run holds neither gateways nor sandboxes now: it is suspended, or Kueue holds it back.
 
     A run under Kueue asks for its GPUs first: its judge would wait for hours, in room that others need.
     """
-    if this.run.spec.suspend or holds(this.before, ConditionType.SUSPENDED):
+    if context.run.spec.suspend or holds(context.before, ConditionType.SUSPENDED):
         return True
-    rollout = this.run.spec.rollout
-    if rollout is None or rollout.queue_name is None or this.generated:
+    rollout = context.run.spec.rollout
+    if rollout is None or rollout.queue_name is None or context.generated:
         return False
-    clusters = [seen.detail for seen in this.observed.of_kind("RayCluster") if not seen.deleting]
+    clusters = [seen.detail for seen in context.observed.of_kind("RayCluster") if not seen.deleting]
     if not clusters:  # the first is still to come, or a later one takes the place of one that was lost
-        return this.observed.find("Deployment", names.component(this.plan.run.name, names.JUDGE)) is None
+        return context.observed.find("Deployment", names.component(context.plan.run.name, names.JUDGE)) is None
     return all(not isinstance(cluster, Cluster) or cluster.suspended for cluster in clusters)
 
 
-def ledger_failed(this: Pass) -> bool:
+def ledger_failed(context: ReconcileContext) -> bool:
     """Return whether the ledger cannot go on, and says so itself: not a process that is being replaced already."""
-    ledger = this.observed.ledger
-    workload = this.observed.workload("StatefulSet", names.component(this.plan.run.name, names.AGGREGATOR))
+    ledger = context.observed.ledger
+    workload = context.observed.workload("StatefulSet", names.component(context.plan.run.name, names.AGGREGATOR))
     return ledger is not None and ledger.state is RunState.FAILED and workload is not None and workload.settled
 
 
-def aggregator_restarts(this: Pass) -> int:
+def aggregator_restarts(context: ReconcileContext) -> int:
     """Return how often the aggregator was restarted since its ledger had failed."""
-    seen = this.observed.find("StatefulSet", names.component(this.plan.run.name, names.AGGREGATOR))
+    seen = context.observed.find("StatefulSet", names.component(context.plan.run.name, names.AGGREGATOR))
     return 0 if seen is None else seen.restarts
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, condition_of
-from evalrun_operator.lifecycle.situation import Pass
+from evalrun_operator.lifecycle.situation import ReconcileContext
 from evalrun_operator.observing.records import Cluster
 from evalrun_operator.policies.refusals import holding_refusal
 from evalrun_operator.policies.start import gives_up_at, obstacles
@@ -14,11 +14,11 @@ SETTLE_SECONDS = 15.0
 """How old an object is before its trouble counts: nearly every new pod waits a moment for its claim to be bound."""
 
 
-def obstacle_to_start(this: Pass, waits: str) -> str:
+def obstacle_to_start(context: ReconcileContext, waits: str) -> str:
     """Return what keeps the run from starting and lasts until somebody mends it; empty if nothing is known to."""
-    observed = this.observed
+    observed = context.observed
     parts = [names.AGGREGATOR, names.JUDGE, names.SANDBOX] if waits else []
-    if not this.generated:
+    if not context.generated:
         cluster = next((seen.detail for seen in observed.of_kind("RayCluster") if not seen.deleting), None)
         if isinstance(cluster, Cluster) and not cluster.usable and not cluster.suspended:
             parts.append(names.RAY)
@@ -26,18 +26,18 @@ def obstacle_to_start(this: Pass, waits: str) -> str:
             names.GENERATOR
         ):
             parts.append(names.GENERATOR)
-    refusal = holding_refusal(this.before) if waits or not this.generated else ""
-    settled = this.now - timedelta(seconds=SETTLE_SECONDS)
+    refusal = holding_refusal(context.before) if waits or not context.generated else ""
+    settled = context.now - timedelta(seconds=SETTLE_SECONDS)
     found = obstacles(observed.trouble_list(*parts, made_before=settled, with_ended=False))
     return "; ".join([*([refusal] if refusal else []), *found][:3])
 
 
-def stalled_words(this: Pass, waits: str) -> str:
+def stalled_words(context: ReconcileContext, waits: str) -> str:
     """Return what the condition Stalled says: the cause, and when the run is given up."""
-    cause = obstacle_to_start(this, waits)
+    cause = obstacle_to_start(context, waits)
     if not cause:
         return ""
-    was = condition_of(this.before, ConditionType.STALLED)
-    since = was.last_transition_time if was is not None and was.status == "True" else this.now
-    end = gives_up_at(since, this.settings.start_deadline_seconds)
+    was = condition_of(context.before, ConditionType.STALLED)
+    since = was.last_transition_time if was is not None and was.status == "True" else context.now
+    end = gives_up_at(since, context.settings.start_deadline_seconds)
     return cause if end is None else f"{cause}.{GIVES_UP}{end:%Y-%m-%dT%H:%M:%SZ} unless it is mended."
