@@ -62,7 +62,7 @@ def method(name: str, arguments: str, body: str) -> str:
 
 OURS, THEIRS = frozenset({"ours"}), frozenset({"theirs"})
 BOTH, NEITHER = OURS | THEIRS, frozenset[str]()
-LINES, MODULE, STDIN_MOCK, FORGED, IMPORTS = "lines", "module", "stdin", "forged", "imports"
+LINES, MODULE, STDIN_MOCK, FORGED = "lines", "module", "stdin", "forged"
 SHAPES = {
     "sum by input": Shape("sum", "print(sum(map(int, input().split())))", BOTH),
     "sum by readline": Shape("sum", "import sys\na, b = map(int, sys.stdin.readline().split())\nprint(a + b)", BOTH),
@@ -71,7 +71,7 @@ SHAPES = {
         "def main():\n    print(sum(map(int, input().split())))\nif __name__ == '__main__':\n    main()",
         BOTH,
     ),
-    "sum without its import": Shape("sum", "print(reduce(add, map(int, input().split())))", THEIRS, IMPORTS),
+    "sum without its import": Shape("sum", "print(reduce(add, map(int, input().split())))", BOTH),
     "wrong sum": Shape("sum", "print(3)", NEITHER),
     "nothing printed": Shape("sum", "input()", NEITHER),
     "fails after its answer": Shape("sum", "print(sum(map(int, input().split())))\nraise ValueError", NEITHER),

@@ -61,6 +61,12 @@ def test_an_answers_own_mode_and_language_win_and_a_cut_answer_is_marked() -> No
     assert submission.mode == judge_pb2.SUBMISSION_MODE_STANDALONE
 
 
+def test_a_prelude_goes_with_the_answer_for_tests_may_be_named_by_digest_alone() -> None:
+    problem = Problem("d", "p", "Solve.", StdioTests(("1",), ("1",), prelude="import math\n"))
+    assert judge_request("run", dataset(), problem, ANSWER).submission.prelude == "import math\n"
+    assert not judge_request("run", dataset(), STDIO, ANSWER).submission.prelude
+
+
 @pytest.mark.parametrize(
     ("truth", "form", "seconds"),
     [

@@ -39,7 +39,7 @@ def full_problem() -> Problem:
         dataset="contest",
         problem_id="π",
         prompt="p\r\n",
-        ground_truth=StdioTests(("1", "2"), ("a", "b"), ("public", "generated")),
+        ground_truth=StdioTests(("1", "2"), ("a", "b"), ("public", "generated"), "import math\n"),
         split="test",
         data_source="codeforces",
         difficulty="HARD",
@@ -82,6 +82,6 @@ def test_a_record_survives_json(problem: Problem) -> None:
 
 
 def test_groups_select_tests_in_order() -> None:
-    tests = StdioTests(("1", "2", "3"), ("a", "b", "c"), ("public", "private", "generated"))
+    tests = StdioTests(("1", "2", "3"), ("a", "b", "c"), ("public", "private", "generated"), "import math\n")
     kept = tests.of_groups({"public", "generated"})
-    assert (kept.inputs, kept.outputs, kept.groups) == (("1", "3"), ("a", "c"), ("public", "generated"))
+    assert kept == StdioTests(("1", "3"), ("a", "c"), ("public", "generated"), "import math\n")

@@ -5,6 +5,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from builders.data import write_jsonl
 from builders.judge.function_tests import WarmForks, judge
 
+from evalrun_data.formats.calls import PRELUDE
+from evalrun_data.governance.record_tables import columns_of
 from evalrun_data.prompts import render
 from evalrun_data.readers import load_problems
 from evalrun_data.records import AssertTests, Problem, ProblemComparator, StdioTests
@@ -105,8 +108,16 @@ def test_livecodebench_rows_that_read_stdin_have_their_day_and_no_tolerance(tmp_
     private = packed(json.dumps([{"input": "4 5\n", "output": "9\n", "testtype": "stdin"}]))
     problem = loaded(tmp_path, {**LCB, "private_test_cases": private})
     assert (problem.key, problem.date) == (("livecodebench", "1873_A"), "2024-08-31")
-    assert problem.ground_truth == StdioTests(("1 2\n", "4 5\n"), ("3\n", "9\n"), ("public", "private"))
+    assert problem.ground_truth == StdioTests(("1 2\n", "4 5\n"), ("3\n", "9\n"), ("public", "private"), PRELUDE)
     assert problem.comparator == ProblemComparator("tokens", abs=0.0, rel=0.0, by_format=True)
+
+
+@pytest.mark.parametrize("row", [LCB, functional()], ids=["stdin", "called"])
+def test_a_training_row_in_verls_layout_keeps_the_imports(tmp_path: Path, row: Mapping[str, Any]) -> None:
+    problem = replace(loaded(tmp_path, row), role="train")
+    back = loaded(tmp_path, columns_of(problem, 0, "")).ground_truth
+    assert isinstance(back, StdioTests | AssertTests)
+    assert back.prelude == PRELUDE
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))

@@ -75,6 +75,28 @@ def test_a_prelude_comes_before_a_program_in_every_mode(mode: SubmissionMode) ->
     assert plan_function(request, extraction_of(request.submission)).program == f"from typing import *\n{WHOLE}"
 
 
+@pytest.mark.parametrize("mode", [AUTO, STANDALONE])
+@pytest.mark.parametrize(
+    ("language", "text", "program"),
+    [
+        ("python", "print(gcd(4, 6))\n", "from math import *\nprint(gcd(4, 6))\n"),
+        (
+            "python",
+            "from __future__ import annotations\nprint(1)\n",
+            "from __future__ import annotations\nfrom math import *\n\nprint(1)\n",
+        ),
+        ("cpp", "int main(){}\n", "int main(){}\n"),
+    ],
+)
+def test_a_prelude_comes_before_a_stdio_program_in_python(
+    mode: SubmissionMode, language: str, text: str, program: str
+) -> None:
+    tests = StdioTests([StdioTest("", "2\n")])
+    given = f"```{language}\n{text}```" if mode is AUTO else text
+    request = JudgeRequest(Submission(given, mode, language, prelude="from math import *\n"), tests)
+    assert plan_stdio(request, tests, extraction_of(request.submission)).run.code == program
+
+
 def test_a_stdio_program_runs_once_a_test_on_the_very_bytes() -> None:
     tests = StdioTests([StdioTest("1\r\n", "å"), StdioTest("", "")])
     request = JudgeRequest(Submission("int main(){}", STANDALONE, "cpp"), tests)

@@ -56,6 +56,7 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) 
         case StdioTests():
             for given, expected in zip(truth.inputs, truth.outputs, strict=True):
                 request.stdio.tests.add(input=given, expected_output=expected)
+            request.submission.prelude = truth.prelude
             if sum(map(len, truth.inputs)) + sum(map(len, truth.outputs)) >= LARGE_SUITE:
                 request.suite_digest = suite_digest(truth.inputs, truth.outputs)
             comparator = deciding_comparator(dataset, problem)

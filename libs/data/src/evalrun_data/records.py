@@ -41,6 +41,8 @@ class StdioTests:
     outputs: tuple[str, ...]
     groups: tuple[TestGroup, ...] = ()
     """Which group each test is in; empty where the source does not say."""
+    prelude: str = ""
+    """Python code before the program, where that is Python: the imports that a benchmark's own harness offers."""
 
     @property
     def count(self) -> int:
@@ -54,6 +56,7 @@ class StdioTests:
             tuple(self.inputs[i] for i in kept),
             tuple(self.outputs[i] for i in kept),
             tuple(self.groups[i] for i in kept),
+            self.prelude,
         )
 
 

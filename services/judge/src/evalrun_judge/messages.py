@@ -46,6 +46,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
             language=submission.language or "python",
             truncated=submission.truncated,
             max_characters=submission.max_characters,
+            prelude=submission.prelude,
         ),
         tests=read_tests(message, suites or Suites(0)),
         limits=_limits_from(message),

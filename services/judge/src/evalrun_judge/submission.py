@@ -30,6 +30,8 @@ class Submission(msgspec.Struct, frozen=True):
     truncated: bool = False
     max_characters: int = 0
     """Longer answers are cut before extraction; 0: no limit."""
+    prelude: str = ""
+    """Python code before a program of stdin/stdout tests, where that is Python."""
 
 
 class Tests(Protocol):

@@ -38,16 +38,16 @@ def _evalrun_numbered(value):
 def _evalrun_arguments(text):
     return [_evalrun_numbered(value) for value in json.loads(text)]
 '''
-# Programs of these benchmarks are written for harnesses that import this before them; builtins last, so that `pow` and
-# `open` are Python's own.
 _OFFERED: Final = (
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
     *("itertools", "functools", "operator", "io", "sys", "json", "typing", "builtins"),
 )
-_PRELUDE: Final = (
+PRELUDE: Final = (
     "".join(f"from {name} import *\n" for name in _OFFERED) + f"import {', '.join(_OFFERED)}\n"
     "sys.setrecursionlimit(50000)\n"
 )
+"""Programs of these benchmarks are written for harnesses that import this before them; builtins last, so that `pow` and
+`open` are Python's own."""
 _RULES: Final[dict[Rules, str]] = {
     # apps/eval/testing_util.py: a tuple answers for a list, also inside one; the expected value may stand in a list.
     "apps": """
@@ -97,7 +97,7 @@ def call_tests(row: Row, function: str, calls: Sequence[Call], starter: str, rul
         f"assert _evalrun_accepts({called}(*_evalrun_arguments({call.arguments!r})), {call.expected!r})"
         for call in calls
     )
-    return AssertTests(asserts, _SETUP + _RULES[rules], "Solution" if method else function, _PRELUDE)
+    return AssertTests(asserts, _SETUP + _RULES[rules], "Solution" if method else function, PRELUDE)
 
 
 def call_chat(prompt: str, starter: str) -> tuple[Message, ...]:

@@ -12,7 +12,7 @@ import re
 import zlib
 from typing import Final
 
-from evalrun_data.formats.calls import Call, call_chat, call_tests
+from evalrun_data.formats.calls import PRELUDE, Call, call_chat, call_tests
 from evalrun_data.records import TEST_GROUPS, AssertTests, Problem, ProblemComparator, StdioTests, TestGroup
 from evalrun_data.rows import Row
 
@@ -52,7 +52,7 @@ def parse_livecodebench(row: Row, dataset: str | None) -> Problem:
         ground_truth=(
             _calls(row, tests, starter)
             if functional
-            else StdioTests(tuple(test[0] for test in tests), tuple(test[1] for test in tests), tuple(groups))
+            else StdioTests(tuple(test[0] for test in tests), tuple(test[1] for test in tests), tuple(groups), PRELUDE)
         ),
         data_source=row.optional_text("platform") or "livecodebench",
         difficulty=row.optional_text("difficulty"),

@@ -149,7 +149,7 @@ def _stdio(truth: Row) -> StdioTests:
         groups.append(group)
     if groups and len(groups) != len(inputs):
         raise truth.error(f"field '{truth.path.rstrip('.')}' has {len(inputs)} inputs but {len(groups)} groups")
-    return StdioTests(inputs, outputs, tuple(groups))
+    return StdioTests(inputs, outputs, tuple(groups), truth.optional_text("prelude"))
 
 
 def parse_language(row: Row, default: Language = "python") -> Language:

@@ -100,8 +100,9 @@ def _verl_row(problem: Problem, index: int, solution: str) -> Columns:
 
 def _verl_tests(problem: Problem) -> dict[str, object]:
     match problem.ground_truth:
-        case StdioTests(inputs, outputs, groups):
-            return {"inputs": inputs, "outputs": outputs, **({"groups": groups} if groups else {})}
+        case StdioTests(inputs, outputs, groups, prelude):
+            more = {"groups": groups, "prelude": prelude}
+            return {"inputs": inputs, "outputs": outputs, **{name: value for name, value in more.items() if value}}
         case AssertTests(asserts, setup, entry_point, prelude):
             # verl knows no setup code: it runs the program and then the assert.
             tests = [f"{setup}\n{text}" if setup else text for text in asserts]

@@ -356,6 +356,7 @@ class Submission(_message.Message):
     LANGUAGE_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
     MAX_CHARACTERS_FIELD_NUMBER: _builtins.int
+    PRELUDE_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The model's answer, or the program, as `mode` says."""
     mode: Global___SubmissionMode.ValueType
@@ -365,6 +366,10 @@ class Submission(_message.Message):
     """The server stopped the answer at its token limit (finish_reason "length")."""
     max_characters: _builtins.int
     """Answers longer than this many characters are cut before extraction. 0: no limit."""
+    prelude: _builtins.str
+    """Python code before a program of stdio tests, where that is Python; whatever the mode. Here and not among the tests,
+    which a digest may stand for.
+    """
     def __init__(
         self,
         *,
@@ -373,10 +378,11 @@ class Submission(_message.Message):
         language: _builtins.str = ...,
         truncated: _builtins.bool = ...,
         max_characters: _builtins.int = ...,
+        prelude: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["language", b"language", "max_characters", b"max_characters", "mode", b"mode", "text", b"text", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["language", b"language", "max_characters", b"max_characters", "mode", b"mode", "prelude", b"prelude", "text", b"text", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

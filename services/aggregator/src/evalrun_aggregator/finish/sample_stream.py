@@ -77,5 +77,11 @@ def ground_truth_of(problem: Problem) -> Mapping[str, object]:
     if isinstance(truth, Reference):
         return {"ground_truth": json.loads(truth.ground_truth), "extra_info": json.loads(truth.extra_info)}
     if isinstance(truth, StdioTests):
-        return {"inputs": list(truth.inputs), "outputs": list(truth.outputs)}
-    return {name: value for name, value in dataclasses.asdict(truth).items() if name != "prelude" or value}
+        fields: dict[str, object] = {
+            "inputs": list(truth.inputs),
+            "outputs": list(truth.outputs),
+            "prelude": truth.prelude,
+        }
+    else:
+        fields = dataclasses.asdict(truth)
+    return {name: value for name, value in fields.items() if name != "prelude" or value}

@@ -9,9 +9,10 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.comparison import ComparatorName
-from evalrun_judge.extraction import Extraction
+from evalrun_judge.extraction import Extraction, SubmissionMode
 from evalrun_judge.families.checker import checker_outcomes, checker_run, settled
 from evalrun_judge.families.family import FormReader, Runners
+from evalrun_judge.families.function import program_after
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.records import compared, records_of_runs
 from evalrun_judge.short_runs import left_out, short_request, with_short_runs
@@ -54,10 +55,11 @@ def read_stdio(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests:
 
 def plan_stdio(request: JudgeRequest, tests: StdioTests, extraction: Extraction) -> StdioPlan:
     """Return the runs of an extracted program. Pure."""
-    limits = request.limits
+    limits, submission = request.limits, request.submission
+    prelude = submission.prelude if submission.language == "python" else ""
     run = RunRequest(
-        language=cast(Language, request.submission.language),  # one of the sandboxes' languages: `check_request`
-        code=extraction.code,
+        language=cast(Language, submission.language),  # one of the sandboxes' languages: `check_request`
+        code=program_after(prelude, extraction.code, SubmissionMode.AUTO),
         inputs=tests.inputs,
         limits=Limits(time_seconds=limits.time_seconds, memory_mib=limits.memory_mib, output_kib=limits.output_kib),
         stop_after_timeouts=request.stop_after_timeouts,
