@@ -88,7 +88,7 @@ OPERATOR = {
     "evalrun_run_failed": {"namespace", "run"},
     "evalrun_run_over": {"namespace", "run"},
     "evalrun_run_preparing_since_timestamp_seconds": {"namespace", "run"},
-    "evalrun_gate_passed": {"namespace", "run"},
+    "evalrun_gate_passed": {"namespace", "run", "schedule"},
 }
 OF_SCHEDULE = {"namespace", "schedule"}
 SCHEDULES = {

@@ -152,7 +152,8 @@ ALERTS: Sequence[Alert] = (
     ),
     Alert(
         name="EvalrunGateFailed",
-        expression=f"max by ({RUN}) (evalrun_gate_passed)",
+        # A schedule's runs have EvalrunCheckpointGateFailed: one checkpoint must not wake somebody twice.
+        expression=f'max by ({RUN}) (evalrun_gate_passed{{schedule=""}})',
         comparison="<",
         threshold="1",
         hold="0s",

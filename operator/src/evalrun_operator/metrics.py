@@ -35,10 +35,12 @@ class Shown:
     accepted_at_1: tuple[tuple[str, float], ...]
     """By dataset."""
     gate: float | None
+    schedule: str
+    """The EvalSchedule that made the run; empty if none did."""
 
 
-def shown_of(status: EvalRunStatus) -> Shown:
-    """Return what is shown of a status."""
+def shown_of(status: EvalRunStatus, schedule: str) -> Shown:
+    """Return what is shown of the status of a run that `schedule` made, if any."""
     applied, gate = condition_of(status, ConditionType.APPLIED), condition_of(status, ConditionType.GATE_PASSED)
     over = status.completion_time is not None
     preparing = status.phase == "Preparing" and status.start_time is not None
@@ -50,6 +52,7 @@ def shown_of(status: EvalRunStatus) -> Shown:
         failed=float(status.phase == "Failed") if over else None,
         accepted_at_1=tuple((one.name, float(one.accepted_at_1)) for one in status.datasets if one.accepted_at_1),
         gate=None if gate is None or gate.status == "Unknown" else float(gate.status == "True"),
+        schedule=schedule,
     )
 
 
@@ -82,9 +85,9 @@ class OperatorMetrics(Collector):
             self.passes.labels(outcome)
         registry.register(self)
 
-    def show(self, key: Key, status: EvalRunStatus) -> None:
-        """Take a run's status over."""
-        shown = shown_of(status)
+    def show(self, key: Key, status: EvalRunStatus, schedule: str = "") -> None:
+        """Take over the status of a run that `schedule` made, if any."""
+        shown = shown_of(status, schedule)
         with self._lock:
             self._runs[key] = shown
 
@@ -116,7 +119,9 @@ class OperatorMetrics(Collector):
             "evalrun_run_accepted_at_1", "accepted@1 of an ended run.", labels=["namespace", "run", "dataset"]
         )
         gates = GaugeMetricFamily(
-            "evalrun_gate_passed", "1 passed, 0 failed; absent while open or inconclusive.", labels=["namespace", "run"]
+            "evalrun_gate_passed",
+            "1 passed, 0 failed; absent while open or inconclusive. schedule: what made the run, if any.",
+            labels=["namespace", "run", "schedule"],
         )
         suspended = GaugeMetricFamily(
             "evalrun_run_suspended", "1 while the run is suspended, or being suspended.", labels=["namespace", "run"]
@@ -150,7 +155,7 @@ class OperatorMetrics(Collector):
             for dataset, value in run.accepted_at_1:
                 accepted.add_metric([*labels, dataset], value)
             if run.gate is not None:
-                gates.add_metric(labels, run.gate)
+                gates.add_metric([*labels, run.schedule], run.gate)
         lost = GaugeMetricFamily(
             "evalrun_operator_lost_namespace", "1 while a namespace that is to be served refuses.", labels=["namespace"]
         )

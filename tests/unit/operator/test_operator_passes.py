@@ -200,6 +200,25 @@ async def test_a_run_whose_last_object_went_with_it_is_forgotten() -> None:
     assert server.applied == {}
 
 
+@pytest.mark.parametrize("schedule", ["nightly", ""])
+async def test_a_failed_gate_shows_which_schedule_made_the_run(schedule: str) -> None:
+    gate = {"spec.gate": {"baseline": "s3://runs/before", "dataset": "humaneval"}}
+    run = {**manifest(), "spec": evalrun(gate, rollout=False).to_wire()["spec"]}
+    ended = generating(rollout=False, changes=gate).generate_all().settle().judge_all().settle()
+    run["status"] = ended.status.to_wire()
+    run["status"]["conditions"] = [
+        {**one, "status": "False"} if one["type"] == "GatePassed" else one for one in run["status"]["conditions"]
+    ]
+    if schedule:
+        owner = {"apiVersion": "evalrun.dev/v1alpha1", "kind": "EvalSchedule", "name": schedule, "uid": "u"}
+        run["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    async with controlling(Server(run)) as (controller, _, registry):
+        controller.saw_run(run)
+        await controller.work(KEY)
+    shown = generate_latest(registry).decode()
+    assert f'evalrun_gate_passed{{namespace="evals",run="run",schedule="{schedule}"}} 0.0' in shown
+
+
 async def test_a_run_past_its_ttl_is_deleted_as_the_very_run_that_it_is() -> None:
     deletions: list[tuple[str, str]] = []
 

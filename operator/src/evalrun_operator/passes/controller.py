@@ -32,6 +32,7 @@ from evalrun_operator.passes.places import Places
 from evalrun_operator.passes.work_queue import FIRST
 from evalrun_operator.passes.writing import makes_something, write
 from evalrun_operator.policies.refusals import NAMESPACE_GONE, Failure, applied_words
+from evalrun_operator.schedules.runs import schedule_of
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -185,7 +186,8 @@ class Controller:
         if not holds_place(status):
             self._places.free(identity.uid)  # only now: those that are woken look at the status that was written
         if self._is_known(key, identity.uid):  # it may have gone meanwhile
-            self._metrics.show(key, status)
+            made_by = schedule_of(manifest)
+            self._metrics.show(key, status, "" if made_by is None else made_by[0])
         if _complete(status):
             self._gatherer.close(identity)
         worst = next((error for _, error in errors if isinstance(error, RefusedError)), None)
