@@ -1,7 +1,8 @@
 """Writes a software bill of materials (CycloneDX 1.6) for each image of Dockerfile.judge, from its lock files.
 
 Usage: `python tools/generate_sbom.py [FOLDER]`, by default dist/sbom. Names, versions and hashes are the locks',
-for the images' Python on Linux. A licence is what the installed distribution of that very version declares.
+for the images' Python on Linux. A licence is what the installed distribution of that very version declares,
+or what was read from its wheel (NOT_INSTALLED).
 """
 
 import re
@@ -24,9 +25,19 @@ IMAGES = {
     "aggregator": ("aggregator", "data", "generator"),
     "judge": ("judge",),
     "sandbox": ("sandbox",),
+    "sandbox-graders": ("sandbox", "graders"),
     "reward": ("reward",),
 }
 """By image, the locks that Dockerfile.judge installs into it."""
+NOT_INSTALLED = {
+    "mathruler==0.1.0": "Apache-2.0",
+    "mpmath==1.3.0": "BSD-3-Clause",
+    "pylatexenc==2.11": "MIT",
+    "sympy==1.14.0": "BSD-3-Clause",
+    "verl==0.9.1": "Apache-2.0",
+}
+"""Licences of graders' packages, read from the files in their wheels: the development environment does not have them,
+and mathruler's metadata declares none. By version, so that another one is looked at again."""
 PYTHON = {
     "python_version": "3.11", "python_full_version": "3.11.14", "implementation_name": "cpython",
     "platform_python_implementation": "CPython", "sys_platform": "linux", "platform_system": "Linux",
@@ -78,6 +89,9 @@ def component(name: str, version: str, hashes: list[str]) -> Component:
 
 def licence_of(name: str, version: str) -> License | None:
     """Return the licence that the installed distribution declares: an SPDX id, else its own words."""
+    read = NOT_INSTALLED.get(f"{name}=={version}")
+    if read is not None:
+        return LicenseFactory().make_from_string(read)
     try:
         metadata = distribution(name).metadata
     except PackageNotFoundError:

@@ -1,8 +1,8 @@
 """Lock every deployable's dependencies with hashes into `requirements/<name>.txt`.
 
 `build` is what installs the rest; `base` and `dev` install the whole distribution. An extra is locked by itself,
-without the base, because its image holds nothing that it does not import. Addresses of a package index are never
-written.
+without the base, because its image holds nothing that it does not import; so is the group `graders`. Addresses of a
+package index are never written.
 """
 
 import argparse
@@ -13,6 +13,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+VERL_ALONE = '[[dependency-metadata]]\nname = "verl"\nrequires-dist = []\n'
+"""uv's configuration for `graders`: verl asks for torch and Ray, which its scorers do not import."""
 
 
 def wanted() -> dict[str, list[str]]:
@@ -23,22 +25,24 @@ def wanted() -> dict[str, list[str]]:
     build = project["build-system"]["requires"] + groups["build"]
     locks = {"build": build, "base": base, "dev": build + base + groups["dev"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
-    return locks | extras
+    return locks | extras | {"graders": groups["graders"]}
 
 
 def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
     """Write one lock file, keeping the versions that it already pins unless `upgrade`."""
     target = ROOT / "requirements" / f"{name}.txt"
-    with tempfile.NamedTemporaryFile("w", suffix=".in") as source:
-        source.write("\n".join(requirements) + "\n")
-        source.flush()
+    with tempfile.TemporaryDirectory() as folder:
+        source, config = Path(folder) / "wanted.in", Path(folder) / "uv.toml"
+        source.write_text("\n".join(requirements) + "\n")
+        config.write_text(VERL_ALONE if name == "graders" else "")
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
         command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command", "make lock"]
         if name not in ("build", "base"):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
+        command += ["--config-file", str(config)]
         if upgrade:
             command.append("--upgrade")
-        subprocess.run([*command, "--output-file", str(target), source.name], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*command, "--output-file", str(target), str(source)], check=True, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:

@@ -86,6 +86,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert (settings.log_level, settings.log_format) == ("debug", "json")
     assert settings.judge_image == "registry.test/evalrun-judge:7"
     assert settings.sandbox_image == "registry.test/evalrun-sandbox:7"
+    assert settings.sandbox_graders_image == "registry.test/evalrun-sandbox-graders:7"
     assert settings.aggregator_image == "registry.test/evalrun-aggregator:7"
     assert settings.generator_image == settings.aggregator_image
     assert settings.ray_image == "registry.test/evalrun-gen:7"
@@ -158,6 +159,7 @@ def test_the_reward_service_understands_its_flags(chart: Chart, monkeypatch: pyt
     assert (settings.host, settings.metrics_port) == ("0.0.0.0", names.METRICS_PORT)
     assert settings.judge == f"dns:///evalrun-judge.evalrun-system.svc:{names.GRPC_PORT}"
     assert settings.problems == ["/data/train.parquet"]
+    assert settings.grader == ["*=builtin:verl", "openai/gsm8k=/data/graders/gsm8k.py"]
     assert {settings.token, settings.judge_token} == {SecretStr("secret")}
     assert (settings.in_flight, settings.queue_limit) == (256, 16384)
     assert (settings.max_sessions, settings.session_idle_seconds) == (10_000, 3600)

@@ -358,6 +358,10 @@ def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
     [
         ({"reward": {"enabled": True}}, "write sharedJudge.enabled: true"),
         (
+            {"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "graders": {"*": "grader.py"}}},
+            "reward.problems.claim",
+        ),
+        (
             {"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "problems": {"files": ["a"]}}},
             "reward.problems.claim",
         ),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders.cluster.images import USER, BuildFailedError, Image, Images, files_of
 
+from evalrun_client.grading import graded_input, verls_grader
 from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,8 @@ MAX_MB = {"aggregator": 750, "judge": 270, "operator": 280, "reward": 600, "sand
 """What each image may hold over debootstrap's base of 170 MB (python:3.11-slim-bookworm is smaller)."""
 TELLS_ITS_VERSION = "from importlib.metadata import version; print(version('evalrun'))"
 
-# Starts the sandbox, asks it over HTTP as the gateway does, prints what it answered as JSON.
+# Starts the sandbox, asks it over HTTP as the gateway does, prints what it answered as JSON. Its arguments are programs
+# by language and their inputs.
 ASKS_A_SANDBOX = """
 import json, subprocess, sys, urllib.request
 import msgspec
@@ -37,9 +39,9 @@ def ask(path, body=None):
         return answer.read()
 
 info = json.loads(ask("/v1/info"))
-outputs = {}
+outputs, inputs = {}, [one.encode() for one in json.loads(sys.argv[2])]
 for language, source in json.loads(sys.argv[1]).items():
-    wanted = RunRequest(language, source, [b"20 22\\n", b"1 2\\n"], Limits(10.0, 512, 64))
+    wanted = RunRequest(language, source, inputs, Limits(30.0, 1024, 64))
     reply = msgspec.msgpack.decode(ask("/v1/run", msgspec.msgpack.encode(wanted)), type=RunReply)
     outputs[language] = [run.stdout.decode() for run in reply.runs] or reply.compile.stderr.decode()
 sandbox.terminate()
@@ -50,6 +52,8 @@ PROGRAMS = {
     "c": '#include <stdio.h>\nint main(void) { int a, b; scanf("%d %d", &a, &b); printf("%d\\n", a + b); }',
     "cpp": "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b << std::endl; }",
 }
+
+SUMS = json.dumps(["20 22\n", "1 2\n"])
 
 Built = tuple[str, Image]
 
@@ -121,7 +125,7 @@ def test_an_image_is_slim(image: Built, record_property: Callable[[str, object],
 
 
 def test_the_sandbox_reaches_full_containment_and_runs_its_languages(images: Images) -> None:
-    done = images.build("sandbox").run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(PROGRAMS)])
+    done = images.build("sandbox").run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(PROGRAMS), SUMS])
     assert done.code == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["info"]["level"] == "full", done.stderr
@@ -176,9 +180,38 @@ def test_the_aggregators_image_prepares_data_as_the_charts_job_does(images: Imag
 def test_candidates_get_the_packages_that_were_asked_for(images: Images) -> None:
     built = images.build("sandbox", CANDIDATE_PACKAGES="numpy")
     program = {"python": "import numpy\nprint(int(numpy.array(input().split(), dtype=int).sum()))"}
-    done = built.run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(program)])
+    done = built.run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(program), SUMS])
     assert done.code == 0, done.stderr
     assert json.loads(done.stdout)["outputs"] == {"python": ["42\n", "3\n"]}
+
+
+def test_the_graders_flavour_scores_every_kind_of_row_that_verl_routes(
+    images: Images, record_property: Callable[[str, object], None]
+) -> None:
+    """verl 0.9.1's scorers as published, each with an answer that is right and one that is not."""
+    rows = [
+        ("openai/gsm8k", "18", "#### 18", "#### 17", 1.0, 0.0),
+        ("lighteval/MATH", "\\frac{1}{2}", "\\boxed{\\frac12}", "\\boxed{2}", 1.0, 0.0),
+        ("aime2024", "204", "Answer: 204", "Answer: 3", 1.0, -1.0),
+        ("numina_olympiads", "x^2+2x+1", "\\boxed{(x+1)^2}", "\\boxed{x^2}", 1.0, 0.0),
+        ("hiyouga/geometry3k", "2", "<think>so</think> \\boxed{2}", "\\boxed{3}", 1.0, 0.0),
+        ("searchR1_nq", {"target": ["Paris"]}, "<answer>Paris</answer>", "<answer>Rome</answer>", 1.0, 0.0),
+    ]
+    inputs = [graded_input(source, answer, truth, {}) for source, truth, *answers, _, _ in rows for answer in answers]
+    built = images.build("sandbox-graders")
+    program = {"python": verls_grader("rows").program}
+    done = built.run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(program), json.dumps(inputs)])
+    assert done.code == 0, done.stderr
+    told = [json.loads(output) for output in json.loads(done.stdout)["outputs"]["python"]]
+    wanted = [score for *_, right, wrong in rows for score in (right, wrong)]
+    assert [one.get("score", one) for one in told] == pytest.approx(wanted)
+    megabytes = built.megabytes()
+    record_property("sandbox_graders_mb", round(megabytes))
+    assert megabytes < MAX_MB["sandbox"] + 130
+    with built.mounted() as root:
+        packages = {path.name for path in (root / "opt" / "graders").iterdir()}
+    assert {"verl", "sympy", "mathruler"} <= packages
+    assert not packages & {"torch", "ray", "antlr4"}
 
 
 def test_a_package_that_no_lock_names_is_refused(images: Images) -> None:

@@ -22,6 +22,9 @@ class RunDefaults(ServiceSettings):
     aggregator_image: str = Field("evalrun-aggregator:latest", description="Image of the aggregator.")
     judge_image: str = Field("evalrun-judge:latest", description="Image of the judge gateway.")
     sandbox_image: str = Field("evalrun-sandbox:latest", description="Image of the sandbox and its slot proxy.")
+    sandbox_graders_image: str = Field(
+        "", description="Image of the sandbox of runs with the grader builtin:verl. Empty: sandbox_image."
+    )
     sandbox_fusion_image: str = Field(
         "volcengine/sandbox-fusion:server-20250609", description="Image of stock SandboxFusion."
     )

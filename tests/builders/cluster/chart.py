@@ -57,6 +57,7 @@ VALUE_SETS: dict[str, Values] = {
         "reward": {
             "enabled": True,
             "problems": {"claim": "eval-data", "files": ["train.parquet"]},
+            "graders": {"openai/gsm8k": "graders/gsm8k.py", "*": "builtin:verl"},
             "sessions": {"redisSecret": "sessions"},
         },
         "runDefaults": {"otlpEndpoint": "http://collector:4317"},

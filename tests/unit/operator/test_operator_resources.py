@@ -254,6 +254,7 @@ def test_the_aggregator_understands_its_work_order(tmp_path: Path) -> None:
 
 STOCK = {"sandbox": {"backend": "SandboxFusion"}}
 OWN_IMAGES = {"sandbox": {"image": f"their/sandbox@sha256:{12:064}"}, "gateway": {"image": "their/judge:3"}}
+VERLS = {"spec.datasets.0.grader": {"path": "builtin:verl"}}
 
 
 @pytest.mark.parametrize(
@@ -267,6 +268,23 @@ def test_the_work_order_names_the_image_of_each_part_for_the_audit(change: dict[
     besides = {"evalrun-sandbox:latest"} if change.get("spec.judge") == STOCK else set()  # the slot proxy's
     assert set(order["images"]) == {"aggregator", "generator", "judge", "sandbox"}
     assert set(order["images"].values()) | besides == used
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "image"),
+    [
+        ({}, {"sandbox_graders_image": "graders:1"}, "evalrun-sandbox:latest"),
+        (VERLS, {"sandbox_graders_image": "graders:1"}, "graders:1"),
+        (VERLS, {}, "evalrun-sandbox:latest"),
+        (VERLS | {"spec.judge": OWN_IMAGES}, {"sandbox_graders_image": "graders:1"}, OWN_IMAGES["sandbox"]["image"]),
+        ({"spec.datasets.0.grader": {"path": "pvc://data/g.py"}}, {"sandbox_graders_image": "graders:1"},
+         "evalrun-sandbox:latest"),
+    ],
+)  # fmt: skip
+def test_verls_grader_gets_the_sandbox_that_has_its_scorers(
+    change: dict[str, Any], settings: dict[str, str], image: str
+) -> None:
+    assert container_of(objects(plan_of(evalrun(change), **settings)), "sandbox")["image"] == image
 
 
 def test_what_may_change_while_a_run_goes_on_is_not_in_its_work_order() -> None:

@@ -25,8 +25,13 @@ def gateway_image(plan: RunPlan, judge: Judge) -> str:
 
 def sandbox_image(plan: RunPlan, judge: Judge) -> str:
     """Return the image in which programs run: verdicts that the gateway remembers hold for it alone."""
-    stock = judge.sandbox.backend == "SandboxFusion"
-    return judge.sandbox.image or (plan.settings.sandbox_fusion_image if stock else plan.settings.sandbox_image)
+    settings = plan.settings
+    if judge.sandbox.image:
+        return judge.sandbox.image
+    if judge.sandbox.backend == "SandboxFusion":
+        return settings.sandbox_fusion_image
+    with_verl = any(dataset.grader is not None and dataset.grader.is_verls for dataset in plan.spec.datasets)
+    return (settings.sandbox_graders_image if with_verl else "") or settings.sandbox_image
 
 
 def ray_image(plan: RunPlan, rollout: Rollout) -> str:
