@@ -1,12 +1,13 @@
 """Rewards a second, from 1 to 1,024 requests at once: the trainers' client beside verl's, on the same sandbox server.
 
-    .venv/bin/python benchmarks/reward_rate.py [--server http://127.0.0.1:8080] [--at-once 1,16,1024]
+    .venv/bin/python benchmarks/reward_rate.py [--server stock|http://127.0.0.1:8080] [--at-once 1,16,1024]
 
 Both clients ask in closed loops, so many requests in flight at any time; every program is another one, so nothing is
 remembered. verl's is `verl.utils.reward_score.sandbox_fusion` 0.9.1, loaded by hand in the environment of
 `make setup-gen-cpu`, and posts each test to `/run_code`. Ours goes through the reward service and the judge, as a
 trainer's would. Without `--server` both use evalrun-sandbox, which has SandboxFusion's API too; with it, that server is
-the backend of both. Wrong rewards are counted against what each program does by construction.
+the backend of both; `stock` starts the tests' double of a stock server, which runs each call at once, as the stock one
+does. Wrong rewards are counted against what each program does by construction.
 """
 
 import argparse
@@ -18,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +56,20 @@ with ThreadPoolExecutor(at_once) as pool:
     scores = list(pool.map(one, rows))
 print(json.dumps([time.monotonic() - started, scores]), flush=True)
 """
+
+STOCK = """
+import asyncio, resource, sys
+sys.path.insert(0, sys.argv[1])
+from builders.fusion.server import StockDouble, stock_double
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+async def serve():
+    async with stock_double(StockDouble()) as url:
+        print(url, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+asyncio.run(serve())
+"""
+"""Ends with its stdin. Its programs hold six descriptors each."""
 
 Row = tuple[str, dict[str, list[str]], float]
 
@@ -111,6 +127,15 @@ def _measured(seconds: float, scores: Sequence[float | None], rows: Sequence[Row
     return Measured(len(rows) / seconds, wrong)
 
 
+@contextmanager
+def stock_server() -> Iterator[str]:
+    """Serve the tests' double of a stock server in a process of its own."""
+    command = [sys.executable, "-c", STOCK, str(ROOT / "tests")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+
+
 def gen_cpu() -> Path | None:
     """Return the interpreter that has verl; None where it is not installed."""
     spec = importlib.util.spec_from_file_location("gen_cpu", ROOT / "tools" / "gen_cpu.py")
@@ -123,7 +148,7 @@ def gen_cpu() -> Path | None:
 
 
 async def measure(server: str | None, levels: Sequence[int], rounds: int) -> int:
-    """Print both sides' figures; gives 1 if a reward of ours was wrong."""
+    """Print both sides' figures; return 1 if a reward of ours was wrong."""
     python, failed = gen_cpu(), 0
     with tempfile.TemporaryDirectory() as folder:
         services = []
@@ -171,11 +196,13 @@ async def measure(server: str | None, levels: Sequence[int], rounds: int) -> int
 def main() -> int:
     """Parse and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", help="a SandboxFusion server that both ask; default: evalrun-sandbox")
+    parser.add_argument("--server", help="a SandboxFusion server that both ask: URL or stock; default: evalrun-sandbox")
     parser.add_argument("--at-once", default="1,16,64,256,1024", help="requests in flight, with commas")
     parser.add_argument("--rounds", type=int, default=1)
     asked = parser.parse_args()
-    return asyncio.run(measure(asked.server, [int(text) for text in asked.at_once.split(",")], asked.rounds))
+    levels = [int(text) for text in asked.at_once.split(",")]
+    with stock_server() if asked.server == "stock" else nullcontext(asked.server) as server:
+        return asyncio.run(measure(server, levels, asked.rounds))
 
 
 if __name__ == "__main__":
