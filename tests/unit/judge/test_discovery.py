@@ -8,8 +8,8 @@ from builders.judge.gateway import Time, make_pool
 from builders.virtual_time import run_virtually
 
 from evalrun_executor.api import RunReply, RunRequest
-from evalrun_judge.pool.discovery import DiscoveryError, DnsDiscovery, host_and_port, system_lookup
-from evalrun_judge.pool.endpoint_slices import ApiServer, service_of
+from evalrun_judge.pool.discovery import DiscoveryError, DnsDiscovery, host_and_port, service_of, system_lookup
+from evalrun_judge.pool.endpoint_slices import ApiServer
 from evalrun_judge.sandboxes import SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 

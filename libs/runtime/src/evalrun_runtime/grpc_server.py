@@ -3,13 +3,12 @@
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from errno import EADDRINUSE
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
 from evalrun_runtime.settings import ServiceSettings
@@ -22,6 +21,8 @@ HANDSHAKE_SECONDS = 20.0
 
 OPEN_METHODS = ("/grpc.health.v1.Health/",)
 """What the cluster's probes ask, without a token."""
+
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
 
 class GrpcServer:
@@ -46,7 +47,20 @@ class GrpcServer:
             ],
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
-        reflection.enable_server_reflection([*self._names, reflection.SERVICE_NAME], self.server)
+        describe: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._describe)
+        handlers = {"ServerReflectionInfo": describe}
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(REFLECTION, handlers),))
+
+    async def _describe(
+        self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[bytes]:
+        """Answer reflection. Its package is imported here since few ask: it took a start 0.04 CPU seconds."""
+        from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+        servicer = reflection.aio.ReflectionServicer([*self._names, REFLECTION])
+        parsed = (reflection_pb2.ServerReflectionRequest.FromString(request) async for request in requests)
+        async for answer in servicer.ServerReflectionInfo(parsed, context):  # type: ignore[attr-defined]  # its stub says coroutine
+            yield answer.SerializeToString()
 
     async def start(self) -> str:
         """Bind and serve; gives the address as `grpc://host:port`. Raises OSError where the port is taken."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-import yaml
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -30,6 +29,7 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix="EVALRUN_", cli_kebab_case=True, cli_hide_none_type=True,
         cli_avoid_json=True, cli_implicit_flags=True,
+        defer_build=True,  # `load_settings` uses a subclass alone
     )  # fmt: skip
 
     host: str = Field("127.0.0.1", description="Address to listen on. Any address except loopback requires a token.")
@@ -149,6 +149,8 @@ def _split_config(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
             continue
         taken = 1 if "=" in argument else 2
         path = argument.partition("=")[2] if taken == 1 else "".join(arguments[index + 1 : index + 2])
+        import yaml  # costs 0.05 s; most services have no file
+
         try:
             values = yaml.safe_load(Path(path).read_text())
         except OSError as error:

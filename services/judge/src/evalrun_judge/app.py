@@ -21,14 +21,12 @@ from evalrun_judge.function_tests.assertions import AssertionRunner, ContainedAs
 from evalrun_judge.judge import Judge
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.pool.discovery import Discovery, DnsDiscovery
-from evalrun_judge.pool.endpoint_slices import ApiServer, EndpointSliceDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
 from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.pool.sandbox_fleet import HealthPolicy
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
-from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
 from evalrun_judge.suites import Suites
@@ -122,6 +120,9 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
 
     def connect(url: str) -> Sandbox:
         if settings.backend == "SandboxFusion":
+            # Here, since it imports aiohttp: a quarter of the CPU time that the gateway's imports take.
+            from evalrun_judge.sandboxes.fusion import FusionSandbox
+
             return FusionSandbox(url, token, nonces=secrets.token_bytes)
         return EvalrunSandbox(url, token)
 
@@ -163,6 +164,9 @@ def discovery_of(target: str) -> Discovery:
     Raises BadInputError."""
     try:
         if target.startswith("k8s:"):
+            # Here, since it imports aiohttp, which takes long.
+            from evalrun_judge.pool.endpoint_slices import ApiServer, EndpointSliceDiscovery
+
             return EndpointSliceDiscovery(target, ApiServer.of_pod(os.environ))
         return DnsDiscovery(target)
     except ValueError as error:

@@ -6,8 +6,7 @@ from pydantic import DirectoryPath, Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_executor.api import Level
-from evalrun_judge.pool.discovery import host_and_port
-from evalrun_judge.pool.endpoint_slices import service_of
+from evalrun_judge.pool.discovery import host_and_port, service_of
 from evalrun_runtime.settings import ServiceSettings
 
 

@@ -100,3 +100,12 @@ def host_and_port(target: str) -> tuple[str, int]:
 def http_url(address: str, port: int) -> str:
     """Return the URL of an IPv4 or IPv6 address."""
     return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+
+
+def service_of(target: str) -> tuple[str, str, str]:
+    """Read `k8s:///namespace/service:port` into its three parts; the port is a number or a name. Raises ValueError."""
+    namespace, _, service = target.removeprefix("k8s:///").partition("/")
+    name, _, port = service.partition(":")
+    if not target.startswith("k8s:///") or not namespace or not name or not port or "/" in port:
+        raise ValueError(f"{target!r} names no Service; write k8s:///namespace/service:port")
+    return namespace, name, port

@@ -14,7 +14,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from evalrun_judge.pool.discovery import REFRESH_SECONDS, DiscoveryError, http_url
+from evalrun_judge.pool.discovery import REFRESH_SECONDS, DiscoveryError, http_url, service_of
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes puts a pod's own credentials."""
@@ -69,15 +69,6 @@ class ApiServer:
         if not host or not port:
             raise ValueError("k8s:/// works in a pod only (KUBERNETES_SERVICE_HOST is not set); write dns:///host:port")
         return cls(http_url(host, int(port)).replace("http:", "https:", 1), ACCOUNT / "token", ACCOUNT / "ca.crt")
-
-
-def service_of(target: str) -> tuple[str, str, str]:
-    """Read `k8s:///namespace/service:port` into its three parts; the port is a number or a name. Raises ValueError."""
-    namespace, _, service = target.removeprefix("k8s:///").partition("/")
-    name, _, port = service.partition(":")
-    if not target.startswith("k8s:///") or not namespace or not name or not port or "/" in port:
-        raise ValueError(f"{target!r} names no Service; write k8s:///namespace/service:port")
-    return namespace, name, port
 
 
 class EndpointSliceDiscovery:

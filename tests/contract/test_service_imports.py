@@ -1,0 +1,40 @@
+"""What the services import at start, in a fresh interpreter: a run on one machine waits for all of them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+NEVER = {"click", "kopf", "lightkube", "mlflow", "ray", "redis", "rich", "torch", "transformers", "vllm", "wandb"}
+NOT_AT_START = {
+    "evalrun_aggregator": {"aiohttp", "google.protobuf.descriptor_pb2", "grpc_reflection.v1alpha.reflection", "yaml"},
+    "evalrun_generator": {"evalrun_api", "fsspec", "numpy", "pyarrow", "yaml"},
+    "evalrun_generator.recorded": {"fsspec", "grpc", "numpy", "pyarrow", "yaml"},
+    "evalrun_judge": {
+        "aiohttp",
+        "fsspec",
+        "google.protobuf.descriptor_pb2",
+        "grpc_reflection.v1alpha.reflection",
+        "numpy",
+        "yaml",
+    },
+    "evalrun_reward": {"fsspec", "numpy", "pyarrow", "yaml"},
+    "evalrun_sandbox": {"evalrun", "google.protobuf", "grpc", "numpy", "yaml"},
+}
+"""By service: modules that only some options, requests or the end of a run need. Import them where they are used."""
+
+
+@pytest.mark.parametrize("service", NOT_AT_START)
+def test_what_few_runs_need_is_not_imported_at_start(service: str) -> None:
+    code = f"import json, sys, {service}.__main__; print(json.dumps([*sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(json.loads(done.stdout))
+    assert f"{service}.__main__" in imported
+    assert imported & (NEVER | NOT_AT_START[service]) == set()
+
+
+def test_every_name_can_be_imported() -> None:
+    """A package that was renamed would be imported unnoticed. `NEVER` holds optional ones, which are not checked."""
+    names = sorted(set().union(*NOT_AT_START.values()))
+    subprocess.run([sys.executable, "-c", "import " + ", ".join(names)], check=True)
