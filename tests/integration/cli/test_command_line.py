@@ -94,6 +94,21 @@ def test_answers_made_elsewhere_are_judged(tmp_path: Path) -> None:
     assert {"dataset", "problem_id", "sample", "accepted", "pass_ratio", "final_status", "tests"} <= rows[0].keys()
 
 
+def test_problems_may_be_left_out_with_their_answers(tmp_path: Path) -> None:
+    problems, responses = tmp_path / "problems.jsonl", tmp_path / "responses.jsonl"
+    row = {"dataset": "contest", "prompt": "Print 1.", "ground_truth": {"inputs": [""], "outputs": ["1\n"]}}
+    names = ("a", "weak", "c")
+    problems.write_text("".join(json.dumps({**row, "problem_id": name}) + "\n" for name in names))
+    responses.write_text(
+        "".join(json.dumps({"problem_id": name, "response": "print(1)", "mode": "full"}) + "\n" for name in names)
+    )
+    files = ("--problems", problems, "--responses", responses)
+    done = evalrun("judge", *files, "--exclude-problems", "weak", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [found["problem_id"] for found in results(tmp_path / "out")] == ["a", "c"]
+    assert "1 problem is excluded" in done.stdout
+
+
 def test_a_time_limit_may_be_a_fraction_of_a_second(tmp_path: Path) -> None:
     """2.5 s, a published limit, was refused, naming a field that the user never wrote."""
     problems, output = write_lines(tmp_path / "problems.jsonl", ADD), tmp_path / "out"

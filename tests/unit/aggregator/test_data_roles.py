@@ -1,5 +1,6 @@
 """Test data in a gate: refused when the data is read, unless the gate names it."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ from builders.governance import contest_row, write_rows
 from builders.operator.evalruns import evalrun_manifest
 
 from evalrun_aggregator.problems import load_datasets
-from evalrun_api.work_order import EvalRunSpec
+from evalrun_aggregator.responses import read_responses
+from evalrun_api.work_order import EvalRunSpec, WorkOrder
 from evalrun_runtime.exits import BadInputError
 
 
@@ -72,6 +74,24 @@ def test_an_exclusion_that_does_nothing_or_leaves_nothing_is_refused(
 ) -> None:
     with pytest.raises(BadInputError, match=says):
         load_datasets(spec_of(tmp_path, "dev", {}, excludeProblems=excluded), tmp_path, {})
+
+
+def test_answers_to_excluded_problems_are_left_out_and_are_no_error(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "dev", {}, excludeProblems=["p1"])
+    answers = [{"problem_id": f"p{n}", "response": "print(1)"} for n in range(2)]
+    datasets = load_datasets(spec, tmp_path, {})
+
+    def order(rows: list[dict[str, str]]) -> WorkOrder:
+        file = write_rows(tmp_path / "answers.jsonl", rows)
+        return WorkOrder(run="r", created=datetime.now(UTC), spec=spec, responses=[str(file)], output_dir=str(tmp_path))
+
+    problems, given = read_responses(order(answers), datasets)
+    assert [problems.items.key_of(index).problem_id for index in range(2)] == ["p0", "p2"]
+    assert [completion.text for completion in given.completions] == ["print(1)"]
+    with pytest.raises(BadInputError, match=r"no answer but to excluded problems in .*answers\.jsonl"):
+        read_responses(order(answers[1:]), datasets)
+    with pytest.raises(BadInputError, match="unknown problem 'p9'"):
+        read_responses(order([{"problem_id": "p9", "response": ""}]), datasets)
 
 
 def test_the_role_is_no_part_of_the_records_digest(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class RunDataset:
     """What `promptTemplate` names."""
     grader: Grader | None = None
     """What scores its answers; None: their tests decide."""
+    excluded: Sequence[Problem] = ()
+    """What `excludeProblems` left out: answers made elsewhere may be to these."""
 
     @cached_property
     def prompts_sha256(self) -> str:
@@ -203,8 +205,8 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
         ]
         problems = merged(each) if len(each) > 1 else each[0][1]
         ready = with_rows if dataset.judge_mode == "Submit" else with_tests
-        used, missing = list[Problem](), set(dataset.exclude_problems)
-        stream = _keeping(ready(problems, dataset.source), used, missing, dataset)
+        used, excluded = list[Problem](), dict[str, Problem]()
+        stream = _keeping(ready(problems, dataset.source), used, excluded, dataset)
         audit = audit_dataset(
             dataset.name,
             dataset.source,
@@ -215,31 +217,34 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
             all_tests=not tests and grader is None,
         )
         if audit is None:  # nothing was read for its sake
-            while (missing or len(used) != dataset.max_problems) and next(stream, None) is not None:
+            while (len(excluded) < len(dataset.exclude_problems) or len(used) != dataset.max_problems) and next(
+                stream, None
+            ) is not None:
                 pass
+        missing = set(dataset.exclude_problems) - set(excluded)
         _check_exclusions(dataset, f"spec.datasets[{index}].excludeProblems", missing, used)
         role = role_of(dataset.name, dataset.role, audit, used)
         template = None if dataset.prompt_template is None else read_template(dataset.prompt_template, base_dir)
-        datasets.append(RunDataset(dataset, used, audit, role, template, grader))
+        datasets.append(RunDataset(dataset, used, audit, role, template, grader, [*excluded.values()]))
     _check_gate(spec, datasets)
     return datasets
 
 
 def _keeping(
-    problems: Iterable[Problem], kept: list[Problem], missing: set[str], dataset: Dataset
+    problems: Iterable[Problem], kept: list[Problem], excluded: dict[str, Problem], dataset: Dataset
 ) -> Iterator[Problem]:
     """Yield every problem and keep the first ones: an audit sees all, the run holds what it uses.
 
     Args:
         problems: all of the source's.
         kept: gets those that the run uses.
-        missing: the excluded ids, from which each that is found is removed.
+        excluded: gets those that are left out, by id.
         dataset: says which and how many are used.
     """
-    excluded = frozenset(missing)
+    left_out = frozenset(dataset.exclude_problems)
     for problem in problems:
-        if problem.problem_id in excluded:
-            missing.discard(problem.problem_id)
+        if problem.problem_id in left_out:
+            excluded[problem.problem_id] = problem
         elif dataset.max_problems is None or len(kept) < dataset.max_problems:
             kept.append(problem)
         yield problem

@@ -35,12 +35,17 @@ def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[Ru
     """Read the work order's files of answers, and number the problems with as many samples as there are.
 
     Raises:
-        BadInputError: a file, line or key that cannot be used; no answer at all; a sample number without bounds.
+        BadInputError: a file, line or key that cannot be used; no answer at all, or none to a problem that is not
+            excluded; a sample number without bounds.
     """
     problems = [problem for dataset in datasets for problem in dataset.problems]
-    responses = load_responses(order.responses or [], problems, order.base_dir)
+    every = [problem for dataset in datasets for problem in (*dataset.problems, *dataset.excluded)]
+    excluded = {problem.key for dataset in datasets for problem in dataset.excluded}
+    found = load_responses(order.responses or [], every, order.base_dir)
+    responses = [each for each in found if (each.dataset, each.problem_id) not in excluded]
     if not responses:
-        raise BadInputError(f"responses: no answer in {', '.join(order.responses or ['no file'])}")
+        but = " but to excluded problems" if found else ""
+        raise BadInputError(f"responses: no answer{but} in {', '.join(order.responses or ['no file'])}")
     samples = 1 + max(response.sample for response in responses)
     if samples > MAX_SAMPLES or samples * len(problems) > MAX_ITEMS:
         raise BadInputError(

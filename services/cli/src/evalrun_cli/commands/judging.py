@@ -58,6 +58,13 @@ from evalrun_runtime.exits import ExitCode
     help="Python file with compute_score(data_source, solution_str, ground_truth, extra_info), which scores answers "
     "in the sandbox instead of tests; builtin:verl: verl's own, for what is not code.",
 )
+@click.option(
+    "--exclude-problems",
+    multiple=True,
+    metavar="FILE_OR_IDS",
+    help="Problems to leave out, with their answers: ids with commas between them, a file with one id a line, or what "
+    "`data audit-tests --output` wrote. May be repeated.",
+)
 @click.option("--resume", is_flag=True, help="Resume an interrupted judgement with the same arguments.")
 @judged_here
 def judge(
@@ -71,6 +78,7 @@ def judge(
     comparator: str | None,
     time_limit: float | None,
     grader: str | None,
+    exclude_problems: Sequence[str],
     resume: bool,
     options: LocalOptions,
 ) -> ExitCode:
@@ -104,6 +112,7 @@ def judge(
             comparator=comparator,
             time_limit=time_limit,
             grader=own if grader is None else Grader(path=grader),
+            exclude=exclude_problems,
             name=name,
             model=model,
             resume=resume,

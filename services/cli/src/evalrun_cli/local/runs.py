@@ -11,6 +11,7 @@ from typing import Any, Literal
 from evalrun_api.manifest import evalrun_of, load_manifest
 from evalrun_api.v1alpha1 import Dataset, EvalRun, Grader
 from evalrun_api.work_order import WorkOrder, parse_work_order
+from evalrun_cli.local.exclusions import exclusions_of
 from evalrun_cli.local.local_run import Generation, run_to_end
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.quick_run import FILE_NAME, PUBLISHED, QuickRun, file_text, manifest_of
@@ -133,6 +134,7 @@ def judge_files(
     comparator: str | None = None,
     time_limit: float | None = None,
     grader: Grader | None = None,
+    exclude: Sequence[str] = (),
     name: str = "judge",
     model: str | None = None,
     resume: bool = False,
@@ -146,6 +148,7 @@ def judge_files(
         output: the folder of the results.
         judge_mode, comparator, time_limit: as the flags have them.
         grader: scores the answers; None: their problems' tests decide.
+        exclude: problems to leave out, as the flag has them: files, or ids.
         name: of the run, in report and comparisons.
         model: what made the answers, in report and comparisons; None: not known.
         resume: go on in a folder that holds a part of this judgement.
@@ -161,6 +164,10 @@ def judge_files(
         raise BadInputError("--grader: its score decides: leave --comparator and --judge-mode away")
     known, places = read_problems(problems, grader)
     spec = judge_spec(places, model or EXTERNAL_MODEL, judge_mode, comparator, time_limit, grader)
+    excluded = exclusions_of(exclude, known)
+    for dataset in spec["datasets"]:
+        if dataset["name"] in excluded:
+            dataset["excludeProblems"] = excluded[dataset["name"]]
     options.check(spec)
     load_responses(responses, known)  # for its errors alone: the aggregator reads the files again, as it streams
     directory = output.resolve()
