@@ -211,6 +211,29 @@ REFUSED: tuple[Refused, ...] = (
         "model on my machine", {"spec.model.path": "/models/x"}, "spec.model.path", NOT_IN_A_POD, cluster_only=True
     ),
     Refused("model on a bad claim", {"spec.model.path": "pvc://claim"}, "spec.model.path", "write pvc://CLAIM/PATH"),
+    Refused(
+        "adapter on my machine",
+        {"spec.model.adapter": "/adapters/x"},
+        "spec.model.adapter",
+        "a folder that a pod can read",
+        rollout=True,
+        cluster_only=True,
+    ),
+    Refused(
+        "adapter on itself",
+        {"spec.model": {"path": "s3://t/step_1", "adapter": "s3://t/step_1"}},
+        "spec.model.adapter",
+        "name its base model in path",
+        rollout=True,
+    ),
+    Refused("adapter on servers", {"spec.model.adapter": "s3://t/step_1"}, "spec.model.adapter", "endpoints[].model"),
+    Refused(
+        "adapter with sglang",
+        {"spec.model.adapter": "s3://t/step_1", "spec.rollout.engine": "sglang"},
+        "spec.model.adapter",
+        "write rollout with engine: vllm",
+        rollout=True,
+    ),
     Refused("no datasets", {"spec.datasets": []}, "spec.datasets", "list at least one dataset"),
     Refused(
         "dataset twice",

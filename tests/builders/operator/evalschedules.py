@@ -69,6 +69,9 @@ REFUSED_SCHEDULES = [
         "not the checkpoint: write rollout",
     ),
     RefusedSchedule(
+        "base on a machine", {"spec.template.model": {"base": "/m"}}, "spec.template.model.base", "in a pod"
+    ),
+    RefusedSchedule(
         "lineage.step", {"spec.template.lineage": {"step": 1}}, "spec.template.lineage", "write lineage.phase alone"
     ),
     RefusedSchedule(

@@ -1,5 +1,6 @@
 """verl's own merger on real FSDP shards of a tiny model: found, brought, merged as the Job does it, and cached."""
 
+import json
 import os
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.merging import main
 from evalrun_data.checkpoints.store import CheckpointStore
+from evalrun_generator.rollout.adapter import adapter_rank
 from evalrun_operator.schedules.objects import merge_job
 
 pytestmark = pytest.mark.timeout(1800)
@@ -87,13 +89,13 @@ def written(python: Path, folder: Path, step: int, kind: str) -> Path:
     return model
 
 
-def merged(python: Path, folder: Path) -> tuple[PendingMerge, int]:
+def merged(python: Path, folder: Path, base: str | None = None) -> tuple[PendingMerge, int]:
     """Find the checkpoint and do what its Job's containers do; returns it, and how the last one ended."""
-    request = ListingRequest(url=str(folder / "grpo"), pattern="global_step_*", merge=True)
+    request = ListingRequest(url=str(folder / "grpo"), pattern="global_step_*", merge=True, base=base)
     later = datetime.now(UTC) + timedelta(hours=1)
     (found,) = list_checkpoints(request, CheckpointStore(request.url), later).ready
     assert found.merge
-    one = PendingMerge(path=found.path, step=found.step, digest=found.digest, start=later)
+    one = PendingMerge(path=found.path, step=found.step, digest=found.digest, start=later, adapter=found.adapter)
     schedule = evalschedule({"spec.merge": {"cache": "s3://models"}})
     job = merge_job(schedule, one, EvalScheduleStatus(merges=[one]), [], operator_settings())
     pod = job["spec"]["template"]["spec"]
@@ -136,3 +138,15 @@ def test_the_base_that_the_merger_leaves_beside_an_adapter_is_never_evaluated(
     assert code != 0
     assert "of a LoRA training" in capsys.readouterr().err
     assert not (tmp_path / "cache").exists()
+
+
+def test_of_verls_lora_training_the_adapter_alone_reaches_the_cache(gen_cpu: Path, tmp_path: Path) -> None:
+    written(gen_cpu, tmp_path, 7, "lora")
+    meta = {"r": 4, "lora_alpha": 8, "task_type": "CAUSAL_LM"}  # as verl writes it beside the shards
+    (tmp_path / "grpo" / "global_step_7" / "actor" / "lora_train_meta.json").write_text(json.dumps(meta))
+    _, code = merged(gen_cpu, tmp_path, base="org/base")
+    assert code == 0
+    (cached,) = (tmp_path / "cache" / "nightly-5c4ed").iterdir()
+    assert {path.name for path in cached.iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
+    assert adapter_rank(cached) == 4
+    assert json.loads((cached / "adapter_config.json").read_text())["lora_alpha"] == 8

@@ -107,6 +107,23 @@ def test_what_cannot_be_a_model_is_said(source: str, says: str, tmp_path: Path) 
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("with_model", [False, True])
+def test_an_adapter_comes_alone_or_with_its_base(store: MemoryFileSystem, tmp_path: Path, with_model: bool) -> None:
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        store.pipe_file(f"/bucket/lora/{name}", b"{}")
+    model = ["memory://bucket/step_7", str(tmp_path / "model")] if with_model else []
+    assert main([*model, "--adapter", "memory://bucket/lora", str(tmp_path / "adapter")]) == ExitCode.SUCCEEDED
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
+    assert (tmp_path / "model").exists() == with_model
+
+
+@pytest.mark.usefixtures("store")
+def test_a_model_is_no_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--adapter", "memory://bucket/step_7", str(tmp_path / "adapter")]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr().err
+    assert "model.adapter memory://bucket/step_7: no LoRA adapter is there, adapter_config.json is missing" in said
+
+
 def test_the_program_says_why_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["memory://bucket/none", str(tmp_path / "model")]) == ExitCode.BAD_INPUT
     assert "evalrun: model.path memory://bucket/none: nothing is there" in capsys.readouterr().err

@@ -456,6 +456,32 @@ def test_a_model_in_a_bucket_is_fetched_before_ray_starts_and_keeps_its_name(pat
     assert plan.served_model == path  # as results name it
 
 
+@pytest.mark.parametrize("path", ["org/base", "s3://models/base"])
+def test_an_adapter_in_a_bucket_is_fetched_as_well_and_answers(path: str, tmp_path: Path) -> None:
+    run = evalrun({"spec.model": {"path": path, "adapter": "s3://training/step_7"}, "spec.output": {"url": "s3://o/x"}})
+    made = objects(plan_of(run))
+    (fetch,) = worker_of(run)["initContainers"]
+    assert fetch["args"][-3:] == ["--adapter", "s3://training/step_7", "/scratch/adapter"]
+    assert fetch["args"][:-3] == ([] if path == "org/base" else [path, "/scratch/checkpoint"])
+    entrypoint = shlex.split(of_kind(made, "RayJob")["spec"]["entrypoint"])
+    settings = load_settings(RolloutSettings, entrypoint[3:], program="r")
+    file = tmp_path / "order.json"
+    file.write_text(of_kind(made, "ConfigMap")["data"]["work-order.json"])
+    folders = (settings.model_folder, settings.adapter_folder)
+    plan = engine_plan(read_rollout_order(file), settings.environment, *folders)
+    assert (plan.adapter, plan.served_model) == ("/scratch/adapter", "s3://training/step_7")
+
+
+def test_an_adapter_on_a_volume_is_read_where_it_is() -> None:
+    run = evalrun({"spec.model": {"path": "pvc://models/base", "adapter": "pvc://training/grpo/step_7"}})
+    pod = worker_of(run)
+    assert "initContainers" not in pod
+    mounts = {mount["mountPath"]: mount.get("readOnly") for mount in pod["containers"][0]["volumeMounts"]}
+    assert (mounts["/mnt/claims/models"], mounts["/mnt/claims/training"]) == (True, True)
+    order = json.loads(of_kind(objects(plan_of(run)), "ConfigMap")["data"]["work-order.json"])
+    assert order["spec"]["model"]["adapter"] == "/mnt/claims/training/grpo/step_7"
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from evalrun_api.listing import ListingRequest, ReadyCheckpoint
 from evalrun_api.manifest import find_problems
-from evalrun_api.v1alpha1 import DatasetStatus, EvalScheduleStatus, GoodCheckpoint, LatestResult
+from evalrun_api.v1alpha1 import DatasetStatus, EvalScheduleStatus, GoodCheckpoint, LatestResult, PendingMerge
 from evalrun_operator.schedules.job_state import listing_job_of
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run, listing_job
-from evalrun_operator.schedules.runs import schedule_of
+from evalrun_operator.schedules.objects import eval_run, listing_job, merge_job, merged_run
+from evalrun_operator.schedules.runs import schedule_of, scheduled_run
 
 FOUND = ReadyCheckpoint(path="global_step_120/actor/huggingface", step=120, digest="0123456789abcdef" * 2)
 
@@ -38,6 +38,39 @@ def test_the_run_is_the_template_with_the_checkpoint_and_its_lineage() -> None:
         "nightly", "120", "grpo",
     )  # fmt: skip
     assert schedule_of(run) == ("nightly", schedule.metadata.uid)
+
+
+BASE = {"spec.template.model": {"base": "Qwen/Qwen2.5-Coder-7B"}}
+
+
+def test_the_run_of_an_adapter_names_its_base() -> None:
+    found = FOUND.model_copy(update={"path": "global_step_120", "adapter": True})
+    run = eval_run(evalschedule(BASE), found, BEGIN, None)
+    assert find_problems(run, place="cluster") == []
+    url = "s3://training/grpo/global_step_120"
+    assert (run["spec"]["model"]["path"], run["spec"]["model"]["adapter"]) == ("Qwen/Qwen2.5-Coder-7B", url)
+    scheduled = scheduled_run({**run, "metadata": {**run["metadata"], "creationTimestamp": BEGIN}})
+    assert scheduled is not None
+    assert scheduled.url == url
+    whole = eval_run(evalschedule(BASE), FOUND, BEGIN, None)  # of the same schedule
+    assert find_problems(whole, place="cluster") == []
+    assert whole["spec"]["model"]["path"].endswith("/actor/huggingface")
+    assert "adapter" not in whole["spec"]["model"]
+
+
+def test_the_run_of_a_merged_adapter_names_the_cached_one_and_its_base() -> None:
+    schedule = evalschedule(BASE | {"spec.merge": {"cache": "s3://models"}})
+    one = PendingMerge(path="global_step_120/actor", step=120, digest=FOUND.digest, start=BEGIN, adapter=True)
+    run = merged_run(schedule, one)
+    assert find_problems(run, place="cluster") == []
+    assert run["spec"]["model"]["path"] == "Qwen/Qwen2.5-Coder-7B"
+    assert run["spec"]["model"]["adapter"] == f"s3://models/nightly-5c4ed/step-120-{FOUND.digest[:10]}"
+    noted = run["metadata"]["annotations"]["evalrun.dev/checkpoint-url"]
+    assert noted == "s3://training/grpo/global_step_120/actor"
+    (store,) = merge_job(schedule, one, EvalScheduleStatus(), [], operator_settings())["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert "--adapter" in store["args"]
 
 
 GATES = [

@@ -36,6 +36,8 @@ class ListingRequest(_Message):
     quiet_seconds: int = Field(300, ge=0, description="Without marker and tracker, how long nothing may be written.")
     from_step: int | None = Field(None, description="Checkpoints of lower steps are not looked at.")
     merge: bool = Field(default=False, description="Shards that verl's merger makes a model of count as ready.")
+    base: str | None = Field(None, description="The model that LoRA adapters are served on.")
+    serves_adapters: bool = Field(default=True, description="Whether the engine serves LoRA adapters.")
     known: list[str] = Field([], description="The first digits of the digests that have been evaluated.")
 
 
@@ -46,6 +48,7 @@ class ReadyCheckpoint(_Message):
     step: Step = Field(description="The training step.")
     digest: str = Field(min_length=DIGEST_DIGITS, max_length=64, pattern="^[0-9a-f]+$", description="Of its files.")
     merge: bool = Field(default=False, description="It holds shards that are to be merged.")
+    adapter: bool = Field(default=False, description="It is a LoRA adapter, or shards of which the merger makes one.")
 
 
 class Trouble(_Message):

@@ -1,6 +1,9 @@
-"""`python -m evalrun_data.checkpoint URL FOLDER`: brings a model from a store to a folder, since engines read folders.
+"""Brings a model, a LoRA adapter or both from a store to folders, since engines read folders.
 
-An init container of the Ray workers runs it, where `model.path` is an fsspec URL (s3://, gs://, ...). The folder
+    python -m evalrun_data.checkpoint s3://models/coder /scratch/checkpoint
+    python -m evalrun_data.checkpoint --adapter s3://training/grpo/step_120 /scratch/adapter
+
+An init container of the Ray workers runs it, where `model.path` or `model.adapter` is an fsspec URL. A folder
 appears when it is whole, so a restarted container finds all or nothing.
 """
 
@@ -13,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from evalrun_data.checkpoints.layout import ADAPTER_CONFIG
 from evalrun_runtime.backoff import backoff_seconds
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
@@ -31,6 +35,8 @@ def fetch_checkpoint(
     folder: Path,
     wait: Callable[[float], None] = time.sleep,
     wanted: Callable[[str], bool] | None = None,
+    *,
+    adapter: bool = False,
 ) -> int:
     """Copy every file under `source`; gives their bytes, 0 where the folder is there already.
 
@@ -39,6 +45,7 @@ def fetch_checkpoint(
         folder: where it is to be.
         wait: between two attempts at a file, in seconds.
         wanted: which files, by path, of a folder that is no model yet; None: all of a model's.
+        adapter: whether it is a LoRA adapter instead of a model.
 
     Raises:
         BadInputError: nothing is there, it may not be read, or it is no model's folder.
@@ -48,13 +55,14 @@ def fetch_checkpoint(
         return 0
     import fsspec  # costs 0.2 s to import
 
+    field = f"model.{'adapter' if adapter else 'path'}"
     try:
         store, root = fsspec.core.url_to_fs(source)
         found = {_relative(name, root, source): info for name, info in store.find(root, detail=True).items()}
     except (ValueError, ImportError, FileNotFoundError, PermissionError) as error:
-        raise BadInputError(f"model.path {source}: {' '.join(str(error).split())}") from error
+        raise BadInputError(f"{field} {source}: {' '.join(str(error).split())}") from error
     if wanted is None:
-        _check_layout(source, found)
+        _check_layout(f"{field} {source}", found, ADAPTER_CONFIG if adapter else CONFIG)
     else:
         found = {name: info for name, info in found.items() if wanted(name)}
     part = folder.with_name(f"{folder.name}.part")
@@ -67,7 +75,7 @@ def fetch_checkpoint(
         try:
             copied = sum(pool.map(copy, sorted(found)))
         except (FileNotFoundError, PermissionError) as error:
-            raise BadInputError(f"model.path {source}: {' '.join(str(error).split())}") from error
+            raise BadInputError(f"{field} {source}: {' '.join(str(error).split())}") from error
     part.rename(folder)
     return copied
 
@@ -80,14 +88,15 @@ def _relative(name: str, root: str, source: str) -> str:
     return str(relative)
 
 
-def _check_layout(source: str, found: dict[str, Any]) -> None:
+def _check_layout(place: str, found: dict[str, Any], config: str) -> None:
     if not found:
-        raise BadInputError(f"model.path {source}: nothing is there")
-    if CONFIG in found:
+        raise BadInputError(f"{place}: nothing is there")
+    if config in found:
         return
-    below = sorted(str(PurePosixPath(name).parent) for name in found if name.endswith(f"/{CONFIG}"))
+    below = sorted(str(PurePosixPath(name).parent) for name in found if name.endswith(f"/{config}"))
     advice = f"; there is one in {', '.join(below[:3])}: name that folder" if below else ""
-    raise BadInputError(f"model.path {source}: no model is there, {CONFIG} is missing{advice}")
+    what = "LoRA adapter" if config == ADAPTER_CONFIG else "model"
+    raise BadInputError(f"{place}: no {what} is there, {config} is missing{advice}")
 
 
 def _copied(store: Any, info: dict[str, Any], target: Path, wait: Callable[[float], None]) -> int:  # noqa: ANN401 - fsspec has no types
@@ -113,21 +122,34 @@ def _copied(store: Any, info: dict[str, Any], target: Path, wait: Callable[[floa
 def main(arguments: Sequence[str]) -> int:
     """Fetch; gives the exit code. Says in its last line on stderr why it is not 0."""
     configure_logging("json", "info")
-    if len(arguments) != 2:
-        sys.stderr.write("evalrun: write python -m evalrun_data.checkpoint URL FOLDER\n")
+    places = _places(arguments)
+    if not places:
+        sys.stderr.write("evalrun: write python -m evalrun_data.checkpoint [URL FOLDER] [--adapter URL FOLDER]\n")
         return ExitCode.BAD_INPUT
-    source, folder = arguments
-    started = time.monotonic()
-    try:
-        copied = fetch_checkpoint(source, Path(folder))
-    except BadInputError as error:
-        sys.stderr.write(f"evalrun: {error}\n")
-        return ExitCode.BAD_INPUT
-    except OSError as error:
-        sys.stderr.write(f"evalrun: {source}: {' '.join(str(error).split())}\n")
-        return ExitCode.FAILED
-    logger.info("%s: %.1f GB in %.0f s", source, copied / 1e9, time.monotonic() - started)
+    for source, folder, adapter in places:
+        started = time.monotonic()
+        try:
+            copied = fetch_checkpoint(source, Path(folder), adapter=adapter)
+        except BadInputError as error:
+            sys.stderr.write(f"evalrun: {error}\n")
+            return ExitCode.BAD_INPUT
+        except OSError as error:
+            sys.stderr.write(f"evalrun: {source}: {' '.join(str(error).split())}\n")
+            return ExitCode.FAILED
+        logger.info("%s: %.1f GB in %.0f s", source, copied / 1e9, time.monotonic() - started)
     return ExitCode.SUCCEEDED
+
+
+def _places(arguments: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """Return source and folder of the model and of the adapter (True); none if the arguments are no such."""
+    match list(arguments):
+        case ["--adapter", source, folder]:
+            return [(source, folder, True)]
+        case [source, folder]:
+            return [(source, folder, False)]
+        case [source, folder, "--adapter", adapter, adapter_folder]:
+            return [(source, folder, False), (adapter, adapter_folder, True)]
+    return []
 
 
 if __name__ == "__main__":

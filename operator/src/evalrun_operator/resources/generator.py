@@ -17,7 +17,7 @@ from evalrun_operator.resources.pods import (
     token_env,
     tracing_env,
 )
-from evalrun_operator.resources.ray_cluster import fetched_model
+from evalrun_operator.resources.ray_cluster import fetched_adapter, fetched_model
 
 
 def ledger_address(plan: RunPlan) -> str:
@@ -86,6 +86,9 @@ def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) 
     folder = fetched_model(plan)
     if folder is not None:
         entrypoint += f" --model-folder={folder}"
+    adapter = fetched_adapter(plan)
+    if adapter is not None:
+        entrypoint += f" --adapter-folder={adapter}"
     return plan.made(
         "RayJob",
         names.attempt_job(plan.run.name, plan.run.uid, attempt),

@@ -30,6 +30,7 @@ DISK = "ephemeral-storage"
 SCRATCH_DISK = "16Gi"
 """For logs, compilers' caches and the objects that Ray spills, where no weights lie on the pod's own disk."""
 CHECKPOINT_FOLDER = f"{HOME}/checkpoint"
+ADAPTER_FOLDER = f"{HOME}/adapter"
 ENGINE_ENV = [
     {"name": "HOME", "value": HOME},
     # torch asks for the user's name, and the number need not have one in the image.
@@ -91,6 +92,12 @@ def fetched_model(plan: RunPlan) -> str | None:
     return None if streamed or "://" not in path or path.startswith("pvc://") else CHECKPOINT_FOLDER
 
 
+def fetched_adapter(plan: RunPlan) -> str | None:
+    """Return the folder to which the workers fetch the LoRA adapter; None without one, or if it is on a volume."""
+    adapter = plan.spec.model.adapter
+    return None if adapter is None or adapter.startswith("pvc://") else ADAPTER_FOLDER
+
+
 def with_queue(cluster: Object, queue: str) -> Object:
     """Put the cluster under a Kueue LocalQueue's quota. (The queue cannot change, so the digest need not know it.)"""
     metadata = cluster["metadata"]
@@ -123,8 +130,12 @@ def _head(plan: RunPlan, rollout: Rollout) -> Object:
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
     fields: Object = {"restartPolicy": "Never"}  # KubeRay replaces the pod; a restarted container would be a stranger
-    if fetched_model(plan) is not None:
-        fields["initContainers"] = [_fetch(plan, rollout)]
+    model, folder, adapter_folder = plan.spec.model, fetched_model(plan), fetched_adapter(plan)
+    fetched = [] if folder is None else [model.path, folder]
+    if model.adapter is not None and adapter_folder is not None:
+        fetched += ["--adapter", model.adapter, adapter_folder]
+    if fetched:
+        fields["initContainers"] = [_fetch(plan, rollout, fetched)]
     return _pod(plan, rollout, "ray-worker", worker_resources(plan, rollout), [], **fields)
 
 
@@ -151,8 +162,8 @@ def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
     return {"requests": {**requests, **gpu}, "limits": {**limits, **gpu}}
 
 
-def _fetch(plan: RunPlan, rollout: Rollout) -> Object:
-    """Return the init container that brings the model; its image has the stores' packages, Ray's need not.
+def _fetch(plan: RunPlan, rollout: Rollout, arguments: list[str]) -> Object:
+    """Return the init container that brings model and adapter; its image has the stores' packages, Ray's need not.
 
     It may use what the worker may, which comes after it: that costs nothing, and every container has its limits.
     """
@@ -166,7 +177,7 @@ def _fetch(plan: RunPlan, rollout: Rollout) -> Object:
         resources=resources,
         mounts=[SCRATCH_MOUNT],
         command=["python", "-m", "evalrun_data.checkpoint"],
-        args=[plan.spec.model.path, CHECKPOINT_FOLDER],
+        args=arguments,
         env=[{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - an emptyDir of the pod
         envFrom=[] if secret is None else [{"secretRef": {"name": secret.name}}],
     )
@@ -187,7 +198,7 @@ def _cache(plan: RunPlan) -> tuple[str, list[Object], list[Object]]:
 def _pod(
     plan: RunPlan, rollout: Rollout, name: str, resources: Object, environment: list[Object], **fields: object
 ) -> Object:
-    volumes, mounts = claim_volumes([plan.spec.model.path])
+    volumes, mounts = claim_volumes([plan.spec.model.path, plan.spec.model.adapter])
     hub = plan.spec.model.token_secret_ref
     secrets = [] if hub is None else [secret_env("HF_TOKEN", hub.name, hub.key)]
     hub_home, cache_volumes, cache_mounts = _cache(plan)

@@ -27,7 +27,9 @@ def work_order(plan: RunPlan) -> WorkOrder:
         dataset["source"] = names.local_path(dataset["source"])
         if "manifest" in dataset:
             dataset["manifest"] = names.local_path(dataset["manifest"])
-    spec["model"]["path"] = names.local_path(spec["model"]["path"])
+    for field in ("path", "adapter"):
+        if field in spec["model"]:
+            spec["model"][field] = names.local_path(spec["model"][field])
     written = [spec["gate"]] if "gate" in spec else spec["gates"]
     for gate, each in zip(plan.spec.all_gates, written, strict=True):
         if (baseline := plan.baseline_of(gate)) is not None:

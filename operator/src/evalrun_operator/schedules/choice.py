@@ -32,6 +32,8 @@ def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str
         ready_marker=checkpoints.ready_marker,
         quiet_seconds=checkpoints.quiet_seconds,
         merge=spec.merge is not None,
+        base=spec.template.model.base,
+        serves_adapters=spec.template.rollout is None or spec.template.rollout.engine == "vllm",
         from_step=lowest,
         known=[one.digest[:DIGEST_DIGITS] for one in evaluated.digests],
     )

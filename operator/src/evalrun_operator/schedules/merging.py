@@ -57,7 +57,7 @@ def added(
 ) -> list[PendingMerge]:
     """Return the merges with those of the checkpoints that a start has chosen."""
     new = [
-        PendingMerge(path=one.path, step=one.step, digest=one.digest, start=start, parent=parent)
+        PendingMerge(path=one.path, step=one.step, digest=one.digest, start=start, parent=parent, adapter=one.adapter)
         for one, parent in zip(chosen, parents, strict=True)
         if one.merge
     ]

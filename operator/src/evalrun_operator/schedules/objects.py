@@ -95,12 +95,13 @@ def merge_job(
     if template.model.trust_remote_code:
         merge["args"].append("--trust-remote-code")
     keep = 1 if spec.merge is None else spec.merge.keep
+    adapter = ["--adapter"] if one.adapter else []
     protect = [f"--protect={digest}" for digest in protected(status, runs)]
     store = {
         **ours,
         "name": COMPONENT,
         "command": [*step, "store"],
-        "args": [f"{SCRATCH}/merged", names.local_path(folder), cached_name(one), f"--keep={keep}", *protect],
+        "args": [f"{SCRATCH}/merged", names.local_path(folder), cached_name(one), f"--keep={keep}", *protect, *adapter],
     }
     return _job(
         schedule,
@@ -181,7 +182,9 @@ def eval_run(schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, pa
     """
     name = schedule.metadata.name
     spec = schedule.spec.template.to_wire()
-    spec["model"] = {**spec["model"], "path": checkpoint_url(schedule.spec.checkpoints.url, found.path)}
+    url = checkpoint_url(schedule.spec.checkpoints.url, found.path)
+    base = spec["model"].pop("base", None)
+    spec["model"] |= {"path": base, "adapter": url} if found.adapter else {"path": url}
     lineage = {**spec.get("lineage", {}), "schedule": name, "step": found.step}
     spec["lineage"] = {**lineage, "parent": parent} if parent else lineage
     _resolve_gates(schedule, spec)
@@ -192,6 +195,8 @@ def eval_run(schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, pa
         names.CHECKPOINT_DIGEST_ANNOTATION: found.digest,
         names.SCHEDULED_AT_ANNOTATION: start.isoformat(),
     }
+    if found.adapter:
+        annotations[names.CHECKPOINT_URL_ANNOTATION] = url
     metadata = _metadata(schedule, run_name(name, found.digest), labels)
     return {
         "apiVersion": API_VERSION,
@@ -203,10 +208,11 @@ def eval_run(schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, pa
 
 def merged_run(schedule: EvalSchedule, one: PendingMerge) -> Object:
     """Return the EvalRun of a checkpoint whose model is in the cache."""
-    found = ReadyCheckpoint(path=one.path, step=one.step, digest=one.digest)
+    found = ReadyCheckpoint(path=one.path, step=one.step, digest=one.digest, adapter=one.adapter)
     manifest = eval_run(schedule, found, one.start, one.parent)
-    source = manifest["spec"]["model"]["path"]
-    manifest["spec"]["model"]["path"] = cached_model(
+    field = "adapter" if one.adapter else "path"
+    source = manifest["spec"]["model"][field]
+    manifest["spec"]["model"][field] = cached_model(
         schedule.spec, schedule.metadata.name, schedule.metadata.uid or "", one
     )
     manifest["metadata"]["annotations"][names.CHECKPOINT_URL_ANNOTATION] = source

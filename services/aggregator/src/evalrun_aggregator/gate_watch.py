@@ -157,7 +157,7 @@ class GateWatch:
                 self._settled[number] = end
 
     def _take_in(self, ledger: Ledger, first: int, end: int) -> None:
-        for result in sample_results(ledger.samples(first, end), self._problems, self._spec.model.path):
+        for result in sample_results(ledger.samples(first, end), self._problems, self._spec.model.evaluated):
             if result.repeat == 0:
                 self._totals.add(result)
 

@@ -92,7 +92,7 @@ FSDP = {f"actor/model_world_size_2_rank_{rank}.pt": "w" for rank in (0, 1)} | {
         (without(model(), "tokenizer.json"), "a tokenizer"),
         (model(weights=""), "has an empty model.safetensors"),
         (model() | {"config.json": ""}, "has an empty config.json"),
-        ({"adapter_config.json": "{}", "adapter_model.safetensors": "w"}, "LoRA adapter"),
+        ({"adapter_config.json": "{}", "adapter_model.safetensors": "w"}, "write template.model.base"),
         (FSDP, "write spec.merge, or have the trainer write hf_model too"),
         (without(FSDP, "actor/model_world_size_2_rank_1.pt"), "actor/model_world_size_2_rank_1.pt"),
         ({"actor/dist_ckpt/x": "w", "actor/huggingface/config.json": "{}"}, "where megatron-core is installed"),
@@ -118,6 +118,64 @@ def test_shards_are_ready_where_they_are_merged_and_the_optimizers_state_is_no_p
     assert listed(tmp_path, merge=True).ready == [first]
     write(tmp_path / "global_step_5", {"actor/model_world_size_2_rank_1.pt": "another"})
     assert listed(tmp_path, merge=True).ready[0].digest != first.digest
+
+
+BASE = "Qwen/Qwen2.5-Coder-7B"
+
+
+def adapter(base: str = BASE) -> dict[str, str]:
+    config = json.dumps({"peft_type": "LORA", "r": 8, "base_model_name_or_path": base})
+    return {"adapter_config.json": config, "adapter_model.safetensors": "w", "tokenizer.json": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("files", "path"),
+    [
+        (adapter(), "global_step_5"),
+        (adapter("/scratch/models/coder"), "global_step_5"),  # of the trainer's machine: nothing to compare
+        (FSDP | {f"actor/lora_adapter/{name}": text for name, text in adapter().items()},
+         "global_step_5/actor/lora_adapter"),
+    ],
+)  # fmt: skip
+def test_a_lora_adapter_is_ready_where_its_base_is_named(tmp_path: Path, files: dict[str, str], path: str) -> None:
+    write(tmp_path / "global_step_5", files)
+    answer = listed(tmp_path, base=BASE)
+    assert [(one.path, one.adapter, one.merge) for one in answer.ready] == [(path, True, False)]
+    write(tmp_path / "global_step_5", {name: "another" for name in files if name.endswith("adapter_model.safetensors")})
+    assert listed(tmp_path, base=BASE).ready[0].digest != answer.ready[0].digest
+
+
+@pytest.mark.parametrize(
+    ("files", "fields", "says"),
+    [
+        (adapter(), {}, f"holds a LoRA adapter of {BASE}: write template.model.base"),
+        (adapter(), {"base": "Qwen/Qwen2.5-7B"}, f"but template.model.base is Qwen/Qwen2.5-7B: write base: {BASE}"),
+        (adapter(), {"base": BASE, "serves_adapters": False}, "template.rollout.engine: vllm"),
+        (without(adapter(), "adapter_model.safetensors"), {"base": BASE}, "is missing adapter_model.safetensors"),
+        (adapter() | {"adapter_model.safetensors": ""}, {"base": BASE}, "is missing adapter_model.safetensors"),
+        (adapter() | {"adapter_config.json": "["}, {"base": BASE}, "a readable adapter_config.json"),
+        (
+            SHARDED | {"actor/lora_train_meta.json": "{}"},
+            {"merge": True},
+            "is of a LoRA training: write template.model",
+        ),
+    ],
+)
+def test_an_adapter_that_cannot_be_served_is_told_with_what_to_write(
+    tmp_path: Path, files: dict[str, str], fields: dict[str, Any], says: str
+) -> None:
+    write(tmp_path / "global_step_5", files)
+    answer = listed(tmp_path, **fields)
+    assert answer.ready == []
+    assert says in answer.troubles[0].reason
+
+
+def test_shards_of_a_lora_training_become_an_adapter_and_a_whole_model_stays_one(tmp_path: Path) -> None:
+    write(tmp_path / "global_step_5", SHARDED | {"actor/lora_train_meta.json": "{}"})
+    write(tmp_path / "global_step_6", model() | adapter())  # merged into the base by the trainer
+    first, second = listed(tmp_path, merge=True, base=BASE, policy="EveryNew").ready
+    assert (first.path, first.merge, first.adapter) == ("global_step_5/actor", True, True)
+    assert (second.path, second.merge, second.adapter) == ("global_step_6", False, False)
 
 
 def test_a_checkpoint_that_has_its_weights_is_not_merged(tmp_path: Path) -> None:

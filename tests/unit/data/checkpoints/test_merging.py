@@ -8,7 +8,7 @@ from evalrun_data.checkpoints.merging import main, outdated, store_model
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 MODEL = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "w"}
-ADAPTER = {"lora_adapter/adapter_config.json": "{}", "lora_adapter/adapter_model.safetensors": "a"}
+ADAPTER = {"lora_adapter/adapter_config.json": '{"r": 4}', "lora_adapter/adapter_model.safetensors": "a"}
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -52,6 +52,18 @@ def test_the_bound_holds_however_many_there_were() -> None:
     there = [*map(name, range(1, 8)), "step-3", "other"]
     assert outdated(there, name(9), 3, {f"{2:010x}"}) == [name(step) for step in (1, 3, 4, 5)]
     assert outdated([name(9)], name(9), 1, set()) == []
+
+
+def test_a_merged_adapter_is_put_into_the_cache_without_the_base_beside_it(tmp_path: Path) -> None:
+    merged, cache = write(tmp_path / "merged", MODEL | ADAPTER), tmp_path / "cache"
+    assert main(["store", str(merged), str(cache), name(5), "--keep=3", "--adapter"]) == 0
+    assert {path.name for path in (cache / name(5)).iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
+
+
+def test_a_model_is_never_taken_for_the_adapter_that_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="wrote no LoRA adapter"):
+        store_model(write(tmp_path / "merged", MODEL), str(tmp_path / "cache"), name(5), 3, [], adapter=True)
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize(

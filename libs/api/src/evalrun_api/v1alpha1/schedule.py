@@ -17,7 +17,7 @@ from evalrun_api.modelling import (
 )
 from evalrun_api.v1alpha1.evalrun import API_VERSION, HOST_NAME_RULE, ObjectMeta
 from evalrun_api.v1alpha1.schedule_status import EvalScheduleStatus
-from evalrun_api.v1alpha1.spec import NO_LAST_GOOD_RULES, EvalRunSpec
+from evalrun_api.v1alpha1.spec import ADAPTER_RULE, NO_LAST_GOOD_RULES, EvalRunSpec
 
 SCHEDULE_KIND: Final = "EvalSchedule"
 MAX_SCHEDULE_NAME: Final = 19
@@ -129,6 +129,21 @@ class Merge(ApiModel):
 class TemplateModel(ApiModel):
     """How each checkpoint is loaded; its path is the checkpoint's own."""
 
+    base: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="The model that checkpoints which are LoRA adapters are served on: a hub id, or a folder as in "
+            "model.path of an EvalRun. Whole models are evaluated without it.",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "!self.startsWith('/') && !self.startsWith('.') && !self.startsWith('file:')",
+            "a path of your machine means nothing in a pod: write a hub id, pvc://CLAIM/DIR, s3://... or gs://...",
+            place="cluster",
+        ),
+    ] = None
     trust_remote_code: bool = Field(
         default=False, description="Run Python code that comes with the checkpoint. Only for models that you trust."
     )
@@ -145,7 +160,7 @@ class RunTemplate(EvalRunSpec):
     )
 
     RULES = (
-        *(rule for rule in EvalRunSpec.RULES if rule not in NO_LAST_GOOD_RULES),
+        *(rule for rule in EvalRunSpec.RULES if rule not in (ADAPTER_RULE, *NO_LAST_GOOD_RULES)),
         Rule(
             "!has(self.endpoints)",
             "servers that answer already hold whatever model they were started with, not the checkpoint: write rollout",

@@ -197,6 +197,7 @@ class PendingMerge(ApiModel):
     digest: Digest = Field(description="Of its files.")
     start: AwareDatetime = Field(description="The start that chose it.")
     parent: Annotated[str, Field(max_length=63)] | None = Field(None, description="The run of the checkpoint before.")
+    adapter: bool = Field(default=False, description="The merger makes a LoRA adapter of them.")
     failures: Count = Field(0, description="Attempts in a row that failed.")
     merged: bool = Field(default=False, description="The model is in the cache; its run could not be created yet.")
     next_time: AwareDatetime | None = Field(None, description="When to try again; unset: at once.")

@@ -35,6 +35,14 @@ NO_LAST_GOOD_RULES = _gate_rules(
 """A single run has no last good checkpoint."""
 
 
+ADAPTER_RULE = Rule(
+    "!has(self.model.adapter) || (has(self.rollout) && self.rollout.engine == 'vllm')",
+    "a LoRA adapter is served by replicas of vLLM: write rollout with engine: vllm, or have your own server offer the "
+    "adapter and name it in endpoints[].model",
+    ".model.adapter",
+)
+
+
 class EvalRunSpec(ApiModel):
     """What is to be evaluated, how, and where the results go."""
 
@@ -165,6 +173,7 @@ class EvalRunSpec(ApiModel):
             "the gates name several EvalRuns as baselines: name one, and the others by the URL of their outputs",
             ".gates",
         ),
+        ADAPTER_RULE,
         *NO_LAST_GOOD_RULES,
         *_gate_rules(
             "(!has(g.dataset) || self.datasets.exists(d, d.name == g.dataset)) && "

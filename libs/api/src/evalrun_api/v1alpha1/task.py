@@ -40,6 +40,21 @@ class Model(ApiModel):
             place="cluster",
         ),
     ]
+    adapter: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="A LoRA adapter that is evaluated on the model of path: a folder with adapter_config.json and "
+            "adapter_model.safetensors, pvc://CLAIM/DIR, s3://... or gs://...",
+        ),
+        *PLACE_RULES,
+        Rule(
+            "self.contains('://') && !self.startsWith('file:')",
+            "name a folder that a pod can read: write pvc://CLAIM/DIR, s3://... or gs://...",
+            place="cluster",
+        ),
+    ] = None
     revision: str | None = Field(
         None, min_length=1, max_length=256, description="Commit, tag or branch of a hub id; unset: its main branch."
     )
@@ -56,7 +71,17 @@ class Model(ApiModel):
             "revision belongs to a hub id; a checkpoint URL names its version itself: remove revision",
             ".revision",
         ),
+        Rule(
+            "!has(self.adapter) || self.adapter != self.path",
+            "adapter is the folder of the LoRA adapter alone: name its base model in path",
+            ".adapter",
+        ),
     )
+
+    @property
+    def evaluated(self) -> str:
+        """What answers: the adapter, if there is one, else the model."""
+        return self.adapter or self.path
 
 
 class Comparator(ApiModel):

@@ -8,7 +8,19 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 from evalrun_api.listing import DIGEST_DIGITS, ListingAnswer, ListingRequest, ReadyCheckpoint, Trouble
-from evalrun_data.checkpoints.layout import Mergeable, Model, Unfit, examine, is_merged, mergeable, wanted_contents
+from evalrun_data.checkpoints.layout import (
+    NO_BASE,
+    NO_VLLM,
+    Adapter,
+    Mergeable,
+    Model,
+    Unfit,
+    examine,
+    find_adapter,
+    is_merged,
+    mergeable,
+    wanted_contents,
+)
 from evalrun_data.checkpoints.readiness import TRACKER, Signs, parse_tracker, step_of, unfinished
 from evalrun_data.checkpoints.store import CheckpointStore
 
@@ -71,9 +83,7 @@ def examined(
         return Trouble(name=name[:255], broken=False, reason=waiting[:512])
     sizes = {path: fact.size for path, fact in facts.items()}
     contents = {path: store.read(name, path, sizes[path]) for path in wanted_contents(sizes)}
-    found: Model | Mergeable | Unfit = examine(sizes, contents)
-    if isinstance(found, Unfit) and request.merge:
-        found = mergeable(sizes) or found
+    found = _found(request, sizes, contents)
     if isinstance(found, Unfit):
         return Trouble(name=name[:255], broken=True, reason=found.reason[:512])
     prefix = f"{found.folder}/" if found.folder else ""
@@ -82,4 +92,19 @@ def examined(
     if merge:
         model = {path: fact for path, fact in model.items() if is_merged(path.removeprefix(prefix))}
     path = f"{name}/{found.folder}" if found.folder else name
-    return ReadyCheckpoint(path=path, step=step, digest=store.digest(name, model)[:32], merge=merge)
+    adapter = isinstance(found, Adapter) or (isinstance(found, Mergeable) and found.adapter)
+    return ReadyCheckpoint(path=path, step=step, digest=store.digest(name, model)[:32], merge=merge, adapter=adapter)
+
+
+def _found(
+    request: ListingRequest, sizes: dict[str, int], contents: dict[str, bytes]
+) -> Model | Adapter | Mergeable | Unfit:
+    found: Model | Adapter | Mergeable | Unfit | None = find_adapter(sizes, contents, request.base)
+    if found is None:
+        found = examine(sizes, contents)
+        if isinstance(found, Unfit) and request.merge:
+            found = mergeable(sizes) or found
+    if isinstance(found, Mergeable) and found.adapter and request.base is None:
+        return Unfit(f"is of a LoRA training: {NO_BASE}")
+    is_adapter = isinstance(found, Adapter) or (isinstance(found, Mergeable) and found.adapter)
+    return Unfit(NO_VLLM) if is_adapter and not request.serves_adapters else found

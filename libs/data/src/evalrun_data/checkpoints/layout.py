@@ -1,7 +1,8 @@
 """Whether a checkpoint's folder holds a model that can be served. Pure: over names, sizes and a few small files.
 
-Layouts: Hugging Face folders, alone or where a trainer puts them (verl: `actor/huggingface`), and verl's FSDP shards
-where they may be merged. What cannot be served (LoRA adapters, Megatron) is told with what to do about it.
+Layouts: Hugging Face folders, alone or where a trainer puts them (verl: `actor/huggingface`), LoRA adapters, which are
+served on their base model, and verl's FSDP shards where they may be merged. What cannot be served (Megatron) is told
+with what to do about it.
 """
 
 import json
@@ -13,6 +14,12 @@ MODEL_FOLDERS = ("", "actor/huggingface", "huggingface", "actor", "actor/model/h
 """Where a model may lie inside a checkpoint's folder, the first that has one counts."""
 CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+ADAPTER_FOLDERS = ("lora_adapter", "actor/lora_adapter")
+"""Where trainers put an adapter beside other things; what lies beside it may be the base model."""
+LORA_META = "lora_train_meta.json"
+"""Beside the shards of verl's LoRA trainings."""
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = (
@@ -32,7 +39,8 @@ MEGATRON_ADVICE = (
     "holds a Megatron checkpoint and no Hugging Face weights: merge it where megatron-core is installed (python -m "
     "verl.model_merger merge --backend megatron), or have the trainer write hf_model too"
 )
-ADAPTER_ADVICE = "holds a LoRA adapter alone: merge it into its base model, only whole models are served"
+NO_BASE = "write template.model.base, the model that its adapter is served on, or merge the adapter into it"
+NO_VLLM = "holds a LoRA adapter, which vLLM alone serves: write template.rollout.engine: vllm"
 
 
 @dataclass(frozen=True)
@@ -44,11 +52,21 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter, which is served on its base model."""
+
+    folder: str
+    """Below the checkpoint's folder; empty: that folder itself."""
+
+
+@dataclass(frozen=True)
 class Mergeable:
     """Shards that verl's merger makes a model of."""
 
     folder: str
     """Below the checkpoint's folder; empty: that folder itself."""
+    adapter: bool = False
+    """Of a LoRA training: the merger makes an adapter of them."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +82,37 @@ def wanted_contents(files: Mapping[str, int]) -> list[str]:
     Args:
         files: sizes in bytes, by path below the checkpoint's folder.
     """
+    adapter = _adapter_folder(files)
+    if adapter is not None:
+        return [_join(adapter, ADAPTER_CONFIG)]
     folder = _model_folder(files)
     return [] if folder is None else [name for index in INDEXES if (name := _join(folder, index)) in files]
+
+
+def find_adapter(files: Mapping[str, int], contents: Mapping[str, bytes], base: str | None) -> Adapter | Unfit | None:
+    """Return the LoRA adapter that a folder holds, or what keeps it from being served; None if it holds none.
+
+    Args:
+        files: sizes in bytes, by path below the checkpoint's folder.
+        contents: of the files that `wanted_contents` names.
+        base: the model that it is to be served on; None if nobody named one.
+    """
+    folder = _adapter_folder(files)
+    if folder is None:
+        return None
+    config = _join(folder, ADAPTER_CONFIG)
+    if not any(files.get(_join(folder, name)) for name in ADAPTER_WEIGHTS):
+        return Unfit(f"is missing {_join(folder, ADAPTER_WEIGHTS[0])}")
+    try:
+        named = str(json.loads(contents.get(config, b"")).get("base_model_name_or_path") or "")
+    except (ValueError, AttributeError):
+        return Unfit(f"is missing a readable {config}")
+    if base is None:
+        return Unfit(f"holds a LoRA adapter{f' of {named}' if named else ''}: {NO_BASE}")
+    # Anything else is a path of the trainer's machine, or a copy: only two hub ids are known to be two models.
+    if HUB_ID.fullmatch(named) and HUB_ID.fullmatch(base) and named.lower() != base.lower():
+        return Unfit(f"holds a LoRA adapter of {named}, but template.model.base is {base}: write base: {named}")
+    return Adapter(folder)
 
 
 def is_merged(name: str) -> bool:
@@ -87,7 +134,11 @@ def mergeable(files: Mapping[str, int]) -> Mergeable | Unfit | None:
     missing += sorted(name for name in shards if not files[name])
     if not any(all(_join(hub, name) in files for name in names) for names in TOKENIZERS):
         missing.append(f"a tokenizer in {hub}")
-    return Unfit(f"is missing {_listed(missing)}, which the merger needs") if missing else Mergeable(folder)
+    return (
+        Unfit(f"is missing {_listed(missing)}, which the merger needs")
+        if missing
+        else Mergeable(folder, _join(folder, LORA_META) in files)
+    )
 
 
 def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Model | Unfit:
@@ -118,8 +169,6 @@ def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Model | 
 def _without_model(files: Mapping[str, int]) -> Unfit:
     if not files:
         return Unfit("is empty")
-    if any(name.rpartition("/")[2] == ADAPTER_CONFIG for name in files):
-        return Unfit(ADAPTER_ADVICE)
     return _trainers_shards(files) or Unfit(f"is missing {CONFIG}")
 
 
@@ -167,6 +216,12 @@ def shards_of(index: bytes) -> list[str] | None:
 
 def _model_folder(files: Mapping[str, int]) -> str | None:
     return next((folder for folder in MODEL_FOLDERS if _join(folder, CONFIG) in files), None)
+
+
+def _adapter_folder(files: Mapping[str, int]) -> str | None:
+    if ADAPTER_CONFIG in files and CONFIG not in files:
+        return ""
+    return next((folder for folder in ADAPTER_FOLDERS if _join(folder, ADAPTER_CONFIG) in files), None)
 
 
 def _is_below(name: str, folder: str) -> bool:

@@ -15,17 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from evalrun_data.checkpoint import fetch_checkpoint
-from evalrun_data.checkpoints.layout import ADAPTER_CONFIG, Unfit, examine, is_merged, wanted_contents
+from evalrun_data.checkpoints.layout import ADAPTER_CONFIG, Unfit, examine, find_adapter, is_merged, wanted_contents
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 CACHED = re.compile(r"step-(\d{1,13})-([0-9a-f]{10})")
+MERGED_ADAPTER = "lora_adapter"
+"""Where verl's merger puts an adapter, below the folder of its base."""
 ADAPTER_ONLY = (
-    "the checkpoint is of a LoRA training: the merger writes the adapter, and the base model without it, which is "
-    "another model and is not evaluated. Merge the adapter into its base, and have the trainer write that"
+    "the checkpoint is of a LoRA training, but lora_train_meta.json is missing beside its shards, so the adapter's "
+    "lora_alpha is unknown; the base model beside it is another model and is not evaluated. Write that file (r, "
+    "lora_alpha, task_type), or have the trainer write the adapter itself"
 )
 
 
-def store_model(folder: Path, cache: str, name: str, keep: int, protect: Collection[str]) -> list[str]:
+def store_model(
+    folder: Path, cache: str, name: str, keep: int, protect: Collection[str], *, adapter: bool = False
+) -> list[str]:
     """Put a merged model into the cache, and take the oldest others away; returns their names.
 
     Args:
@@ -34,15 +39,22 @@ def store_model(folder: Path, cache: str, name: str, keep: int, protect: Collect
         name: of the model in the cache; what an earlier attempt left there is replaced.
         keep: models that stay, this one among them; by step, the newest.
         protect: digests whose models stay in any case.
+        adapter: put the LoRA adapter there; the base model beside it is left behind.
 
     Raises:
         BadInputError: the merger wrote no model that can be served.
         OSError: the store or the disk failed.
     """
+    folder = folder / MERGED_ADAPTER if adapter else folder
     files = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    if any(file.rpartition("/")[2] == ADAPTER_CONFIG for file in files):
+    if not adapter and any(file.rpartition("/")[2] == ADAPTER_CONFIG for file in files):
         raise BadInputError(ADAPTER_ONLY)
-    found = examine(files, {file: (folder / file).read_bytes() for file in wanted_contents(files)})
+    contents = {file: (folder / file).read_bytes() for file in wanted_contents(files)}
+    found = find_adapter(files, contents, base="") if adapter else examine(files, contents)
+    if found is None:
+        raise BadInputError(
+            "verl.model_merger wrote no LoRA adapter, though lora_train_meta.json lies beside the shards"
+        )
     if isinstance(found, Unfit) or found.folder:
         reason = found.reason if isinstance(found, Unfit) else f"holds its model in {found.folder}"
         raise BadInputError(f"what verl.model_merger wrote {reason}")
@@ -96,13 +108,21 @@ def main(argv: Sequence[str]) -> int:
     store.add_argument("name")
     store.add_argument("--keep", type=int, required=True)
     store.add_argument("--protect", action="append", default=[])
+    store.add_argument("--adapter", action="store_true", help="the merged LoRA adapter alone")
     arguments = parser.parse_args(argv)
     try:
         if arguments.step == "fetch":
             shutil.rmtree(arguments.folder, ignore_errors=True)
             fetch_checkpoint(arguments.url, arguments.folder, wanted=is_merged)
         else:
-            removed = store_model(arguments.folder, arguments.cache, arguments.name, arguments.keep, arguments.protect)
+            removed = store_model(
+                arguments.folder,
+                arguments.cache,
+                arguments.name,
+                arguments.keep,
+                arguments.protect,
+                adapter=arguments.adapter,
+            )
             sys.stdout.write("".join(f"removed {one}\n" for one in removed))
     except BadInputError as error:
         sys.stderr.write(f"evalrun: {error}\n")

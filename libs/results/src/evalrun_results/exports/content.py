@@ -80,7 +80,7 @@ def curve_point(order: WorkOrder) -> CurvePoint | None:
         schedule=lineage.schedule,
         step=lineage.step,
         phase=lineage.phase or "",
-        model=order.spec.model.path,
+        model=order.spec.model.evaluated,
     )
 
 

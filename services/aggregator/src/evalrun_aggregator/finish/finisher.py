@@ -117,7 +117,7 @@ class Finisher:
             samples=lambda: sample_results(
                 heapq.merge(self._counting(), map(_missing, missing), key=lambda sample: sample.completion.row),
                 self._problems,
-                self._order.spec.model.path,
+                self._order.spec.model.evaluated,
                 undecided=f"the run ended early: {partial}",
             ),
             run_info=info,

@@ -64,7 +64,7 @@ _MATTER: Final = (
     ("data.apply_chat_template_kwargs", "the server renders the chat: give it these"),
     ("data.custom_cls.path", "rows are read as they are, not by a class of yours"),
     ("data.system_prompt", "write spec.datasets[].systemPrompt"),
-    ("model.lora_adapter_path", "merge the adapter and name the result as model.path"),
+    ("model.lora_adapter_path", "name the adapter as spec.model.adapter"),
 )
 """Keys that change answers where they are set, and have no field."""
 

@@ -47,7 +47,7 @@ async def roll_out(
     signals = Signals()
     serve_metrics(settings)
     rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
-    plan = engine_plan(order, settings.environment, settings.model_folder)
+    plan = engine_plan(order, settings.environment, settings.model_folder, settings.adapter_folder)
     options = replica_options(settings, order, plan)
     warnings = idle_gpu_warnings(order, options.slots)
     for warning in warnings:

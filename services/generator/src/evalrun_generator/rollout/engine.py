@@ -29,6 +29,8 @@ class EnginePlan:
     gpus_per_node: int
     served_model: str
     load_format: str
+    adapter: str | None = None
+    """Folder of the LoRA adapter that answers, or None: then the model itself does."""
     revision: str | None = None
     """Requested revision of a hub model."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -42,7 +44,12 @@ class EnginePlan:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def engine_plan(order: RolloutOrder, environment: dict[str, str], model_folder: str | None = None) -> EnginePlan:
+def engine_plan(
+    order: RolloutOrder,
+    environment: dict[str, str],
+    model_folder: str | None = None,
+    adapter_folder: str | None = None,
+) -> EnginePlan:
     """Return the plan for the replicas of a run.
 
     Args:
@@ -50,6 +57,7 @@ def engine_plan(order: RolloutOrder, environment: dict[str, str], model_folder: 
         environment: environment of the engine's processes.
         model_folder: folder of the fetched model, or None if the engine reads `model.path` itself. Requests and results
             always name the model by `model.path`.
+        adapter_folder: the same of the fetched LoRA adapter; with one, requests name `model.adapter`.
 
     Raises:
         BadInputError: dummy weights without `allowDummyWeights`, or a parallelism that verl lacks.
@@ -64,11 +72,15 @@ def engine_plan(order: RolloutOrder, environment: dict[str, str], model_folder: 
         raise BadInputError(
             f"spec.rollout.pipelineParallel: verl 0.9.1 has no pipeline parallelism with {rollout.engine}: write 1"
         )
-    own = {"served_model_name": model.path}
+    own: dict[str, object] = {"served_model_name": model.path}
     if model.revision is not None:
         own |= {"revision": model.revision, "tokenizer_revision": model.revision}
         if rollout.engine == "sglang":
             own.pop("tokenizer_revision")
+    adapter = None if model.adapter is None else adapter_folder or model.adapter
+    if adapter is not None:
+        # verl has no field for an adapter to serve; its engine takes vLLM's. The launcher adds the rank.
+        own["lora_modules"] = [json.dumps({"name": model.evaluated, "path": adapter})]
     config: dict[str, object] = {
         "name": rollout.engine,
         "load_format": rollout.load_format,
@@ -97,7 +109,8 @@ def engine_plan(order: RolloutOrder, environment: dict[str, str], model_folder: 
         model_config={"path": model_folder or model.path, "trust_remote_code": model.trust_remote_code},
         gpus=rollout.gpus_per_replica,
         gpus_per_node=rollout.gpus_per_node,
-        served_model=model.path,
+        served_model=model.evaluated,
+        adapter=adapter,
         load_format=rollout.load_format,
         revision=model.revision,
         environment={"VLLM_NO_USAGE_STATS": "1", **environment, **{each.name: each.value for each in rollout.env}},

@@ -9,8 +9,10 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from evalrun_generator.rollout.adapter import adapter_facts, adapter_rank
 from evalrun_generator.rollout.engine import EnginePlan
 from evalrun_generator.rollout.engine_facts import engine_facts, model_facts
 
@@ -54,7 +56,10 @@ class ReplicaLauncher:
         from verl.workers.rollout.replica import get_rollout_replica_class
 
         replica_class = get_rollout_replica_class(self._plan.engine)
-        model = OmegaConf.create({"_target_": "verl.workers.config.HFModelConfig", **self._plan.model_config})
+        adapter = None if self._plan.adapter is None else Path(self._plan.adapter)
+        # With a rank verl enables LoRA in the engine; it becomes known only here, where the adapter's folder is.
+        lora = {} if adapter is None else {"lora_rank": adapter_rank(adapter)}
+        model = OmegaConf.create({"_target_": "verl.workers.config.HFModelConfig", **self._plan.model_config, **lora})
         self._replica = replica_class(
             replica_rank=self._slot,
             config=RolloutConfig(**self._plan.rollout_config),
@@ -70,6 +75,8 @@ class ReplicaLauncher:
         facts = dict(told[0][3])
         revision = self._plan.revision
         facts |= await asyncio.to_thread(model_facts, facts.get("model", str(model.path)), revision)
+        if adapter is not None:
+            facts |= await asyncio.to_thread(adapter_facts, adapter)
         return Launched(self._replica.server_address, told[0][2], processes, facts)
 
 
