@@ -159,7 +159,7 @@ def test_kubectl_get_prints_what_people_look_for(api: ControlPlane, started: str
     [
         ("er", "One evaluation of one model"),
         ("er.spec.protocol.temperature", 'Sampling temperature in quotes, "0.0" (greedy)'),
-        ("er.spec.rollout.loadFormat", "dummy reads none: the model answers noise"),
+        ("er.spec.rollout.loadFormat", "dummy loads none: the answers are noise"),
         ("er.status.conditions", "GatePassed"),
     ],
 )

@@ -374,8 +374,8 @@ REFUSED: tuple[Refused, ...] = (
         "timeSeconds and timeMilliseconds say the same",
     ),
     # Who answers
-    Refused("rollout and endpoints", {"spec.rollout": {"gpusPerNode": 8}}, "spec", "write either rollout"),
-    Refused("neither rollout nor endpoints", {"spec.endpoints": ABSENT}, "spec", "write either rollout"),
+    Refused("rollout and endpoints", {"spec.rollout": {"gpusPerNode": 8}}, "spec", "write exactly one of rollout"),
+    Refused("neither rollout nor endpoints", {"spec.endpoints": ABSENT}, "spec", "write exactly one of rollout"),
     Refused(
         "no endpoints",
         {"spec.endpoints": []},
@@ -498,7 +498,7 @@ REFUSED: tuple[Refused, ...] = (
         "a part that no run has",
         {"spec.placement": {"judge": {"nodeSelector": {"pool": "x"}}}},
         "spec.placement",
-        "no part of a run is called so: write sandbox, gateway, aggregator, generator, rayHead, rayWorkers",
+        "unknown part of a run: write one of sandbox, gateway, aggregator, generator, rayHead, rayWorkers",
     ),
     Refused(
         "a label of ours on one part",
@@ -565,7 +565,7 @@ REFUSED: tuple[Refused, ...] = (
     ),
     *(
         Refused(
-            f"endpoint {name}", {"spec.endpoints.0.url": url}, "spec.endpoints[0].url", "is no URL that can be called"
+            f"endpoint {name}", {"spec.endpoints.0.url": url}, "spec.endpoints[0].url", "is not a valid URL"
         )
         for name, url in (
             ("with a blank", "http://vllm models:8000/v1"),
@@ -618,7 +618,7 @@ REFUSED: tuple[Refused, ...] = (
         )
     ),
     *(
-        Refused(f"{name} by ftp", {path: url}, field, "the images reach no other kind of store", cluster_only=True)
+        Refused(f"{name} by ftp", {path: url}, field, "unsupported kind of store", cluster_only=True)
         for name, path, field, url in (
             ("dataset", DATASET, "spec.datasets[0].source", "ftp://files/a.jsonl"),
             ("chained dataset", DATASET, "spec.datasets[0].source", "simplecache::file:///etc/passwd"),
@@ -783,7 +783,7 @@ REFUSED: tuple[Refused, ...] = (
         "gate on an unknown metric",
         {"spec.gate": {**GATE, "metric": "avg_gen_time"}},
         "spec.gate.metric",
-        "write a metric whose rise is good",
+        "write a metric that should rise",
     ),
     Refused(
         "gate beside a list of gates",
@@ -807,13 +807,13 @@ REFUSED: tuple[Refused, ...] = (
         "gate without a baseline",
         {"spec.gate": {"dataset": "humaneval"}},
         "spec.gate.baseline",
-        "write either baseline (an earlier run) or anchor (a fixed figure)",
+        "write exactly one of baseline (an earlier run) and anchor (a fixed figure)",
     ),
     Refused(
         "gate on a dataset and on several",
         {"spec.gate": {**GATE, "datasets": [{"name": "humaneval"}]}},
         "spec.gate.dataset",
-        "write either dataset (one) or datasets (several",
+        "write exactly one of dataset (one) and datasets (several",
     ),
     Refused(
         "gate on several datasets of which one is not evaluated",

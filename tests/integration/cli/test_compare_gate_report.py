@@ -123,7 +123,7 @@ def test_gates_are_shown_in_every_format(evalrun: Command, runs: Path) -> None:
     [
         ("[]", "is not a list of gates: write one a line, e.g. - {baseline:"),
         ("dataset: humaneval", "is not a list of gates"),
-        ("- {dataset: humaneval}", "[0].baseline: write either baseline (an earlier run) or anchor"),
+        ("- {dataset: humaneval}", "[0].baseline: write exactly one of baseline (an earlier run) and anchor"),
         ("- {baseline: old, dataset: humaneval}\n- {baseline: old, dataset: humaneval, maxRegression: 0.02}",
          '[1].maxRegression: 0.02 is not text: write it in quotes, "0.02"'),
         ('- {baseline: old, dataset: humaneval, maxRegression: "2"}', '[0].maxRegression: write a fraction from "0.0"'),

@@ -1,6 +1,6 @@
 """Checks the labels and annotations of a manifest as the API server does. Pure.
 
-The CRD's schema says nothing of metadata: its rules are Kubernetes' own, and apply to every kind of object.
+The CRD's schema does not cover metadata: its rules are Kubernetes' own and apply to every kind of object.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What the API's models are made of: the model's settings, rules in CEL, and the kinds of text that fields hold.
+"""Building blocks of the API's models: the base class, rules in CEL, and the types of text fields.
 
 A rule that spans fields is a `Rule` beside the fields it reads: a model lists them in `RULES`, a field carries them in
 its `Annotated`. Both end in the JSON schema as `x-kubernetes-validations`, so the API server and the command line
@@ -30,9 +30,9 @@ class Rule:
     message: str
     """One line for the user: what is wrong and what to write instead."""
     field_path: str = ""
-    """The field to blame, relative to the carrier, e.g. `.samples`; the carrier itself where empty."""
+    """The field to blame, relative to the carrier, e.g. `.samples`; the carrier itself if empty."""
     place: Literal["everywhere", "cluster"] = "everywhere"
-    """`cluster`: what it refuses is fine on one machine, where the command line does not evaluate it."""
+    """`cluster`: evaluated in a cluster only; what it refuses is fine for a run on one machine."""
 
     def as_schema(self) -> dict[str, str]:
         """Return the rule as an item of `x-kubernetes-validations`."""
@@ -58,7 +58,7 @@ class ApiModel(BaseModel):
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
-    """What the object as a whole must satisfy."""
+    """Rules for the object as a whole."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -86,7 +86,7 @@ DECIMAL_PATTERN = r"^[0-9]{1,6}(\.[0-9]{1,9})?$"
 TOLERANCE_PATTERN = r"^[0-9]{1,6}(\.[0-9]{1,12})?([eE]-?[0-9]{1,2})?$"
 
 DecimalText = Annotated[str, Field(max_length=16, pattern=DECIMAL_PATTERN)]
-"""A decimal that is not negative, in quotes: `"0.8"`. (The API has no floats: their text is not stable.)"""
+"""A non-negative decimal, in quotes: `"0.8"`. (The API has no floats: their text is not stable.)"""
 FractionText = Annotated[
     str,
     Field(max_length=16, pattern=DECIMAL_PATTERN),
@@ -142,7 +142,7 @@ NAMED_STORE_RULE = Rule(
 KNOWN_STORE_RULE = Rule(
     # A chain, e.g. simplecache::file:///etc/passwd, would have fsspec read the pod's own files.
     "!self.contains('://') || (self.matches('^(pvc|s3|gs|https?|file)://') && !self.matches('::[A-Za-z0-9]+://'))",
-    "the images reach no other kind of store: write s3://..., gs://..., pvc://CLAIM/PATH or, to read, https://...",
+    "unsupported kind of store: write s3://..., gs://..., pvc://CLAIM/PATH or, to read, https://...",
     place="cluster",
 )
 NO_CREDENTIALS_RULE = Rule(
@@ -153,11 +153,11 @@ PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0
 URL_RULE = Rule(
     "!self.matches('^https?://[^/]') || self.matches('^https?://([^/@]*@)?([-A-Za-z0-9._]+|\\\\[[0-9A-Fa-f:.]+\\\\])"
     f"(:{PORT})?(/[^[:cntrl:][:space:]?#]*)?$')",
-    "is no URL that can be called: write SCHEME://HOST:PORT/PATH without blanks, '?' and '#', the port from 1 to 65535",
+    "is not a valid URL: write SCHEME://HOST:PORT/PATH without blanks, '?' and '#', the port from 1 to 65535",
 )
-"""What each field that names a server must satisfy, beside its scheme."""
+"""Rule for each field that names a server, besides its scheme."""
 PLACE_RULES = (PVC_RULE, INSIDE_VOLUME_RULE, PRINTABLE_RULE, NAMED_STORE_RULE, KNOWN_STORE_RULE, NO_CREDENTIALS_RULE)
-"""What each field that names a file or folder must satisfy, in a store or on a volume."""
+"""Rules for each field that names a file or folder in a store or on a volume."""
 
 
 class SecretKeyReference(ApiModel):
@@ -185,6 +185,6 @@ class Resources(ApiModel):
     """Requests and limits of a container."""
 
     requests: dict[str, Quantity] = Field(
-        {}, max_length=16, description='What the scheduler sets aside, e.g. cpu: "4", memory: 64Gi.'
+        {}, max_length=16, description='Resources that the scheduler reserves, e.g. cpu: "4", memory: 64Gi.'
     )
-    limits: dict[str, Quantity] = Field({}, max_length=16, description="What the container may use at most.")
+    limits: dict[str, Quantity] = Field({}, max_length=16, description="Maximum that the container may use.")

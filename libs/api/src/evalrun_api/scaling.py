@@ -1,4 +1,4 @@
-"""How many replicas a run's pending work is worth: the formula that operator and generator share. Pure."""
+"""The number of replicas for a run's pending work: the formula that operator and generator share. Pure."""
 
 from evalrun_api.v1alpha1.serving import Rollout
 
@@ -8,7 +8,7 @@ def wanted_replicas(rollout: Rollout, pending: int | None) -> int:
 
     Args:
         rollout: the spec's.
-        pending: answers still to be drawn; None where that is not known.
+        pending: answers still to be drawn; None if unknown.
     """
     if rollout.min_replicas is None or rollout.max_replicas is None or pending is None:
         return rollout.initial_replicas

@@ -1,19 +1,19 @@
-"""Conditions of an EvalRun: their types, and every reason that each may give. Users script against these words."""
+"""Conditions of an EvalRun: their types and reasons. Users write scripts against these words."""
 
 from enum import StrEnum
 
 
 class ConditionType(StrEnum):
-    """What a condition is about. Its status is True, False or Unknown."""
+    """The type of a condition. Its status is True, False or Unknown."""
 
     ACCEPTED = "Accepted"
     """The operator can run this spec."""
     ADMITTED = "Admitted"
-    """The run may take up room in the cluster; False while it waits in a queue, which costs it no deadline."""
+    """The run may use the cluster. False while it waits in a queue; the deadline does not run meanwhile."""
     STALLED = "Stalled"
-    """Something that time alone does not mend keeps the run from starting; the message says what."""
+    """Something that does not resolve itself prevents the run from starting; the message says what."""
     APPLIED = "Applied"
-    """The API server has taken every object that the run needs."""
+    """The API server has accepted every object that the run needs."""
     CLUSTER_READY = "ClusterReady"
     """The RayCluster's replicas can be started; always True in simple mode, which has none."""
     GENERATED = "Generated"
@@ -21,11 +21,11 @@ class ConditionType(StrEnum):
     JUDGED = "Judged"
     """Every completion has a verdict, or is known not to get one."""
     DEGRADED = "Degraded"
-    """Some problems could not be judged: figures stand beside their coverage."""
+    """Some problems could not be judged: figures are reported with their coverage."""
     SUSPENDED = "Suspended"
     """`suspend` is true and the GPUs are free."""
     SCALING_ACTIVE = "ScalingActive"
-    """The judge's autoscalers work. Absent while its size is fixed, or it rests."""
+    """The judge's autoscalers work. Absent while the judge's size is fixed, or it is scaled to zero."""
     GATE_PASSED = "GatePassed"
     """The gate's decision; Unknown while it is open or inconclusive. Absent without a gate."""
     SUCCEEDED = "Succeeded"
@@ -45,24 +45,24 @@ class Reason(StrEnum):
     """Only the operator could see that the spec cannot be run; the message says what to change."""
 
     RUN_ADMITTED = "RunAdmitted"
-    """No queue holds the run back."""
+    """The run does not wait in any queue."""
     NOT_STARTED = "NotStarted"
-    """The run was refused, or suspended before it started: it asks for no place."""
+    """The run was refused, or suspended before it started: it is in no queue."""
     TOO_MANY_ACTIVE_RUNS = "TooManyActiveRuns"
-    """As many runs are active as the operator allows; the message has the place in the queue."""
+    """As many runs are active as the operator allows; the message gives the position in the queue."""
     WAITING_FOR_QUOTA = "WaitingForQuota"
-    """Kueue holds the RayCluster back."""
+    """Kueue has not admitted the RayCluster yet."""
 
     PROGRESSING = "Progressing"
-    """Nothing is known to be in the way but, perhaps, room in the cluster."""
+    """No obstacle is known, except perhaps missing capacity in the cluster."""
     CANNOT_START = "CannotStart"
-    """A part cannot start. As a reason of Succeeded: it could not for the operator's startDeadlineSeconds."""
+    """A part cannot start. As a reason of Succeeded: not within the operator's startDeadlineSeconds."""
     ALL_APPLIED = "AllApplied"
     """Nothing was refused in the last pass."""
     REFUSED = "Refused"
-    """The API server refuses an object, and will until something changes; the message quotes it and says what."""
+    """The API server refuses an object until something changes; the message quotes it and says what."""
     NAME_TAKEN = "NameTaken"
-    """An object of somebody else has the name of one of the run's. It is never taken over."""
+    """An object that does not belong to the run has the name of one of its objects; it is left untouched."""
     WRITE_FAILED = "WriteFailed"
     """Writes have failed several times in a row, though they may succeed later."""
 
@@ -76,7 +76,7 @@ class Reason(StrEnum):
     CLUSTER_FAILED = "ClusterFailed"
     """The RayCluster cannot come up, or was lost."""
     CLUSTER_RELEASED = "ClusterReleased"
-    """Deleted since it is no longer needed: its GPUs are free."""
+    """The RayCluster was deleted because it is no longer needed: its GPUs are free."""
     NO_CLUSTER_NEEDED = "NoClusterNeeded"
     """Simple mode."""
 
@@ -89,7 +89,7 @@ class Reason(StrEnum):
     ATTEMPT_FAILED = "AttemptFailed"
     """The last attempt failed and another one follows; finished work is kept."""
     INTERRUPTED = "Interrupted"
-    """The cluster took Ray's head away, e.g. to drain its node: no attempt is counted, and the work goes on anew."""
+    """The cluster took Ray's head away, e.g. to drain its node: no attempt is counted, and the work starts again."""
     ALL_GENERATED = "AllGenerated"
     """Every completion is in the ledger, or the gates have decided without the others."""
 
@@ -100,7 +100,7 @@ class Reason(StrEnum):
     ALL_JUDGED = "AllJudged"
     """No completion lacks its verdict."""
     NOT_JUDGED = "NotJudged"
-    """The judge could not tell for some; as a reason of Succeeded: for so many that there is no result."""
+    """The judge could not decide some; as a reason of Succeeded: so many that there is no result."""
 
     SUSPEND_REQUESTED = "SuspendRequested"
     """`suspend` is true."""
@@ -110,7 +110,7 @@ class Reason(StrEnum):
     """`suspend` is false."""
 
     MEASURED = "Measured"
-    """The autoscalers have what they go by."""
+    """The autoscalers have the metrics that they need."""
     NOT_MEASURED = "NotMeasured"
     """They scale nothing: metrics-server, a metrics adapter or KEDA is missing; the message says which."""
 
@@ -121,14 +121,14 @@ class Reason(StrEnum):
     REGRESSION = "Regression"
     """The upper bound of the difference is below -maxRegression, or minImprovement."""
     INCONCLUSIVE = "Inconclusive"
-    """The interval holds -maxRegression (or minImprovement), or fewer than 30 problems were compared at one look."""
+    """The interval includes -maxRegression (or minImprovement), or fewer than 30 problems were compared."""
     BASELINE_NOT_FOUND = "BaselineNotFound"
     """The baseline's results cannot be read."""
     IMPLAUSIBLE = "Implausible"
-    """The run's own figure is out of the gate's expectedRange; the message names likely causes."""
+    """The run's own figure is outside the gate's expectedRange; the message names likely causes."""
 
     RUNNING = "Running"
-    """Not at an end yet."""
+    """The run has not ended."""
     FINISHED = "Finished"
     """The outputs are written."""
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
@@ -138,7 +138,6 @@ class Reason(StrEnum):
 
 
 REASONS: dict[ConditionType, frozenset[Reason]] = {
-    ConditionType.ACCEPTED: frozenset({Reason.SPEC_ACCEPTED, Reason.INVALID_SPEC}),
     ConditionType.ADMITTED: frozenset(
         {Reason.RUN_ADMITTED, Reason.NOT_STARTED, Reason.TOO_MANY_ACTIVE_RUNS, Reason.WAITING_FOR_QUOTA}
     ),
@@ -179,4 +178,4 @@ REASONS: dict[ConditionType, frozenset[Reason]] = {
          Reason.AUDIT_FAILED, Reason.CANNOT_START, Reason.INVALID_SPEC, Reason.NOT_JUDGED}
     ),
 }  # fmt: skip
-"""Which reasons a condition may give."""
+"""The reasons that each condition can have."""

@@ -17,24 +17,24 @@ HOST_NAME_RULE: Final = Rule(
     "metadata.name becomes part of host names: write a-z, 0-9 and '-', a letter first, no dots",
     ".metadata.name",
 )
-"""Of every object whose name is part of its pods' host names."""
+"""Applies to every object whose name is part of its pods' host names."""
 
 
 class ObjectMeta(ApiModel):
-    """Of an object's metadata, what we read; the API server owns the schema of it."""
+    """The part of an object's metadata that evalrun reads; the API server owns its schema."""
 
     model_config = ConfigDict(extra="ignore")
 
     name: str = Field("", description="Unique in its namespace.")
     namespace: str | None = Field(None, description="The object's namespace.")
-    uid: str | None = Field(None, description="Unique for ever; set by the API server.")
+    uid: str | None = Field(None, description="Never used again for another object; set by the API server.")
     generation: int | None = Field(None, description="Counts changes of the spec; set by the API server.")
     resource_version: str | None = Field(None, description="Changes with every write; set by the API server.")
     creation_timestamp: AwareDatetime | None = Field(None, description="Set by the API server.")
-    deletion_timestamp: AwareDatetime | None = Field(None, description="Set once deletion is asked for.")
+    deletion_timestamp: AwareDatetime | None = Field(None, description="Set when deletion is requested.")
     labels: dict[str, str] = Field({}, description="For selection.")
-    annotations: dict[str, str] = Field({}, description="Notes of programs and people.")
-    finalizers: list[str] = Field([], description="Who must agree before the object goes.")
+    annotations: dict[str, str] = Field({}, description="Arbitrary notes by programs and people.")
+    finalizers: list[str] = Field([], description="Cleanup steps that must finish before the object is removed.")
 
 
 class EvalRun(ApiModel):
@@ -43,8 +43,8 @@ class EvalRun(ApiModel):
     api_version: Literal["evalrun.dev/v1alpha1"] = Field(API_VERSION, description="Group and version.")
     kind: Literal["EvalRun"] = Field(KIND, description="Kind of the object.")
     metadata: ObjectMeta = Field(description="The object's metadata.")
-    spec: EvalRunSpec = Field(description="What is to be evaluated, how, and where the results go.")
-    status: EvalRunStatus | None = Field(None, description="What the operator observed; written by it alone.")
+    spec: EvalRunSpec = Field(description="The model, the datasets, how they are evaluated, and where the results go.")
+    status: EvalRunStatus | None = Field(None, description="What the operator observed; only the operator writes it.")
 
     RULES = (
         Rule(

@@ -1,4 +1,4 @@
-"""What a run must pass: one gate, or several."""
+"""The gates that a run must pass."""
 
 from typing import Annotated, Final, Literal
 
@@ -19,9 +19,9 @@ FALLING: Final = (
     "syntax_error_rate", "runtime_error_rate", "timeout_rate", "wrong_answer_rate", "empty_output_rate",
     "zero_reward_rate",
 )  # fmt: skip
-"""Metrics whose fall is good."""
+"""Metrics that are better when they fall."""
 RISING: Final = ("accepted_at_1", "pass_ratio_mean", "exec_success_rate", "solved_within_budget")
-"""Metrics whose rise is good, beside pass_at_<k>."""
+"""Metrics that are better when they rise, besides pass_at_<k>."""
 
 
 LAST_GOOD: Final = "LastGood"
@@ -29,21 +29,21 @@ LAST_GOOD: Final = "LastGood"
 
 
 class PooledDataset(ApiModel):
-    """One dataset of a gate that takes several together."""
+    """One dataset of a gate that pools several."""
 
     name: DatasetName = Field(description="A dataset of this run.")
     weight: Annotated[
         DecimalText | None,
-        Field(description='Its part in the mean, in quotes, e.g. "2"; unset for all: each problem counts the same.'),
+        Field(description='Its weight in the mean, in quotes, e.g. "2"; unset for all: each problem counts the same.'),
         Rule("double(self) > 0.0", 'write a weight above "0", e.g. "1"'),
     ] = None
 
 
 class ExpectedRange(ApiModel):
-    """Between which values the run's own figure is plausible."""
+    """The range of plausible values for the run's own figure."""
 
-    low: FractionText = Field("0.0", description='Least plausible value, in quotes, e.g. "0.3".')
-    high: FractionText = Field("1.0", description='Greatest plausible value, in quotes, e.g. "0.95".')
+    low: FractionText = Field("0.0", description='Lowest plausible value, in quotes, e.g. "0.3".')
+    high: FractionText = Field("1.0", description='Highest plausible value, in quotes, e.g. "0.95".')
 
     RULES = (Rule("double(self.low) < double(self.high)", "the range is empty: write a low below the high", ".low"),)
 
@@ -84,31 +84,31 @@ class Gate(ApiModel):
         ),
         Rule(
             f"self.matches('^({'|'.join((*RISING, *FALLING))}|pass_at_[1-9][0-9]{{0,3}})$')",
-            "write a metric whose rise is good: accepted_at_1, pass_ratio_mean, exec_success_rate, "
+            "write a metric that should rise: accepted_at_1, pass_ratio_mean, exec_success_rate, "
             "solved_within_budget or pass_at_<k>; or one that should fall: syntax_error_rate, runtime_error_rate, "
             "timeout_rate, wrong_answer_rate, empty_output_rate or zero_reward_rate",
         ),
     ] = "accepted_at_1"
     dataset: DatasetName | None = Field(
-        None, description="The dataset of this run that is compared. Either this or datasets."
+        None, description="The dataset of this run that is compared. Exactly one of dataset and datasets is required."
     )
     datasets: list[PooledDataset] = Field(
         [],
         max_length=16,
-        description="Datasets that are compared as one. Either this or dataset.",
+        description="Datasets that are compared as one. Exactly one of dataset and datasets is required.",
         json_schema_extra=list_type("map", "name"),
     )
     allow_test_role: list[DatasetName] = Field(
         [],
         max_length=64,
-        description="Datasets of role test that this gate may use all the same: they are not for tuning.",
+        description="Datasets of role test that this gate may use nevertheless; they are not meant for tuning.",
         json_schema_extra=list_type("set"),
     )
     max_regression: FractionText = Field(
-        "0.0", description='How far the metric may get worse, in quotes: "0.02" is two points of a hundred.'
+        "0.0", description='Maximum deterioration of the metric, in quotes: "0.02" is two percentage points.'
     )
     min_improvement: PositiveFractionText | None = Field(
-        None, description="How much better the metric must get, in quotes, instead of maxRegression."
+        None, description="Minimum improvement of the metric, in quotes, instead of maxRegression."
     )
     confidence: Annotated[
         DecimalText,
@@ -117,32 +117,35 @@ class Gate(ApiModel):
     ] = "0.95"
     sequential: bool = Field(
         default=False,
-        description="Decide as soon as the problems drawn so far say so, by an interval that holds at every look.",
+        description="Decide as soon as the problems drawn so far are enough, by an interval that is valid at every "
+        "look.",
     )
     population: Literal["benchmark", "similar"] = Field(
         "benchmark",
-        description="Of a sequential gate. benchmark: these very problems; when all are drawn it has decided. similar: "
-        "problems like these; it may stay inconclusive, and then says how many would decide.",
+        description="For a sequential gate, what it decides about. benchmark: exactly these problems; it has decided "
+        "once all are drawn. similar: problems like these; it can remain inconclusive, and then reports how many would "
+        "be enough.",
     )
     stop_early: bool = Field(
         default=True,
-        description="Of a sequential gate: cancel what is left once every gate has decided. false: run everything.",
+        description="For a sequential gate: cancel the remaining work once every gate has decided. false: run "
+        "everything.",
     )
     expected_range: ExpectedRange | None = Field(
         None,
-        description="Between which values the run's own figure is plausible; outside of it the gate stays inconclusive "
-        "(Implausible) and names likely causes. Unset: nothing is expected.",
+        description="The range of plausible values for the run's own figure. Outside of it the gate is inconclusive "
+        "(Implausible) and names likely causes. Unset: every value is plausible.",
     )
 
     RULES = (
         Rule(
             "has(self.baseline) != has(self.anchor)",
-            "write either baseline (an earlier run) or anchor (a fixed figure), not both and not none",
+            "write exactly one of baseline (an earlier run) and anchor (a fixed figure)",
             ".baseline",
         ),
         Rule(
             "has(self.dataset) != (size(self.datasets) > 0)",
-            "write either dataset (one) or datasets (several, compared as one), not both and not none",
+            "write exactly one of dataset (one) and datasets (several, compared as one)",
             ".dataset",
         ),
         Rule(
@@ -165,7 +168,7 @@ class Gate(ApiModel):
 
     @property
     def dataset_names(self) -> tuple[str, ...]:
-        """The datasets that it is about."""
+        """The datasets that it compares."""
         return tuple(each.name for each in self.datasets) or (self.dataset or "",)
 
     @property
@@ -201,7 +204,7 @@ class Gate(ApiModel):
 
     @property
     def least_gain(self) -> float:
-        """How much better the run must be at least: minImprovement, or -maxRegression. In the metric's good sense."""
+        """The minimum improvement: minImprovement, or -maxRegression. Positive is better, whatever the metric."""
         return -float(self.max_regression) if self.min_improvement is None else float(self.min_improvement)
 
     @property

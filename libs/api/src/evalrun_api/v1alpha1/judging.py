@@ -1,4 +1,4 @@
-"""Who judges: a judge of the run's own, or a shared one."""
+"""The run's judge: its own, or a shared one."""
 
 from typing import Annotated, Literal
 
@@ -16,11 +16,12 @@ MIN_MAX_RULE = Rule(
 class Gateway(ApiModel):
     """The judge gateway's Deployment."""
 
-    min_replicas: int = Field(1, ge=0, le=100, description="Fewest pods; 0 needs KEDA.")
-    max_replicas: int = Field(4, ge=1, le=100, description="Most pods.")
+    min_replicas: int = Field(1, ge=0, le=100, description="Minimum number of pods; 0 needs KEDA.")
+    max_replicas: int = Field(4, ge=1, le=100, description="Maximum number of pods.")
     image: ImageName | None = Field(None, description="Unset: the chart's.")
     resources: Resources | None = Field(
-        None, description="Of a gateway's container, e.g. for a quota that asks for limits; unset: the chart's."
+        None,
+        description="Resources of the gateway's container, e.g. for a quota that requires limits; unset: the chart's.",
     )
 
     RULES = (MIN_MAX_RULE,)
@@ -33,18 +34,18 @@ class Sandbox(ApiModel):
         "Evalrun", description="Evalrun: our executor. SandboxFusion: the stock server behind our slot proxy."
     )
     image: ImageName | None = Field(None, description="Unset: the chart's, by backend.")
-    min_replicas: int = Field(1, ge=0, le=1000, description="Fewest pods; 0 needs KEDA.")
-    max_replicas: int = Field(8, ge=1, le=1000, description="Most pods.")
+    min_replicas: int = Field(1, ge=0, le=1000, description="Minimum number of pods; 0 needs KEDA.")
+    max_replicas: int = Field(8, ge=1, le=1000, description="Maximum number of pods.")
     slots: int | None = Field(
         None, ge=1, le=1024, description="Programs that run at once in a pod; unset: the pod's CPUs."
     )
     resources: Resources | None = Field(
         None,
-        description="Of the container that runs programs; unset: a CPU a slot, and the chart's memory a slot. Less "
-        "memory than slots x a test's limit has programs killed that would have passed.",
+        description="Resources of the container that runs programs; unset: one CPU and the chart's memory for each "
+        "slot. With less memory than slots x a test's limit, programs are killed that would have passed.",
     )
     runtime_class_name: DnsName | None = Field(
-        None, description="A RuntimeClass of stronger isolation, e.g. gvisor or kata."
+        None, description="A RuntimeClass with stronger isolation, e.g. gvisor or kata."
     )
     packages: list[Annotated[str, Field(max_length=256, pattern=r"^/[^:]+$")]] = Field(
         [],
@@ -70,10 +71,12 @@ class Sandbox(ApiModel):
 
 
 class Judge(ApiModel):
-    """The run's own judge: it is made with the run and ends with it."""
+    """The run's own judge: created and deleted with the run."""
 
-    gateway: Gateway = Field(Gateway(), description="The gateway: plans sandbox calls, compares, caches.")
-    sandbox: Sandbox = Field(Sandbox(), description="The sandboxes: run programs, know no expected output.")
+    gateway: Gateway = Field(
+        Gateway(), description="The gateway: plans sandbox calls, compares outputs, caches verdicts."
+    )
+    sandbox: Sandbox = Field(Sandbox(), description="The sandboxes: run programs, never see expected outputs.")
 
 
 class JudgeReference(ApiModel):
@@ -82,5 +85,5 @@ class JudgeReference(ApiModel):
     name: DnsName = Field(description="Name of the gateway's headless Service.")
     namespace: DnsName | None = Field(None, description="Its namespace; unset: the run's.")
     token_secret_ref: SecretKeyReference | None = Field(
-        None, description="The token that it asks for, in a Secret of the run's namespace."
+        None, description="The token that it requires, in a Secret of the run's namespace."
     )

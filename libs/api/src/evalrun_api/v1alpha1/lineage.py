@@ -1,4 +1,4 @@
-"""Where a model comes from: which checkpoint of which training a run evaluates."""
+"""The origin of a model: the training and its checkpoint that a run evaluates."""
 
 from typing import Annotated
 
@@ -8,13 +8,15 @@ from evalrun_api.modelling import PRINTABLE_RULE, ApiModel, DnsName, Rule
 
 MAX_STEP = 1_000_000_000_000
 Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
-"""A training step, as the checkpoint's folder is named by it."""
+"""A training step, as in the name of the checkpoint's folder."""
 
 
 class Lineage(ApiModel):
     """The checkpoint's place in its training, for labels, run_info, exports and the curve over steps."""
 
-    schedule: DnsName | None = Field(None, description="The EvalSchedule that made the run, or any name of the curve.")
+    schedule: DnsName | None = Field(
+        None, description="The EvalSchedule that created the run, or any name for the curve."
+    )
     step: Step | None = Field(None, description="The training step of the checkpoint.")
     phase: Annotated[
         str | None,
@@ -33,8 +35,8 @@ class Lineage(ApiModel):
         Field(
             min_length=1,
             max_length=1024,
-            description="What it was compared or trained from: the name of an EvalRun, or a checkpoint's URL. A "
-            "schedule writes the run of the checkpoint before.",
+            description="What it was trained from or is compared with: the name of an EvalRun, or a checkpoint's URL. "
+            "A schedule writes the run of the previous checkpoint.",
         ),
         PRINTABLE_RULE,
     ] = None

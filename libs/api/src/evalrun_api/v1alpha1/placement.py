@@ -1,4 +1,4 @@
-"""Where the pods of a run go, and what they carry."""
+"""Placement, labels and annotations of a run's pods."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
@@ -13,11 +13,11 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class PodMetadata(ApiModel):
-    """Labels and annotations of pods, e.g. for a policy that asks for an owner."""
+    """Labels and annotations of pods, e.g. for a policy that requires an owner."""
 
     labels: Annotated[
         dict[str, Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]],
-        Field(max_length=16, description='Labels, e.g. team: "evals". They win over the chart\'s.'),
+        Field(max_length=16, description='Labels, e.g. team: "evals". They take precedence over the chart\'s.'),
         Rule(
             "self.all(k, k.matches('^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",
             "a label's key is a name of at most 63 characters, after a domain and '/' if you like: example.com/team",
@@ -31,7 +31,7 @@ class PodMetadata(ApiModel):
     ] = {}  # noqa: RUF012 - pydantic copies it
     annotations: Annotated[
         dict[str, Annotated[str, Field(max_length=1024)]],
-        Field(max_length=16, description="Annotations. They win over the chart's."),
+        Field(max_length=16, description="Annotations. They take precedence over the chart's."),
         Rule(
             "self.all(k, !k.startsWith('evalrun.dev/'))",
             "annotations of evalrun.dev are the operator's own: choose another domain",
@@ -43,13 +43,13 @@ class Toleration(ApiModel):
     """Lets pods run on tainted nodes; as in a pod."""
 
     key: str | None = Field(None, min_length=1, max_length=253, description="The taint's key; unset with Exists: all.")
-    operator: Literal["Equal", "Exists"] = Field("Equal", description="Exists takes any value.")
+    operator: Literal["Equal", "Exists"] = Field("Equal", description="Exists matches any value.")
     value: str | None = Field(None, max_length=63, description="The taint's value, with Equal.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         None, description="The taint's effect; unset: every effect."
     )
     toleration_seconds: int | None = Field(
-        None, ge=0, le=31_536_000, description="With NoExecute: how long the pod may stay; unset: for ever."
+        None, ge=0, le=31_536_000, description="With NoExecute: how long the pod may stay; unset: without limit."
     )
 
     RULES = (
@@ -72,17 +72,17 @@ class TopologySpread(ApiModel):
     topology_key: str = Field(
         min_length=1, max_length=317, description="The nodes' label, e.g. topology.kubernetes.io/zone."
     )
-    max_skew: int = Field(1, ge=1, le=1000, description="Most that two domains may differ by, in pods.")
+    max_skew: int = Field(1, ge=1, le=1000, description="Maximum difference between two domains, in pods.")
     when_unsatisfiable: Literal["ScheduleAnyway", "DoNotSchedule"] = Field(
-        "ScheduleAnyway", description="DoNotSchedule leaves a pod pending rather than out of balance."
+        "ScheduleAnyway", description="DoNotSchedule leaves a pod pending if it would exceed maxSkew."
     )
 
 
 class Placement(PodMetadata):
-    """Where the pods of one part go, and what they carry besides `pods`. What is unset is the chart's."""
+    """Placement of one part's pods, and what is added to `pods`. Unset fields have the chart's values."""
 
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
-        {}, max_length=16, description="Labels of the nodes that the pods may use."
+        {}, max_length=16, description="Labels that a node must have for the pods to run on it."
     )
     tolerations: list[Toleration] = Field(
         [], max_length=16, description="Taints that the pods tolerate.", json_schema_extra=list_type("atomic")
@@ -90,18 +90,18 @@ class Placement(PodMetadata):
     affinity: dict[str, Any] | None = Field(
         None,
         description="Kubernetes' own affinity (nodeAffinity, podAffinity, podAntiAffinity). The API server checks it "
-        "when the pods' owner is made; what it refuses stands in the condition Applied.",
-        # Its schema is 900 lines long, six levels deep and recursive in what it means: it is handed on as it is.
+        "when the pods' owner is created; the condition Applied reports a refusal.",
+        # Its schema is 900 lines long, six levels deep and recursive in what it means: it is passed on unchanged.
         json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
     )
     topology_spread: list[TopologySpread] = Field(
         [],
         max_length=8,
-        description="How the pods are spread; unset: gateways and sandboxes over nodes, as far as there is room.",
+        description="How the pods are spread; unset: gateways and sandboxes are spread over nodes if possible.",
         json_schema_extra=list_type("map", "topologyKey"),
     )
     priority_class_name: DnsName | None = Field(None, description="The pods' PriorityClass.")
-    scheduler_name: DnsName | None = Field(None, description="Who schedules the pods; unset: the cluster's default.")
+    scheduler_name: DnsName | None = Field(None, description="The scheduler of the pods; unset: the cluster's default.")
 
     def pod_fields(self, selector: Mapping[str, str]) -> dict[str, Any]:
         """Return the fields of a pod's spec that are set; `selector` selects the part's pods."""
@@ -116,7 +116,7 @@ POD_FIELDS = (
 )  # fmt: skip
 PARTS_RULE = Rule(
     f"self.all(k, k in [{', '.join(repr(part) for part in PARTS)}])",
-    f"no part of a run is called so: write {', '.join(PARTS)}",
+    f"unknown part of a run: write one of {', '.join(PARTS)}",
 )
 Placements = Annotated[
     dict[str, Placement],

@@ -1,4 +1,4 @@
-"""What becomes of the results: where they are kept, exported and priced."""
+"""Where the results of a run are stored and exported, and what they cost."""
 
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -40,13 +40,15 @@ class Aggregator(ApiModel):
     """The aggregator's StatefulSet."""
 
     storage: Storage = Field(Storage(), description="The volume of the run's ledger.")
-    resources: Resources | None = Field(None, description="Of the aggregator's container; unset: the chart's.")
+    resources: Resources | None = Field(
+        None, description="Resources of the aggregator's container; unset: the chart's."
+    )
     keep_seconds_after_finished: int = Field(
         60,
         ge=0,
         le=604_800,
-        description="Seconds after the end for which the aggregator, and its CPU and memory, stay to answer questions; "
-        "the outputs are written before.",
+        description="Seconds for which the aggregator, with its CPU and memory, stays available after the end; the "
+        "outputs are written before.",
     )
 
 
@@ -58,7 +60,8 @@ class Output(ApiModel):
         Field(
             min_length=1,
             max_length=1024,
-            description="A folder as fsspec URL: s3://..., gs://..., pvc://CLAIM/DIR; on one machine also a path.",
+            description="A folder as an fsspec URL: s3://..., gs://..., pvc://CLAIM/DIR; without a cluster also a "
+            "path.",
         ),
         *PLACE_RULES,
         Rule(
@@ -70,29 +73,29 @@ class Output(ApiModel):
     retain: bool = Field(default=False, description="Keep the aggregator's volume when the EvalRun is deleted.")
     credentials_secret_ref: SecretReference | None = Field(
         None,
-        description="Environment of whoever reads or writes buckets for the run (output, datasets, a model at s3:// or "
-        "gs://), e.g. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        description="Environment variables of the containers that read or write buckets for the run (output, datasets, "
+        "a model at s3:// or gs://), e.g. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
     )
 
 
 class Wandb(ApiModel):
     """Weights & Biases."""
 
-    project: str = Field(min_length=1, max_length=128, description="The project that gets the run.")
+    project: str = Field(min_length=1, max_length=128, description="The project that receives the run.")
     entity: str | None = Field(None, min_length=1, max_length=128, description="User or team; unset: the key's own.")
     name: str | None = Field(
         None, min_length=1, max_length=128, description="The run's name there; unset: the EvalRun's."
     )
     group: str | None = Field(
-        None, min_length=1, max_length=128, description="What it stands together with; unset: the namespace."
+        None, min_length=1, max_length=128, description="The group of the run; unset: the namespace."
     )
     tags: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
-        [], max_length=16, description="For filtering.", json_schema_extra=list_type("set")
+        [], max_length=16, description="Tags of the run, for filtering.", json_schema_extra=list_type("set")
     )
     mode: Literal["online", "offline", "disabled"] = Field(
         "online", description="offline: files beside the outputs, for `wandb sync`; disabled: nothing is exported."
     )
-    secret_ref: SecretKeyReference | None = Field(None, description="The API key; needed online.")
+    secret_ref: SecretKeyReference | None = Field(None, description="The API key; required with mode: online.")
 
     RULES = (
         Rule(
@@ -113,7 +116,7 @@ class Mlflow(ApiModel):
             alias="trackingURI",
             min_length=1,
             max_length=1024,
-            description="The tracking server's URL; on one machine also file:///FOLDER.",
+            description="The tracking server's URL; without a cluster also file:///FOLDER.",
         ),
         Rule("self.matches('^(https?://[^/]|file:///)')", "write the server's URL, e.g. http://mlflow.tools:5000"),
         URL_RULE,
@@ -125,12 +128,12 @@ class Mlflow(ApiModel):
         NO_CREDENTIALS_RULE,
     ]
     secret_ref: SecretReference | None = Field(
-        None, description="Environment for the client, e.g. MLFLOW_TRACKING_TOKEN."
+        None, description="Environment variables of the client, e.g. MLFLOW_TRACKING_TOKEN."
     )
 
 
 class Exports(ApiModel):
-    """Where figures go besides the output."""
+    """Other systems that receive the figures."""
 
     wandb: Wandb | None = Field(None, description="Weights & Biases; unset: not used.")
     mlflow: Mlflow | None = Field(None, description="MLflow; unset: not used.")
@@ -138,7 +141,7 @@ class Exports(ApiModel):
 
 
 class Cost(ApiModel):
-    """What a GPU costs."""
+    """Price of a GPU."""
 
     gpu_hour: DecimalText = Field(description='Price of one GPU for an hour, in quotes: "2.50".')
     currency: str = Field("USD", max_length=3, pattern=r"^[A-Z]{3}$", description="ISO 4217 code.")

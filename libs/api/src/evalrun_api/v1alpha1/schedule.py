@@ -1,4 +1,4 @@
-"""The EvalSchedule: looks for new checkpoints at set times and evaluates each of them once."""
+"""The EvalSchedule: looks for new checkpoints at scheduled times and evaluates each of them once."""
 
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal
@@ -26,7 +26,7 @@ MAX_PER_TICK: Final = 16
 
 
 class Checkpoints(ApiModel):
-    """Where the training writes its checkpoints, and which of them are evaluated."""
+    """The folder of a training's checkpoints, and the choice of those to evaluate."""
 
     url: Annotated[
         str,
@@ -56,11 +56,11 @@ class Checkpoints(ApiModel):
     ] = "*"
     policy: Literal["Latest", "EveryNew"] = Field(
         "Latest",
-        description="Latest: the newest sound checkpoint, if it has not been evaluated. EveryNew: each that has not, "
-        "in the order of the steps.",
+        description="Latest: the newest sound checkpoint, if it has not been evaluated. EveryNew: every checkpoint "
+        "that has not been evaluated, in the order of the steps.",
     )
     max_per_tick: int = Field(
-        4, ge=1, le=MAX_PER_TICK, description="With EveryNew: checkpoints that one start evaluates at most."
+        4, ge=1, le=MAX_PER_TICK, description="With EveryNew: maximum number of checkpoints that one start evaluates."
     )
     ready_marker: Annotated[
         str | None,
@@ -68,7 +68,8 @@ class Checkpoints(ApiModel):
             min_length=1,
             max_length=128,
             description="A file inside each checkpoint's folder that the trainer writes last, e.g. DONE. Unset: the "
-            "trainer's own tracker file (verl), else every file must be there and quiet for quietSeconds.",
+            "trainer's own tracker file (verl); without one, every file must exist and be unchanged for "
+            "quietSeconds.",
         ),
         Rule(
             "!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)') && !self.matches('[[:cntrl:]]')",
@@ -79,18 +80,18 @@ class Checkpoints(ApiModel):
         300,
         ge=0,
         le=86_400,
-        description="Without readyMarker and tracker: seconds since the last write after which a checkpoint counts as "
+        description="Without readyMarker and tracker file: seconds without a write after which a checkpoint counts as "
         "complete.",
     )
 
 
 class DailyBudget(ApiModel):
-    """What the schedule may use."""
+    """Limit on what the schedule may use."""
 
     gpu_hours_per_day: DecimalText = Field(
         alias="gpuHoursPerDay",
-        description='GPU hours a day (in timeZone), in quotes: "64". A run is started if what the day has used and '
-        "what the last measured run used fit in. The first run has no such figure and always starts.",
+        description='GPU hours a day (in timeZone), in quotes: "64". A run is started if the hours used today plus '
+        "those of the last measured run do not exceed the limit. The first run always starts.",
     )
 
     @property
@@ -107,8 +108,8 @@ class Merge(ApiModel):
         Field(
             min_length=1,
             max_length=512,
-            description="The folder that keeps merged models: s3://..., gs://..., pvc://CLAIM/DIR. Each schedule has a "
-            "folder of its own in it.",
+            description="The folder that keeps merged models: s3://..., gs://..., pvc://CLAIM/DIR. Each schedule has "
+            "its own folder in it.",
         ),
         *PLACE_RULES,
         Rule(
@@ -117,17 +118,17 @@ class Merge(ApiModel):
         ),
     ]
     keep: int = Field(
-        3, ge=1, le=64, description="Merged models that stay, the newest by step; those of active runs stay as well."
+        3, ge=1, le=64, description="Merged models that are kept, the newest by step, besides those of active runs."
     )
     resources: Resources | None = Field(
         None,
-        description="Of the merger; unset: 4 CPUs and the memory of a Ray worker. It holds all shards and the model in "
-        "memory at once.",
+        description="Resources of the merger; unset: 4 CPUs and the memory of a Ray worker. It holds all shards and "
+        "the model in memory at once.",
     )
 
 
 class TemplateModel(ApiModel):
-    """How each checkpoint is loaded; its path is the checkpoint's own."""
+    """Options for loading each checkpoint; the path is the checkpoint's own."""
 
     base: Annotated[
         str | None,
@@ -147,16 +148,14 @@ class TemplateModel(ApiModel):
     trust_remote_code: bool = Field(
         default=False, description="Run Python code that comes with the checkpoint. Only for models that you trust."
     )
-    token_secret_ref: SecretKeyReference | None = Field(
-        None, description="The hub's access token, where one is needed."
-    )
+    token_secret_ref: SecretKeyReference | None = Field(None, description="The hub's access token, if one is needed.")
 
 
 class RunTemplate(EvalRunSpec):
-    """The spec of each run, but for what the schedule fills in: the model's path and the lineage."""
+    """The spec of each run, except what the schedule fills in: the model's path and the lineage."""
 
     model: TemplateModel = Field(  # type: ignore[assignment]  # the one field that a template has otherwise
-        TemplateModel(), description="How each checkpoint is loaded. The path is the checkpoint's: leave it out."
+        TemplateModel(), description="Options for loading each checkpoint. Leave out path: the schedule fills it in."
     )
 
     RULES = (
@@ -176,15 +175,16 @@ class RunTemplate(EvalRunSpec):
 
 
 class EvalScheduleSpec(ApiModel):
-    """When to look for checkpoints, where, and how each is evaluated."""
+    """The times, the folder of the checkpoints, and how each of them is evaluated."""
 
     schedule: Annotated[
         str,
         Field(
             min_length=9,
             max_length=128,
-            description='When to start, as cron has it: minute, hour, day, month, weekday. "0 3 * * *": at 3 every '
-            "night. A time that a change of the clocks skips comes right after it; one that it repeats comes once.",
+            description='When to start, as a cron expression: minute, hour, day, month, weekday. "0 3 * * *": at 3 '
+            "every night. If a clock change skips the time, the start comes right after it; a repeated time starts "
+            "once.",
         ),
         Rule(
             "self.matches('^[0-9A-Za-z*/,#-]+( [0-9A-Za-z*/,#-]+){4}$')",
@@ -202,31 +202,34 @@ class EvalScheduleSpec(ApiModel):
     checkpoints: Checkpoints = Field(description="Where the training writes its checkpoints.")
     concurrency_policy: Literal["Allow", "Forbid", "Replace"] = Field(
         "Forbid",
-        description="When runs of an earlier start are still active. Allow: start beside them. Forbid: wait until they "
-        "have ended, at most until the next start. Replace: delete them.",
+        description="What to do if runs of an earlier start are still active. Allow: start more. Forbid: wait until "
+        "they have ended, at most until the next start. Replace: delete them.",
     )
     starting_deadline_seconds: int | None = Field(
         None,
         ge=10,
         le=31_536_000,
-        description="Seconds after its time at which a start counts as missed. Unset: until the next one is due.",
+        description="Seconds after its scheduled time at which a start counts as missed. Unset: when the next one is "
+        "due.",
     )
     suspend: bool = Field(
-        default=False, description="Start nothing. Runs that are active go on; a start asked for by hand is made."
+        default=False,
+        description="Start nothing at scheduled times. Active runs continue, and a start requested by hand still "
+        "happens.",
     )
     successful_runs_history_limit: int = Field(
-        3, ge=0, le=100, description="Runs with results that are kept as objects; outputs stay where output says."
+        3, ge=0, le=100, description="Runs with results whose objects are kept; outputs stay where output says."
     )
-    failed_runs_history_limit: int = Field(1, ge=0, le=100, description="Failed runs that are kept as objects.")
+    failed_runs_history_limit: int = Field(1, ge=0, le=100, description="Failed runs whose objects are kept.")
     merge: Merge | None = Field(
         None, description="Merge verl's FSDP shards; unset: such a checkpoint counts as broken."
     )
-    budget: DailyBudget | None = Field(None, description="What the schedule may use; unset: no limit.")
+    budget: DailyBudget | None = Field(None, description="Limit on what the schedule may use; unset: no limit.")
     allow_test_role: list[DatasetName] = Field(
         [],
         max_length=64,
-        description="Datasets of role test that the schedule may use all the same: what is looked at every night is "
-        "used for tuning.",
+        description="Datasets of role test that the schedule may use nevertheless. Results that people see every night "
+        "influence tuning.",
         json_schema_extra=list_type("set"),
     )
     template: RunTemplate = Field(description="The spec of each run.")
@@ -248,13 +251,17 @@ class EvalScheduleSpec(ApiModel):
 
 
 class EvalSchedule(ApiModel):
-    """Evaluates every new checkpoint of a training once, at set times."""
+    """Evaluates every new checkpoint of a training once, at scheduled times."""
 
     api_version: Literal["evalrun.dev/v1alpha1"] = Field(API_VERSION, description="Group and version.")
     kind: Literal["EvalSchedule"] = Field(SCHEDULE_KIND, description="Kind of the object.")
     metadata: ObjectMeta = Field(description="The object's metadata.")
-    spec: EvalScheduleSpec = Field(description="When to look for checkpoints, where, and how each is evaluated.")
-    status: EvalScheduleStatus | None = Field(None, description="What the operator observed; written by it alone.")
+    spec: EvalScheduleSpec = Field(
+        description="The times, the folder of the checkpoints, and how each of them is evaluated."
+    )
+    status: EvalScheduleStatus | None = Field(
+        None, description="What the operator observed; only the operator writes it."
+    )
 
     RULES = (
         Rule(

@@ -1,4 +1,4 @@
-"""What the operator observed of an EvalSchedule, its conditions, and every reason that each may give."""
+"""The status of an EvalSchedule, its conditions, and the reasons that each can have."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ MAX_USAGE = 64
 
 
 class ScheduleCondition(StrEnum):
-    """What a condition is about. Its status is True, False or Unknown."""
+    """The type of a condition. Its status is True, False or Unknown."""
 
     ACCEPTED = "Accepted"
     """The operator can follow this schedule."""
@@ -30,7 +30,7 @@ class ScheduleCondition(StrEnum):
     MERGED = "Merged"
     """Every checkpoint that had to be merged before its run was; Unknown while a Job merges."""
     STARTED = "Started"
-    """What came of the last start: True if it made runs, or there was nothing new."""
+    """The result of the last start: True if it created runs, or there was nothing new."""
     GATE_PASSED = "GatePassed"
     """The gate of the newest checkpoint that has ended; Unknown while there is none, or it is inconclusive."""
     SUSPENDED = "Suspended"
@@ -46,13 +46,13 @@ class ScheduleReason(StrEnum):
     """The cron expression or the time zone cannot be read; the message says what to write instead."""
 
     NOT_YET = "NotYet"
-    """Nothing has been due so far."""
+    """No start has been due yet."""
     LISTING = "Listing"
-    """A Job lists the checkpoints; the message says what keeps it, if anything does."""
+    """A Job lists the checkpoints; the message says what delays it, if anything does."""
     LISTED = "Listed"
     """The folder was listed."""
     LISTING_FAILED = "ListingFailed"
-    """The folder could not be listed, and is tried again; the message quotes the error."""
+    """The folder could not be listed and is tried again; the message quotes the error."""
 
     ALL_SOUND = "AllSound"
     """No checkpoint that is to be evaluated is broken or unfinished."""
@@ -62,14 +62,14 @@ class ScheduleReason(StrEnum):
     """A complete checkpoint lacks something; the message names it. It gets no run, and is looked at again."""
 
     ALL_MERGED = "AllMerged"
-    """There is nothing to merge, or all of it was."""
+    """There was nothing to merge, or everything was merged."""
     MERGING = "Merging"
-    """A Job merges a checkpoint's shards; the message names it, and what keeps it, if anything does."""
+    """A Job merges a checkpoint's shards; the message names it, and what delays it, if anything does."""
     MERGE_FAILED = "MergeFailed"
     """A checkpoint's shards cannot be merged; the message quotes the merger. It is tried again."""
 
     RUNS_STARTED = "RunsStarted"
-    """The start made runs."""
+    """The start created runs."""
     NOTHING_NEW = "NothingNew"
     """Every sound checkpoint has been evaluated."""
     START_MISSED = "StartMissed"
@@ -77,7 +77,7 @@ class ScheduleReason(StrEnum):
     STILL_RUNNING = "StillRunning"
     """concurrencyPolicy: Forbid, and runs of an earlier start are active: the start waits."""
     BUDGET_SPENT = "BudgetSpent"
-    """One more run would exceed the day's GPU hours; what was left out is taken up by a later start."""
+    """One more run would exceed the day's GPU hours; a later start evaluates the remaining checkpoints."""
     REFUSED = "Refused"
     """The API server refuses a run, or an object of somebody else has its name; the message quotes it."""
 
@@ -86,7 +86,7 @@ class ScheduleReason(StrEnum):
     FAILED = "Failed"
     """The gate failed."""
     INCONCLUSIVE = "Inconclusive"
-    """The gate could not tell."""
+    """The gate was inconclusive."""
     NO_GATE = "NoGate"
     """The newest run has no gate."""
 
@@ -118,7 +118,7 @@ SCHEDULE_REASONS: dict[ScheduleCondition, frozenset[ScheduleReason]] = {
     ),
     ScheduleCondition.SUSPENDED: frozenset({ScheduleReason.SUSPEND_REQUESTED, ScheduleReason.NOT_SUSPENDED}),
 }  # fmt: skip
-"""Which reasons a condition may give."""
+"""The reasons that each condition can have."""
 
 Digest = Annotated[str, Field(min_length=10, max_length=64, pattern=r"^[0-9a-f]+$")]
 """Hexadecimal digits of the SHA-256 over a checkpoint's files."""
@@ -130,7 +130,7 @@ class Checkpoint(ApiModel):
 
     url: Place = Field(description="The folder with the model.")
     step: Step = Field(description="The training step.")
-    digest: Digest = Field(description="Of the files; another one after a rewrite.")
+    digest: Digest = Field(description="Digest of the files; it changes when they are rewritten.")
 
 
 class GoodCheckpoint(Checkpoint):
@@ -140,36 +140,36 @@ class GoodCheckpoint(Checkpoint):
 
 
 class EvaluatedDigest(ApiModel):
-    """One checkpoint that has got its run."""
+    """One checkpoint that has a run."""
 
     digest: Digest = Field(description="The checkpoint's digest.")
     step: Step = Field(description="The training step.")
 
 
 class Evaluated(ApiModel):
-    """Which checkpoints have got their run; kept beyond the deletion of the runs."""
+    """The checkpoints that have a run; kept after the runs are deleted."""
 
     high_water_step: Step | None = Field(
-        None, description="Checkpoints up to this step are never looked at again: their digests were let go."
+        None, description="Checkpoints up to this step are never evaluated again: their digests are no longer stored."
     )
     digests: list[EvaluatedDigest] = Field(
         [],
         max_length=MAX_EVALUATED,
-        description="Checkpoints above that step that have got their run.",
+        description="Checkpoints above highWaterStep that have a run.",
         json_schema_extra=list_type("map", "digest"),
     )
 
 
 class OpenStart(ApiModel):
-    """A start that is being worked on: survives a restart of the operator."""
+    """A start in progress; it survives a restart of the operator."""
 
     time: AwareDatetime = Field(description="When it was due.")
-    trigger: str | None = Field(None, max_length=256, description="Of a start by hand, the annotation's value.")
+    trigger: str | None = Field(None, max_length=256, description="For a start by hand: the annotation's value.")
     looks: Count = Field(0, description="How often the checkpoints were listed for it, failures included.")
-    failures: Count = Field(0, description="Listings in a row that failed.")
+    failures: Count = Field(0, description="Failed listings in a row.")
     listed: bool = Field(default=False, description="The checkpoints were listed for it at least once.")
     next_look_time: AwareDatetime | None = Field(None, description="When to list again; unset: at once.")
-    job: str | None = Field(None, max_length=63, description="The Job that lists, while there is one.")
+    job: str | None = Field(None, max_length=63, description="The Job that lists the checkpoints, while it exists.")
 
 
 class RunUsage(ApiModel):
@@ -182,7 +182,7 @@ class RunUsage(ApiModel):
 
 
 class TroubledCheckpoint(ApiModel):
-    """A checkpoint that gets no run for now."""
+    """A checkpoint that has no run yet because of a problem."""
 
     name: str = Field(max_length=255, description="Its folder's name.")
     broken: bool = Field(description="It is complete, but lacks something; otherwise it is still being written.")
@@ -194,11 +194,11 @@ class PendingMerge(ApiModel):
 
     path: Place = Field(description="The folder of its shards, below checkpoints.url.")
     step: Step = Field(description="The training step.")
-    digest: Digest = Field(description="Of its files.")
+    digest: Digest = Field(description="Digest of its files.")
     start: AwareDatetime = Field(description="The start that chose it.")
-    parent: Annotated[str, Field(max_length=63)] | None = Field(None, description="The run of the checkpoint before.")
-    adapter: bool = Field(default=False, description="The merger makes a LoRA adapter of them.")
-    failures: Count = Field(0, description="Attempts in a row that failed.")
+    parent: Annotated[str, Field(max_length=63)] | None = Field(None, description="The run of the previous checkpoint.")
+    adapter: bool = Field(default=False, description="The merger makes a LoRA adapter of the shards.")
+    failures: Count = Field(0, description="Failed attempts in a row.")
     merged: bool = Field(default=False, description="The model is in the cache; its run could not be created yet.")
     next_time: AwareDatetime | None = Field(None, description="When to try again; unset: at once.")
 
@@ -217,7 +217,7 @@ class LatestResult(ApiModel):
 
 
 class EvalScheduleStatus(ApiModel):
-    """What the operator observed of the schedule."""
+    """The status of the schedule, as the operator observed it."""
 
     observed_generation: Count | None = Field(None, description="The generation of the spec that was last acted on.")
     conditions: list[Condition] = Field(
@@ -227,34 +227,34 @@ class EvalScheduleStatus(ApiModel):
         json_schema_extra=list_type("map", "type"),
     )
     reason: Annotated[str, Field(max_length=64)] | None = Field(
-        None, description="In one word, what the last start came to."
+        None, description="The result of the last start, in one word."
     )
-    last_schedule_time: AwareDatetime | None = Field(None, description="The last start that has been dealt with.")
+    last_schedule_time: AwareDatetime | None = Field(None, description="The last start that was handled.")
     next_schedule_time: AwareDatetime | None = Field(None, description="When the next start is due.")
     last_trigger: str | None = Field(
         None, max_length=256, description="The value of the annotation evalrun.dev/trigger that was last acted on."
     )
-    start: OpenStart | None = Field(None, description="The start that is being worked on.")
-    listings: Count = Field(0, description="Jobs that have listed so far; numbers their names.")
+    start: OpenStart | None = Field(None, description="The start in progress.")
+    listings: Count = Field(0, description="Number of listing Jobs so far; it is part of their names.")
     active: list[Annotated[str, Field(max_length=63)]] = Field(
         [], max_length=MAX_ACTIVE, description="Runs that have not ended.", json_schema_extra=list_type("set")
     )
-    evaluated: Evaluated = Field(Evaluated(), description="Which checkpoints have got their run.")
+    evaluated: Evaluated = Field(Evaluated(), description="The checkpoints that have a run.")
     merges: list[PendingMerge] = Field(
         [],
         max_length=MAX_MERGES,
-        description="Checkpoints that are merged, one after another, before they get their run.",
+        description="Checkpoints that are merged, one at a time, before they get a run.",
         json_schema_extra=list_type("map", "digest"),
     )
-    last_checkpoint: Checkpoint | None = Field(None, description="The newest checkpoint that has got its run.")
+    last_checkpoint: Checkpoint | None = Field(None, description="The newest checkpoint that has a run.")
     last_good: GoodCheckpoint | None = Field(
-        None, description="The newest checkpoint whose run has results and whose gates did not fail."
+        None, description="The newest checkpoint with results whose gates did not fail."
     )
     latest_result: LatestResult | None = Field(None, description="The newest checkpoint with results.")
     troubled: list[TroubledCheckpoint] = Field(
         [],
         max_length=MAX_TROUBLED,
-        description="Checkpoints that get no run for now.",
+        description="Checkpoints that have no run yet because of a problem.",
         json_schema_extra=list_type("map", "name"),
     )
     usage: list[RunUsage] = Field(

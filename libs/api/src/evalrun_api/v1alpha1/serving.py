@@ -1,4 +1,4 @@
-"""Who answers: replicas that the run starts on GPUs, or endpoints that serve already."""
+"""The servers that answer: replicas that the run starts on GPUs, or endpoints that are already running."""
 
 from typing import Annotated, Literal
 
@@ -20,14 +20,16 @@ from evalrun_api.modelling import (
 from evalrun_api.v1alpha1.placement import Toleration
 
 DEFAULT_CONCURRENT_REQUESTS = 256
-"""At each endpoint: vLLM's own bound, which keeps a GPU busy."""
+"""Per endpoint: vLLM's own default bound, which keeps a GPU busy."""
 
 
 class EnvironmentVariable(ApiModel):
     """A variable of the engine's processes."""
 
-    name: str = Field(min_length=1, max_length=128, pattern=r"^[A-Z_][A-Z0-9_]*$", description="In capitals.")
-    value: str = Field(max_length=1024, description="As text.")
+    name: str = Field(
+        min_length=1, max_length=128, pattern=r"^[A-Z_][A-Z0-9_]*$", description="The name, in capital letters."
+    )
+    value: str = Field(max_length=1024, description="The value, as text.")
 
 
 class Rollout(ApiModel):
@@ -41,13 +43,13 @@ class Rollout(ApiModel):
         description="Replicas at the start; unset: what fits one node, gpusPerNode / (TP x PP x DP), at least 1.",
     )
     min_replicas: int | None = Field(
-        None, ge=1, le=1024, description="With maxReplicas: fewest replicas while little work is pending."
+        None, ge=1, le=1024, description="With maxReplicas: minimum number of replicas, while little work is pending."
     )
     max_replicas: int | None = Field(
-        None, ge=1, le=1024, description="With minReplicas: most replicas while much work is pending."
+        None, ge=1, le=1024, description="With minReplicas: maximum number of replicas, while much work is pending."
     )
     tensor_parallel: int = Field(2, ge=1, le=64, description="GPUs that share each layer of a replica.")
-    pipeline_parallel: int = Field(1, ge=1, le=64, description="Groups of layers of a replica; verl knows 1 only.")
+    pipeline_parallel: int = Field(1, ge=1, le=64, description="Groups of layers of a replica; verl supports only 1.")
     data_parallel: int = Field(1, ge=1, le=64, description="Copies of the model inside a replica.")
     gpus_per_node: int = Field(8, ge=1, le=64, description="GPUs of one worker pod.")
     gpu_resource: ResourceName | None = Field(
@@ -57,31 +59,40 @@ class Rollout(ApiModel):
     )
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field("bfloat16", description="Type of the weights.")
     load_format: Literal["auto", "safetensors", "pt", "sharded_state", "runai_streamer", "dummy"] = Field(
-        "auto", description="How weights are read. dummy reads none: the model answers noise."
+        "auto", description="How weights are loaded. dummy loads none: the answers are noise."
     )
     allow_dummy_weights: bool = Field(
-        default=False, description="Says that loadFormat: dummy is meant: a load test whose figures are worthless."
+        default=False, description="Confirms loadFormat: dummy, for a load test: its figures mean nothing."
     )
     gpu_memory_utilization: PositiveFractionText = Field(
         "0.8", description='Share of a GPU\'s memory that the engine takes, in quotes, e.g. "0.8".'
     )
-    enforce_eager: bool = Field(default=False, description="Do without CUDA graphs: starts sooner, is half as fast.")
-    enable_prefix_caching: bool = Field(default=True, description="Keep keys and values of shared prompt beginnings.")
-    enable_chunked_prefill: bool = Field(default=True, description="Mix parts of long prompts with decoding.")
+    enforce_eager: bool = Field(
+        default=False, description="Disable CUDA graphs: the engine starts sooner and is half as fast."
+    )
+    enable_prefix_caching: bool = Field(
+        default=True, description="Cache the keys and values of shared prompt prefixes."
+    )
+    enable_chunked_prefill: bool = Field(
+        default=True, description="Process long prompts in parts, together with decoding."
+    )
     max_num_seqs: int = Field(256, ge=1, le=8192, description="Answers in progress at once in a replica.")
-    max_num_batched_tokens: int = Field(8192, ge=1, le=1_048_576, description="Tokens of one step of the engine.")
+    max_num_batched_tokens: int = Field(
+        8192, ge=1, le=1_048_576, description="Maximum number of tokens in one step of the engine."
+    )
     prompt_length: int = Field(
-        4096, ge=1, le=1_048_576, description="Longest prompt, in tokens; the answer's length is maxNewTokens."
+        4096, ge=1, le=1_048_576, description="Maximum length of a prompt, in tokens; the answer's is maxNewTokens."
     )
     image: ImageName | None = Field(None, description="Image of head and workers; unset: the chart's.")
     resources: Resources | None = Field(
         None,
-        description="Of a worker pod, GPUs excepted; unset: 2 CPUs a GPU and 2 more, and 32Gi a GPU (unless the chart "
-        "says otherwise), of memory and, where the weights are fetched to the pod's disk, of ephemeral-storage.",
+        description="Resources of a worker pod, except GPUs. Unset: 2 CPUs per GPU and 2 more, and 32Gi of memory per "
+        "GPU (the chart can set another amount); as much ephemeral-storage, if the weights are downloaded to the pod's "
+        "disk.",
     )
-    head_resources: Resources | None = Field(None, description="Of the Ray head; unset: the chart's.")
+    head_resources: Resources | None = Field(None, description="Resources of the Ray head; unset: the chart's.")
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
-        {}, max_length=16, description="Labels of the nodes that the workers may use."
+        {}, max_length=16, description="Labels that a node must have for the workers to run on it."
     )
     tolerations: list[Toleration] = Field(
         [], max_length=16, description="Taints that the workers tolerate.", json_schema_extra=list_type("atomic")
@@ -89,11 +100,11 @@ class Rollout(ApiModel):
     env: list[EnvironmentVariable] = Field(
         [],
         max_length=32,
-        description="Environment of the engine's processes, e.g. NCCL_DEBUG. No secrets: everyone who may read the "
-        "EvalRun reads them.",
+        description="Environment variables of the engine's processes, e.g. NCCL_DEBUG. No secrets: everyone who can "
+        "read the EvalRun can read them.",
         json_schema_extra=list_type("map", "name"),
     )
-    queue_name: DnsName | None = Field(None, description="Kueue's LocalQueue under whose quota the RayCluster runs.")
+    queue_name: DnsName | None = Field(None, description="Kueue's LocalQueue whose quota the RayCluster uses.")
 
     RULES = (
         Rule(
@@ -189,7 +200,7 @@ class Rollout(ApiModel):
 class Generator(ApiModel):
     """The generator's Job of simple mode."""
 
-    resources: Resources | None = Field(None, description="Of the generator's container; unset: the chart's.")
+    resources: Resources | None = Field(None, description="Resources of the generator's container; unset: the chart's.")
 
 
 class Endpoint(ApiModel):
@@ -207,13 +218,13 @@ class Endpoint(ApiModel):
         NO_CREDENTIALS_RULE,
     ]
     model: str | None = Field(
-        None, min_length=1, max_length=1024, description="The name by which the server knows it; unset: model.path."
+        None, min_length=1, max_length=1024, description="The model's name on the server; unset: model.path."
     )
     max_concurrent_requests: int = Field(
         DEFAULT_CONCURRENT_REQUESTS,
         ge=1,
         le=65_536,
-        description="Requests in flight at this server. Fewer than its own bound (vLLM: --max-num-seqs) leave GPUs "
-        "idle; an API that counts requests wants few.",
+        description="Maximum number of requests in flight at this server. A value below the server's own bound (vLLM: "
+        "--max-num-seqs) leaves GPUs idle; an API with a rate limit needs a low value.",
     )
-    api_key_secret_ref: SecretKeyReference | None = Field(None, description="The key that the server asks for.")
+    api_key_secret_ref: SecretKeyReference | None = Field(None, description="The API key that the server requires.")

@@ -15,7 +15,7 @@ from evalrun_api.v1alpha1.serving import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.task import Dataset, Model, Protocol
 
 MUTABLE_FIELDS = frozenset({"suspend", "ttlSecondsAfterFinished", "backoffLimit"})
-"""What may still change once the run has started, by wire name."""
+"""Fields that may still change once the run has started, by wire name."""
 
 
 def _gate_rules(expression: str, message: str, field: str) -> tuple[Rule, Rule]:
@@ -44,14 +44,14 @@ ADAPTER_RULE = Rule(
 
 
 class EvalRunSpec(ApiModel):
-    """What is to be evaluated, how, and where the results go."""
+    """The model, the datasets, how they are evaluated, and where the results go."""
 
     model: Model = Field(description="The model under evaluation.")
     datasets: Annotated[
         list[Dataset],
         Field(
             max_length=16,
-            description="What it is evaluated on.",
+            description="The datasets that it is evaluated on.",
             json_schema_extra=list_type("map", "name"),
         ),
         Rule("size(self) > 0", "nothing to evaluate: list at least one dataset with name and source"),
@@ -61,13 +61,16 @@ class EvalRunSpec(ApiModel):
         ),
     ]
     protocol: Protocol = Field(Protocol(), description="How answers are drawn; unset: EVAL@1.")
-    rollout: Rollout | None = Field(None, description="Replicas that the run starts on GPUs. Either this or endpoints.")
+    rollout: Rollout | None = Field(
+        None, description="Replicas that the run starts on GPUs. Exactly one of rollout and endpoints is required."
+    )
     endpoints: Annotated[
         list[Endpoint] | None,
         Field(
             min_length=1,
             max_length=64,
-            description="Servers that answer already (simple mode). Either this or rollout.",
+            description="Servers that are already running (simple mode). Exactly one of rollout and endpoints is "
+            "required.",
             json_schema_extra=list_type("atomic"),
         ),
         Rule(
@@ -80,41 +83,47 @@ class EvalRunSpec(ApiModel):
         ),
     ] = None
     generator: Generator | None = Field(None, description="The generator of simple mode; unset: the chart's defaults.")
-    pods: PodMetadata = Field(PodMetadata(), description="What every pod of the run carries besides its own labels.")
+    pods: PodMetadata = Field(
+        PodMetadata(), description="Labels and annotations that are added to every pod of the run."
+    )
     placement: Placements = {}  # noqa: RUF012 - pydantic copies it
-    judge: Judge | None = Field(None, description="A judge of the run's own; unset without judgeRef: the defaults.")
-    judge_ref: JudgeReference | None = Field(None, description="A shared judge instead.")
-    aggregator: Aggregator = Field(Aggregator(), description="The keeper of the run's ledger.")
+    judge: Judge | None = Field(
+        None, description="A judge for this run alone. Without judge and judgeRef: one with the defaults."
+    )
+    judge_ref: JudgeReference | None = Field(None, description="A shared judge, instead of one for this run alone.")
+    aggregator: Aggregator = Field(Aggregator(), description="The service that stores the run's ledger.")
     output: Output = Field(Output(), description="Where the results go. In a cluster: url, retain: true, or both.")
-    exports: Exports = Field(Exports(), description="Where figures go besides the output.")
-    gate: Gate | None = Field(None, description="A comparison with an earlier run that the run must pass.")
-    lineage: Lineage | None = Field(None, description="Which checkpoint of which training the model is.")
+    exports: Exports = Field(Exports(), description="Other systems that receive the figures.")
+    gate: Gate | None = Field(
+        None, description="A comparison with an earlier run that the run must pass. Either gate or gates."
+    )
+    lineage: Lineage | None = Field(None, description="The training and the checkpoint that the model comes from.")
     gates: list[Gate] = Field(
         [],
         max_length=8,
-        description="Several such comparisons, all of which must pass. Either this or gate. Bonferroni's correction "
-        "keeps the chance of any wrong decision at what one gate's confidence says.",
+        description="Several comparisons; the run must pass all of them. Either gate or gates. Bonferroni's correction "
+        "keeps the probability of any wrong decision as low as with one gate of the same confidence.",
         json_schema_extra=list_type("atomic"),
     )
-    cost: Cost | None = Field(None, description="Prices, for the cost of a solved problem.")
-    suspend: bool = Field(default=False, description="Free the GPUs and wait; what is in the ledger stays.")
+    cost: Cost | None = Field(None, description="Prices, to calculate the cost of a solved problem.")
+    suspend: bool = Field(default=False, description="Release the GPUs and wait; the ledger is kept.")
     backoff_limit: int = Field(
-        3, ge=0, le=100, description="How often a failed generator or cluster is tried again before the run fails."
+        3, ge=0, le=100, description="How many times a failed generator or cluster is retried before the run fails."
     )
     active_deadline_seconds: int | None = Field(
-        None, ge=1, le=31_536_000, description="Seconds from the start after which the run fails; unset: none."
+        None, ge=1, le=31_536_000, description="Seconds from the start after which the run fails; unset: no limit."
     )
     ttl_seconds_after_finished: int | None = Field(
         None,
         ge=0,
         le=31_536_000,
-        description="Seconds after the end at which the EvalRun is deleted with all that it made, as a Job is; outputs "
-        "stay where output says. Unset: it is kept.",
+        description="Seconds after its end at which the EvalRun and its objects are deleted, as for a Job; the outputs "
+        "at output.url are kept. Unset: it is not deleted.",
     )
     operator_class: DnsName | None = Field(
         None,
-        description="Which operator runs it, if several serve one cluster: the one of this class. Unset: the one that "
-        "has none.",
+        description="The class of the operator that runs it, if a cluster has several operators. Unset: the operator "
+        "without a class.",
     )
     service_account_name: DnsName | None = Field(
         None, description="ServiceAccount of aggregator and generator, e.g. for access to a bucket."
@@ -122,14 +131,14 @@ class EvalRunSpec(ApiModel):
     image_pull_secrets: list[LocalObjectReference] = Field(
         [],
         max_length=8,
-        description="Secrets with which the images are pulled.",
+        description="Secrets for pulling the images.",
         json_schema_extra=list_type("map", "name"),
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.rollout) != has(self.endpoints)",
-            "write either rollout (replicas on GPUs) or endpoints (servers that answer already), not both and not none",
+            "write exactly one of rollout (replicas on GPUs) and endpoints (servers that are already running)",
         ),
         Rule(
             "!has(self.generator) || has(self.endpoints)",
@@ -219,12 +228,12 @@ class EvalRunSpec(ApiModel):
 
     @property
     def baseline_run(self) -> str | None:
-        """The EvalRun that the gates name as their baseline; None where they name none."""
+        """The EvalRun that the gates name as their baseline; None if they name none."""
         return next((gate.baseline for gate in self.all_gates if gate.names_a_run), None)
 
     @property
     def own_judge(self) -> Judge | None:
-        """The judge that the run makes: `judge` or its defaults; None where a shared one is named."""
+        """The judge that is created for the run: `judge` or its defaults; None if a shared one is named."""
         if self.judge_ref is not None:
             return None
         return self.judge or Judge()

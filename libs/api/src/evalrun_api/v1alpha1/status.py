@@ -1,4 +1,4 @@
-"""What the operator observed of a run: written by it alone, once a pass."""
+"""The status of a run: only the operator writes it, once in each pass."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ Phase = Literal["Pending", "Preparing", "Generating", "Judging", "Succeeded", "D
 COUNT_LIMIT = 1_000_000_000_000
 Count = Annotated[int, Field(ge=0, le=COUNT_LIMIT)]
 Figure = Annotated[str, Field(max_length=32)]
-"""A number as it is printed."""
+"""A number in its printed form."""
 
 
 class Condition(ApiModel):
@@ -23,7 +23,9 @@ class Condition(ApiModel):
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
     reason: str = Field(max_length=64, description="Why, in one documented word.")
     message: str = Field(max_length=4096, description="Why, for people, and what to do.")
-    observed_generation: Count | None = Field(None, description="The generation of the spec that this speaks of.")
+    observed_generation: Count | None = Field(
+        None, description="The generation of the spec that the condition describes."
+    )
     last_transition_time: AwareDatetime = Field(description="When status last changed.")
 
 
@@ -41,14 +43,14 @@ class DatasetStatus(ApiModel):
     total: Count = Field(0, description="Answers to draw.")
     generated: Count = Field(0, description="Answers in the ledger.")
     judged: Count = Field(0, description="Answers with a verdict.")
-    not_judged: Count = Field(0, description="Answers that the judge could not tell about.")
-    cancelled: Count = Field(0, description="Answers that the gates made needless; in no other count.")
+    not_judged: Count = Field(0, description="Answers that the judge could not decide.")
+    cancelled: Count = Field(0, description="Answers not needed after the gates decided; in no other count.")
     accepted_at_1: Figure | None = Field(None, alias="acceptedAt1", description="Share of accepted answers.")
     interval: FigureInterval | None = Field(None, description="Interval of acceptedAt1.")
 
 
 class EvalRunStatus(ApiModel):
-    """What the operator observed of the run."""
+    """The status of the run, as the operator observed it."""
 
     observed_generation: Count | None = Field(None, description="The generation of the spec that was last acted on.")
     conditions: list[Condition] = Field(
@@ -60,12 +62,12 @@ class EvalRunStatus(ApiModel):
     )
     phase: Phase | None = Field(None, description="The conditions in one word, for people.")
     reason: Annotated[str, Field(max_length=64)] | None = Field(
-        None, description="Why the run is in this phase, in the word of the condition that tells most."
+        None, description="Why the run is in this phase: the reason of the most important condition."
     )
     attempts: Annotated[int, Field(ge=0, le=1000)] = Field(0, description="Generator attempts so far.")
-    start_time: AwareDatetime | None = Field(None, description="When the operator first made something for the run.")
+    start_time: AwareDatetime | None = Field(None, description="When the operator first created an object for the run.")
     generation_completed_time: AwareDatetime | None = Field(
-        None, description="When every completion was in the ledger and the GPUs were let go."
+        None, description="When every completion was in the ledger and the GPUs were released."
     )
     completion_time: AwareDatetime | None = Field(None, description="When the run reached its end state.")
     ray_cluster_name: str | None = Field(None, max_length=253, description="The RayCluster of the current attempt.")
@@ -82,7 +84,7 @@ class EvalRunStatus(ApiModel):
         None,
         alias="baselineURL",
         max_length=1024,
-        description="Where the gate's baseline lies, where the spec names an EvalRun; found once, at the start.",
+        description="Where the gate's baseline is, if the spec names an EvalRun; looked up once, at the start.",
     )
     settings: dict[str, Annotated[str, Field(max_length=4096)]] = Field(
         {},
@@ -91,17 +93,17 @@ class EvalRunStatus(ApiModel):
         "them when the operator is upgraded.",
     )
     stopped_early: Annotated[str, Field(max_length=1024)] | None = Field(
-        None, description="How far the run came before its gates had decided; unset: it ran to its end."
+        None, description="How far the run got before its gates decided; unset: it was not stopped early."
     )
     wandb_url: str | None = Field(None, alias="wandbURL", max_length=1024, description="The run at Weights & Biases.")
-    progress: Figure | None = Field(None, description="Judged of all, e.g. 120/646.")
+    progress: Figure | None = Field(None, description="Judged answers out of all, e.g. 120/646.")
     accepted_at_1: Figure | None = Field(
-        None, alias="acceptedAt1", description="humaneval's accepted@1, else the first dataset's."
+        None, alias="acceptedAt1", description="accepted@1 of the dataset humaneval; without it, of the first dataset."
     )
-    not_judged: Figure | None = Field(None, description="Answers that the judge could not tell about.")
-    tokens_per_second: Figure | None = Field(None, description="Output tokens a second.")
-    problems_per_second: Figure | None = Field(None, description="Judged problems a second.")
-    gpu_seconds_per_solved: Figure | None = Field(None, description="GPU seconds a solved problem.")
+    not_judged: Figure | None = Field(None, description="Answers that the judge could not decide.")
+    tokens_per_second: Figure | None = Field(None, description="Output tokens per second.")
+    problems_per_second: Figure | None = Field(None, description="Judged problems per second.")
+    gpu_seconds_per_solved: Figure | None = Field(None, description="GPU seconds per solved problem.")
 
 
 def condition_of(status: EvalRunStatus, kind: ConditionType) -> Condition | None:

@@ -1,4 +1,4 @@
-"""What is measured: the model, the datasets and the protocol."""
+"""The subject of an evaluation: the model, the datasets and the protocol."""
 
 from decimal import Decimal
 from typing import Annotated, Final, Literal
@@ -85,15 +85,15 @@ class Model(ApiModel):
 
 
 class Comparator(ApiModel):
-    """How a program's output is compared with the expected one."""
+    """The comparison of a program's output with the expected one."""
 
     name: Literal["exact", "verl", "sandbox-fusion", "tokens", "standard"] = Field(
         "standard",
-        description="exact: same bytes. verl: same but for newlines at the end. sandbox-fusion: line by line, without "
-        "case, 1e-5 relative. tokens: blank-separated tokens, with the options below. standard: tokens with abs = rel "
-        "= 1e-6. (A checker program comes with the problem's own record.)",
+        description="exact: same bytes. verl: same except for newlines at the end. sandbox-fusion: line by line, "
+        "ignoring case, numbers within 1e-5 relative. tokens: tokens separated by white space, with the options below. "
+        "standard: tokens with abs = rel = 1e-6. (A checker program is part of the problem's own record.)",
     )
-    case_sensitive: bool | None = Field(None, description="tokens only: compare letters with case; unset: true.")
+    case_sensitive: bool | None = Field(None, description="tokens only: whether case matters; unset: true.")
     abs: ToleranceText | None = Field(None, description='tokens only: absolute tolerance of decimals, e.g. "1e-6".')
     rel: ToleranceText | None = Field(None, description='tokens only: relative tolerance of decimals, e.g. "1e-6".')
 
@@ -116,21 +116,25 @@ class Comparator(ApiModel):
 
 
 class TestLimits(ApiModel):
-    """What one test may use, for problems whose record sets no limits of its own."""
+    """Limits of one test, for problems whose record sets none."""
 
     __test__ = False  # not a test class, whatever pytest makes of its name
 
     time_seconds: int | None = Field(
-        None, ge=1, le=600, description="CPU seconds a test; unset: 10, and 30 for contest sets and graders."
+        None, ge=1, le=600, description="CPU seconds per test; unset: 10, and 30 for contest sets and graders."
     )
     time_milliseconds: int | None = Field(
         None, ge=100, le=600_000, description="The same in milliseconds, instead of timeSeconds: 2500 is 2.5 s."
     )
     memory_mib: int | None = Field(
-        None, ge=16, le=65536, alias="memoryMiB", description="Memory a test, in MiB; unset: 1024."
+        None, ge=16, le=65536, alias="memoryMiB", description="Memory per test, in MiB; unset: 1024."
     )
     output_kib: int | None = Field(
-        None, ge=1, le=65536, alias="outputKiB", description="stdout, in KiB; unset: 65536. Of stderr the end is kept."
+        None,
+        ge=1,
+        le=65536,
+        alias="outputKiB",
+        description="Maximum stdout, in KiB; unset: 65536. Only the end of stderr is kept.",
     )
 
     RULES = (
@@ -148,7 +152,7 @@ class TestLimits(ApiModel):
 
 
 class Grader(ApiModel):
-    """A function that scores answers, where tests of a program do not decide."""
+    """A function that scores answers which no test can decide."""
 
     path: Annotated[
         str,
@@ -173,7 +177,7 @@ class Grader(ApiModel):
     name: Annotated[str, Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
         "compute_score",
         description="The function: called with data_source, solution_str, ground_truth and extra_info, it returns a "
-        "number, or a dict with score and, where it decides what is accepted, acc.",
+        "number, or a dict with score and, if it decides what is accepted, acc.",
     )
 
     RULES = (
@@ -193,15 +197,15 @@ class Grader(ApiModel):
 class Dataset(ApiModel):
     """One dataset of the run."""
 
-    name: DatasetName = Field(description="What the dataset is called in every result, e.g. humaneval.")
+    name: DatasetName = Field(description="The dataset's name in every result, e.g. humaneval.")
     source: Annotated[
         str,
         Field(
             min_length=1,
             max_length=1024,
             description="Where the problems are: an fsspec URL (s3://..., gs://..., https://...), pvc://CLAIM/PATH or "
-            "builtin:demo; problem records (JSONL, Parquet) or HumanEval and MBPP as published. On one machine also a "
-            "path, relative to the manifest's folder.",
+            "builtin:demo. Its format: problem records (JSONL, Parquet), or HumanEval and MBPP as published. Without a "
+            "cluster also a path, relative to the manifest's folder.",
         ),
         *PLACE_RULES,
         Rule(
@@ -216,33 +220,35 @@ class Dataset(ApiModel):
     ]
     judge_mode: Literal["RunCode", "Submit"] = Field(
         "RunCode",
-        description="RunCode: our tests, per-test results. Submit: SandboxFusion owns the tests; such results can be "
-        "forged by the program and feed no gate.",
+        description="RunCode: the judge runs the tests and has a result for each. Submit: SandboxFusion runs its own "
+        "tests; the program can forge such results, so no gate uses them.",
     )
     comparator: Comparator | None = Field(
-        None, description="What decides for stdin/stdout problems; unset: standard. A problem's own tolerance wins."
+        None,
+        description="Comparison for stdin/stdout problems; unset: standard. A problem's own tolerance takes "
+        "precedence.",
     )
     grader: Grader | None = Field(
         None,
-        description="Scores answers that no test of a program decides: it runs in the sandbox, in a run of its own. "
+        description="Scores answers that no test can decide. It runs in the sandbox, separately from the answer. "
         "Unset: the tests decide.",
     )
-    limits: TestLimits | None = Field(None, description="Limits of a test where the problem's record has none.")
+    limits: TestLimits | None = Field(None, description="Limits of a test, if the problem's record sets none.")
     tests: list[TestGroup] = Field(
         ["public", "private", "generated"],
         min_length=1,
         max_length=3,
-        description="Which groups of a problem's tests are used.",
+        description="The groups of a problem's tests that are used.",
         json_schema_extra=list_type("set"),
     )
     prompt_format: Literal["Chat", "Completion"] = Field(
-        "Chat", description="Chat: /v1/chat/completions. Completion: /v1/completions, the prompt as it is."
+        "Chat", description="Chat: /v1/chat/completions. Completion: /v1/completions with the unchanged prompt."
     )
     system_prompt: str | None = Field(
         None,
         min_length=1,
         max_length=16_384,
-        description="A system message before each chat; a problem's own one stays instead.",
+        description="System message of each chat; a problem's own system message takes precedence.",
     )
     prompt_template: Annotated[
         str | None,
@@ -250,8 +256,8 @@ class Dataset(ApiModel):
             min_length=1,
             max_length=1024,
             description="A text file that replaces our prompt: the user message of a chat, or the whole completion "
-            "prompt. It holds {prompt}, and may hold {asserts} (the first three), {entry_point} and {language}. A "
-            "place as for source.",
+            "prompt. It must contain {prompt} and may contain {asserts} (the first three), {entry_point} and "
+            "{language}. The location is written as in source.",
         ),
         *PLACE_RULES,
         Rule(
@@ -261,16 +267,16 @@ class Dataset(ApiModel):
         ),
     ] = None
     max_answer_characters: int | None = Field(
-        None, ge=1, le=100_000_000, description="Cut longer answers before the program is looked for; unset: never."
+        None, ge=1, le=100_000_000, description="Truncate longer answers before the program is extracted; unset: never."
     )
     max_problems: int | None = Field(
-        None, ge=1, le=10_000_000, description="Use only the first so many problems; unset: all."
+        None, ge=1, le=10_000_000, description="Use only this many problems, from the beginning; unset: all."
     )
     exclude_problems: list[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
         [],
         max_length=1000,
-        description="Ids of problems to leave out, e.g. those that `evalrun data audit-tests` found to accept wrong "
-        "programs; maxProblems counts what is left. An id that the source lacks is an error.",
+        description="Ids of problems to leave out, e.g. those whose tests accept wrong programs, as `evalrun data "
+        "audit-tests` found; maxProblems counts the remaining ones. An unknown id is an error.",
         json_schema_extra=list_type("set"),
     )
     manifest: Annotated[
@@ -278,8 +284,9 @@ class Dataset(ApiModel):
         Field(
             min_length=1,
             max_length=1024,
-            description="The manifest that the records must match, as `evalrun data prepare` writes it; its audit lies "
-            "beside it. Unset: one in data_manifests beside a source on a volume or on this machine is found.",
+            description="The manifest that the records must match, as `evalrun data prepare` writes it, with its audit "
+            "beside it. Unset: one in data_manifests beside the source is used, if the source is on a volume or "
+            "on this machine.",
         ),
         *PLACE_RULES,
         Rule(
@@ -291,20 +298,21 @@ class Dataset(ApiModel):
     audit_policy: Literal["Require", "Warn", "Ignore"] | None = Field(
         None,
         description="Require: refuse the run unless the records match a manifest whose audit passed. Warn: run, and "
-        "record what is wrong. Ignore: look at nothing. Unset: refuse a failed audit and records that do not match, "
-        "where there is a manifest.",
+        "record what is wrong. Ignore: check nothing. Unset: if there is a manifest, refuse a failed audit and records "
+        "that do not match.",
     )
     role: Literal["train", "dev", "test"] | None = Field(
         None,
-        description="What the dataset may be used for: no gate may use test unless allowTestRole names it. Unset: as "
-        "its audit or its records say.",
+        description="The dataset's purpose: a gate may use a test dataset only if allowTestRole names it. Unset: the "
+        "role in its audit or its records.",
     )
     stop_after_timeouts: int = Field(
         3,
         ge=0,
         le=100_000,
-        description="After so many time-outs a problem's other tests run with a short limit (1 s, or a tenth of theirs "
-        "if that is less): one that does not end within it is assumed to time out. 0: every test at the full limit.",
+        description="After this many time-outs, the problem's remaining tests run with a short limit (1 s, or a tenth "
+        "of their own if that is less); a test that exceeds it counts as a time-out. 0: every test gets its full "
+        "limit.",
     )
 
     RULES = (
@@ -315,7 +323,7 @@ class Dataset(ApiModel):
         ),
         Rule(
             "!has(self.manifest) || !has(self.auditPolicy) || self.auditPolicy != 'Ignore'",
-            "a manifest that is not looked at says nothing: remove manifest, or write auditPolicy: Warn",
+            "auditPolicy: Ignore does not check the manifest: remove manifest, or write auditPolicy: Warn",
             ".auditPolicy",
         ),
         Rule(
@@ -342,15 +350,15 @@ class Dataset(ApiModel):
 
 
 class Budget(ApiModel):
-    """What EVAL@budget may spend."""
+    """The budget of EVAL@budget."""
 
     output_tokens_per_problem: int = Field(
-        ge=1, le=100_000_000, description="Output tokens a problem; the last sample may be cut."
+        ge=1, le=100_000_000, description="Output tokens per problem; the last sample may be truncated."
     )
 
 
 class Protocol(ApiModel):
-    """How answers are drawn and what is reported."""
+    """The protocol: how answers are drawn and what is reported."""
 
     name: Literal["EVAL@1", "EVAL@k", "EVAL@budget"] = Field(
         "EVAL@1",
@@ -367,42 +375,52 @@ class Protocol(ApiModel):
         None,
         ge=1,
         le=1_000_000,
-        description="Sample from so many likeliest tokens; unset: all. For vLLM, SGLang.",
+        description="Sample from this many of the likeliest tokens; unset: all. Only vLLM and SGLang support it.",
     )
     min_p: PositiveFractionText | None = Field(
-        None, description="Leave out tokens below this share of the likeliest one, in quotes; unset: off. As topK."
+        None,
+        description="Exclude tokens whose probability is below this fraction of the likeliest one's, in quotes; unset: "
+        "off. Only vLLM and SGLang support it.",
     )
     repetition_penalty: Annotated[
         DecimalText | None,
-        Field(description='Above "1.0": tokens that were there become less likely; in quotes; unset: off. As topK.'),
+        Field(
+            description='Above "1.0", tokens that already occurred become less likely; in quotes; unset: off. Only '
+            "vLLM and SGLang support it."
+        ),
         Rule("double(self) > 0.0 && double(self) <= 2.0", 'write a penalty above "0.0" and up to "2.0", e.g. "1.05"'),
     ] = None
     stop: list[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
         [],
         max_length=16,
-        description="Texts at which an answer ends; they are not part of it.",
+        description="Texts that end an answer; they are not part of it.",
         json_schema_extra=list_type("atomic"),
     )
     ignore_eos: bool = Field(
-        default=False, description="Go on past the end-of-text token, to maxNewTokens: for load tests. As topK."
+        default=False,
+        description="Continue after the end-of-text token up to maxNewTokens, for load tests. Only vLLM and SGLang "
+        "support it.",
     )
-    samples: int = Field(1, ge=1, le=1000, description="Answers a problem; more than 1 needs EVAL@k.")
+    samples: int = Field(1, ge=1, le=1000, description="Answers per problem; more than 1 needs EVAL@k.")
     k: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
         [],
         max_length=16,
-        description="EVAL@k: which pass@k to report, each at most samples.",
+        description="EVAL@k: the values of k for which pass@k is reported, each at most samples.",
         json_schema_extra=list_type("set"),
     )
-    max_new_tokens: int = Field(2048, ge=1, le=1_048_576, description="Longest answer, in tokens.")
-    seed: int = Field(0, ge=0, le=2_000_000_000, description="Seed; sample i of a problem is asked for with seed + i.")
+    max_new_tokens: int = Field(2048, ge=1, le=1_048_576, description="Maximum length of an answer, in tokens.")
+    seed: int = Field(0, ge=0, le=2_000_000_000, description="Seed; sample i of a problem is requested with seed + i.")
     deterministic: bool = Field(
         default=False,
-        description="Batch-invariant kernels: the same answers at any load, but slower.",
+        description="Use batch-invariant kernels: the same answers at any load, but slower.",
     )
     noise_floor_repeats: int = Field(
-        0, ge=0, le=20, description="Repeat a greedy run so many times to measure how often verdicts flip by chance."
+        0,
+        ge=0,
+        le=20,
+        description="Repeat a greedy run this many times to measure how often verdicts change by chance.",
     )
-    budget: Budget | None = Field(None, description="EVAL@budget: what may be spent.")
+    budget: Budget | None = Field(None, description="The budget of EVAL@budget.")
 
     RULES = (
         Rule(
