@@ -35,7 +35,7 @@ from evalrun_operator.schedules.sink import Schedules
 from evalrun_operator.settings import OperatorSettings
 
 START_SECONDS = 30.0
-"""How long the first listing of everything may take before it is tried again."""
+"""Seconds that the first listing of everything may take before it is tried again."""
 
 
 @dataclass(frozen=True)

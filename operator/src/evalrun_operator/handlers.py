@@ -1,4 +1,4 @@
-"""What kopf is for: it logs in, starts and ends the operator, and answers liveness.
+"""Handlers of kopf, which logs in, starts and ends the operator, and answers liveness probes.
 
 The EvalRuns are followed by `watching`, like everything else: when one namespace refuses kopf's watch, kopf ends the
 operator of all others (docs/decisions/0011). No handler keeps state, hence there is no finalizer: an EvalRun can be
@@ -15,7 +15,7 @@ from evalrun_cluster.errors import ClusterError
 
 
 class Life(Protocol):
-    """What the handlers drive; `app.Operator` is one."""
+    """Interface that the handlers use; `app.Operator` implements it."""
 
     async def start(self) -> bool:
         """List everything, then work. Returns False if the CRD is missing. Raises ClusterError and TimeoutError."""

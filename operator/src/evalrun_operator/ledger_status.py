@@ -1,4 +1,4 @@
-"""What an aggregator says of its run, as plain data."""
+"""An aggregator's report about its run, as plain data."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +17,7 @@ class RunState(StrEnum):
 
 
 class GateDecision(StrEnum):
-    """What the gate says; the aggregator decides it."""
+    """Result of the gate, as the aggregator decided it."""
 
     PENDING = "pending"
     PASSED = "passed"
@@ -67,9 +67,9 @@ class LedgerStatus:
     gate: GateDecision = GateDecision.PENDING
     gate_message: str = ""
     stopped_early: str = ""
-    """How far the run came before its gates had decided; empty where they did not stop it."""
+    """How far the run got before its gates decided; empty if they did not stop it."""
     warnings: tuple[str, ...] = ()
-    """What of the spec leaves GPUs idle, and what to write instead."""
+    """Settings of the spec that leave GPUs idle, and what to write instead."""
     replica_hosts: tuple[str, ...] | None = None
     """Hosts of the replicas that hold GPUs, an empty one where a replica has none yet; None: none was ever reported."""
     ended_early: str = ""

@@ -1,4 +1,4 @@
-"""What the operator shows Prometheus. It outlives the runs: its series of a run stay until the run's TTL."""
+"""Prometheus metrics of the operator. The series of an ended run stay until the run's TTL."""
 
 import threading
 from collections import Counter
@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What of a run's status is shown; small, since thousands of ended runs may be kept."""
+    """Part of a run's status that is exported; small, since thousands of ended runs may be kept."""
 
     phase: str
     suspended: float | None

@@ -1,4 +1,4 @@
-"""What the operator may do: the rules of its ClusterRole (or of a Role in each namespace), as data, and nothing beyond.
+"""Permissions of the operator: the rules of its ClusterRole (or of a Role in each namespace), as data.
 
 The chart is generated from it and the tests run the operator with exactly this. Secrets can be read by name only, never
 listed: the operator reads nothing but its runs' tokens. Nothing of the cluster's own objects is read but discovery.

@@ -15,9 +15,9 @@ from evalrun_operator.policies.generation import Said
 from evalrun_operator.settings import OperatorSettings
 
 BASELINE_SECONDS = 5.0
-"""How often it is asked whether the baseline has ended: it is another run, whose end does not wake this one."""
+"""Seconds between two checks whether the baseline has ended: the end of another run does not wake this one."""
 BASELINE_COMES_SECONDS = 60.0
-"""How long after a run its baseline may be created: both may come from one file."""
+"""Seconds after a run within which its baseline may be created: both may come from one file."""
 ENDED: frozenset[Phase | str] = frozenset({"Succeeded", "Degraded", "Failed"})
 
 

@@ -1,4 +1,4 @@
-"""What one pass does, and how it follows from the difference between what is desired and what is there. Pure."""
+"""Decision of one pass, from the difference between the desired and the observed objects. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from evalrun_operator.observing.records import Observed, Policy, Ref, Seen
 from evalrun_operator.resources.changes import is_as_made, is_outdated, spec_digest
 
 IDLE_SECONDS = 60.0
-"""How often a run that waits is looked at, should a watch have missed something."""
+"""Seconds between two passes over a waiting run, in case a watch missed something."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one pass does. Deletions come first, the status last."""
+    """Actions of one pass. Deletions come first, the status last."""
 
     status: EvalRunStatus
     apply: tuple[Object, ...] = ()
@@ -80,7 +80,7 @@ def _to_apply(observed: Observed, item: Object) -> bool:
         return False
     if names.QUEUE_LABEL in item["metadata"]["labels"]:
         # Kueue wrote the tolerations and node labels of its flavors into it when it let it in. The groups are one value
-        # for server-side apply: to apply them anew takes those away, and Kueue ends what is not as it let it in.
+        # for server-side apply: applying them again removes those, and Kueue ends what is not as it let it in.
         return False
     if isinstance(seen.detail, Policy) and seen.detail.spec != spec_digest(item["spec"]):
         return True  # somebody has edited it: the sandboxes would be open until the next resync

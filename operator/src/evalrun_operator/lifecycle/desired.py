@@ -1,4 +1,4 @@
-"""Which objects a run needs at a stage of its life. Pure."""
+"""Objects that a run needs at each stage of its life. Pure."""
 
 from dataclasses import dataclass
 
@@ -57,7 +57,7 @@ def ledger_objects(context: ReconcileContext) -> list[Object]:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Who owns a Deployment's replicas."""
+    """Owner of a Deployment's replica count."""
 
     replicas: int | None
     """None: an autoscaler does."""

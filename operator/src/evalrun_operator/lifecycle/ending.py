@@ -1,4 +1,4 @@
-"""How a run ends: with its results, for a reason that no attempt mends, or because it was deleted. Pure."""
+"""End of a run: with its results, for a reason that no attempt can fix, or because it was deleted. Pure."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,17 +24,17 @@ from evalrun_operator.policies.start import gives_up_at
 AUDIT_FAILED = f"{Reason.AUDIT_FAILED}: "
 """Begins what the aggregator says of data that did not pass its audit."""
 BAD_INPUT = 2
-"""Exit code of our services for what the user gave and can mend."""
+"""Exit code of our services for bad input that the user can correct."""
 WRITE_SECONDS = 1800.0
-"""How long after its deadline a run's outputs may still be written."""
+"""Seconds after its deadline in which a run's outputs may still be written."""
 ABSENT_SECONDS = 120.0
-"""How long after its deadline a run waits for a ledger that does not answer, or does not do as it is told."""
+"""Seconds after its deadline for which a run waits for a ledger that does not answer or does not react."""
 CLOSE_SECONDS = 1.0
-"""How often it is asked whether they are written."""
+"""Seconds between two checks whether they are written."""
 
 
 def early_end(context: ReconcileContext) -> End | None:
-    """Return whether the run ends now, with its results or for a reason that no attempt mends."""
+    """Return whether the run ends now, with its results or for a reason that no attempt can fix."""
     spec, ledger = context.run.spec, context.observed.ledger
     if ledger is not None and ledger.ended:
         if ledger.ended_early:
@@ -68,7 +68,7 @@ def _refused_by_a_part(context: ReconcileContext) -> End | None:
         if pod.exit_code == BAD_INPUT and pod.restarts >= spec.backoff_limit:
             return End(Reason.INVALID_SPEC, f"The aggregator refuses the spec: {pod.trouble}")
     for _, pod in observed.pods(names.RAY):
-        if pod.exit_code == BAD_INPUT and pod.failed == names.CHECKPOINT:  # a worker would fetch it anew for ever
+        if pod.exit_code == BAD_INPUT and pod.failed == names.CHECKPOINT:  # a worker would fetch it again and again
             return End(Reason.INVALID_SPEC, f"The model cannot be fetched: {pod.trouble}")
     return None
 

@@ -41,7 +41,7 @@ def suspend(context: ReconcileContext, queued: Said | None = None) -> Decision:
 
 
 def resume(context: ReconcileContext) -> Decision:
-    """Announce that the run is not suspended any more, before any GPU is asked for; the deadline starts anew from
+    """Announce that the run is no longer suspended, before any GPU is requested; the deadline restarts from
     here.
     """
     report = Report(

@@ -1,4 +1,4 @@
-"""What a run says of its autoscalers: that they scale, or why they do not and what to do. Pure."""
+"""Status texts about a run's autoscalers: that they scale, or why they do not and what to do. Pure."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ INSTALL: dict[str, str] = {
     "to cpu or keda.",
 }
 SETTLE_SECONDS = 120.0
-"""How long an autoscaler may know nothing: a new pod has no measurements yet."""
+"""Seconds for which an autoscaler may lack metrics: a new pod has no measurements yet."""
 
 
 def unmeasured(context: ReconcileContext) -> str:

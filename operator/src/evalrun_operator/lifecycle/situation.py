@@ -1,4 +1,4 @@
-"""What one decision about a run follows from, and the facts that are read from it. Pure."""
+"""Context of one decision about a run, and the facts that are derived from it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from evalrun_operator.settings import OperatorSettings
 
 @dataclass(frozen=True)
 class ReconcileContext:
-    """What one decision follows from."""
+    """Everything that one decision depends on."""
 
     run: EvalRun
     before: EvalRunStatus

@@ -1,4 +1,4 @@
-"""What keeps a run from starting and lasts until somebody mends it, and when the run is given up for it. Pure."""
+"""Obstacles to a run's start that somebody must fix, and when the run fails because of them. Pure."""
 
 from datetime import timedelta
 
@@ -11,11 +11,11 @@ from evalrun_operator.policies.start import gives_up_at, obstacles
 
 GIVES_UP = " The run fails at "
 SETTLE_SECONDS = 15.0
-"""How old an object is before its trouble counts: nearly every new pod waits a moment for its claim to be bound."""
+"""Minimum age in seconds of an object whose trouble counts: nearly every new pod waits a moment for its claim."""
 
 
 def obstacle_to_start(context: ReconcileContext, waits: str) -> str:
-    """Return what keeps the run from starting and lasts until somebody mends it; empty if nothing is known to."""
+    """Return what prevents the run from starting until somebody fixes it; empty if nothing is known."""
     observed = context.observed
     parts = [names.AGGREGATOR, names.JUDGE, names.SANDBOX] if waits else []
     if not context.generated:

@@ -50,7 +50,7 @@ class End:
 
 @dataclass(frozen=True)
 class Report:
-    """What a pass found and decided, as far as the status tells it."""
+    """Findings and decisions of a pass that the status reports."""
 
     started: bool = True
     settings: Mapping[str, str] | None = None
@@ -58,7 +58,7 @@ class Report:
     baseline_url: str | None = None
     """Where the baseline was found that the gate names; None: nothing new."""
     queued: Said | None = None
-    """Which queue holds the run back."""
+    """The queue that the run waits in."""
     stalled: str = ""
     """Why it cannot start."""
     refused: str = ""
@@ -66,7 +66,7 @@ class Report:
     waiting_for_baseline: str = ""
     """Why the run does not start yet."""
     scaling: Said | None = None
-    """Whether the judge's autoscalers work; None where there is none."""
+    """Whether the judge's autoscalers work; None if it has none."""
     closing: str = ""
     """Why the run ends before everything is decided: what there is is being written."""
     ledger: LedgerStatus | None = None

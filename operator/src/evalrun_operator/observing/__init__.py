@@ -1,1 +1,1 @@
-"""What is known of the cluster: watches, and the records that are made from what they see."""
+"""Observed state of the cluster: watches, and the records made from what they report."""

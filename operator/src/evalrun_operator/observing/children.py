@@ -20,7 +20,7 @@ RunUid = tuple[str, str]
 
 
 class Children:
-    """What is known of all runs' objects, by run.
+    """Observed objects of all runs, by run.
 
     Args:
         wake: called with the key of a run whose objects have changed.

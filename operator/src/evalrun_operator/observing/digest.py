@@ -30,7 +30,7 @@ MAX_DIGITS = 9
 CRASHES = 3
 """Restarts after which a container that is up, but not ready, counts as one that crashes again and again."""
 ASLEEP = "ScalingDisabled"
-"""What a HorizontalPodAutoscaler says of a Deployment that was set to 0 replicas: nothing is wrong."""
+"""Reason of a HorizontalPodAutoscaler whose Deployment was set to 0 replicas: nothing is wrong."""
 
 
 class UnreadableObjectError(Exception):
@@ -250,4 +250,4 @@ DETAILS: dict[str, Callable[[Manifest], Workload | Cluster | Attempt | Pod | Cla
     "ScaledObject": _scaler,
     "NetworkPolicy": lambda manifest: Policy(spec_digest(manifest.get("spec"))),
 }
-"""What is read of a kind's state; of other kinds only that they exist."""
+"""Functions that read the state of an object, by kind; of other kinds only the existence is known."""

@@ -1,4 +1,4 @@
-"""What is seen of a run's objects: small frozen records, and what one pass knows of a run.
+"""Records of a run's observed objects: small and frozen, and the facts that one pass knows about a run.
 
 A thousand runs have tens of thousands of objects; as whole they would fill the operator's memory.
 """
@@ -92,7 +92,7 @@ class Attempt:
     finished_at: datetime | None
     cluster: str
     head_uid: str
-    """Which life of the head it was submitted to, as `head_life` has it."""
+    """Value of `head_life` of the head that it was submitted to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Observed:
 
     objects: Mapping[Ref, Seen] = field(default_factory=dict)
     token: str | None = None
-    """What the run's Secret holds."""
+    """The token in the run's Secret."""
     ledger: LedgerStatus | None = None
     """None where the aggregator is not up or does not answer."""
     missing_kinds: frozenset[str] = frozenset()
@@ -170,7 +170,7 @@ class Observed:
     warnings: Mapping[str, str] = field(default_factory=dict)
     """By uid, the last warning that Kubernetes recorded of an object that does not come up and says nothing itself."""
     resync: bool = False
-    """Apply everything anew, whatever the digests say."""
+    """Apply everything again, whatever the digests say."""
     missing_groups: frozenset[str] = frozenset()
     """API groups that an autoscaler measures by, and the cluster does not serve."""
 

@@ -20,7 +20,7 @@ from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, Kind
 logger = logging.getLogger(__name__)
 
 SESSION_SECONDS = 300
-"""Longest that one watch lasts before the kind is listed anew."""
+"""Maximum seconds of one watch before the kind is listed again."""
 STALE_SECONDS = 3 * SESSION_SECONDS
 """A watch that has heard nothing for so long does not follow its kind any more: the process is to be restarted."""
 MISSING_SECONDS = 15.0

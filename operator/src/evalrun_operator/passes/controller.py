@@ -42,7 +42,7 @@ LONGEST_RETRY_SECONDS = 10.0
 LONGEST_REFUSED_SECONDS = 60.0
 CONFLICT_SECONDS = 0.05
 THERE_SECONDS = 30.0
-"""How long a run is believed to be there since the API server last showed it."""
+"""Seconds for which a run is assumed to exist after the API server last showed it."""
 
 
 class Controller:
@@ -207,7 +207,7 @@ class Controller:
         """Ask whether the run is still there.
 
         kopf tells of no run that was deleted in a gap of its watch (longer than the API server remembers), and what is
-        made for one that is gone, the garbage collector takes away, which is a reason to make it again: for ever.
+        made for one that is gone, the garbage collector takes away, which is a reason to create it again, without end.
         """
         if self._clock() - self._shown.get(identity.uid, float("-inf")) < THERE_SECONDS:
             return True

@@ -19,9 +19,9 @@ from evalrun_operator.settings import OperatorSettings
 logger = logging.getLogger(__name__)
 
 TOKEN_SECONDS = 60.0
-"""How long a run's token is believed to be still in its Secret."""
+"""Seconds for which a run's token is assumed to be still in its Secret."""
 WARNING_SECONDS = 5.0
-"""How long an object may come up in silence before its events are read, and between two readings."""
+"""Seconds for which an object may start without a report before its events are read, and between two readings."""
 
 
 class Gatherer:
@@ -105,7 +105,7 @@ class Gatherer:
         self._tokens[uid] = (token, self._clock())
 
     def resynced(self, uid: str) -> None:
-        """Remember that everything of a run was applied anew."""
+        """Remember that every object of a run was applied again."""
         self._resynced[uid] = self._clock()
 
     def forget_tokens(self) -> None:

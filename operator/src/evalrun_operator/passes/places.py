@@ -1,4 +1,4 @@
-"""Which runs hold a place among those that may be active. `policies.admission` decides."""
+"""Runs that hold a place among those that may be active. `policies.admission` decides."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which runs may start while others are active: at most so many, in the order of their creation.
+"""Admission of runs while others are active: up to a maximum number, in the order of their creation.
 
 A run is admitted as a whole or not at all. Half-built runs deadlock: thirty of them hold all memory of a node with
 their ledgers and judges, and none of them can place its generator.

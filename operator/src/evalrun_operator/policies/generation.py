@@ -1,4 +1,4 @@
-"""What a run's generation needs next: a cluster, an attempt, a wait, or an end.
+"""Next step of a run's generation: a cluster, an attempt, a wait, or an end.
 
 Never two attempts at once, and never two clusters: what is on its way out is waited for. A failed attempt's Job or
 RayJob stays, as the record of its failure; an attempt whose cluster was lost is deleted, and the status' reason
@@ -38,7 +38,7 @@ class NewAttempt:
 
 @dataclass(frozen=True)
 class Generation:
-    """What is to be done for the generation, and what is to be said of it."""
+    """Next step of the generation, and how the status describes it."""
 
     attempts: int
     cluster_ready: Said
@@ -55,7 +55,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the decision follows from."""
+    """Facts that the decision depends on."""
 
     run: str
     on_ray: bool
@@ -66,7 +66,7 @@ class Circumstances:
     """The status says that the last of them failed."""
     backoff_limit: int
     waiting_for: str
-    """What keeps the run from starting its generation; empty where nothing does."""
+    """Reason why the run cannot start its generation; empty if it can."""
     now: datetime
     backoff: Callable[[int], timedelta]
 

@@ -1,4 +1,4 @@
-"""Which of several operators works: who holds the Lease, until when, and who may take it. Pure.
+"""Leader election: who holds the Lease, until when, and who may take it. Pure.
 
 As in client-go, nobody's clock is compared with another's: a Lease counts from when this process first saw its state.
 A leader that cannot renew stops a second before any other may take over.
@@ -7,13 +7,13 @@ A leader that cannot renew stops a second before any other may take over.
 from dataclasses import dataclass
 
 LEASE_SECONDS = 4
-"""How long a Lease holds without being renewed: what a takeover after a crash takes at most, but for a poll."""
+"""Seconds for which a Lease is valid without renewal. A takeover after a crash takes at most that and one poll."""
 RENEW_SECONDS = 1.0
-"""How often the leader renews."""
+"""Seconds between two renewals by the leader."""
 DEADLINE_SECONDS = 3.0
 """A leader that has not renewed for so long works no more."""
 RETRY_SECONDS = 0.5
-"""How often the others look."""
+"""Seconds between two polls by the others."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is said of writes that failed: the refusal itself, what it means for the run, and what to do. Pure."""
+"""Messages about failed writes: the refusal itself, its meaning for the run, and the remedy. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Failure:
     reason: Reason
     """Refused, NameTaken, or WriteFailed where it may succeed later."""
     text: str
-    """What was tried, on which object, and the API server's words."""
+    """The operation, the object, and the API server's words."""
 
 
 def applied_words(failures: Sequence[Failure], passes: int) -> tuple[str, Reason, str] | None:

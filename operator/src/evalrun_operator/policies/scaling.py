@@ -1,4 +1,4 @@
-"""How many workers a run's pending work is worth, and which pods go when it is worth fewer."""
+"""Number of workers for a run's pending work, and the pods that are removed when it falls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def wanted_workers(
     Args:
         rollout: the spec's.
         pending: answers still to be drawn; None where that is not known.
-        group: as it is asked for now; None where there is none yet.
+        group: as it is requested now; None if it does not exist yet.
         pods: of the group.
         busy: hosts of the replicas that hold GPUs, an empty one where it is not known yet; None: nothing is known.
     """

@@ -1,4 +1,4 @@
-"""When a run that cannot start is given up: what time alone does not mend, and for how long it may last."""
+"""Failure of a run that cannot start: which problems do not resolve themselves, and how long they may last."""
 
 import re
 from collections.abc import Iterable
@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 ROOM = re.compile(
     r"Insufficient |untolerated taint|didn't match Pod's node affinity|Too many pods|no nodes available|Preempt"
 )
-"""What the scheduler says of a pod that finds no room. It may find some in a minute or overnight."""
+"""Messages of the scheduler about a pod without a node. There may be one in a minute or overnight."""
 STARTING = re.compile(r"Startup probe failed|Readiness probe failed")
-"""What the kubelet says of a container that is not up yet, on a busy node for minutes. One that never is, it kills
+"""Messages of the kubelet about a container that is not up yet, on a busy node for minutes. One that never is, it kills
 and starts again, which is trouble of its own (CrashLoopBackOff)."""
 CRAMPED = (
     "It waits for room in the cluster. Runs that wait for each other's room never end: operator.maxActiveRuns bounds "
@@ -18,7 +18,7 @@ CRAMPED = (
 
 
 def obstacles(troubles: Iterable[str]) -> list[str]:
-    """Return the troubles that last until somebody mends them: a missing Secret, claim or image, a refusal."""
+    """Return the troubles that last until somebody fixes them: a missing Secret, claim or image, a refusal."""
     return [trouble for trouble in troubles if not is_cramped(trouble) and not STARTING.search(trouble)]
 
 

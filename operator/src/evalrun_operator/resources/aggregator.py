@@ -23,7 +23,7 @@ from evalrun_operator.resources.pods import (
 )
 
 START_SECONDS = 3600
-"""How long reading datasets and a large ledger may take."""
+"""Seconds that reading datasets and a large ledger may take."""
 DEFAULT_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}}
 
 
@@ -44,7 +44,7 @@ def aggregator_service(plan: RunPlan) -> Object:
 
 
 def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
-    """Return the StatefulSet; a higher `restarts` makes it start its pod anew."""
+    """Return the StatefulSet; a higher `restarts` makes it restart its pod."""
     name = names.component(plan.run.name, names.AGGREGATOR)
     notes = {names.RESTARTS_ANNOTATION: str(restarts)}
     return plan.made(

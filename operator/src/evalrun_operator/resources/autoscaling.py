@@ -11,7 +11,7 @@ from evalrun_cluster.objects import Object
 from evalrun_operator.resources.plan import RunPlan
 
 LOAD_METRIC = "evalrun_judge_load"
-"""What a metrics adapter must offer with `custom`: evalrun_judge_queue_depth + evalrun_judge_inflight, by run."""
+"""Metric that an adapter must serve with `custom`: evalrun_judge_queue_depth + evalrun_judge_inflight, by run."""
 LOAD_SHARE = 0.8
 CPU_PERCENT = 80
 BEHAVIOR: Object = {

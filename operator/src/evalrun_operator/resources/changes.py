@@ -1,4 +1,4 @@
-"""What of a run's objects may change while the run lives: all else stays as it was made. Pure.
+"""Fields of a run's objects that may change during the run: everything else stays as created. Pure.
 
 The spec of a run that has started cannot change and its settings are frozen, so an object that is rendered otherwise
 than before comes from another version of this operator. An upgrade must not touch what runs: half of the verdicts would

@@ -1,4 +1,4 @@
-"""Which image each part of a run has: the operator's settings, or what the spec names instead."""
+"""Images of a run's parts: from the operator's settings, unless the spec names others."""
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Judge, Rollout

@@ -1,4 +1,4 @@
-"""Who of a run's pods may talk to whom: a NetworkPolicy for each part.
+"""Connections that are allowed between a run's pods: a NetworkPolicy for each part.
 
 Ports that ask for a token are open to the parts that need them; what goes out is bounded where it can be: sandboxes
 reach nobody, gateways their sandboxes. Endpoints, hubs and buckets may be anywhere, so the others reach everything but

@@ -1,4 +1,4 @@
-"""What every object of a run is made from, and the metadata that they all carry."""
+"""Inputs of every object of a run, and the metadata that they all have."""
 
 import hashlib
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What all pods have in common: they are restricted in the sense of Kubernetes' Pod Security Standards, and more.
+"""Common parts of all pods: restricted in the sense of Kubernetes' Pod Security Standards, and more.
 
 Non-root, no privilege escalation, no capability, seccomp RuntimeDefault, a read-only root, and no token of a
 ServiceAccount: nothing that a run makes talks to the API server.
@@ -28,7 +28,7 @@ RAY_NODE: Mapping[Part, dict[str, str]] = {
 }  # fmt: skip
 """KubeRay's label, which tells the pods of one component apart."""
 UNMOVABLE = frozenset({names.RAY, names.GENERATOR, names.AGGREGATOR})
-"""What loses minutes of work on GPUs, or holds up the whole run, when its pod is moved."""
+"""Components whose pods must not be moved: that would lose minutes of GPU work or delay the whole run."""
 CONTAINER_SECURITY: Object = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,

@@ -1,4 +1,4 @@
-"""What a schedule remembers of its runs, so that it outlives them: which checkpoints are done, which was good. Pure."""
+"""Facts about its runs that a schedule keeps after their deletion: evaluated checkpoints, the last good one. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -81,7 +81,7 @@ def used_today(status: EvalScheduleStatus, cron: Cron, now: datetime) -> Decimal
 def _last_good(before: GoodCheckpoint | None, runs: Iterable[ScheduledRun]) -> GoodCheckpoint | None:
     """Return the newest checkpoint with results whose gate did not fail.
 
-    An inconclusive gate counts as not failed: a baseline that waited for certainty would stay behind for ever where the
+    An inconclusive gate counts as not failed: a baseline that waited for certainty would stay behind forever if the
     gate's margin is small. What drifts slowly is for a fixed baseline to catch.
     """
     for run in runs:

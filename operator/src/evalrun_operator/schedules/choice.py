@@ -1,4 +1,4 @@
-"""Which of the checkpoints that were found get a run now, and which runs of the past go. Pure."""
+"""Choice of the checkpoints that get a run now, and of the old runs that are deleted. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def wanted(spec: EvalScheduleSpec, status: EvalScheduleStatus, answer: ListingAn
 
 @dataclass(frozen=True)
 class Afforded:
-    """What the day's budget allows."""
+    """Checkpoints that fit into the day's budget."""
 
     checkpoints: list[ReadyCheckpoint]
     left_out: int

@@ -226,7 +226,7 @@ class ScheduleController:
             logger.warning("schedule %s/%s: %s", metadata.namespace, metadata.name, error)
 
     def _forget_gone(self, uid: str, observed: Observed) -> None:
-        """Forget deleted runs of which everything is in the status by now."""
+        """Forget deleted runs that are completely recorded in the status."""
         runs = self._runs.get(uid, {})
         for run in observed.runs:
             if run.gone:

@@ -1,4 +1,4 @@
-"""How a Job that lists or merges stands, from the Job and its pods. Pure."""
+"""State of a listing or merge Job, from the Job and its pods. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

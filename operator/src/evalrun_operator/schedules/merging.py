@@ -1,4 +1,4 @@
-"""Which of a schedule's checkpoints is merged next, and what became of the last merge. Pure.
+"""Choice of the checkpoint that is merged next, and the result of the last merge. Pure.
 
 One Job at a time: it prunes the cache, and must know every model there that a run still needs.
 """
@@ -17,7 +17,7 @@ from evalrun_operator.schedules.words import Said
 from evalrun_runtime.backoff import backoff_seconds
 
 POLL_SECONDS = 10.0
-"""How often a Job that merges is looked at: it takes minutes."""
+"""Seconds between two checks of a merge Job, which takes minutes."""
 MAX_FAILURES = 3
 """Attempts at one checkpoint in a row; the next start tries again."""
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 60.0, 900.0
@@ -27,7 +27,7 @@ DONE = Said("True", Why.ALL_MERGED, "")
 
 @dataclass(frozen=True)
 class MergeStep:
-    """What one pass makes of the checkpoints that are to be merged."""
+    """Result of one pass over the checkpoints that are to be merged."""
 
     merges: list[PendingMerge]
     evaluated: Evaluated

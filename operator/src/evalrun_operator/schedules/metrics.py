@@ -1,4 +1,4 @@
-"""What is shown of schedules to Prometheus: the newest checkpoint with results, beyond the deletion of its run."""
+"""Prometheus metrics of schedules: the newest checkpoint with results, also after its run is deleted."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a schedule makes: the Job that lists its checkpoints, and the EvalRun of a checkpoint. Pure."""
+"""Objects that a schedule creates: the Job that lists its checkpoints, and the EvalRun of a checkpoint. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,12 +16,12 @@ from evalrun_operator.settings import OperatorSettings
 
 COMPONENT = "checkpoints"
 LISTING_SECONDS = 900
-"""How long a Job may take, waiting for a node and an image included."""
+"""Maximum duration of a Job in seconds, including the wait for a node and an image."""
 MERGE_SECONDS = 4 * 3600
 """The same of a Job that merges."""
 SCRATCH = "/scratch"
 KEPT_SECONDS = 600
-"""How long an ended Job stays if the operator is not there to take it away."""
+"""Seconds after which an ended Job is deleted if the operator is not there to do it."""
 ANSWER_FILE = "/dev/termination-log"
 RESOURCES: Object = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 

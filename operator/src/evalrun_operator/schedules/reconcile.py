@@ -34,7 +34,7 @@ from evalrun_operator.schedules.words import Said, gate_words, said, shown_colum
 from evalrun_runtime.backoff import backoff_seconds
 
 POLL_SECONDS = 1.0
-"""How often a Job that lists is looked at."""
+"""Seconds between two checks of a listing Job."""
 LONGEST_WAIT_SECONDS = 3600.0
 """Longest wait before the next pass: a clock may be set."""
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 60.0, 3600.0
@@ -46,7 +46,7 @@ MAX_TROUBLED = 16
 
 @dataclass(frozen=True)
 class Observed:
-    """What is known of a schedule's objects."""
+    """Known state of a schedule's objects."""
 
     runs: Sequence[ScheduledRun] = ()
     job: ListingJob | None = None
@@ -57,7 +57,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is to be done: deletions, then what is made, then the status, then events."""
+    """Actions of one pass, in order: deletions, creations, the status, events."""
 
     status: EvalScheduleStatus
     make_job: str | None = None
@@ -141,7 +141,7 @@ def decide(schedule: EvalSchedule, observed: Observed, now: datetime) -> Decisio
 
 
 def merged_refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule, now: datetime) -> Decision:
-    """Return a decision of which some runs of merged checkpoints could not be created: they are tried again.
+    """Return the decision without the runs of merged checkpoints that could not be created; they are tried again.
 
     Args:
         decision: as it was.
@@ -159,7 +159,7 @@ def merged_refused(decision: Decision, failures: dict[str, str], schedule: EvalS
 
 
 def refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule, now: datetime) -> Decision:
-    """Return a decision of which some runs could not be created: they are not remembered, and tried again.
+    """Return the decision without the runs that could not be created; they are not recorded, and tried again.
 
     Args:
         decision: as it was.

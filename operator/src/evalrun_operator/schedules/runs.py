@@ -1,4 +1,4 @@
-"""What a schedule needs to know of a run, read from the EvalRun once when it is seen. Pure."""
+"""Facts about a run that a schedule needs, read once from each observed EvalRun. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

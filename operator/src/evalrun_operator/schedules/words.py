@@ -13,7 +13,7 @@ from evalrun_operator.schedules.cron import Cron
 
 @dataclass(frozen=True)
 class Said:
-    """What a condition is to say."""
+    """Status, reason and message of a condition."""
 
     status: Literal["True", "False", "Unknown"]
     reason: Why
