@@ -564,9 +564,7 @@ REFUSED: tuple[Refused, ...] = (
         "'/' and '/v1' at the end make no other",
     ),
     *(
-        Refused(
-            f"endpoint {name}", {"spec.endpoints.0.url": url}, "spec.endpoints[0].url", "is not a valid URL"
-        )
+        Refused(f"endpoint {name}", {"spec.endpoints.0.url": url}, "spec.endpoints[0].url", "is not a valid URL")
         for name, url in (
             ("with a blank", "http://vllm models:8000/v1"),
             ("with a line break", "http://vllm.models:8000/v1\n"),

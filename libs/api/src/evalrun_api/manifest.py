@@ -1,6 +1,6 @@
 """Reads an EvalRun from a file and refuses what the API server would refuse, for the same reasons.
 
-The schema and the rules are the CRD's own. One thing is an error here alone: a key that is written twice, of which
+The schema and the rules are the CRD's own. One thing is an error here alone: a repeated key, of which
 kubectl takes the last without a word, so that the API server never learns of it.
 """
 

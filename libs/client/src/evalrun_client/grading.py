@@ -25,11 +25,11 @@ FUNCTION: Final = "compute_score"
 DEFAULT_SECONDS: Final = 30.0
 """CPU seconds of a grader's run: verl's scorers import for four."""
 OUTPUT_KIB: Final = 1024
-"""What a grader prints goes to stderr, of which only so much is kept; its score is one line of stdout."""
+"""A grader's prints go to stderr, which is cut to a bound; its score is one line of stdout."""
 MAX_BYTES: Final = 1 << 20
 """Of a grader's file."""
 NO_SCORE: Final = "the grader of "
-"""How the reason begins where a grader gave no score."""
+"""Beginning of the reason if a grader gave no score."""
 CODE_SOURCES: Final = frozenset({"codecontests", "apps", "codeforces", "taco"})
 """Data sources that verl's routing sends to prime_code, which runs answers uncontained, or to SandboxFusion (0.9.1)."""
 
@@ -92,7 +92,7 @@ class Grader:
     """One grader, ready to be run."""
 
     name: str
-    """What it scores, for messages: a dataset, or a data source."""
+    """Name for messages: of a dataset, or of a data source."""
     program: str
     sha256: str
     """Of its file."""

@@ -27,7 +27,7 @@ FILES_AT_ONCE = 8
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 1.0
 CONFIG = "config.json"
-"""What every Hugging Face model folder has."""
+"""File that every Hugging Face model folder has."""
 
 
 def fetch_checkpoint(

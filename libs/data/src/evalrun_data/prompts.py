@@ -1,4 +1,4 @@
-"""What a model is asked: every template of ours, in one place. Raise `TEMPLATES_VERSION` with any change of a text.
+"""Prompts: every template, in one place. Raise `TEMPLATES_VERSION` with any change of a text.
 
 Hidden tests never appear: HumanEval's `test` and a contest's tests are not read here. MBPP's asserts do: showing them
 is part of its published prompt convention (the task's text alone does not name the function), and every published

@@ -181,7 +181,7 @@ def _file_stem(source: str) -> str:
 
 
 def _verl_dataset(source: str, dataset: str, base_dir: Path) -> str | None:
-    """What verl rows are to be called: the dataset asked for, unless that is one of the file's data sources."""
+    """Name of verl rows: the requested dataset, unless that is one of the file's data sources."""
     files = files_of(source, base_dir)
     rows = chain.from_iterable(read_rows(file, base_dir, columns=("data_source",)) for file in files)
     sources = {named_after(row.optional_text("data_source")) for row in rows}
@@ -189,7 +189,7 @@ def _verl_dataset(source: str, dataset: str, base_dir: Path) -> str | None:
 
 
 def _format_of(row: Row, published: str | None) -> Parser:
-    """Which format the first row has; the others must have it too."""
+    """Format of the first row; the others must have it too."""
     refuse_unsupported(row)
     for is_it, parser in _TOLD_BY_FIELDS:
         if is_it(row):

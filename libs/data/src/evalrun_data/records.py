@@ -40,7 +40,7 @@ class StdioTests:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     groups: tuple[TestGroup, ...] = ()
-    """Which group each test is in; empty where the source does not say."""
+    """Group of each test; empty if the source does not say."""
     prelude: str = ""
     """Python code before the program, where that is Python: the imports that a benchmark's own harness offers."""
 
@@ -103,7 +103,7 @@ class ServerTests:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a grader (a user's `compute_score`) is called with beside the answer; only where the dataset names one."""
+    """Arguments of a grader (a user's `compute_score`) besides the answer; only if the dataset names one."""
 
     ground_truth: str
     """As JSON: what the row holds, a text more often than not."""
@@ -147,7 +147,7 @@ class ProblemComparator:
     rel: float | None = None
     checker: Checker | None = None
     by_format: bool = False
-    """What the data set's authors compare with: it decides where the run names no comparator."""
+    """Comparator of the data set's authors: used unless the run names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class Problem:
     messages: tuple[Message, ...] = ()
     """The chat as published, where the source has one (verl); it is then sent as it is."""
     role: Role | Literal[""] = ""
-    """What the problem may be used for; empty where the source does not say."""
+    """Role of the problem; empty if the source does not say."""
     date: str = ""
     """Day of publication, as 2024-08-31: what a model was trained on later cannot hold it. Empty if not known."""
 
@@ -182,7 +182,7 @@ class Problem:
 
     @property
     def family(self) -> Family:
-        """Which form its tests have."""
+        """Form of its tests."""
         match self.ground_truth:
             case StdioTests():
                 return "stdio"

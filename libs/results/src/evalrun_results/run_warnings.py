@@ -1,4 +1,4 @@
-"""What makes a run's figures mislead although every answer was judged: empty answers, packages the sandbox lacks. Pure.
+"""Causes of misleading figures although every answer was judged: empty answers, packages the sandbox lacks. Pure.
 
 Warnings stand in summary.json, in the report, in the run's status and on the terminal. They change no verdict.
 """
@@ -21,7 +21,7 @@ MAX_SCORELESS: Final = 10
 MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w{0,63})[\w.]{0,200}'")
 
 BROKEN_TEST: Final = "the test itself fails: "
-"""How the judge's reason begins where a test fails whatever the answer."""
+"""Beginning of the judge's reason if a test fails whatever the answer."""
 
 FAILED_RUNNING: Final = (pb.FINAL_STATUS_RUNTIME_ERROR, pb.FINAL_STATUS_WRONG_ANSWER)
 

@@ -100,7 +100,7 @@ class SampleResult:
 
     @property
     def score(self) -> float | None:
-        """What the dataset's grader made of it; None if there is no grader, or no score."""
+        """Score by the dataset's grader; None if there is no grader, or no score."""
         if self.verdict is None or not self.verdict.judged or not self.verdict.HasField("score"):
             return None
         return self.verdict.score

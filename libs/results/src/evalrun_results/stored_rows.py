@@ -20,7 +20,7 @@ TOTALS_COLUMNS: Final = (
     "finish_reason", "output_tokens", "gen_time", "total_judge_time", "started_at", "judged_at",
     "tests.list.element.status", "tests.list.element.cpu_time",
 )  # fmt: skip
-"""What totals by problem are made of: a Parquet file's texts, nearly all of it, stay unread."""
+"""Columns that totals by problem need: a Parquet file's texts, nearly all of it, stay unread."""
 
 _TEST_STATUSES = {name: number for number, name in TEST_STATUSES.items()}
 _FINAL_STATUSES = {name: number for number, name in FINAL_STATUS_NAMES.items()}

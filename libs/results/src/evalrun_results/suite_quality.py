@@ -1,4 +1,4 @@
-"""How good a problem's tests are, by programs whose correctness is known. Pure."""
+"""Quality of a problem's tests, measured with programs whose correctness is known. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ PASSED: Final = pb.TEST_STATUS_SUCCESS
 
 @dataclass(frozen=True, slots=True)
 class KnownProgram:
-    """What the tests said of one program."""
+    """Result of the tests for one program."""
 
     is_correct: bool
     accepted: bool
@@ -24,12 +24,12 @@ class KnownProgram:
     printed_otherwise: bool
     """It failed by wrong answers alone: it ran to its end, and what it said is not what was expected."""
     mutant: str = ""
-    """What was changed, for a mutant of a reference: accepted, it is wrong, or equivalent to the reference."""
+    """The change, for a mutant of a reference: if accepted, it is wrong, or equivalent to the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteQuality:
-    """What is known of one problem's tests."""
+    """Known facts about one problem's tests."""
 
     dataset: str
     problem_id: str

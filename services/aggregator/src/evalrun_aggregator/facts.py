@@ -1,4 +1,4 @@
-"""What the ledger says about the run itself: whose it is, when it started, how it ended. Pure.
+"""Facts about the run in its ledger: its identity, its start and its end. Pure.
 
 A ledger is taken up again only for the run that it belongs to. What decides is the digest of what its completions
 depend on, and of what its verdicts depend on; rejudging may change the latter.
@@ -18,7 +18,7 @@ from evalrun_runtime.exits import BadInputError
 
 @dataclass(frozen=True)
 class Identity:
-    """What a ledger belongs to."""
+    """Identity of the run that a ledger belongs to."""
 
     run: str
     generation: str

@@ -86,7 +86,7 @@ class GateWatch:
         }
         """By the gate's place: the first decision of each."""
         self.warnings: list[str] = []
-        """What the gates lost."""
+        """Failures of the gates."""
         self._fresh = not self._asked
         self._totals = MetricsAccumulator()
         self._settled = [0] * len(problems.items.datasets)

@@ -1,4 +1,4 @@
-"""How long GPUs were held, from what workers report of their replicas. Pure."""
+"""Time for which GPUs were held, from the workers' reports about their replicas. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -21,7 +21,7 @@ IMPORT_BATCH = 1000
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """What the ledger held."""
+    """Contents of the ledger at the start."""
 
     board: Board
     started_at: float

@@ -34,9 +34,9 @@ class RunDataset:
     problems: Sequence[Problem]
     audit: DatasetAudit | None = None
     role: str = ""
-    """What it may be used for: train, dev or test; empty where nobody says."""
+    """Its role: train, dev or test; empty if unknown."""
     template: str | None = None
-    """What `promptTemplate` names."""
+    """Text of the file that `promptTemplate` names."""
     grader: Grader | None = None
     """What scores its answers; None: their tests decide."""
     excluded: Sequence[Problem] = ()

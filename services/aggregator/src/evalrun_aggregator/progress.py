@@ -7,7 +7,7 @@ from evalrun.ledger.v1 import ledger_pb2
 
 @dataclass(frozen=True)
 class Progress:
-    """What the state follows from."""
+    """Facts that the state is derived from."""
 
     started: bool
     """A worker has asked for work, or there are completions."""

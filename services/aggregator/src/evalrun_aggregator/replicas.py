@@ -1,4 +1,4 @@
-"""What workers say of their replicas. Pure: time comes in."""
+"""Reports of the workers about their replicas. Pure: the time is an argument."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class ReplicaBook:
 
     @property
     def warnings(self) -> list[str]:
-        """What the workers last warned of, each line once."""
+        """Latest warnings of the workers, each line once."""
         return list(dict.fromkeys(line for lines in self._warnings.values() for line in lines))
 
     @property

@@ -159,7 +159,7 @@ class Run:
 
     @property
     def progress(self) -> Progress:
-        """What the run's state follows from."""
+        """Facts that the run's state is derived from."""
         board = self.board
         out = board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT, ItemState.CANCELLED)
         generated = board.items.count - out
@@ -195,14 +195,14 @@ class Run:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user should know beside the state, one line each: about endpoints and, at the end, about figures."""
+        """Warnings to the user, one line each: about endpoints and, at the end, about figures."""
         notices = self._dispatcher.broken_tests.first_lines() if self._ended is None else self._ended.notices
         lost = () if self._gate_watch is None else self._gate_watch.warnings
         return [*self._start_warnings, *lost, *self.replicas.warnings, *notices]
 
     @property
     def stopped_early(self) -> str:
-        """How far the run came before its gates had decided, for people; empty where they did not stop it."""
+        """How far the run got before its gates decided, for people; empty if they did not stop it."""
         parts = [
             f"{each.name}: {each.cancelled} of {each.total + each.cancelled} answers were not needed"
             for each in self.board.datasets
@@ -212,7 +212,7 @@ class Run:
 
     @property
     def ended(self) -> RunEnd | None:
-        """What is known of the end; None before."""
+        """Facts about the end; None before it."""
         return self._ended
 
     @property
@@ -232,7 +232,7 @@ class Run:
 
     @property
     def work_time(self) -> WorkTime:
-        """How long it has been at work."""
+        """Time for which it has been at work."""
         return self._work_time
 
     @property

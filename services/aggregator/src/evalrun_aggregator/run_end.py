@@ -1,4 +1,4 @@
-"""How a run ended, in the one shape that its ledger, its service and the writer of its outputs share. Pure."""
+"""End of a run, in the one form that its ledger, its service and the writer of its outputs share. Pure."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class DecidedGate:
-    """What the run's gate decided."""
+    """Decision of the run's gate."""
 
     reason: str
     """Of the condition GatePassed: NoRegression, Regression, Inconclusive, BaselineNotFound or Implausible."""
@@ -24,7 +24,7 @@ class DecidedGate:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended: what is known once its outputs are written."""
+    """End of a run: the facts that are known once its outputs are written."""
 
     finished_at: float
     """Unix seconds."""
@@ -36,6 +36,6 @@ class RunEnd:
     wandb_url: str = ""
     """The run at Weights & Biases; empty where it is not there."""
     warnings: tuple[str, ...] = ()
-    """What went wrong without harm to the results, one line each."""
+    """Problems that did not affect the results, one line each."""
     notices: tuple[str, ...] = ()
-    """What makes the figures mislead, one line each."""
+    """Reasons why the figures can mislead, one line each."""

@@ -1,4 +1,4 @@
-"""What a user should know before anything is generated, one line each. Pure."""
+"""Warnings to the user before anything is generated, one line each. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -23,7 +23,7 @@ MAX_ITEMS = 1 << 26
 
 @dataclass(frozen=True)
 class TokenBudget:
-    """What each problem may spend, in output tokens."""
+    """Maximum output tokens of each problem."""
 
     tokens: int
     max_new_tokens: int
@@ -62,7 +62,7 @@ class TokenBudget:
 
 
 class BudgetBook:
-    """What every problem has spent, and which samples it has.
+    """Spent tokens and existing samples of every problem.
 
     A board's items are all absent at first; the book makes those pending that the budget allows.
     """

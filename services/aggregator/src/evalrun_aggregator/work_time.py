@@ -1,4 +1,4 @@
-"""How long a run has been at work: without waiting for GPUs, endpoints or a judge, and without suspension.
+"""Time for which a run was at work: without waiting for GPUs, endpoints or a judge, and without suspension.
 
 It follows from what the ledger holds, so a restart of the aggregator changes nothing.
 """

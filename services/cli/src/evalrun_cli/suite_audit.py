@@ -23,7 +23,7 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Label:
-    """What is known of a program."""
+    """Known facts about a program."""
 
     is_correct: bool
     mutant: str = ""

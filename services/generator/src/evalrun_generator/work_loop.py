@@ -26,7 +26,7 @@ from evalrun_runtime.exits import BadInputError
 logger = logging.getLogger(__name__)
 
 IDLE_POLL_SECONDS = 1.0
-"""How often an exhausted ledger is polled while items are in flight: work of a token budget appears late."""
+"""Seconds between polls of an exhausted ledger while items are in flight: work of a token budget appears late."""
 
 STILL_NEEDED_SECONDS = 5.0
 """How often a ledger is asked whether what is in flight is still needed, while there is no room for more: gates may
@@ -35,7 +35,7 @@ have decided without it, and long answers would hold the GPUs for minutes."""
 FAILURES_LOGGED = 20
 
 FLUSH_SECONDS = 5.0
-"""How long a failing run tries to submit its remaining completions."""
+"""Seconds for which a failing run tries to submit its remaining completions."""
 
 
 class WorkLoop:

@@ -30,7 +30,7 @@ FSDP_SHARD = re.compile(r"(?:^|.*/)model_world_size_(\d+)_rank_(\d+)\.pt$")
 MEGATRON_FOLDERS = ("dist_ckpt/", "model/dist_ckpt/", "actor/dist_ckpt/", "actor/model/dist_ckpt/")
 FSDP_CONFIG = "fsdp_config.json"
 MERGER_FILES = re.compile(r"model_world_size_\d+_rank_\d+\.pt|fsdp_config\.json|lora_train_meta\.json|huggingface/.+")
-"""What verl's merger reads, below the folder of the shards; the optimizer's state beside it is thrice as large."""
+"""Files that verl's merger reads, below the folder of the shards; the optimizer's state is three times as large."""
 MERGE_ADVICE = (
     "holds FSDP shards and no Hugging Face weights: write spec.merge, or have the trainer write hf_model too "
     "(actor.checkpoint.save_contents)"
@@ -71,7 +71,7 @@ class Mergeable:
 
 @dataclass(frozen=True)
 class Unfit:
-    """What keeps a checkpoint from being served."""
+    """A checkpoint that cannot be served, with the reason."""
 
     reason: str
 

@@ -15,7 +15,7 @@ TRACKER = "latest_checkpointed_iteration.txt"
 
 @dataclass(frozen=True)
 class Signs:
-    """How it is told that a checkpoint is complete."""
+    """Signs by which a checkpoint counts as complete."""
 
     marker: str | None
     tracked: int | None

@@ -21,7 +21,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True)
 class FileFact:
-    """What a store says of a file."""
+    """Metadata of a file in a store."""
 
     size: int
     etag: str | None

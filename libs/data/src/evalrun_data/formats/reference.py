@@ -1,4 +1,4 @@
-"""What a grader is called with, from rows of verl's layout and of our record: `ground_truth` and `extra_info`."""
+"""Arguments of a grader, from rows in verl's layout and from our record: `ground_truth` and `extra_info`."""
 
 import json
 

@@ -38,7 +38,7 @@ class DatasetTexts:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a comparison found."""
+    """Result of a comparison."""
 
     overlaps: Sequence[Overlap]
     ngrams: Sequence[NgramCount]

@@ -1,4 +1,4 @@
-"""What an audit found. Plain data, as it stands in `audit.json`."""
+"""Result of an audit: plain data, as stored in `audit.json`."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -32,7 +32,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class NgramCount:
-    """How many rows of one dataset share a run of thirteen words with some problem of another."""
+    """Number of rows of one dataset that share a run of thirteen words with a problem of another."""
 
     first: str
     second: str

@@ -1,4 +1,4 @@
-"""What the audit compares of a problem: its prompt, the asserts shown with it, and the solution published beside it.
+"""Texts of a problem that the audit compares: its prompt, the asserts shown with it, and the published solution.
 
 Training texts often hold a problem together with its solution, so a comparison of prompts alone finds fewer copies.
 """

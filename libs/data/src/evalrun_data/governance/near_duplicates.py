@@ -38,7 +38,7 @@ class ComparedText:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a text is compared by."""
+    """Features that a text is compared by."""
 
     shingles: frozenset[str]
     grams: frozenset[str]
@@ -64,7 +64,7 @@ class NearPair:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What one row has in common with the references."""
+    """Overlap of one row with the references."""
 
     near: tuple[NearPair, ...]
     """Verified pairs, most similar first."""

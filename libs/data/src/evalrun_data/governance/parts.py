@@ -54,7 +54,7 @@ class PartFolder:
 
     @property
     def consumed(self) -> int:
-        """How many problems of the sources the committed parts stand for, duplicates included."""
+        """Number of source problems in the committed parts, including duplicates."""
         return int(self._committed[-1]["consumed"]) if self._committed else 0
 
     def seen(self) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ _SPLIT: Final = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 
 @dataclass(frozen=True, slots=True)
 class KnownDataset:
-    """What is known of a dataset by its name."""
+    """Known facts about a dataset of this name."""
 
     role: Role
     split: str
@@ -57,7 +57,7 @@ class DatasetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be prepared."""
+    """Plan of a preparation."""
 
     file: Path
     datasets: tuple[DatasetPlan, ...]

@@ -33,7 +33,7 @@ STAGING: Final = ".preparing"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a preparation is."""
+    """Progress of a preparation."""
 
     dataset: str
     step: str

@@ -1,4 +1,4 @@
-"""What a preparation says of itself, as it stands in `data_manifests/datasets.json`."""
+"""Record of a preparation, as stored in `data_manifests/datasets.json`."""
 
 import json
 from dataclasses import asdict, dataclass

@@ -18,7 +18,7 @@ MAX_MANIFEST_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class AuditOfDataset:
-    """What an audit says of one dataset."""
+    """Result of an audit for one dataset."""
 
     state: str
     role: str

@@ -26,7 +26,7 @@ class AuditFailedError(BadInputError):
 
 @dataclass(frozen=True, slots=True)
 class DatasetAudit:
-    """What a run knows of one dataset's audit."""
+    """A run's view of one dataset's audit."""
 
     manifest: str
     manifest_sha256: str

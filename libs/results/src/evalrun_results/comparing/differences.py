@@ -26,7 +26,7 @@ COMPARED: Final = (
     "wrong_answer_rate", "runtime_error_rate", "timeout_rate", "syntax_error_rate", "empty_output_rate",
     "zero_reward_rate", "avg_total_gen_tokens", "avg_gen_time", "avg_total_judge_time",
 )  # fmt: skip
-"""What a comparison shows, in this order; pass@k comes after the first."""
+"""Metrics that a comparison shows, in this order; pass@k comes after the first."""
 
 AMOUNTS: Final = frozenset({"score_mean", "avg_total_gen_tokens", "avg_gen_time", "avg_total_judge_time"})
 """Of these, the metrics that are no shares of 1."""

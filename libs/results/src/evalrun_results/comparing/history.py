@@ -43,7 +43,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRun:
-    """What a curve needs of a run."""
+    """Facts about a run that a curve needs."""
 
     place: str
     summary: JsonObject

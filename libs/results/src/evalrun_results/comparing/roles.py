@@ -1,4 +1,4 @@
-"""What the datasets of a finished run may be used for: shown beside figures, and checked before a gate. Pure."""
+"""Roles of a finished run's datasets: shown beside figures, and checked before a gate. Pure."""
 
 from collections.abc import Mapping
 

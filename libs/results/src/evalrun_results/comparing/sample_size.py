@@ -16,7 +16,7 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.sequential.expected_size import problems_needed
 
 SAMPLED: Final = frozenset({"accepted_at_1", "pass_at_1"})
-"""Metrics of which the spread within a problem is known: it falls with the samples of each."""
+"""Metrics whose spread within a problem is known: it falls with the number of samples."""
 
 
 def needs(

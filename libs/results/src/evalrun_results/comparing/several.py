@@ -84,7 +84,7 @@ class DatasetAcross:
 
     dataset: str
     role: str
-    """What it may be used for, as the last run recorded it; empty if that is not known."""
+    """Role of the dataset, as the last run recorded it; empty if unknown."""
     problems: int
     """Judged in every run: what everything below is about."""
     left_out: int
@@ -107,7 +107,7 @@ class SeveralRuns:
 
     @property
     def family(self) -> int:
-        """How many tests Holm's correction is over."""
+        """Number of tests that Holm's correction covers."""
         return sum(each.p is not None for dataset in self.datasets for each in dataset.contrasts)
 
     def as_json(self) -> JsonObject:

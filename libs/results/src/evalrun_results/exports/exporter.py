@@ -1,4 +1,4 @@
-"""What an exporter is, and what it is told."""
+"""Interface and inputs of an exporter."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -41,7 +41,7 @@ Target = Annotated[WandbTarget | MlflowTarget, Field(discriminator="kind")]
 
 
 class Exported(BaseModel):
-    """What came of it."""
+    """Result of the export."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -22,7 +22,7 @@ RunExport = Callable[[Target, ExportContent, Path], Exported]
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What came of a run's exports."""
+    """Results of a run's exports."""
 
     entries: JsonObject
     """The `exports` of run_info.json, by service."""

@@ -31,7 +31,7 @@ SEED: Final = 20_240_229
 
 @dataclass(frozen=True, slots=True)
 class MetricOptions:
-    """What the run's spec and its GPUs add to the results."""
+    """Inputs from the run's spec and its GPUs, besides the results."""
 
     ks: tuple[int, ...] | None = None
     """The k of pass@k to report; None: 1, 10 and 100 as far as n reaches."""
@@ -89,7 +89,7 @@ class MetricsAccumulator:
 
     @property
     def datasets(self) -> Mapping[str, DatasetTotals]:
-        """What is known so far, by dataset; not to be changed."""
+        """Totals so far, by dataset; callers must not change them."""
         return self._datasets
 
     def add(self, result: SampleResult) -> None:

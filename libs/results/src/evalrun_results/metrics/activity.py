@@ -35,7 +35,7 @@ class ActiveTime:
 
     @property
     def seconds(self) -> float:
-        """How long it is in all."""
+        """Total length."""
         return sum(self._ends) - sum(self._starts)
 
 

@@ -1,4 +1,4 @@
-"""What metrics keep of a stream of results: a few numbers a problem. Pure.
+"""Totals that metrics keep from a stream of results: a few numbers per problem. Pure.
 
 A million samples are never held. Which samples were judged and accepted are bit masks, so that noise-floor passes can
 be compared with the run itself in whatever order they come.

@@ -1,1 +1,1 @@
-"""What a run writes: result tables, QA logs, summary; to a folder or any fsspec URL."""
+"""Outputs of a run: result tables, QA logs, summary; to a folder or any fsspec URL."""

@@ -31,7 +31,7 @@ _BREAKDOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QaOptions:
-    """What the records say of the run, and the seed of the sample."""
+    """Facts about the run for the records, and the seed of the sample."""
 
     temperature: float | None
     """None where nobody knows: the answers were made elsewhere."""

@@ -1,4 +1,4 @@
-"""Which results go into the QA logs: stratified samples of a stream, the same whatever its order. Pure."""
+"""Choice of the results for the QA logs: stratified samples of a stream, independent of its order. Pure."""
 
 import heapq
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What the outputs of a run say that its gates ended early: how, and with which intervals. Pure."""
+"""Outputs of a run that its gates ended early: how they decided, and with which intervals. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +22,7 @@ NO_INTERVAL: Final = "the run was stopped by its gates: only shares have an inte
 
 @dataclass(frozen=True, slots=True)
 class StoppedDataset:
-    """How far one dataset was drawn."""
+    """Drawn part of one dataset."""
 
     problems: int
     """That its figures are about: the first ones in drawing order."""
@@ -36,7 +36,7 @@ class StoppedDataset:
 
 @dataclass(frozen=True, slots=True)
 class StoppedEarly:
-    """How a run's gates ended it before it had drawn everything."""
+    """Early end of a run by its gates, before it had drawn everything."""
 
     seed: int
     """From which the order of the problems follows."""

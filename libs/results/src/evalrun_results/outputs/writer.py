@@ -49,7 +49,7 @@ class OutputPlan:
     decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateDecision]] | None = None
     """From the run's totals to what its gates decided; None where the run has none."""
     stopped: StoppedEarly | None = None
-    """How the gates stopped the run early; None if they did not."""
+    """Early stop by the gates; None if they did not stop the run."""
     currency: str = ""
     """Of `metrics.gpu_hour_price`; empty where there is no price."""
     export: RunExports | None = None
@@ -72,7 +72,7 @@ class RunSummary:
     gates: Sequence[GateDecision] = ()
     """The decisions of its gates."""
     stopped: StoppedEarly | None = None
-    """How the gates stopped it early; None if they did not."""
+    """Early stop by the gates; None if they did not stop it."""
     cost: JsonObject | None = None
     """Total cost of its GPUs; None if it used none of its own."""
     warnings: Sequence[str] = ()

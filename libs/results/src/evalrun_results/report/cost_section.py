@@ -1,4 +1,4 @@
-"""What the run and each solved problem cost. Pure."""
+"""Cost of the run and of each solved problem. Pure."""
 
 from typing import Final
 

@@ -19,7 +19,7 @@ class Bar:
 
     count: int
     label: str
-    """What it counts, in words."""
+    """Description of the counted quantity."""
     tick: str
     """At its left edge; empty for none."""
 

@@ -21,7 +21,7 @@ NOT_KNOWN: Final = "not known: the answers were made elsewhere"
 
 @dataclass(frozen=True, slots=True)
 class ReportContent:
-    """What a report is made of."""
+    """Inputs of a report."""
 
     summary: Json
     """Of summary.json."""

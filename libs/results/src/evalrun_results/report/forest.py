@@ -23,7 +23,7 @@ class Shift:
 
 
 def forest(shifts: Sequence[Shift], what: str) -> Markup | None:
-    """Draw the differences, one a line; None where there is none. what: of the plot, for those who cannot see it."""
+    """Draw the differences, one per line; None if there is none. what: of the plot, for those who cannot see it."""
     if not shifts:
         return None
     reach = max(MIN_REACH, *(max(abs(each.low), abs(each.high)) for each in shifts))

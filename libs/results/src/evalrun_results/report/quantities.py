@@ -1,4 +1,4 @@
-"""How the report writes numbers. Pure."""
+"""Number formats of the report. Pure."""
 
 from typing import Final
 

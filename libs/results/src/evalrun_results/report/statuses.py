@@ -1,4 +1,4 @@
-"""How an answer ended, in words. Pure."""
+"""Descriptions of an answer's status. Pure."""
 
 from typing import Final
 

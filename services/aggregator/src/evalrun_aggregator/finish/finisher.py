@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OutputJob:
-    """What the writer of the outputs gets. Its samples can be read as often as it likes."""
+    """Input of the outputs' writer. Its samples can be read any number of times."""
 
     order: WorkOrder
     samples: Callable[[], Iterable[SampleResult]]

@@ -1,4 +1,4 @@
-"""What a run's audit needs: what was asked, with what it ran, what the servers said they were."""
+"""Facts for a run's audit: its order, its versions, and the servers' own descriptions."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""What the judges say of themselves, asked while they are there: at a run's end they may be scaled away."""
+"""Descriptions of the judges, requested while they run: at a run's end they may be scaled to zero."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 REFRESH_SECONDS = 2.0
-"""How long a run's end waits for a judge that may be gone."""
+"""Seconds for which a run's end waits for a judge that may be gone."""
 
 
 class JudgeDescriptions:

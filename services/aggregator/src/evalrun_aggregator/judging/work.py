@@ -28,7 +28,7 @@ class Work:
     sent_at: float = 0.0
     """Seconds of the dispatcher's clock."""
     verdicts_at_sending: int = 0
-    """How many verdicts the judge had given then."""
+    """Number of verdicts that the judge had given then."""
     with_tests: bool = False
     """The judge lacked the tests that the last request named by digest: the next one brings them."""
 

@@ -1,4 +1,4 @@
-"""What state every item of a run is in, and the counts that follow. Pure; kept as the ledger changes, never scanned.
+"""State of every item of a run, and the counts by state. Pure; updated with the ledger, never scanned.
 
 One byte an item: a million items cost a megabyte, and the next item in a given state is found by `bytearray.find`.
 """
@@ -54,7 +54,7 @@ class DatasetCounts:
 
     name: str
     states: list[int]
-    """How many are in each `ItemState`, by its value."""
+    """Number of items in each `ItemState`, by its value."""
     final_status: Counter[int]
     """Verdicts by `FinalStatus` number; what was not judged is in `states` alone."""
     rate_sum: float = 0.0

@@ -5,7 +5,7 @@
      +- LedgerBrokenError   the disk failed or the file is damaged: end the process, start again
 
 A ledger that cannot be opened (newer schema, another run, a second process, a network file system) is the user's to
-mend: `evalrun_runtime.exits.BadInputError`.
+correct: `evalrun_runtime.exits.BadInputError`.
 """
 
 import errno

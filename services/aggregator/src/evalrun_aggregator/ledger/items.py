@@ -1,4 +1,4 @@
-"""Which items a run consists of, and the numbers that stand for them. Pure.
+"""Items of a run, and the numbers that stand for them. Pure.
 
 An item is one completion and its verdict: (dataset, problem, sample, turn, repeat). Two numbers stand for it:
 

@@ -1,4 +1,4 @@
-"""Who has which item, and until when. Pure: the clock's reading comes in as an argument.
+"""Leases of items: who holds which, and until when. Pure: the time is an argument.
 
 Leases live in memory: after a restart of the aggregator nobody holds anything, and an answer from an earlier lease is
 as good as any (the ledger keeps the first). So a lease is a hint that spares work twice, never what makes it right.

@@ -1,4 +1,4 @@
-"""What the ledger stores, as plain records. `row` is `items.pack_row`'s number."""
+"""Stored contents of the ledger, as plain records. `row` is `items.pack_row`'s number."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,21 +52,21 @@ class StoredSample:
 
 @dataclass(frozen=True, slots=True)
 class StoredReplica:
-    """What a worker last said of one of its replicas, as run_info keeps it."""
+    """A worker's last report about one of its replicas, as run_info stores it."""
 
     name: str
     address: str
     models: Sequence[str]
     error: str
     load_format: str = ""
+    """How its engine loaded the weights; empty if it does not report that."""
     engine: Mapping[str, str] = field(default_factory=dict)
-    """What it computes with, as its machine said."""
-    """How its engine says that it loaded the weights; empty where it does not say."""
+    """Versions, hardware and precision of its engine, as its machine reported them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionTally:
-    """How many completions of one dataset ended in one way."""
+    """Number of completions of one dataset that ended in one way."""
 
     finish_reason: str
     count: int

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 CHUNK = 1 << 20
 SENDER = ("python", "-m", "evalrun_results.outputs.sender")
-"""What the aggregator's pod is asked to run: URL, then the names of single files or nothing for all."""
+"""Program for the aggregator's pod. Arguments: URL, then the names of single files, or nothing for all."""
 
 SendFrom = Callable[[Sequence[str], BinaryIO], Awaitable[None]]
 """Runs a command where the aggregator is, its stdout into a file. Raises BadInputError, UnreachableError."""

@@ -1,4 +1,4 @@
-"""What a user does with the EvalSchedules of a cluster: ask for a start, and find where the results are."""
+"""Operations on the EvalSchedules of a cluster: request a start, and find the results."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING

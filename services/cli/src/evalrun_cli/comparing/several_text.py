@@ -1,4 +1,4 @@
-"""How the figures of several runs are written, in whichever format. Pure."""
+"""Texts for the figures of several runs, shared by all formats. Pure."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""How figures and differences are written, in whichever format. Pure."""
+"""Texts for figures and differences, shared by all formats. Pure."""
 
 from collections.abc import Iterator, Sequence
 

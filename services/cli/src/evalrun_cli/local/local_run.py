@@ -31,7 +31,7 @@ MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.02, 0.2
 POLL_SHARE = 0.05
 """Of the time that a run has taken so far: the end of a short run is noticed soon, a long run is seldom asked."""
 ENDPOINT_SECONDS = 15
-"""How long an endpoint may be unreachable at first. A person watches: a wrong URL should not take a minute to show."""
+"""Seconds for which an endpoint may be unreachable at first. A wrong URL should show within a minute."""
 STOP_SECONDS = 20.0
 """Programs that are being judged when Ctrl-C comes may use their time limit before they are cut off."""
 

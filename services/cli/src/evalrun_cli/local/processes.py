@@ -30,7 +30,7 @@ class ServiceFailedError(Exception):
 
 @dataclass(frozen=True)
 class Restarts:
-    """How often a service may be started again."""
+    """Maximum number of restarts of a service."""
 
     limit: int = 5
     """Ends within `window_seconds` after which it is given up."""

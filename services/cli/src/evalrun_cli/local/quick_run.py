@@ -29,7 +29,7 @@ FILE_NAME: Final = "evalrun.yaml"
 
 @dataclass(frozen=True)
 class QuickRun:
-    """What the user asks for."""
+    """The user's request."""
 
     endpoints: Sequence[str]
     model: str | None = None

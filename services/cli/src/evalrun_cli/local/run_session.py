@@ -52,7 +52,7 @@ class RunSession:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended."""
+    """End of a run."""
 
     code: ExitCode
     directory: Path

@@ -1,4 +1,4 @@
-"""What a command asks for, as a work order: checks what the user gave before anything is started or written."""
+"""Work order of a command: the user's input is checked before anything is started or written."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the commands do with verl's files: read YAML, show the account, write an EvalRun."""
+"""Shared steps of the commands for verl's files: read YAML, show the account, write an EvalRun."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -15,7 +15,7 @@ _MAX_REFERENCES = 10
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of one key."""
+    """Result of converting one key."""
 
     key: str
     value: object

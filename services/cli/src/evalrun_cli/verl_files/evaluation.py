@@ -29,7 +29,7 @@ _REASONS: Final = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation.yaml asks to be judged."""
+    """Answers and tests that an evaluation.yaml names."""
 
     file: str
     """Rows with problems and answers."""

@@ -30,7 +30,7 @@ class ItemRefusedError(ItemGivenUpError):
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """How completions are requested."""
+    """Settings for requesting completions."""
 
     model: str
     attempts: int

@@ -21,7 +21,7 @@ MAX_RETRY_AFTER_SECONDS = 600.0
 
 
 class RetryAction(Enum):
-    """What happens to the item."""
+    """Next step for the item."""
 
     RETRY = "retry"
     """Retry, on another endpoint if there is one."""
@@ -32,7 +32,7 @@ class RetryAction(Enum):
 
 
 class Blame(Enum):
-    """What a failure says about the endpoint."""
+    """Conclusion about the endpoint from a failure."""
 
     NONE = "none"
     SUSPECT = "suspect"

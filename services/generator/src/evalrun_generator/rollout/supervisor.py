@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
 RELEASE_SECONDS = 30.0
-"""How long to wait for the release of a replica's placement group before it counts as released anyway."""
+"""Seconds to wait for the release of a replica's placement group before it counts as released anyway."""
 REAP_SECONDS = 10.0
 MAX_ERROR_CHARACTERS = 2000
 
