@@ -17,7 +17,7 @@ from evalrun_api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatu
 from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.reconcile import decide
-from evalrun_operator.observing.digest import belonging, digest
+from evalrun_operator.observing.record_parser import belonging, parse_record
 from evalrun_operator.observing.records import Baseline, Observed, Ref
 from evalrun_operator.policies.admission import Place
 from evalrun_operator.settings import OperatorSettings
@@ -112,7 +112,7 @@ class World:
 
     def observed(self) -> Observed:
         return Observed(
-            belonging(digest(item) for item in self.objects.values()),
+            belonging(parse_record(item) for item in self.objects.values()),
             self.token,
             self.ledger(),
             self.missing_kinds,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_operator.observing.digest import UnreadableObjectError, belonging, digest
+from evalrun_operator.observing.record_parser import UnreadableObjectError, belonging, parse_record
 from evalrun_operator.observing.records import Attempt, Cluster, Pod, Seen, Workload
 
 LABELS = {"evalrun.dev/run-uid": "u", "evalrun.dev/run": "run"}
@@ -12,7 +12,7 @@ LABELS = {"evalrun.dev/run-uid": "u", "evalrun.dev/run": "run"}
 
 def detail(kind: str, spec: dict[str, Any], status: dict[str, Any], **metadata: Any) -> Any:
     manifest = {"kind": kind, "metadata": {"name": "x", "labels": LABELS, **metadata}, "spec": spec, "status": status}
-    return digest(manifest).detail
+    return parse_record(manifest).detail
 
 
 READY = ({"type": "HeadPodReady", "status": "True"},)
@@ -140,7 +140,7 @@ def owner(kind: str, uid: str, name: str = "x", *, controller: bool = True) -> d
 
 def seen(kind: str, name: str, *owners: dict[str, Any]) -> Seen:
     metadata = {"name": name, "uid": f"uid-{name}", "labels": LABELS, "ownerReferences": list(owners)}
-    return digest({"kind": kind, "metadata": metadata})
+    return parse_record({"kind": kind, "metadata": metadata})
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_pod_counts_through_its_owner_and_a_copied_label_counts_for_nothing() 
 @pytest.mark.parametrize("text", ["9" * 5000, "1e3", "-1", "", "²"])
 def test_a_count_that_is_none_is_zero(text: str) -> None:
     metadata = {"name": "x", "labels": LABELS, "annotations": {"evalrun.dev/attempt": text}}
-    assert digest({"kind": "Job", "metadata": metadata}).attempt == 0
+    assert parse_record({"kind": "Job", "metadata": metadata}).attempt == 0
 
 
 @pytest.mark.parametrize(
@@ -196,4 +196,4 @@ def test_a_count_that_is_none_is_zero(text: str) -> None:
 )
 def test_what_no_object_of_ours_holds_is_an_error_of_its_own(broken: dict[str, Any]) -> None:
     with pytest.raises(UnreadableObjectError):
-        digest({"kind": "Deployment", **broken})
+        parse_record({"kind": "Deployment", **broken})

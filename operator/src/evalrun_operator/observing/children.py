@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from evalrun_api import names
-from evalrun_operator.observing.digest import UnreadableObjectError, digest
+from evalrun_operator.observing.record_parser import UnreadableObjectError, parse_record
 from evalrun_operator.observing.records import Ref, Seen
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Children:
         namespace, labels = metadata["namespace"], metadata.get("labels") or {}
         run, key = (namespace, labels.get(names.RUN_UID_LABEL, "")), (namespace, labels.get(names.RUN_LABEL, ""))
         try:
-            seen = digest(manifest)
+            seen = parse_record(manifest)
         except UnreadableObjectError as error:
             self._skip(namespace, Ref(manifest["kind"], metadata["name"]), error)
             return None

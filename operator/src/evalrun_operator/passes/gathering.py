@@ -12,7 +12,7 @@ from evalrun_operator.aggregator_client import AggregatorError, Aggregators
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observing.children import Children, Key
-from evalrun_operator.observing.digest import belonging
+from evalrun_operator.observing.record_parser import belonging
 from evalrun_operator.observing.records import Baseline, Observed
 from evalrun_operator.settings import OperatorSettings
 

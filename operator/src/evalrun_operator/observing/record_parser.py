@@ -1,4 +1,4 @@
-"""Makes the records of `records` from the API server's objects. Pure.
+"""Parses the API server's objects into the records of `records`. Pure.
 
 Anybody may use our labels, so nothing is trusted to be as we would have made it: what cannot be read is skipped.
 """
@@ -37,19 +37,19 @@ class UnreadableObjectError(Exception):
     """Raised when an object holds what no object of ours does. It is skipped: anybody may use our labels."""
 
 
-def digest(manifest: Manifest) -> Seen:
+def parse_record(manifest: Manifest) -> Seen:
     """Return the record of an object that carries a run's uid label.
 
     Raises:
         UnreadableObjectError: it holds something that cannot be read.
     """
     try:
-        return _digest(manifest)
+        return _parse_record(manifest)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UnreadableObjectError(f"{type(error).__name__}: {str(error)[:200]}") from error
 
 
-def _digest(manifest: Manifest) -> Seen:
+def _parse_record(manifest: Manifest) -> Seen:
     metadata = manifest.get("metadata", {})
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
