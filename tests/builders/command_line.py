@@ -17,7 +17,9 @@ DEMO = PROJECT / "k8s" / "samples" / "demo.yaml"
 COMMAND = [sys.executable, "-m", "evalrun_cli"]
 
 
-def evalrun(*arguments: str | Path, timeout: float = 55.0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def evalrun(
+    *arguments: str | Path, timeout: float = 150.0, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command to its end and give what it printed."""
     command = [*COMMAND, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False)

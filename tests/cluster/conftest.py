@@ -32,7 +32,7 @@ BINARIES = pytest.StashKey[dict[str, dict[str, Path] | str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Return the tests of this folder more time: the first ones wait for the whole control plane to start."""
+    """Allow the tests of this folder more time: the first ones wait for the whole control plane to start."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(180))

@@ -29,7 +29,7 @@ PACED_COUNT = 90
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Return the tests of this folder more time: the first waits for images and the installation."""
+    """Allow the tests of this folder more time: the first waits for images and the installation."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(900))

@@ -257,7 +257,7 @@ class Worker:
             await asyncio.sleep(pause or work.retry_after_ms / 20_000)
 
     async def wait_for(
-        self, *states: "ledger_pb2.RunState.ValueType", seconds: float = 40
+        self, *states: "ledger_pb2.RunState.ValueType", seconds: float = 120
     ) -> ledger_pb2.GetStatusResponse:
         """Wait for a state; through any loss of the aggregator."""
         async with asyncio.timeout(seconds):
@@ -277,7 +277,7 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait until something that another process does shows."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - another process sets no event of ours

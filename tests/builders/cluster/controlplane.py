@@ -192,7 +192,7 @@ def running_control_plane(
         yield plane
 
 
-def until(check: Callable[[], bool], what: str, limit: float = 25.0) -> None:
+def until(check: Callable[[], bool], what: str, limit: float = 60.0) -> None:
     """Ask again and again until `check` holds, where the API offers nothing to wait on.
 
     Raises:

@@ -114,7 +114,7 @@ class Child:
         while text not in self.errors:  # noqa: ASYNC110 - another process writes it: there is no event to wait for
             await asyncio.sleep(0.01)
 
-    async def wait(self, seconds: float = 50) -> int:
+    async def wait(self, seconds: float = 150) -> int:
         async with asyncio.timeout(seconds):
             return await self.process.wait()
 

@@ -31,6 +31,6 @@ def test_an_offline_command_runs_without_any_service(command: str, tmp_path: Pat
     }
     ended = subprocess.run(
         [sys.executable, "-c", WITHOUT_SERVICES, command, *map(str, arguments[command])],
-        capture_output=True, text=True, timeout=50, check=False,
+        capture_output=True, text=True, timeout=150, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

@@ -30,7 +30,7 @@ def prepare(
     command = [sys.executable, "-m", "evalrun_data.governance", "prepare", str(plan), "--output", str(folder / "out")]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     environment = {**kept, "HF_HOME": str(folder / "home"), **asked.environment, **(more or {})}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=50)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=150)
 
 
 def test_a_parquet_file_of_the_hub_is_prepared(tmp_path: Path) -> None:
