@@ -34,8 +34,8 @@ lock: $(VENV)/.dev ## update requirements/*.txt from pyproject.toml
 setup-gen-cpu: $(VENV)/.build ## install Ray, verl and vLLM for a CPU (6 GB) beside .venv, once for each lock
 	$(BIN)/python tools/gen_cpu.py install
 
-test-rollout: $(VENV)/.dev setup-gen-cpu ## launch, kill and hang real verl replicas on a real Ray cluster, on a CPU
-	EVALRUN_TEST_ROLLOUT=required $(BIN)/pytest tests/integration/rollout
+test-rollout: $(VENV)/.dev setup-gen-cpu ## real verl replicas on a real Ray cluster, an adapter on one, and verl's merger, on a CPU
+	EVALRUN_TEST_ROLLOUT=all $(BIN)/pytest tests/integration/rollout
 
 test-e2e-rollout: $(VENV)/.dev setup-gen-cpu ## run spec.rollout on the real pods of KUBECONFIG's cluster, on a CPU
 	EVALRUN_TEST_E2E_ROLLOUT=required CI=true $(BIN)/pytest tests/e2e/rollout -s

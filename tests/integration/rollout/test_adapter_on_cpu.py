@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from builders.generator.work import ledger_server, work_item
 
 from evalrun_generator.rollout.adapter import adapter_facts
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(os.environ.get("EVALRUN_TEST_ROLLOUT") != "all", reason="takes minutes: make test-rollout"),
+]
 """Loading verl and vLLM takes five processes 20 s of CPU each."""
 
 PROMPT, TOKENS = "def add(first, second):", 12

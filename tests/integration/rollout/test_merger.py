@@ -19,7 +19,10 @@ from evalrun_data.checkpoints.store import CheckpointStore
 from evalrun_generator.rollout.adapter import adapter_rank
 from evalrun_operator.schedules.objects import merge_job
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(os.environ.get("EVALRUN_TEST_ROLLOUT") != "all", reason="takes minutes: make test-rollout"),
+]
 """Importing torch and verl takes 20 s of CPU, six times over."""
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
