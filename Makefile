@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
 DEMO_OUTPUT ?=
 FAST_LEVELS := tests/unit tests/contract
-# The replicas on Ray last: vLLM for a CPU takes both cores.
-SERVICE_LEVELS := $(filter-out tests/integration/rollout,$(wildcard tests/integration/*)) tests/integration/rollout
-CLUSTER_LEVELS := tests/chart tests/cluster tests/images tests/e2e
+# Divided so that both sides of `make test` take about as long. The replicas on Ray come last: vLLM takes both cores.
+BESIDE_CLUSTERS := tests/integration/aggregator tests/integration/cheats
+SERVICE_LEVELS := $(filter-out $(BESIDE_CLUSTERS) tests/integration/rollout,$(wildcard tests/integration/*)) tests/integration/rollout
+CLUSTER_LEVELS := $(BESIDE_CLUSTERS) tests/chart tests/cluster tests/images tests/e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout test-e2e-faults check unit test test-services test-clusters bench bench-schedules kill-gates sbom clean
