@@ -1,19 +1,35 @@
 """Generate `proto/gen` from the protos, so that directory = proto package = Python path."""
 
-import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Regenerate every stub; what no proto makes any more goes."""
-    source, target = ROOT / "proto", ROOT / "proto" / "gen"
+    """Regenerate every stub and remove those that no proto makes any more.
+
+    A file that stays the same is not touched: tests that run meanwhile import from the folder.
+    """
+    target = ROOT / "proto" / "gen"
+    with tempfile.TemporaryDirectory() as made:
+        generate(Path(made))
+        files = {path.relative_to(made): path.read_bytes() for path in Path(made).rglob("*") if path.is_file()}
+    there = {path.relative_to(target) for path in target.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    for path in there - files.keys():
+        (target / path).unlink()
+    for path, content in files.items():
+        if path not in there or (target / path).read_bytes() != content:
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (target / path).write_bytes(content)
+
+
+def generate(target: Path) -> None:
+    """Write the stubs of every proto to an empty folder."""
+    source = ROOT / "proto"
     protos = sorted(str(path.relative_to(source)) for path in (source / "evalrun").rglob("*.proto"))
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
     outputs = [f"--{kind}_out={target}" for kind in ("python", "grpc_python")]
     outputs += [f"--mypy_out=quiet:{target}", f"--mypy_grpc_out=quiet:{target}"]
     plugins = [
