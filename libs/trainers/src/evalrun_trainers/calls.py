@@ -7,7 +7,6 @@ RefusedError
 """
 
 import asyncio
-import http.client
 import json
 import random
 import threading
@@ -16,14 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from evalrun_trainers.client import (
-    AGAIN,
-    FIRST_DELAY_SECONDS,
-    LONGEST_DELAY_SECONDS,
-    Connections,
-    NotJudgedError,
-    RefusedError,
-)
+from evalrun_trainers.client import Connections, NotJudgedError, RefusedError, Retries
 from evalrun_trainers.options import Options
 
 THREADS = 64
@@ -59,8 +51,8 @@ class Calls:
     ) -> None:
         self.options = options
         self._clock = clock
-        self._sleep = sleep
         self._chance = chance or random.Random()  # noqa: S311 - jitter
+        self._retries = Retries(options, clock, sleep, self._chance)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="evalrun-call")
         self._own = threading.local()
         self._connections: list[Connections] = []
@@ -89,27 +81,11 @@ class Calls:
             connections = self._own.connections = Connections(self.options, self._chance)
             self._connections.append(connections)
         deadline = self._clock() + self.options.timeout_seconds
-        tries, why = 0, "it was never reached"
-        while (left := deadline - self._clock()) > 0:
-            try:
-                status, answer, wait = connections.post(path, body, left)
-            except (OSError, http.client.HTTPException) as error:
-                status, answer, wait = 0, {}, 0.0
-                why = f"{connections.url}: {error or type(error).__name__}"
-            if status == 200:
-                found: Mapping[str, Any] = answer
-                return found
-            if status:
-                why = f"{connections.url}: {status}: {answer.get('message') or answer.get('detail') or ''}"
-            if status == 404:
-                raise StateLostError(why)
-            if status in _OVER:
-                raise SessionOverError(why)
-            if status and status not in AGAIN:
-                raise RefusedError(why)
-            if status != 429:
-                connections.next()
-            tries += 1
-            delay = max(wait, min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20)))
-            self._sleep(min(delay * self._chance.uniform(0.5, 1.0), max(0.0, deadline - self._clock())))
-        raise NotJudgedError(f"no answer within {self.options.timeout_seconds:g} s: {why}")
+        status, answer, why = self._retries.answer(connections, path, body, deadline)
+        if status == 200:
+            return answer
+        if status == 404:
+            raise StateLostError(why)
+        if status in _OVER:
+            raise SessionOverError(why)
+        raise RefusedError(why)

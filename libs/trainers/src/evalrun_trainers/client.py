@@ -87,8 +87,8 @@ class RewardClient:
         self.counts: Counter[str] = Counter()
         """Samples by outcome, since the start."""
         self._clock = clock
-        self._sleep = sleep
         self._chance = chance or random.Random()  # noqa: S311 - jitter
+        self._retries = Retries(options, clock, sleep, self._chance)
         self._waiting: queue.SimpleQueue[_Waiting] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._collecting = threading.Lock()
@@ -160,33 +160,58 @@ class RewardClient:
         deadline = min(waiting.deadline for waiting in batch)
         head = json.dumps({"run": self.options.run, "shape": self.options.shape})[:-1].encode()
         body = b"".join((head, b', "samples": [', b",".join(waiting.body for waiting in batch), b"]}"))
+        try:
+            status, answer, why = self._retries.answer(connections, "/v1/rewards", body, deadline)
+        except NotJudgedError as error:
+            return [{"outcome": NOT_JUDGED, "reward": None, "reason": str(error)} for _ in batch]
+        if status == 200:
+            results: Sequence[Result] = answer["results"]
+            return results
+        if status == TOO_LARGE and len(batch) > 1:
+            half = len(batch) // 2
+            return [*self._results_of(batch[:half], connections), *self._results_of(batch[half:], connections)]
+        raise RefusedError(why)
+
+
+class Retries:
+    """Asks again, at the next replica, until there is an answer that asking again does not change.
+
+    Args:
+        options: `timeout_seconds` stands in the message of a call without an answer.
+        clock: seconds, monotonic.
+        sleep: waits.
+        chance: jitter of delays.
+    """
+
+    def __init__(
+        self, options: Options, clock: Callable[[], float], sleep: Callable[[float], None], chance: random.Random
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
+
+    def answer(
+        self, connections: "Connections", path: str, body: bytes, deadline: float
+    ) -> tuple[int, Mapping[str, Any], str]:
+        """Return the status, which is none of AGAIN, the JSON answer, and both as a text. Raises NotJudgedError."""
         tries, why = 0, "it was never reached"
         while (left := deadline - self._clock()) > 0:
             try:
-                status, answer, wait = connections.post("/v1/rewards", body, left)
+                status, answer, wait = connections.post(path, body, left)
             except (OSError, http.client.HTTPException) as error:
                 status, answer, wait = 0, {}, 0.0
                 why = f"{connections.url}: {error or type(error).__name__}"
-            if status == 200:
-                results: Sequence[Result] = answer["results"]
-                return results
-            if status == TOO_LARGE and len(batch) > 1:
-                half = len(batch) // 2
-                return [
-                    *self._results_of(batch[:half], connections),
-                    *self._results_of(batch[half:], connections),
-                ]
             if status:
-                why = f"{connections.url}: {status}: {answer.get('message', '')}"
+                why = f"{connections.url}: {status}: {answer.get('message') or answer.get('detail') or ''}"
             if status and status not in AGAIN:
-                raise RefusedError(why)
+                return status, answer, why
             if status != 429:
                 connections.next()
             tries += 1
             delay = max(wait, min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20)))
             self._sleep(min(delay * self._chance.uniform(0.5, 1.0), max(0.0, deadline - self._clock())))
-        reason = f"no answer within {self.options.timeout_seconds:g} s: {why}"
-        return [{"outcome": NOT_JUDGED, "reward": None, "reason": reason} for _ in batch]
+        raise NotJudgedError(f"no answer within {self._options.timeout_seconds:g} s: {why}")
 
 
 class Connections:
