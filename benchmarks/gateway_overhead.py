@@ -180,7 +180,7 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
                 before = cpu_seconds(least)
                 passing.append(await rate(len(requests), lambda: through(least.address, requests, in_flight)))  # noqa: B023 - awaited at once
                 floor.append((cpu_seconds(least) - before) / len(requests))
-            lost, least_lost = (
+            lost, min_lost = (
                 1 - statistics.median(one / other for one, other in zip(rates, direct, strict=True))
                 for rates in (ours, passing)
             )
@@ -188,7 +188,7 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
                 f"{tests:2d} tests a request: gateway {1000 * statistics.median(cpu):.2f} ms of CPU a request, one "
                 f"that only passes on {1000 * statistics.median(floor):.2f}; "
                 f"{statistics.median(direct):.0f} requests/s directly, {statistics.median(ours):.0f} through it: "
-                f"{lost:.1%} lost, passing on {least_lost:.1%}; CPU of all processes {statistics.median(every):.2f} x"
+                f"{lost:.1%} lost, passing on {min_lost:.1%}; CPU of all processes {statistics.median(every):.2f} x"
             )
         forgetful = await start("evalrun_sandbox", "--keep-mib", "0")
         before_it = await start("evalrun_judge", "--sandbox", forgetful.address, "--cache-mib", "0")

@@ -4,7 +4,7 @@ Each decade starts a fresh process with a fresh ledger and prints items/s (a com
 both durable), the process's CPU seconds, its peak memory, the size on disk, and how long it takes a new process to take
 the ledger up again and to read every sample once. Figures of one machine: compare decades, not machines.
 
-    .venv/bin/python benchmarks/ledger_growth.py [--most 1000000] [--folder DIR] [--keep benchmarks/growth.json]
+    .venv/bin/python benchmarks/ledger_growth.py [--max-items 1000000] [--folder DIR] [--keep benchmarks/growth.json]
 """
 
 import argparse
@@ -96,14 +96,14 @@ def peak_mib() -> float:
 
 
 def in_own_process(step: str, path: Path, count: int) -> dict[str, float]:
-    command = [sys.executable, __file__, "--step", step, "--file", str(path), "--most", str(count)]
+    command = [sys.executable, __file__, "--step", step, "--file", str(path), "--max-items", str(count)]
     result: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most", type=int, default=1_000_000, help="items of the largest ledger")
+    parser.add_argument("--max-items", type=int, default=1_000_000, help="items of the largest ledger")
     parser.add_argument("--folder", type=Path, help="where the ledgers are made; a real disk, for syncs cost there")
     parser.add_argument("--keep", type=Path, help="file that keeps the figures for growth_plot.py")
     parser.add_argument("--step", choices=["fill", "resume"], help=argparse.SUPPRESS)
@@ -111,10 +111,10 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.step is not None:
         measure = measure_fill if chosen.step == "fill" else measure_resume
-        print(json.dumps(asyncio.run(measure(chosen.file, chosen.most))))
+        print(json.dumps(asyncio.run(measure(chosen.file, chosen.max_items))))
         return
     print("    items  items/s  CPU us/item  peak MiB  disk MiB  resume s  resume MiB  read/s")
-    decades = sorted({chosen.most, *(1000 * 10**n for n in range(4) if 1000 * 10**n < chosen.most)})
+    decades = sorted({chosen.max_items, *(1000 * 10**n for n in range(4) if 1000 * 10**n < chosen.max_items)})
     folder = Path(tempfile.mkdtemp(prefix="ledger_growth_", dir=chosen.folder))
     try:
         for count in decades:

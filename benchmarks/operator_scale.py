@@ -242,13 +242,13 @@ class Usage:
     cpu: float = 0.0
     waited: float = 0.0
     """Seconds for which they could have run, but had no CPU."""
-    most_mib: float = 0.0
+    max_mib: float = 0.0
 
     def add(self, pid: int) -> None:
         """Add a process."""
         self.cpu += cpu_seconds(pid)
         self.waited += waited_seconds(pid)
-        self.most_mib = max(self.most_mib, peak_mib(pid))
+        self.max_mib = max(self.max_mib, peak_mib(pid))
 
 
 def usage_of(pids: list[int], ended: Usage | None = None) -> Usage:
@@ -306,7 +306,7 @@ async def drive(plane: ControlPlane, operators: Operators, options: argparse.Nam
         f"load {os.getloadavg()[0]:.1f}; {options.operators} operators, the one at work killed {kills} times",
         f"{options.runs} EvalRuns created in {took:.0f} s, all at their end {rest:.0f} s later: {ends}",
         f"left of the deleted: {left or 'nothing'}; {faults}",
-        f"each operator: {used.most_mib:.0f} MiB at most (limit 250); all: {1e3 * cpu / options.runs:.1f} ms CPU a run",
+        f"each operator: {used.max_mib:.0f} MiB at most (limit 250); all: {1e3 * cpu / options.runs:.1f} ms CPU a run",
         f"ready to run, but without a CPU, for {used.waited - before.waited:.0f} s: the rest of the machine had them",
     )
     print("\n".join(lines))

@@ -13,7 +13,7 @@ COMMANDS = (
     ("contests.py",),
     ("gateway_overhead.py",),
     ("judge_policies.py",),
-    ("ledger_growth.py", "--most", "100000"),
+    ("ledger_growth.py", "--max-items", "100000"),
     ("outputs_growth.py", "--results", "20000"),
 )
 

@@ -75,11 +75,11 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def main(per_problem: int, most_problems: int | None, seed: int) -> int:
+def main(per_problem: int, max_problems: int | None, seed: int) -> int:
     """Judge the mutants by both suites, audit the halved one, and compare with what the audit did not see."""
     chance, failed = random.Random(seed), False
     for dataset, source in SOURCES.items():
-        problems = load_problems(str(source), dataset)[:most_problems]
+        problems = load_problems(str(source), dataset)[:max_problems]
         lost = {problem.problem_id for problem in problems if chance.random() < 0.5}
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)

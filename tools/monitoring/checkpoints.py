@@ -20,7 +20,7 @@ CURVE = Row(
                     f"{EACH_SCHEDULE} {{{{dataset}}}}",
                 )
             ],
-            unit="percentunit", width=16, most=1,
+            unit="percentunit", width=16, max_value=1,
         ),
         Panel(
             "Step of the newest checkpoint with results",
@@ -49,7 +49,7 @@ NIGHTS = Row(
             "1 while the last start made its runs or found nothing new, 0 while it came to nothing; the reason is that "
             "of condition Started.",
             [Query(_newest("evalrun_schedule_started", f"{SCHEDULE}, reason"), f"{EACH_SCHEDULE} {{{{reason}}}}")],
-            width=6, most=1,
+            width=6, max_value=1,
         ),
         Panel(
             "Checkpoints sound, gates passed",
@@ -58,7 +58,7 @@ NIGHTS = Row(
                 Query(_newest("evalrun_schedule_sound"), f"sound {EACH_SCHEDULE}"),
                 Query(_newest("evalrun_checkpoint_gate_passed"), f"gate {EACH_SCHEDULE}"),
             ],
-            width=6, most=1,
+            width=6, max_value=1,
         ),
     ],
 )  # fmt: skip

@@ -38,7 +38,7 @@ class Panel:
     width: int = 8
     """Of 24 columns."""
     stacked: bool = False
-    most: float | None = None
+    max_value: float | None = None
     """Top of the axis; None: by the data."""
 
     def to_json(self, number: int, place: Json) -> Json:
@@ -57,8 +57,8 @@ class Panel:
 
     def _defaults(self) -> Json:
         defaults: Json = {"unit": self.unit, "min": 0}
-        if self.most is not None:
-            defaults["max"] = self.most
+        if self.max_value is not None:
+            defaults["max"] = self.max_value
         if self.kind == "timeseries":
             defaults["custom"] = {
                 "drawStyle": "line",

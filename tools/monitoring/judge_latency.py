@@ -55,7 +55,7 @@ SATURATION = Row(
                     EACH_JUDGE,
                 )
             ],
-            unit="percentunit", width=6, most=1,
+            unit="percentunit", width=6, max_value=1,
         ),
         Panel(
             "Load and slots",
@@ -90,7 +90,7 @@ ERRORS = Row(
             "Requests without a verdict",
             "Share of the requests that the judge could not tell about.",
             [Query(f"{by(RUN, rate(REQUESTS, WITHOUT_VERDICT))} / {by(RUN, rate(REQUESTS))}", EACH_JUDGE)],
-            unit="percentunit", width=6, most=1,
+            unit="percentunit", width=6, max_value=1,
         ),
         Panel(
             "Requests/s without a verdict, by cause",

@@ -15,13 +15,13 @@ PROGRESS = Row(
             "Judged",
             "Share of the samples that have a verdict, or could not be judged.",
             [Query(f"{by(RUN, of('evalrun_problems', JUDGED))} / {by(RUN, of('evalrun_problems'))}", EACH_RUN)],
-            unit="percentunit", kind="stat", width=6, most=1,
+            unit="percentunit", kind="stat", width=6, max_value=1,
         ),
         Panel(
             "accepted@1 so far",
             "Mean over problems of accepted / judged samples. The interval stands in the report.",
             [Query(by(f"{RUN}, dataset", of("evalrun_accepted_at_1"), "max"), EACH_DATASET)],
-            unit="percentunit", kind="stat", width=6, most=1,
+            unit="percentunit", kind="stat", width=6, max_value=1,
         ),
         Panel(
             "Not judged",
@@ -111,7 +111,7 @@ USE = Row(
                     EACH_RUN,
                 )
             ],
-            unit="percentunit", width=6, most=1,
+            unit="percentunit", width=6, max_value=1,
         ),
     ],
 )  # fmt: skip
@@ -156,13 +156,13 @@ OPERATOR = Row(
             "accepted@1 of ended runs",
             "Until the run's TTL.",
             [Query(by(f"{RUN}, dataset", of("evalrun_run_accepted_at_1"), "max"), EACH_DATASET)],
-            unit="percentunit", width=6, most=1,
+            unit="percentunit", width=6, max_value=1,
         ),
         Panel(
             "Gates passed",
             "1 passed, 0 failed; absent while open or inconclusive.",
             [Query(by(RUN, of("evalrun_gate_passed"), "max"), EACH_RUN)],
-            width=6, most=1,
+            width=6, max_value=1,
         ),
         Panel(
             "Time of a pass of the operator",

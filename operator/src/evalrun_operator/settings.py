@@ -140,7 +140,7 @@ class OperatorSettings(RunDefaults):
     backoff_seconds: float = Field(
         10.0, ge=0, description="Seconds before the next attempt after a failed one; doubles each time."
     )
-    longest_backoff_seconds: float = Field(360.0, ge=0, description="Maximum seconds before the next attempt.")
+    max_backoff_seconds: float = Field(360.0, ge=0, description="Maximum seconds before the next attempt.")
     max_active_runs: int = Field(
         0,
         ge=0,

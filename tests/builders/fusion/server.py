@@ -31,7 +31,7 @@ class StockDouble:
         self.paths: Counter[str] = Counter()
         self.interfere: Answer = lambda body: None
         self.running = 0
-        self.most_running = 0
+        self.max_running = 0
 
     async def run_code(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -42,7 +42,7 @@ class StockDouble:
         if body["language"] not in self.languages:
             return web.json_response({"status": "SandboxError", "message": repr(body["language"])})
         self.running += 1
-        self.most_running = max(self.most_running, self.running)
+        self.max_running = max(self.max_running, self.running)
         try:
             return await asyncio.shield(asyncio.create_task(self._run(body)))  # a client that goes stops nothing
         finally:

@@ -10,7 +10,7 @@ from builders.cluster.install import Installed
 from builders.cluster.tasks import DEMO
 
 ASKED = "EVALRUN_TEST_E2E_FAULTS"
-MOST_CLAIMS = 45
+MAX_CLAIMS = 45
 """Of all tests of this folder together: a claim's volume is not used again where nothing provisions any."""
 
 
@@ -19,7 +19,7 @@ def all_faults(cluster: Cluster, images: dict[str, str]) -> Iterator[None]:
     """Volumes for all tests; skips unless the target asked for them."""
     if os.environ.get(ASKED) != "required":
         pytest.skip("takes 10 minutes: make test-e2e-faults")
-    with enough_volumes(cluster, images["aggregator"], MOST_CLAIMS):
+    with enough_volumes(cluster, images["aggregator"], MAX_CLAIMS):
         yield
 
 

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from evalrun_executor.api import ProgramRun
-from evalrun_judge.function_tests.call_answers import LARGEST_TEXT, read_answers
+from evalrun_judge.function_tests.call_answers import MAX_TEXT, read_answers
 
 MUCH = 4 << 20
 
@@ -38,7 +38,7 @@ def test_a_flood_is_not_taken_apart(text: bytes) -> None:
 
 def test_what_the_harness_writes_is_read() -> None:
     printed = "\U0001f600" * 16384
-    assert len(json.dumps(printed)) < LARGEST_TEXT
+    assert len(json.dumps(printed)) < MAX_TEXT
     text = f"load V null\n0 0 P {json.dumps(printed)}\n0 0 V [1,null]\n1 0 V [2,null]\nend\n"
     first, second = read_answers(ProgramRun("exited", 0, text.encode()), [(0, 1), (1, 1)]).tests
     assert (first.complete, first.printed, second.complete) == (True, printed, True)

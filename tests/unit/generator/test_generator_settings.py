@@ -54,7 +54,7 @@ def test_endpoints_by_flag_and_by_environment() -> None:
         (["--endpoint", "http://a", "--endpoint", "http://a/v1"], "given twice"),
         (["--endpoint", "http://a", "--concurrency", "0"], "--concurrency"),
         (["--endpoint", "http://a,http://b,http://c", "--concurrency", "2,3"], "2 numbers for 3 endpoints"),
-        (["--endpoint", "http://a", "--backoff-seconds", "11"], "longest_backoff_seconds"),
+        (["--endpoint", "http://a", "--backoff-seconds", "11"], "max_backoff_seconds"),
     ],
 )
 def test_settings_that_cannot_be_used(arguments: list[str], message: str) -> None:

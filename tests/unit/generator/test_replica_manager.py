@@ -28,7 +28,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 ORDER = rollout_order({"tensorParallel": 1, "replicas": 2, "maxNumSeqs": 4}, model={"path": "model"})
 SETTINGS = RolloutSettings(
-    work_order="o", ledger="l", report_seconds=0.01, backoff_seconds=0.001, longest_backoff_seconds=0.01,
+    work_order="o", ledger="l", report_seconds=0.01, backoff_seconds=0.001, max_backoff_seconds=0.01,
     batch_delay_seconds=0.001, drain_seconds=0.1,
 )  # fmt: skip
 

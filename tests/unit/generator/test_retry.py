@@ -107,7 +107,7 @@ def test_long_messages_are_cut() -> None:
 
 
 def test_backoff_doubles_within_its_bounds() -> None:
-    backoff = Backoff(first=0.1, longest=3.0)
+    backoff = Backoff(first=0.1, max_wait=3.0)
     rng = random.Random(1)
     for attempt, full in [(1, 0.1), (2, 0.2), (3, 0.4), (5, 1.6), (6, 3.0), (5000, 3.0)]:
         delays = [backoff.delay(attempt, rng) for _ in range(200)]

@@ -10,8 +10,8 @@ import pytest
 from evalrun_executor.api import Limits, RunReply, RunRequest
 from evalrun_executor.containment import ContainmentReport
 from evalrun_executor.errors import ExecutorLost, RequestRefused, Unusable
-from evalrun_judge.function_tests.assertions import ATTEMPTS, LARGEST_BATCH, ContainedAssertions
-from evalrun_judge.function_tests.shared_assertions import LARGEST_BYTES
+from evalrun_judge.function_tests.assertions import ATTEMPTS, MAX_BATCH, ContainedAssertions
+from evalrun_judge.function_tests.shared_assertions import MAX_SHARED_BYTES
 from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.sandboxes.fake import echo
@@ -96,7 +96,7 @@ async def test_what_waits_shares_a_request_and_each_gets_its_own_answer() -> Non
     executor.gate.set()
     assert await asyncio.gather(*tasks) == names
     assert executor.max_at_once == 2
-    assert max(len(request.inputs) for request in executor.requests) <= LARGEST_BATCH
+    assert max(len(request.inputs) for request in executor.requests) <= MAX_BATCH
     assert len(executor.requests) < 50 / 4
     assert all(request.mode == "assertions" for request in executor.requests)
 
@@ -146,7 +146,7 @@ async def test_who_has_no_answer_from_a_shared_process_gets_one_alone() -> None:
 
 async def test_a_large_one_shares_with_nobody() -> None:
     executor = ScriptedExecutor()
-    large = b"x" * (LARGEST_BYTES + 1)
+    large = b"x" * (MAX_SHARED_BYTES + 1)
     tasks = begin(ContainedAssertions(executor, slots=1), [large, large], shareable=True)
     executor.gate.set()
     assert await asyncio.gather(*tasks) == [large, large]
@@ -157,12 +157,12 @@ async def test_while_programs_wait_for_a_sandbox_replays_wait_for_company() -> N
     executor.gate.set()
     crowd = [True]
     assertions = ContainedAssertions(executor, slots=2, crowded=lambda: bool(crowd))
-    tasks = begin(assertions, [b"%d" % number for number in range(LARGEST_BATCH - 1)])
+    tasks = begin(assertions, [b"%d" % number for number in range(MAX_BATCH - 1)])
     await settle()
     assert executor.requests == []
     tasks += begin(assertions, [b"last"])
     await asyncio.gather(*tasks)
-    assert [len(request.inputs) for request in executor.requests] == [LARGEST_BATCH]
+    assert [len(request.inputs) for request in executor.requests] == [MAX_BATCH]
     tasks = begin(assertions, [b"early"])
     await settle()
     crowd.clear()

@@ -39,6 +39,6 @@ def test_a_folder_of_packages_is_a_plain_path_and_may_be_one_of_several(tmp_path
 
 def test_only_allow_uncontained_lowers_the_level() -> None:
     urls = ["http://127.0.0.1:1", "https://sandbox:8080"]
-    assert JudgeSettings(sandbox=urls).least_level == "full"
-    assert JudgeSettings(sandbox=urls, required_level="seccomp").least_level == "seccomp"
-    assert JudgeSettings(sandbox=urls, allow_uncontained=True).least_level == "none"
+    assert JudgeSettings(sandbox=urls).min_level == "full"
+    assert JudgeSettings(sandbox=urls, required_level="seccomp").min_level == "seccomp"
+    assert JudgeSettings(sandbox=urls, allow_uncontained=True).min_level == "none"

@@ -276,7 +276,7 @@ async def test_a_spent_retry_budget_is_no_verdict_and_says_what_it_is() -> None:
     registry = CollectorRegistry()
     time = Time()
     sandbox = FakeSandbox(slots=2, faults=[SandboxFailedError("status 500")] * 3)
-    pool = make_pool([sandbox], time, retries=RetryPolicy(attempts=9, ratio=0.0, least=0))
+    pool = make_pool([sandbox], time, retries=RetryPolicy(attempts=9, ratio=0.0, min_retries=0))
     pool.start()
     judging, *_ = make_judge(pool, time, registry=registry)
     with pytest.raises(

@@ -17,14 +17,14 @@ from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
-POLICY = RetryPolicy(ratio=0.2, least=10, window_seconds=10)
+POLICY = RetryPolicy(ratio=0.2, min_retries=10, window_seconds=10)
 UNBOUNDED = RetryPolicy(ratio=1e9)
 
 
-def granted(budget: RetryBudget, now: float, *, running: int = 0, largest: int = 0) -> int:
+def granted(budget: RetryBudget, now: float, *, running: int = 0, max_slots: int = 0) -> int:
     """Retries until the first refusal."""
     count = 0
-    while count < 1000 and budget.retry(now, running=running, largest=largest):
+    while count < 1000 and budget.retry(now, running=running, max_slots=max_slots):
         count += 1
     return count
 
@@ -40,13 +40,13 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize(("first", "running", "largest", "retries", "hedges"), BOUNDS)
-def test_the_bound(first: int, running: int, largest: int, retries: int, hedges: int) -> None:
+@pytest.mark.parametrize(("first", "running", "max_slots", "retries", "hedges"), BOUNDS)
+def test_the_bound(first: int, running: int, max_slots: int, retries: int, hedges: int) -> None:
     budget, other = RetryBudget(POLICY), RetryBudget(POLICY)
     for _ in range(first):
         budget.began(5.0)
         other.began(5.0)
-    assert granted(budget, 5.0, running=running, largest=largest) == retries
+    assert granted(budget, 5.0, running=running, max_slots=max_slots) == retries
     assert sum(other.hedge(5.0, running=running) for _ in range(1000)) == hedges
 
 
@@ -78,7 +78,7 @@ def test_the_window_slides(script: list[tuple[float, str]], wanted: int) -> None
         if what == "first":
             budget.began(now)
         else:
-            count += budget.retry(now, running=0, largest=0)
+            count += budget.retry(now, running=0, max_slots=0)
     assert count == wanted
 
 
@@ -101,7 +101,7 @@ def test_in_an_outage_there_is_no_floor(failed: list[float], answered: float | N
             budget.answered()
         else:
             budget.failed(now)
-    assert granted(budget, 100, largest=8) == wanted
+    assert granted(budget, 100, max_slots=8) == wanted
 
 
 @pytest.mark.parametrize(("failures", "chance", "seconds"), [(1, 0.0, 0.05), (1, 0.999999, 0.075), (3, 0.0, 0.2)])
@@ -284,4 +284,4 @@ def test_no_hedge_is_made_on_a_spent_budget() -> None:
         return calls_of(sandboxes) - 44
 
     assert run_virtually(scene(RetryPolicy())) > 0
-    assert run_virtually(scene(RetryPolicy(ratio=0.0, least=0))) == 0
+    assert run_virtually(scene(RetryPolicy(ratio=0.0, min_retries=0))) == 0

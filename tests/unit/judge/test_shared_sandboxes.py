@@ -19,14 +19,14 @@ class Owned(FakeSandbox):
 
     def __init__(self) -> None:
         super().__init__(self._work, slots=SLOTS)
-        self.running = self.most_running = self.sent_away = 0
+        self.running = self.max_running = self.sent_away = 0
 
     async def _work(self, request: RunRequest) -> RunReply:
         if self.running >= SLOTS:
             self.sent_away += 1
             raise SandboxBusyError("every slot is taken", 0.02, 0)
         self.running += 1
-        self.most_running = max(self.most_running, self.running)
+        self.max_running = max(self.max_running, self.running)
         try:
             await asyncio.sleep(SECONDS)
         finally:
@@ -50,7 +50,7 @@ def test_slots_are_the_sandboxes_own_and_no_gateway_starves() -> None:
         least = GATEWAYS * PROGRAMS * SECONDS / (SANDBOXES * SLOTS)
         assert max(ends) < 1.3 * least  # slots are used
         assert min(ends) > 0.6 * least  # nobody had them for itself
-        assert [sandbox.most_running for sandbox in sandboxes] == [SLOTS] * SANDBOXES
+        assert [sandbox.max_running for sandbox in sandboxes] == [SLOTS] * SANDBOXES
         calls = sum(len(sandbox.requests) for sandbox in sandboxes)
         sent_away = sum(sandbox.sent_away for sandbox in sandboxes)
         assert calls == GATEWAYS * PROGRAMS + sent_away

@@ -30,7 +30,7 @@ class FrameReader:
         self._buffer = bytearray()
         self.descriptors: list[int] = []
         """What came with the frames that follow, in order; `close` closes them."""
-        self._most_descriptors = descriptors
+        self._max_descriptors = descriptors
 
     async def next(self, silence_seconds: float) -> tuple[int, bytes] | None:
         """Return the next frame's type and payload; None at the end of the stream.
@@ -56,14 +56,14 @@ class FrameReader:
     async def _receive(self, silence_seconds: float) -> bytes:
         while True:
             try:
-                data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, self._most_descriptors)
+                data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, self._max_descriptors)
             except BlockingIOError:
                 await self._wait(silence_seconds)
                 continue
             except ConnectionError:
                 return b""
             self.descriptors += fds
-            if len(self.descriptors) > self._most_descriptors:
+            if len(self.descriptors) > self._max_descriptors:
                 raise ExecutorLost("a runner sent too many descriptors")
             return data
 

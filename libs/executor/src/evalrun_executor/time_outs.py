@@ -35,7 +35,7 @@ def confirm_seconds(time_seconds: float, inputs: int) -> float:
     return wall_limit(time_seconds) * inputs + _CONFIRM_SECONDS
 
 
-def longest_reply_seconds(time_seconds: float, inputs: int) -> float:
+def max_reply_seconds(time_seconds: float, inputs: int) -> float:
     """Return the wall seconds that a request's runs may take, its runs alone included, once it has a slot."""
     most = allowed_seconds(time_seconds, MAX_SLOWNESS)
     last = wall_limit(allowed_seconds(time_seconds, MAX_SLOWNESS, STRETCHES[-1]))

@@ -6,12 +6,12 @@ MAX_DOUBLINGS = 60
 """Bounds the power, which would overflow a float after 1,023."""
 
 
-def backoff_seconds(failures: int, first: float, longest: float = math.inf) -> float:
+def backoff_seconds(failures: int, first: float, max_seconds: float = math.inf) -> float:
     """Return the seconds to wait after so many failures in a row: `first`, doubled for each further one.
 
     Args:
         failures: in a row, at least 1.
         first: seconds after the first.
-        longest: maximum seconds.
+        max_seconds: maximum seconds.
     """
-    return min(longest, first * 2.0 ** min(failures - 1, MAX_DOUBLINGS))
+    return min(max_seconds, first * 2.0 ** min(failures - 1, MAX_DOUBLINGS))

@@ -31,7 +31,7 @@ NOT_JUDGED = "not_judged"
 INVALID = "invalid"
 
 FIRST_DELAY_SECONDS = 0.2
-LONGEST_DELAY_SECONDS = 10.0
+MAX_DELAY_SECONDS = 10.0
 SOONER_SECONDS = 0.5
 """The service is told to answer so much earlier than the client gives up, to say what it did not come to."""
 AGAIN = (429, 502, 503, 504)
@@ -209,7 +209,7 @@ class Retries:
             if status != 429:
                 connections.next()
             tries += 1
-            delay = max(wait, min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20)))
+            delay = max(wait, min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20)))
             self._sleep(min(delay * self._chance.uniform(0.5, 1.0), max(0.0, deadline - self._clock())))
         raise NotJudgedError(f"no answer within {self._options.timeout_seconds:g} s: {why}")
 

@@ -70,7 +70,7 @@ def _circumstances(context: ReconcileContext, waits: str) -> Circumstances:
         waiting_for=waits,
         now=context.now,
         backoff=lambda failures: timedelta(
-            seconds=backoff_seconds(failures, settings.backoff_seconds, settings.longest_backoff_seconds)
+            seconds=backoff_seconds(failures, settings.backoff_seconds, settings.max_backoff_seconds)
         ),
     )
 

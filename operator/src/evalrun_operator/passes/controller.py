@@ -38,8 +38,8 @@ from evalrun_runtime.backoff import backoff_seconds
 
 logger = logging.getLogger(__name__)
 
-LONGEST_RETRY_SECONDS = 10.0
-LONGEST_REFUSED_SECONDS = 60.0
+MAX_RETRY_SECONDS = 10.0
+MAX_REFUSED_SECONDS = 60.0
 CONFLICT_SECONDS = 0.05
 THERE_SECONDS = 30.0
 """Seconds for which a run is assumed to exist after the API server last showed it."""
@@ -138,8 +138,8 @@ class Controller:
         """Return the wait after a pass that failed: it grows with each in a row, up to the run's own next look."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         first = CONFLICT_SECONDS if isinstance(failure, ConflictError) else 0.5
-        longest = LONGEST_REFUSED_SECONDS if isinstance(failure, RefusedError) else LONGEST_RETRY_SECONDS
-        wait = backoff_seconds(failures, first, longest)
+        limit = MAX_REFUSED_SECONDS if isinstance(failure, RefusedError) else MAX_RETRY_SECONDS
+        wait = backoff_seconds(failures, first, limit)
         wait = wait if delay is None else min(wait, max(delay, first))
         logger.warning("%s/%s: %s; again in %.1f s", *key, failure, wait)
         return wait

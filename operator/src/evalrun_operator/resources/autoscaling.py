@@ -22,19 +22,19 @@ BEHAVIOR: Object = {
 
 
 def autoscaler(
-    plan: RunPlan, component: str, least: int, most: int, load_per_pod: float, cpus: int = 1
+    plan: RunPlan, component: str, min_pods: int, max_pods: int, load_per_pod: float, cpus: int = 1
 ) -> Object | None:
     """Return the autoscaler of a component's Deployment; None where there is nothing to scale.
 
     Args:
         plan: the run's.
         component: judge or sandbox.
-        least: fewest pods; 0 needs KEDA.
-        most: most pods.
+        min_pods: minimum number of pods; 0 needs KEDA.
+        max_pods: maximum number of pods.
         load_per_pod: how much of the judge's load one pod takes, before the share that is aimed at.
         cpus: that one pod may keep busy.
     """
-    if least >= most:
+    if min_pods >= max_pods:
         return None
     name = names.component(plan.run.name, component)
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
@@ -46,8 +46,8 @@ def autoscaler(
             component,
             spec={
                 "scaleTargetRef": {"name": name},
-                "minReplicaCount": least,
-                "maxReplicaCount": most,
+                "minReplicaCount": min_pods,
+                "maxReplicaCount": max_pods,
                 "triggers": [
                     {
                         "type": "prometheus",
@@ -67,8 +67,8 @@ def autoscaler(
         component,
         spec={
             "scaleTargetRef": target,
-            "minReplicas": least,
-            "maxReplicas": most,
+            "minReplicas": min_pods,
+            "maxReplicas": max_pods,
             "metrics": [metric],
             "behavior": BEHAVIOR,
         },

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """Namespace and name of an EvalSchedule."""
-FIRST_RETRY_SECONDS, CONFLICT_SECONDS, LONGEST_RETRY_SECONDS = 0.5, 0.05, 30.0
+FIRST_RETRY_SECONDS, CONFLICT_SECONDS, MAX_RETRY_SECONDS = 0.5, 0.05, 30.0
 JOB = "Job"
 
 
@@ -114,7 +114,7 @@ class ScheduleController:
         except ClusterError as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             first = CONFLICT_SECONDS if isinstance(error, ConflictError) else FIRST_RETRY_SECONDS
-            wait = backoff_seconds(failures, first, LONGEST_RETRY_SECONDS)
+            wait = backoff_seconds(failures, first, MAX_RETRY_SECONDS)
             logger.warning("schedule %s/%s: %s; again in %.1f s", *key, error, wait)
             return wait
         self._failures.pop(key, None)

@@ -12,7 +12,7 @@ from cronsim import CronSim, CronSimError
 
 MAX_COUNTED = 100
 """Missed starts that are counted; a schedule of every minute has half a million in a year."""
-LONGEST_SHIFT = timedelta(hours=3)
+MAX_SHIFT = timedelta(hours=3)
 """More than any change of the clocks: cronsim runs backwards with other rules for the hours around one."""
 
 
@@ -51,7 +51,7 @@ class Cron:
             rough = next(CronSim(self.expression, (now + timedelta(minutes=1)).astimezone(self.zone), reverse=True))
         except StopIteration:
             return None
-        last, moment = None, max(after, rough.astimezone(UTC) - LONGEST_SHIFT)
+        last, moment = None, max(after, rough.astimezone(UTC) - MAX_SHIFT)
         while (moment_or_none := self.next_after(moment)) is not None and moment_or_none <= now:
             last = moment = moment_or_none
         return None if last is None else Due(last, self._count(after, last))

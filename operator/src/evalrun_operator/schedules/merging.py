@@ -20,7 +20,7 @@ POLL_SECONDS = 10.0
 """Seconds between two checks of a merge Job, which takes minutes."""
 MAX_FAILURES = 3
 """Attempts at one checkpoint in a row; the next start tries again."""
-FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 60.0, 900.0
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 60.0, 900.0
 REFUSED_SECONDS = 60.0
 DONE = Said("True", Why.ALL_MERGED, "")
 
@@ -138,7 +138,7 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
         return MergeStep(
             rest, unremembered(evaluated, one.digest), delete=job, merged=due, said=said, warning=warning, delay=0.0
         )
-    wait = backoff_seconds(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+    wait = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
     merges[place] = one.model_copy(update={"failures": failures, "next_time": now + timedelta(seconds=wait)})
     return MergeStep(merges, evaluated, delete=job, merged=due, said=said, warning=warning, delay=wait)
 

@@ -35,11 +35,11 @@ from evalrun_runtime.backoff import backoff_seconds
 
 POLL_SECONDS = 1.0
 """Seconds between two checks of a listing Job."""
-LONGEST_WAIT_SECONDS = 3600.0
+MAX_WAIT_SECONDS = 3600.0
 """Longest wait before the next pass: a clock may be set."""
-FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 60.0, 3600.0
+FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 60.0, 3600.0
 """Wait before a start looks again at checkpoints that were not complete; doubles with each look."""
-FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 600.0
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 30.0, 600.0
 """Wait before a listing that failed is tried again."""
 MAX_TROUBLED = 16
 
@@ -133,7 +133,7 @@ def decide(schedule: EvalSchedule, observed: Observed, now: datetime) -> Decisio
         work.wait_until(following)
     work.says[Kind.GATE_PASSED] = gate_words(work.status)
     status = shown_columns(said(before, work.status, work.says, schedule, now), cron)
-    delay = min([*work.delays, LONGEST_WAIT_SECONDS])
+    delay = min([*work.delays, MAX_WAIT_SECONDS])
     return replace(
         Decision(status, events=tuple(work.events), requeue_after=delay),
         **work.decision,  # type: ignore[arg-type]  # the fields' own names
@@ -302,7 +302,7 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
         answer, trouble = None, str(error)
     if answer is None:
         failures = start.failures + 1
-        wait = backoff_seconds(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        wait = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
         again = work.now + timedelta(seconds=wait)
         text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"
         work.says[Kind.DISCOVERED] = Said("False", Why.LISTING_FAILED, text)
@@ -337,7 +337,7 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     if settled or money.left_out or start.trigger is not None:
         work.update(start=None)
         return
-    wait = backoff_seconds(max(1, start.looks), FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS)
+    wait = backoff_seconds(max(1, start.looks), FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS)
     again = work.now + timedelta(seconds=wait)
     work.update(start=start.model_copy(update={"next_look_time": again}))
     work.wait_until(again)

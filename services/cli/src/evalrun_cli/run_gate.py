@@ -22,7 +22,7 @@ def outlooks(spec: EvalRunSpec) -> Iterator[str]:
             yield f"warning: spec.{outlook}"
         elif gate.sequential and problems is not None:
             confidence = 1 - (1 - gate.confidence_value) / family
-            after = problems_needed(problems, ASSUMED_FLIPS, gate.least_gain, gate.population, confidence)
+            after = problems_needed(problems, ASSUMED_FLIPS, gate.min_gain, gate.population, confidence)
             if after is not None:
                 yield (
                     f"gate {gate.label} {gate.metric}: an equal run is decided after {after:,} of {problems:,} "

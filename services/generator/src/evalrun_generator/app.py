@@ -89,7 +89,7 @@ def request_policy(settings: WorkSettings, model: str) -> RequestPolicy:
     return RequestPolicy(
         model=model,
         attempts=settings.attempts,
-        backoff=Backoff(settings.backoff_seconds, settings.longest_backoff_seconds),
+        backoff=Backoff(settings.backoff_seconds, settings.max_backoff_seconds),
         deadline_for=settings.deadline_for,
         outage_seconds=settings.outage_seconds,
         batch_size=settings.batch_size,

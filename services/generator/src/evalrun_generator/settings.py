@@ -35,7 +35,7 @@ class WorkSettings(ServiceSettings):
         description="Failed requests after which an item is given up. The run continues without it and exits 1.",
     )
     backoff_seconds: float = Field(0.1, gt=0, description="First wait before a retry, in seconds; doubles.")
-    longest_backoff_seconds: float = Field(10.0, gt=0, description="Maximum wait before a retry, in seconds.")
+    max_backoff_seconds: float = Field(10.0, gt=0, description="Maximum wait before a retry, in seconds.")
     request_seconds: float = Field(120.0, gt=0, description="Minimum timeout of a request, in seconds.")
     request_seconds_per_token: float = Field(
         0.2, ge=0, description="Timeout per token of max_tokens, in seconds; the larger of the two applies."
@@ -62,8 +62,8 @@ class WorkSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _order(self) -> Self:
-        if self.longest_backoff_seconds < self.backoff_seconds:
-            raise ValueError("longest_backoff_seconds is less than backoff_seconds: write at least the same value")
+        if self.max_backoff_seconds < self.backoff_seconds:
+            raise ValueError("max_backoff_seconds is less than backoff_seconds: write at least the same value")
         return self
 
     def deadline_for(self, max_tokens: int) -> float:

@@ -134,7 +134,7 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
         connect=connect,
     )
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
-    executor = replay_executor(slots, settings.least_level, settings.package_dirs)
+    executor = replay_executor(slots, settings.min_level, settings.package_dirs)
     assertions = ContainedAssertions(executor, slots, lambda: pool.crowded)
     return JudgeGateway(settings, pool, assertions, metrics, build_cache(settings, metrics))
 
@@ -188,7 +188,7 @@ def build_pool(
         connect=connect,
         health=HealthPolicy(seconds=settings.health_seconds),
         hedging=HedgePolicy() if settings.hedging else None,
-        required_level=settings.least_level,
+        required_level=settings.min_level,
         retries=RetryPolicy(
             attempts=settings.retry_attempts,
             budget_seconds=settings.retry_budget_seconds,

@@ -45,7 +45,7 @@ class Comparator:
 STANDARD_TOLERANCE = 1e-6
 
 SANDBOX_FUSION_RELATIVE = 1e-5
-SANDBOX_FUSION_LEAST_SCALE = 1e-10
+SANDBOX_FUSION_MIN_SCALE = 1e-10
 
 DECIMAL = re.compile(rb"[+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?")
 """A token written as a decimal fraction or with an exponent: only these are compared with the default tolerance."""
@@ -144,7 +144,7 @@ def _same_line(expected: str, got: str) -> bool:
         wanted, number = float(expected), float(got)
     except ValueError:
         return False
-    return abs(number - wanted) / max(abs(wanted), SANDBOX_FUSION_LEAST_SCALE) < SANDBOX_FUSION_RELATIVE
+    return abs(number - wanted) / max(abs(wanted), SANDBOX_FUSION_MIN_SCALE) < SANDBOX_FUSION_RELATIVE
 
 
 def _tokens(expected: bytes, stdout: bytes, comparator: Comparator, own_tolerance: bool = True) -> bool:

@@ -126,6 +126,6 @@ class JudgeSettings(ServiceSettings):
         return targets
 
     @property
-    def least_level(self) -> Level:
+    def min_level(self) -> Level:
         """The level below which nothing is run."""
         return "none" if self.allow_uncontained else self.required_level

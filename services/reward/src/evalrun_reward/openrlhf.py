@@ -13,7 +13,7 @@ from evalrun_runtime.exits import BadInputError
 
 _SPECIAL_AT_END = re.compile(r"(?:<\|[^<>|]{1,64}\|>|</s>|<eos>|<end_of_turn>|<\uff5c[^<>\uff5c]{1,64}\uff5c>)\Z")
 """Tokens such as <|im_end|>, which the query holds because it is decoded with them."""
-_LONGEST_TOKEN = 68
+_MAX_TOKEN = 68
 
 
 def samples_of(request: OpenRlhfRequest) -> list[Sample]:
@@ -53,7 +53,7 @@ def without_special_tokens(text: str) -> str:
         last = end
         while last and text[last - 1].isspace():
             last -= 1
-        found = _SPECIAL_AT_END.search(text, max(0, last - _LONGEST_TOKEN), last)
+        found = _SPECIAL_AT_END.search(text, max(0, last - _MAX_TOKEN), last)
         if found is None:
             return text[:end]
         end = found.start()

@@ -20,8 +20,8 @@ UNIMPLEMENTED: Final = 12
 _REFUSED: Final = (INVALID_ARGUMENT, UNIMPLEMENTED)
 
 FIRST_DELAY_SECONDS: Final = 0.1
-LONGEST_DELAY_SECONDS: Final = 10.0
-LEAST_BUSY_SECONDS: Final = 0.05
+MAX_DELAY_SECONDS: Final = 10.0
+MIN_BUSY_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 60.0
 """A gateway that is started again, or rolled, is back within it: failures are not held against a sample before."""
 
@@ -73,7 +73,7 @@ def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: 
     if failure.code == NOT_FOUND and not history.sent_tests:
         return Again(Cause.TESTS, with_tests=True)
     if failure.code == RESOURCE_EXHAUSTED:
-        return Again(Cause.BUSY, max(LEAST_BUSY_SECONDS, failure.retry_after_ms / 1000))
+        return Again(Cause.BUSY, max(MIN_BUSY_SECONDS, failure.retry_after_ms / 1000))
     if history.failures >= attempts and history.seconds >= PATIENCE_SECONDS:
         return GiveUp(f"the judge failed {history.failures} times: {failure.message}")
     return Again(Cause.FAILED, _delay(history.failures))
@@ -87,4 +87,4 @@ def after_verdict(verdict: judge_pb2.Verdict, failures: int, attempts: int) -> A
 
 
 def _delay(failures: int) -> float:
-    return backoff_seconds(failures, FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
+    return backoff_seconds(failures, FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS)

@@ -203,7 +203,7 @@ class Gate(ApiModel):
         return f"the anchor {self.anchor}" if self.baseline is None else self.baseline
 
     @property
-    def least_gain(self) -> float:
+    def min_gain(self) -> float:
         """The minimum improvement: minImprovement, or -maxRegression. Positive is better, whatever the metric."""
         return -float(self.max_regression) if self.min_improvement is None else float(self.min_improvement)
 

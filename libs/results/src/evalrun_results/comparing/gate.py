@@ -132,7 +132,7 @@ def decide_gate(
     if found is None:
         return undecided(gate, nothing_to_compare(gate), left_out=left_out, family=family)
     low, high = gains(gate, found.low, found.high)
-    decision = decide(low, high, -gate.least_gain, found.problems)
+    decision = decide(low, high, -gate.min_gain, found.problems)
     figures = GateDecision(
         decision=decision,
         reason=REASONS[decision],
@@ -244,7 +244,7 @@ def correction_of(family: int) -> str | None:
 
 def bound_text(gate: Gate) -> str:
     """Return the bound of the difference as text, in the metric's own direction."""
-    bound = -gate.least_gain if gate.falls else gate.least_gain
+    bound = -gate.min_gain if gate.falls else gate.min_gain
     return f"{bound:+.4g}" if bound else "0"
 
 

@@ -81,7 +81,7 @@ def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | 
         problems: of its datasets; None if nobody has counted them yet.
         family: how many gates the run has.
     """
-    margin, confidence = -gate.least_gain, 1 - (1 - gate.confidence_value) / family
+    margin, confidence = -gate.min_gain, 1 - (1 - gate.confidence_value) / family
     if gate.sequential:
         return _sequential_outlook(gate, problems, confidence)
     if gate.min_improvement is not None:
@@ -105,7 +105,7 @@ def _sequential_outlook(gate: Gate, problems: int | None, confidence: float) -> 
     """A benchmark always decides; of problems like these there may be too few."""
     if gate.population == "benchmark" or problems is None:
         return None
-    if problems_needed(problems, ASSUMED_FLIPS, gate.least_gain, gate.population, confidence) is not None:
+    if problems_needed(problems, ASSUMED_FLIPS, gate.min_gain, gate.population, confidence) is not None:
         return None
     return (
         f"gate: {gate.label} has {problems} problems, which leave an equal run undecided more than once in 5 "

@@ -38,7 +38,7 @@ def _sentences(
     pilot: Mapping[str, DatasetTotals],
     family: int,
 ) -> Iterator[str]:
-    variance, margin, confidence = found.power.variance, -gate.least_gain, confidence_of(gate, family)
+    variance, margin, confidence = found.power.variance, -gate.min_gain, confidence_of(gate, family)
     problems = max(found.problems, MIN_PROBLEMS)
     needed = problems_to_pass(margin, variance, confidence)
     enough = "no number of problems is enough" if needed is None else f"about {needed:,} problems are needed"
@@ -49,7 +49,7 @@ def _sentences(
     )
     if gate.sequential:
         flips = min(1.0, variance)  # at one sample a problem it is the share that flips
-        after = problems_needed(problems, flips, gate.least_gain, gate.population, confidence)
+        after = problems_needed(problems, flips, gate.min_gain, gate.population, confidence)
         yield (
             f"sequential, population {gate.population}: an equal run is decided after {after:,} of {problems:,} "
             "problems or fewer 4 times in 5"
@@ -87,7 +87,7 @@ def samples_needed(
         )
     once = 2 * float(np.mean(known))  # of a difference of two single answers
     between = max(0.0, variance - once / samples)
-    margin = -gate.least_gain
+    margin = -gate.min_gain
     allowed = 0.0 if margin <= 0 else variance * problems / max(1, problems_to_pass(margin, variance, confidence) or 1)
     says = f"samples: {once / 2:.3f} of the variance of an answer is chance within its problem"
     if allowed <= between or margin <= 0:

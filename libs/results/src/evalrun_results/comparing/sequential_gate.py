@@ -59,7 +59,7 @@ def decide_sequentially(
     values, without = sequential_values(gate, earlier, totals, problem_ids, seed)
     if not len(values.floors):
         return undecided(gate, nothing_to_compare(gate), left_out=without, family=family)
-    found = decide_mean(values, gate.least_gain, gate.population, confidence)
+    found = decide_mean(values, gate.min_gain, gate.population, confidence)
     decision = DECISIONS[found.answer]
     base = float(_bases(gate, values)[: found.looked_at].mean()) if found.looked_at else None
     mean = -found.mean if gate.falls else found.mean
@@ -118,12 +118,12 @@ def _open(gate: Gate, found: Finding, values: Values, confidence: float) -> str:
     if gate.population == "benchmark":
         unknown = int((values.lows < values.highs).sum())
         return f"{unknown} of them were not judged, and these decide: judge them again"
-    needed = projected_problems(values, gate.least_gain, (1 - confidence) / 2)
+    needed = projected_problems(values, gate.min_gain, (1 - confidence) / 2)
     so_many = "no number of such problems decides" if needed is None else f"about {needed:,} such problems would decide"
     return f"the interval holds {bound}: {so_many}, or population: benchmark"
 
 
-def projected_problems(values: Values, least: float, error: float) -> int | None:
+def projected_problems(values: Values, min_mean: float, error: float) -> int | None:
     """Return after how many problems like these a gate would decide; None where they lie at its bound.
 
     The capital against the bound grows by a steady rate for each stake; the best one's is taken.
@@ -131,8 +131,8 @@ def projected_problems(values: Values, least: float, error: float) -> int | None
     seen = (values.lows + values.highs) / 2
     if not len(seen):
         return None
-    change = seen if seen.mean() >= least else -seen
-    fair = least if seen.mean() >= least else -least
+    change = seen if seen.mean() >= min_mean else -seen
+    fair = min_mean if seen.mean() >= min_mean else -min_mean
     width = values.bounds.high - values.bounds.low
     grown = max(float(np.log1p(np.maximum(stake / width * (change - fair), -0.9)).mean()) for stake in STAKES)
     return math.ceil(math.log(len(STAKES) / error) / grown) if grown > 1e-9 else None

@@ -14,14 +14,14 @@ MAX_SIMULATED_PROBLEMS: Final = 20_000
 
 
 def problems_needed(
-    problems: int, flips: float, least: float, population: Population, confidence: float, *, share: float = 0.8
+    problems: int, flips: float, min_gain: float, population: Population, confidence: float, *, share: float = 0.8
 ) -> int | None:
     """Return after how many problems an equal run is decided in `share` of the orders; None where not by the last.
 
     Args:
         problems: of the dataset.
         flips: share of the problems that end otherwise in an equal run.
-        least: gain that the gate asks for.
+        min_gain: gain that the gate asks for.
         population: the gate's.
         confidence: the gate's.
         share: of the orders.
@@ -38,7 +38,7 @@ def problems_needed(
         places = rng.permutation(played) if population == "benchmark" else rng.integers(0, played, played)
         values, known = changes[places], solved[places]
         drawn = Values(values, values, -known, 1 - known, DIFFERENCE)
-        after = abs(int(decided_after(drawn, least, population, (1 - confidence) / 2)))
+        after = abs(int(decided_after(drawn, min_gain, population, (1 - confidence) / 2)))
         times.append(after or played + 1)
     needed = int(np.quantile(times, share, method="higher"))
     return needed if needed <= played else None

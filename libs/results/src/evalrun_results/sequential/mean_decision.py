@@ -74,40 +74,40 @@ class Finding:
     """Of the problems that it is about; what was not judged counts half way between its bounds."""
 
 
-def decide_mean(values: Values, least: float, population: Population, confidence: float) -> Finding:
-    """Test whether the mean is at least `least`.
+def decide_mean(values: Values, min_mean: float, population: Population, confidence: float) -> Finding:
+    """Test whether the mean is at least `min_mean`.
 
     The first answer stands, whenever somebody looks: it depends on the values in their order alone. Each of the two
     answers is wrong with probability (1 - confidence) / 2 at most.
     """
     count = len(values.lows)
-    after = int(decided_after(values, least, population, (1 - confidence) / 2)) if count else 0
+    after = int(decided_after(values, min_mean, population, (1 - confidence) / 2)) if count else 0
     answer = MeanDecision.OPEN if not after else MeanDecision.AT_LEAST if after > 0 else MeanDecision.BELOW
     count = abs(after) or count
     draws = values.draws(population, count)
     low, high = confidence_sequence(draws, confidence)
     if answer is MeanDecision.AT_LEAST:
-        low, high = max(low, least), max(high, least)
+        low, high = max(low, min_mean), max(high, min_mean)
     elif answer is MeanDecision.BELOW:
-        low, high = min(low, least), min(high, least)
+        low, high = min(low, min_mean), min(high, min_mean)
     mean = float((draws.lows + draws.highs).mean() / 2) if count else float("nan")
     return Finding(answer, abs(after) or None, count, low, high, mean)
 
 
-def decided_after(values: Values, least: float, population: Population, error: float) -> Integers:
-    """Return after how many problems it was decided: negative where the mean is below `least`; 0 while it is open.
+def decided_after(values: Values, min_mean: float, population: Population, error: float) -> Integers:
+    """Return after how many problems it was decided: negative where the mean is below `min_mean`; 0 while it is open.
 
     Args:
         values: of one run, or of many that differ in their order: then a row each.
-        least: what the mean must be at least.
+        min_mean: what the mean must be at least.
         population: of which the mean is asked.
         error: probability with which each answer may be wrong.
     """
     size = values.floors.shape[-1] if population == "benchmark" else None
-    passed = first_time(log_capital_above(values.lows, least, values.bounds, size), error)
-    failed = first_time(log_capital_above(-values.highs, -least, values.bounds.mirrored(), size), error)
+    passed = first_time(log_capital_above(values.lows, min_mean, values.bounds, size), error)
+    failed = first_time(log_capital_above(-values.highs, -min_mean, values.bounds.mirrored(), size), error)
     if size is not None:
-        surely = _certain_after(values, least)
+        surely = _certain_after(values, min_mean)
         passed, failed = (_sooner(*each) for each in zip((passed, failed), surely, strict=True))
     passes = (passed > 0) & ((failed == 0) | (passed <= failed))
     found: Integers = np.where(passes, passed, -failed)
@@ -120,13 +120,13 @@ def _sooner(first: Integers, second: Integers) -> Integers:
     return found
 
 
-def _certain_after(values: Values, least: float) -> tuple[Integers, Integers]:
+def _certain_after(values: Values, min_mean: float) -> tuple[Integers, Integers]:
     """Return after how many problems the rest cannot change the answer any more: at least, and below; 0: not yet."""
     total, count = values.floors.shape[-1], values.lows.shape[-1]
     slack = ROUNDING * total
     worst = np.cumsum(values.lows, axis=-1) + _left(values.floors)[..., :count]
     best = np.cumsum(values.highs, axis=-1) + _left(values.ceilings)[..., :count]
-    return _first(worst >= total * least - slack), _first(best < total * least - slack)
+    return _first(worst >= total * min_mean - slack), _first(best < total * min_mean - slack)
 
 
 def _left(values: Floats) -> Floats:

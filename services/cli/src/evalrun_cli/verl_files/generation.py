@@ -213,9 +213,9 @@ def _load_format(document: Document, key: str, *, trainer: bool) -> str:
     return "auto"
 
 
-def _name(text: str, longest: int = MAX_RUN_NAME) -> str:
+def _name(text: str, max_length: int = MAX_RUN_NAME) -> str:
     """Return a name that the API takes: small letters and digits, a letter first."""
     words = re.sub(r"[^a-z0-9]+", "-", text.rstrip("/").rpartition("/")[2].lower()).strip("-")
     if not words[:1].isalpha():
         words = f"run-{words}"
-    return words[:longest].strip("-")
+    return words[:max_length].strip("-")

@@ -12,7 +12,7 @@ from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
 
-PROBE_BACKOFF = Backoff(first=0.2, longest=5.0)
+PROBE_BACKOFF = Backoff(first=0.2, max_wait=5.0)
 
 
 class EndpointAdmission:

@@ -157,16 +157,16 @@ def retry_after(value: str | None, now: datetime) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential backoff: the n-th wait lies between half of `first * 2^(n-1)` and all of it, at most `longest`.
+    """Exponential backoff: the n-th wait lies between half of `first * 2^(n-1)` and all of it, at most `max_wait`.
 
     The jitter keeps requests that failed together from being retried together; the half is a lower bound of the wait
     (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "equal jitter").
     """
 
     first: float
-    longest: float
+    max_wait: float
 
     def delay(self, attempt: int, rng: random.Random) -> float:
         """Return the seconds to wait after the `attempt`-th failure in a row, counted from 1."""
-        full = backoff_seconds(attempt, self.first, self.longest)
+        full = backoff_seconds(attempt, self.first, self.max_wait)
         return full * (0.5 + 0.5 * rng.random())

@@ -38,7 +38,7 @@ REFUSALS = frozenset(
 )
 """Codes that a retry does not change. NOT_FOUND has its own meaning; every other code is retried."""
 
-BACKOFF = Backoff(first=0.1, longest=2.0)
+BACKOFF = Backoff(first=0.1, max_wait=2.0)
 
 
 class UnknownKeyError(Exception):

@@ -38,7 +38,7 @@ MODE = "assertions"
 
 ATTEMPTS = 3
 
-LARGEST_BATCH = 8
+MAX_BATCH = 8
 """Requests that go to the executor together."""
 
 GATHER_SECONDS = 0.05
@@ -166,7 +166,7 @@ class ContainedAssertions:
         self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
     ) -> ProgramRun:
         """Replay; see `AssertionRunner.run`."""
-        shareable = shareable and len(stdin) <= shared_assertions.LARGEST_BYTES
+        shareable = shareable and len(stdin) <= shared_assertions.MAX_SHARED_BYTES
         begin = partial(contextvars.copy_context().run, on_slot)  # not in the worker's: that is another request's trace
         replay = _Replay(stdin, limits, begin, shareable, asyncio.get_running_loop().create_future())
         self._waiting.append(replay)
@@ -178,7 +178,7 @@ class ContainedAssertions:
 
     def _gathers(self) -> bool:
         """Return whether what waits may wait for more."""
-        return len(self._waiting) < LARGEST_BATCH and self._crowded()
+        return len(self._waiting) < MAX_BATCH and self._crowded()
 
     def _stop_gathering(self) -> None:
         if self._gathered is not None:
@@ -224,7 +224,7 @@ class ContainedAssertions:
 
     def _next_batch(self) -> list[_Replay]:
         """Take a slot's share of what waits, as far as the limits are the same; all of it where it was gathered."""
-        size = LARGEST_BATCH if self._crowded() else min(LARGEST_BATCH, -(-len(self._waiting) // self._slots))
+        size = MAX_BATCH if self._crowded() else min(MAX_BATCH, -(-len(self._waiting) // self._slots))
         batch: list[_Replay] = []
         while self._waiting and len(batch) < size:
             if self._waiting[0].done.done():  # its caller is gone

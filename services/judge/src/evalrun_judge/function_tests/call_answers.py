@@ -17,7 +17,7 @@ from evalrun_judge.verdict import UNCONFIRMED
 NOT_RUN: Final = "the sandbox did not run the calls"
 PRINT_LIMIT: Final = 65536
 """Characters kept of what one test's calls printed."""
-LARGEST_TEXT: Final = 256 * 1024
+MAX_TEXT: Final = 256 * 1024
 """Bytes of what is parsed here; the harness writes less. 48 MiB of `[],[],...` would take 2 GiB of the gateway."""
 
 
@@ -122,7 +122,7 @@ def _nonsense() -> tuple[TestStatus, str]:
 
 def _parsed(text: bytes) -> object:
     """Return what the JSON says; None where it is none, or larger than the harness writes."""
-    if len(text) > LARGEST_TEXT:
+    if len(text) > MAX_TEXT:
         return None
     try:
         parsed: object = json.loads(text)

@@ -53,7 +53,7 @@ MAX_UNSETTLED = 8
 """Rounds in which a replay comes no further. More is a program, or a test, that does something else each time."""
 ROUND_SECONDS = 60.0
 """Wall seconds that the rounds of one test may take in all, those of its calls and those of its assertions."""
-_LEAST_SECONDS = 0.002
+_MIN_SECONDS = 0.002
 """Minimum time counted for a step, whatever its run reports, so that every session ends."""
 _PASSING = (UNCONFIRMED, NOT_RUN)
 """Reasons of an api_error that another attempt may not meet."""
@@ -219,7 +219,7 @@ class FunctionTestSession:
             return
         lines = run.stdout.splitlines()
         for test in self._replayed:
-            test.spent += max(run.wall_seconds, _LEAST_SECONDS) / len(self._replayed)
+            test.spent += max(run.wall_seconds, _MIN_SECONDS) / len(self._replayed)
         for position, test in enumerate(self._replayed):
             report = _object(lines[position]) if position < len(lines) else {}
             if report.get("test") != test.index:
@@ -240,7 +240,7 @@ class FunctionTestSession:
         answers = read_answers(run, [(test.index, len(test.calls)) for test in self._batch])
         for test in self._batch:
             test.run, test.share = run, len(self._batch)
-            test.spent += max(run.wall_seconds, _LEAST_SECONDS) / len(self._batch)
+            test.spent += max(run.wall_seconds, _MIN_SECONDS) / len(self._batch)
         if not answers.loaded:
             self._not_loaded(run, answers)
             return

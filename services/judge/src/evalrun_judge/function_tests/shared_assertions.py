@@ -12,7 +12,7 @@ from typing import Final
 
 from evalrun_executor.api import ProgramRun
 
-LARGEST_BYTES: Final = 64 * 1024
+MAX_SHARED_BYTES: Final = 64 * 1024
 """Of a request that may share: what a program returned must not use up the memory of the next one's test."""
 
 

@@ -200,7 +200,7 @@ class SandboxPool:
     def _spend(self, error: SandboxError) -> None:
         """Take a retry out of the budget that all programs share. Raises NoSandboxError where it is spent."""
         now = self._clock()
-        if not self._budget.retry(now, running=self.in_flight, largest=self._fleet.largest):
+        if not self._budget.retry(now, running=self.in_flight, max_slots=self._fleet.max_slots):
             raise NoSandboxError(f"the retry budget is spent ({self._budget.account(now)}): {error}") from error
 
     async def _slot(self, run: str, *, urgent: bool, avoid: SandboxEndpoint | None) -> SandboxEndpoint:

@@ -36,7 +36,7 @@ class RetryPolicy:
     """Seconds before the first call again; doubled each time, and spread by up to half."""
     ratio: float = 0.2
     """Calls made again for each first call, over all programs."""
-    least: int = 10
+    min_retries: int = 10
     """Calls made again in a window that need no first call."""
     window_seconds: float = 10.0
     outage_seconds: float = 60.0
@@ -94,15 +94,15 @@ class RetryBudget:
         if self._failing_since is None:
             self._failing_since = now
 
-    def retry(self, now: float, *, running: int, largest: int) -> bool:
+    def retry(self, now: float, *, running: int, max_slots: int) -> bool:
         """Return whether a failed call may be made again, and count it.
 
         Args:
             now: the time.
             running: calls that run.
-            largest: slots of the largest sandbox.
+            max_slots: slots of the largest sandbox.
         """
-        return self._take(now, self._share(now, running) + (0 if self._outage(now) else largest))
+        return self._take(now, self._share(now, running) + (0 if self._outage(now) else max_slots))
 
     def hedge(self, now: float, *, running: int) -> bool:
         """Return whether a call that takes long may be made elsewhere too, and count it; see `retry`."""
@@ -116,7 +116,7 @@ class RetryBudget:
         )
 
     def _share(self, now: float, running: int) -> float:
-        floor = 1 if self._outage(now) else self._policy.least
+        floor = 1 if self._outage(now) else self._policy.min_retries
         return floor + self._policy.ratio * max(self._first.count(now), running)
 
     def _outage(self, now: float) -> bool:

@@ -105,7 +105,7 @@ class SandboxFleet:
         return [*self._members]
 
     @property
-    def largest(self) -> int:
+    def max_slots(self) -> int:
         """Slots of the largest sandbox that ever answered."""
         return max((one.backend.info.slots for one in self._members if one.backend is not None), default=0)
 

@@ -8,7 +8,7 @@ import msgspec
 from evalrun_executor.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
 from evalrun_executor.batch import MAX_OUTPUT_BYTES
 from evalrun_executor.contained.supervision import KEPT_STDERR
-from evalrun_executor.time_outs import longest_reply_seconds
+from evalrun_executor.time_outs import max_reply_seconds
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
@@ -154,7 +154,7 @@ def timeout_seconds(request: RunRequest) -> float:
 
     A run that ends near the limit is run again alone, and for longer where the machine is slow.
     """
-    return COMPILE_SECONDS + longest_reply_seconds(request.limits.time_seconds, len(request.inputs))
+    return COMPILE_SECONDS + max_reply_seconds(request.limits.time_seconds, len(request.inputs))
 
 
 def max_answer_bytes(request: RunRequest) -> int:

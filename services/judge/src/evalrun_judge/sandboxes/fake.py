@@ -16,7 +16,7 @@ class FakeSandbox:
 
     Attributes:
         requests: every request it was given, the failed ones too.
-        most_in_flight: the greatest number of requests that it held at once.
+        max_in_flight: the greatest number of requests that it held at once.
     """
 
     def __init__(
