@@ -18,7 +18,6 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from builders.judge.judging import judge_all, services
 from builders.judge.load import (
     KINDS,
     busy_request,
@@ -28,6 +27,7 @@ from builders.judge.load import (
     peak_and_current_mib,
     watched,
 )
+from builders.judge.services import judge_all, services
 
 from evalrun.judge.v1 import judge_pb2
 

@@ -22,7 +22,7 @@ import numpy as np
 from sequential_gates_plot import DRAWING, drawing
 
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.sequential.betting import DIFFERENCE, Integers, first_time, log_capital_above
+from evalrun_results.sequential.confidence_sequence import DIFFERENCE, Integers, first_time, log_capital_above
 from evalrun_results.sequential.mean_decision import Population, Values, decided_after
 
 FIGURES = Path(__file__).with_name("sequential_gates.json")

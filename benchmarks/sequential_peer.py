@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.sequential.betting import DIFFERENCE, MAX_AT_RISK, STAKES, log_capital_above
+from evalrun_results.sequential.confidence_sequence import DIFFERENCE, MAX_AT_RISK, STAKES, log_capital_above
 from evalrun_results.sequential.order import drawing_order
 
 COMPLETIONS = Path(os.environ.get("EVALRUN_TEST_DATA", "../shared/data")) / "completions"

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from builders.data import contests_with_submissions
 from builders.judge.disturbances import NoQuotaError, load_of, throttled
-from builders.judge.judging import judge_until_judged, request_of, services, told
+from builders.judge.services import judge_until_judged, request_of, services, told
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.grpc_channel import open_channel

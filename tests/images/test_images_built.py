@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders.cluster.images import USER, BuildFailedError, Image, Images, files_of
 
-from evalrun_client.grading import graded_input, verls_grader
+from evalrun_client.grader import graded_input, verls_grader
 from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]

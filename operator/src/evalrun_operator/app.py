@@ -24,9 +24,9 @@ from evalrun_operator.aggregator_client import Aggregators, GrpcAggregators
 from evalrun_operator.leader_election import LeaderElection
 from evalrun_operator.lifecycle.scaling_words import MEASURED_BY
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.observing.children import Children, Key, Runs
-from evalrun_operator.observing.discovery import Discovery
-from evalrun_operator.observing.watches import Sink, Watches
+from evalrun_operator.observation.children import Children, Key, Runs
+from evalrun_operator.observation.discovery import Discovery
+from evalrun_operator.observation.watches import Sink, Watches
 from evalrun_operator.passes.controller import Controller
 from evalrun_operator.passes.work_queue import WorkQueue
 from evalrun_operator.schedules.controller import ScheduleController

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from evalrun_api.modelling import Resources
+from evalrun_api.api_model import Resources
 from evalrun_api.v1alpha1 import Part, Placement
 from evalrun_runtime.settings import ServiceSettings
 

@@ -10,7 +10,7 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import Level, Limits, ProgramRun
 from evalrun_judge.cache.verdict_cache import VerdictCache
 from evalrun_judge.cache.verdict_key import JudgeIdentity
-from evalrun_judge.comparison import Comparator
+from evalrun_judge.comparators import Comparator
 from evalrun_judge.families.family import Runners
 from evalrun_judge.families.registry import build_families
 from evalrun_judge.function_tests.assertions import AssertionRunner

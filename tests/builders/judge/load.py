@@ -16,7 +16,7 @@ from pathlib import Path
 import aiohttp
 from builders.data import stdio_problem
 from builders.judge.faulty_proxy import HANG, FaultyProxy, faulty_proxy
-from builders.judge.judging import judge_all, request_of
+from builders.judge.services import judge_all, request_of
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_cli.local.processes import ServiceProcess

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry
 from evalrun_api import names
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
-from evalrun_operator.observing.children import Runs
-from evalrun_operator.observing.watches import Watches
+from evalrun_operator.observation.children import Runs
+from evalrun_operator.observation.watches import Watches
 from evalrun_operator.passes.work_queue import WorkQueue
 from evalrun_operator.schedules.controller import Key, ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics

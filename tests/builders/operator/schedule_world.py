@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 from builders.operator.evalschedules import evalschedule_manifest
 
+from evalrun_api.checkpoint_listing import encode_answer
 from evalrun_api.checks import with_defaults
-from evalrun_api.listing import encode_answer
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import EvalSchedule, EvalScheduleStatus, ScheduleCondition, schedule_condition
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.store import CheckpointStore, StoreError
 from evalrun_operator.schedules.choice import listing_request
 from evalrun_operator.schedules.job_state import ListingJob
-from evalrun_operator.schedules.merging import merge_job_name, waiting_merge
+from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.objects import eval_run, merged_run
 from evalrun_operator.schedules.reconcile import Decision, Observed, decide
 from evalrun_operator.schedules.runs import ScheduledRun, scheduled_run

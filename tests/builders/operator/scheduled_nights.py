@@ -20,7 +20,7 @@ from builders.cluster.controlplane import ControlPlane, until
 from builders.operator.evalschedules import evalschedule_manifest
 from builders.operator.running_operator import TESTS, apply
 
-from evalrun_api.listing import ListingRequest, encode_answer
+from evalrun_api.checkpoint_listing import ListingRequest, encode_answer
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.store import CheckpointStore
 

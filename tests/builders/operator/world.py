@@ -17,8 +17,8 @@ from evalrun_api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatu
 from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.reconcile import decide
-from evalrun_operator.observing.record_parser import belonging, parse_record
-from evalrun_operator.observing.records import Baseline, Observed, Ref
+from evalrun_operator.observation.record_parser import belonging, parse_record
+from evalrun_operator.observation.records import Baseline, Observed, Ref
 from evalrun_operator.policies.admission import Place
 from evalrun_operator.settings import OperatorSettings
 

@@ -10,7 +10,7 @@ import pytest
 from builders.results.samples import sample_result, with_changes
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparing.comparison import RunFacts
+from evalrun_results.comparisons.comparison import RunFacts
 from evalrun_results.metrics.accumulator import MetricOptions, MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.qa_logs import QaOptions

@@ -16,7 +16,7 @@ from evalrun_data.records import Problem
 from evalrun_reward.app import RewardService
 from evalrun_reward.metrics import RewardMetrics
 from evalrun_reward.samples import SampleTests, judging_of
-from evalrun_reward.sessions.opening import open_store
+from evalrun_reward.sessions.store_factory import open_store
 from evalrun_reward.settings import RewardSettings
 
 TESTS = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]}

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from builders.judge.judging import services
+from builders.judge.services import services
 
 from evalrun_cli.local.processes import ServiceProcess
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from builders.data import stdio_problem
-from builders.judge.judging import judge_all, request_of, services, told
+from builders.judge.services import judge_all, request_of, services, told
 
 from evalrun.judge.v1 import judge_pb2
 

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from builders.data import stdio_problem
 from builders.judge.faulty_proxy import FAULTS, faulty_proxy
-from builders.judge.judging import judge_all, request_of, send, services
 from builders.judge.load import finals, load
+from builders.judge.services import judge_all, request_of, send, services
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess

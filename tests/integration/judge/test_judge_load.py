@@ -8,8 +8,8 @@ from __future__ import annotations  # grpcio's stubs are generic, its classes ar
 from pathlib import Path
 
 import pytest
-from builders.judge.judging import judge_all, services
 from builders.judge.load import busy_request, finals, free_port, load, watched
+from builders.judge.services import judge_all, services
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_cli.local.processes import ServiceProcess

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 from builders.data import contests_with_submissions, data_file, humaneval_with_solutions, json_rows, mbpp_with_solutions
-from builders.judge.judging import judge_all, judge_until_judged, request_of, services, told
+from builders.judge.services import judge_all, judge_until_judged, request_of, services, told
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_data.records import Problem, StdioTests

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import grpc
-from builders.judge.judging import services
+from builders.judge.services import services
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess

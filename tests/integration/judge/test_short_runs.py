@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from builders.judge.judging import judge_all, services
+from builders.judge.services import judge_all, services
 
 from evalrun.judge.v1 import judge_pb2
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders.judge.disturbances import NoQuotaError, load_of, throttled
-from builders.judge.judging import judge_until_judged, services
+from builders.judge.services import judge_until_judged, services
 
 from evalrun.judge.v1 import judge_pb2
 

@@ -14,9 +14,9 @@ import pytest
 from builders.results.samples import sample_result, verdict, with_changes
 from builders.results.stored_runs import samples_of, verdicts_of, write_run
 
-from evalrun_cli.comparing.page import comparison_page
-from evalrun_cli.comparing.views import run_facts
-from evalrun_results.comparing.comparison import compare_runs
+from evalrun_cli.comparisons.page import comparison_page
+from evalrun_cli.comparisons.views import run_facts
+from evalrun_results.comparisons.comparison import compare_runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")

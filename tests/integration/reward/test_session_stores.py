@@ -13,11 +13,11 @@ from redis.asyncio import Redis
 
 from evalrun_reward.sessions import redis_store
 from evalrun_reward.sessions.messages import RewardResponse
-from evalrun_reward.sessions.opening import open_store
 from evalrun_reward.sessions.redis_store import OPEN, RedisStore
 from evalrun_reward.sessions.session import Session, TooManySessionsError, Turn
 from evalrun_reward.sessions.sqlite_store import SqliteStore
 from evalrun_reward.sessions.store import SessionStore, StoreError, StoreNeedsSuiteError
+from evalrun_reward.sessions.store_factory import open_store
 from evalrun_runtime.exits import BadInputError
 
 SUITE = b"tests"

@@ -11,7 +11,7 @@ from builders.cluster.controlplane import free_ports
 from builders.operator.schedule_world import evalschedule
 from builders.operator.world import operator_settings
 
-from evalrun_api.listing import ListingRequest
+from evalrun_api.checkpoint_listing import ListingRequest
 from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.merging import main

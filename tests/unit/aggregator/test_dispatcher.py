@@ -13,9 +13,9 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
 from evalrun_aggregator.judging.retry_policy import RetryPolicy
 from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.ledger.rows import StoredCompletion
 from evalrun_client.fake_judge import scripted_verdict, unavailable
 from evalrun_client.judge_client import Judge, JudgeLostError, JudgeRefusedError
 

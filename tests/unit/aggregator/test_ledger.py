@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from evalrun_aggregator.ledger.entries import StoredCompletion, StoredReplica, StoredVerdict
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.ledger.rows import StoredCompletion, StoredReplica, StoredVerdict
 from evalrun_runtime.exits import BadInputError
 
 

@@ -1,8 +1,8 @@
 """What the ledger's samples become: the prompt of a result is the one that the model saw."""
 
 from evalrun_aggregator.finish.sample_stream import ground_truth_of, sample_results
+from evalrun_aggregator.ledger.entries import StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.items import pack_row
-from evalrun_aggregator.ledger.rows import StoredCompletion, StoredSample
 from evalrun_aggregator.problems import RunDataset, RunProblems
 from evalrun_api.v1alpha1 import Dataset, Protocol
 from evalrun_data.prompts import render

@@ -4,8 +4,8 @@ from prometheus_client import CollectorRegistry
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
-from evalrun_aggregator.ledger.rows import CompletionTally, StoredCompletion
 from evalrun_aggregator.replicas import ReplicaBook
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 

@@ -3,10 +3,10 @@
 import pytest
 from builders.operator.evalruns import CHANGES_AT_ANY_TIME, CHANGES_ONCE_STARTED, change, evalrun_manifest
 
+from evalrun_api.api_model import VALIDATIONS
 from evalrun_api.cel_rules import holds
 from evalrun_api.checks import Value, with_defaults
 from evalrun_api.crd import evalrun_crd
-from evalrun_api.modelling import VALIDATIONS
 from evalrun_api.v1alpha1 import MUTABLE_FIELDS, EvalRunSpec
 
 SCHEMA = evalrun_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

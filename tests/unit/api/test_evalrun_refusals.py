@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from builders.operator.evalruns import REFUSED, Refused, evalrun_manifest
 
+from evalrun_api.api_model import VALIDATIONS
 from evalrun_api.manifest import find_problems, schema_for
-from evalrun_api.modelling import VALIDATIONS
 from evalrun_api.structural import Schema
 
 TOLD_TWICE = {"dataset twice", "no samples"}

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from evalrun_api.modelling import Resources
+from evalrun_api.api_model import Resources
 from evalrun_api.quantities import above_limits, amount
 
 

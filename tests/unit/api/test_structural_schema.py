@@ -8,9 +8,9 @@ import pytest
 from builders.operator.evalruns import REFUSED, evalrun_manifest
 from pydantic import BaseModel, Field, create_model
 
+from evalrun_api.api_model import PLACE, VALIDATIONS, ApiModel, Rule
 from evalrun_api.checks import structural_problems, with_defaults
 from evalrun_api.crd import COLUMNS, evalrun_crd
-from evalrun_api.modelling import PLACE, VALIDATIONS, ApiModel, Rule
 from evalrun_api.structural import Schema, UnsupportedSchemaError, structural_schema
 from evalrun_api.v1alpha1 import REASONS, ConditionType, EvalRun, EvalRunSpec, EvalRunStatus, Reason
 

@@ -8,8 +8,8 @@ import yaml
 from builders.results.stored_runs import verdicts_of, write_run
 
 from evalrun_cli.api import SeveralRuns, compare
-from evalrun_cli.comparing.several_views import compare_several_runs
-from evalrun_cli.comparing.views import gate
+from evalrun_cli.comparisons.several_views import compare_several_runs
+from evalrun_cli.comparisons.views import gate
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from builders.results.stored_runs import a_gate, verdicts_of, write_run
 
-from evalrun_cli.comparing.gate_policy import read_policy
+from evalrun_cli.comparisons.gate_policy import read_policy
 from evalrun_cli.run_gate import check_baseline, gate_line, gated_code
 from evalrun_runtime.exits import BadInputError, ExitCode
 

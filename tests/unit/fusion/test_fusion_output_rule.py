@@ -1,6 +1,6 @@
 import pytest
 
-from evalrun_judge.comparison import Comparator, ComparatorName, passes
+from evalrun_judge.comparators import Comparator, ComparatorName, passes
 from evalrun_sandbox.fusion.output_rule import same_output
 
 CASES = [

@@ -11,7 +11,7 @@ from builders.data import PROJECT_ROOT
 from builders.judge.gateway import Time, make_judge, make_pool, stdio_request
 
 from evalrun_executor.api import CompileResult, Limits, ProgramRun, RunReply, RunRequest
-from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.families.checker import checker_run
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus

@@ -7,7 +7,7 @@ from builders.judge.gateway import Time, make_judge, make_pool, stdio_request
 from prometheus_client import CollectorRegistry
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
-from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
 from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.pool.retries import RetryPolicy

@@ -4,7 +4,7 @@ import pytest
 from builders.judge.gateway import message_of
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_judge.comparison import ComparatorName
+from evalrun_judge.comparators import ComparatorName
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.messages import fill_verdict
 from evalrun_judge.status import TestStatus

@@ -8,7 +8,7 @@ from builders.judge.gateway import Time, make_judge, make_pool, message_of, stdi
 from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import CompileResult
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
-from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, SubmissionMode
 from evalrun_judge.messages import describe_message, request_from
 from evalrun_judge.pool.pool import NoSandboxError

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from evalrun_executor.api import ProgramRun
-from evalrun_judge.comparison import Comparator, ComparatorName, Leniency
+from evalrun_judge.comparators import Comparator, ComparatorName, Leniency
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import (

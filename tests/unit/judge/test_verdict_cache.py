@@ -13,7 +13,7 @@ from msgspec import structs
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import ENTRY_BYTES, Judged, MemoryStore, StoreError, VerdictCache, is_stable
 from evalrun_judge.cache.verdict_key import JudgeIdentity, verdict_key
-from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.families.family import Runners
 from evalrun_judge.families.registry import build_families

@@ -13,7 +13,7 @@ from evalrun_client.judge_request import (
 from evalrun_executor.api import QUIET_SLOWNESS
 from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
 from evalrun_executor.time_outs import MAX_SLOWNESS, STRETCHES
-from evalrun_judge.comparison import SANDBOX_FUSION_RELATIVE, STANDARD_TOLERANCE, ComparatorName
+from evalrun_judge.comparators import SANDBOX_FUSION_RELATIVE, STANDARD_TOLERANCE, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode, extract
 from evalrun_judge.short_runs import SHORT_SECONDS, SHORT_SHARE
 from evalrun_judge.status import TestStatus

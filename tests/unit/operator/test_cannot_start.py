@@ -8,9 +8,9 @@ from builders.operator.world import START, World, evalrun, generating, operator_
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import Reason
-from evalrun_operator.lifecycle.stalling import SETTLE_SECONDS
+from evalrun_operator.lifecycle.start_obstacles import SETTLE_SECONDS
 from evalrun_operator.lifecycle.status_report import with_applied
-from evalrun_operator.observing.records import Ref
+from evalrun_operator.observation.records import Ref
 from evalrun_operator.policies.admission import Place
 from evalrun_operator.policies.refusals import LASTING_FAILURES, Failure, applied_words
 from evalrun_operator.policies.start import gives_up_at, obstacles

@@ -22,8 +22,8 @@ from evalrun_operator.aggregator_client import from_wire
 from evalrun_operator.handlers import configure
 from evalrun_operator.ledger_status import GateDecision, RunState
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.observing.children import Children
-from evalrun_operator.observing.records import Ref
+from evalrun_operator.observation.children import Children
+from evalrun_operator.observation.records import Ref
 from evalrun_operator.rbac import role_rules
 
 REQUEST = httpx2.Request("PATCH", "https://api/x")

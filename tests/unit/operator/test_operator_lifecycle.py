@@ -15,9 +15,9 @@ from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import condition_of
 from evalrun_data.governance.run_audit import AUDIT_FAILED
 from evalrun_operator.ledger_status import GateDecision, RunState
-from evalrun_operator.lifecycle.accepting import unsupported
+from evalrun_operator.lifecycle.acceptance import unsupported
 from evalrun_operator.lifecycle.reconcile import decide
-from evalrun_operator.observing.records import Baseline, Ref
+from evalrun_operator.observation.records import Baseline, Ref
 from evalrun_operator.resources.changes import patch_of
 
 SERVICES = ["run-aggregator", "run-judge", "run-sandbox"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalrun_operator.observing.record_parser import UnreadableObjectError, belonging, parse_record
-from evalrun_operator.observing.records import Attempt, Cluster, Pod, Seen, Workload
+from evalrun_operator.observation.record_parser import UnreadableObjectError, belonging, parse_record
+from evalrun_operator.observation.records import Attempt, Cluster, Pod, Seen, Workload
 
 LABELS = {"evalrun.dev/run-uid": "u", "evalrun.dev/run": "run"}
 

@@ -21,8 +21,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.observing.children import Children
-from evalrun_operator.observing.records import Ref
+from evalrun_operator.observation.children import Children
+from evalrun_operator.observation.records import Ref
 from evalrun_operator.passes.controller import CONFLICT_SECONDS, THERE_SECONDS, Controller
 from evalrun_operator.passes.work_queue import FIRST
 

@@ -12,7 +12,7 @@ import pytest
 from builders.operator.world import evalrun, operator_settings
 
 from evalrun_aggregator.settings import AggregatorSettings
-from evalrun_api.scaling import wanted_replicas
+from evalrun_api.replica_count import wanted_replicas
 from evalrun_api.v1alpha1 import EvalRun, Rollout
 from evalrun_api.work_order import read_work_order
 from evalrun_cluster.objects import Object
@@ -23,7 +23,7 @@ from evalrun_generator.settings import GeneratorSettings
 from evalrun_judge.settings import JudgeSettings
 from evalrun_operator import resources
 from evalrun_operator.lifecycle.situation import identity_of
-from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_workers
+from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
 from evalrun_operator.resources import RunPlan
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings

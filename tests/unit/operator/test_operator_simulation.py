@@ -12,7 +12,7 @@ from builders.operator.world import JOBS, World, evalrun, operator_settings
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import EvalRunStatus, condition_of
-from evalrun_operator.observing.records import Ref
+from evalrun_operator.observation.records import Ref
 
 EVENTS = 120
 PASSES_TO_THE_END = 120

@@ -15,8 +15,8 @@ from lightkube.config.models import User
 
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import KINDS
-from evalrun_operator.observing.children import Children, Runs
-from evalrun_operator.observing.watches import Watch, Watches
+from evalrun_operator.observation.children import Children, Runs
+from evalrun_operator.observation.watches import Watch, Watches
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 UID = "u-1"

@@ -9,8 +9,8 @@ from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import condition_of
 from evalrun_cluster.errors import RefusedError
 from evalrun_operator.lifecycle.scaling_words import SETTLE_SECONDS
-from evalrun_operator.observing.discovery import Discovery
-from evalrun_operator.observing.records import Ref
+from evalrun_operator.observation.discovery import Discovery
+from evalrun_operator.observation.records import Ref
 
 METRICS = "metrics.k8s.io"
 FAILED = "the HPA was unable to compute the replica count: no metrics returned from resource metrics API"

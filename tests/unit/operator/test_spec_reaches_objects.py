@@ -10,9 +10,9 @@ from evalrun_api.quantities import amount
 from evalrun_api.v1alpha1.placement import PARTS, Part
 from evalrun_cluster.objects import Object
 from evalrun_operator import resources
-from evalrun_operator.lifecycle.accepting import unsupported
+from evalrun_operator.lifecycle.acceptance import unsupported
 from evalrun_operator.lifecycle.situation import identity_of
-from evalrun_operator.policies.scaling import Workers
+from evalrun_operator.policies.worker_count import Workers
 from evalrun_operator.resources import RunPlan
 
 SECRETS = [{"name": "registry"}, {"name": "mirror"}]

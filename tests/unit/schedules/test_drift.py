@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from builders.results.stored_runs import a_gate, totals_of, verdicts_of
 
-from evalrun_results.comparing.gate import Decision, decide_gate
+from evalrun_results.comparisons.gate import Decision, decide_gate
 
 PROBLEMS = 400
 MARGIN = "0.04"

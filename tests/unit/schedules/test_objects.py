@@ -9,7 +9,7 @@ from builders.operator.schedule_world import BEGIN, ScheduleWorld, evalschedule,
 from builders.operator.world import operator_settings
 from prometheus_client import CollectorRegistry, generate_latest
 
-from evalrun_api.listing import ListingRequest, ReadyCheckpoint
+from evalrun_api.checkpoint_listing import ListingRequest, ReadyCheckpoint
 from evalrun_api.manifest import find_problems
 from evalrun_api.v1alpha1 import DatasetStatus, EvalScheduleStatus, GoodCheckpoint, LatestResult, PendingMerge
 from evalrun_operator.schedules.job_state import listing_job_of

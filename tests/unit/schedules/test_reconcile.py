@@ -9,8 +9,8 @@ import pytest
 from builders.operator.schedule_world import BEGIN, SHARDS, ScheduleWorld, evalschedule, write_checkpoint
 
 from evalrun_api.v1alpha1 import MAX_EVALUATED, EvalScheduleStatus, Evaluated, ScheduleCondition
-from evalrun_operator.schedules.bookkeeping import is_evaluated, remembered
 from evalrun_operator.schedules.reconcile import decide, refused
+from evalrun_operator.schedules.run_history import is_evaluated, remembered
 
 STARTED, SOUND, DISCOVERED = ScheduleCondition.STARTED, ScheduleCondition.SOUND, ScheduleCondition.DISCOVERED
 LONG_AGO = BEGIN - timedelta(days=1)

@@ -12,8 +12,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Protocol, cast
 
+from evalrun_api.api_model import VALIDATIONS
 from evalrun_api.checks import Problem, Value, child_path
-from evalrun_api.modelling import VALIDATIONS
 from evalrun_api.structural import Schema
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from evalrun_api.modelling import DECIMAL_PATTERN, TOLERANCE_PATTERN
+from evalrun_api.api_model import DECIMAL_PATTERN, TOLERANCE_PATTERN
 from evalrun_api.structural import Schema
 
 Value = Any

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evalrun_api.modelling import VALIDATIONS, Rule
+from evalrun_api.api_model import VALIDATIONS, Rule
 from evalrun_api.structural import Schema, structural_schema, without_markers
 from evalrun_api.v1alpha1 import GROUP, KIND, MUTABLE_FIELDS, SCHEDULE_KIND, VERSION, EvalRun, EvalSchedule
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from evalrun_api.modelling import Resources
+from evalrun_api.api_model import Resources
 
 _PARTS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([munkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}

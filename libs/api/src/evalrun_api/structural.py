@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from evalrun_api.modelling import PLACE, VALIDATIONS
+from evalrun_api.api_model import PLACE, VALIDATIONS
 
 Schema = dict[str, Any]
 """A node of a JSON schema: JSON by nature."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from evalrun_api.scaling import wanted_replicas
+from evalrun_api.replica_count import wanted_replicas
 from evalrun_api.v1alpha1 import Dataset, EvalRunSpec, Gate, Protocol, Rollout
 from evalrun_runtime.exits import BadInputError
 

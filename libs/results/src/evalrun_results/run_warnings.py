@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evalrun.judge.v1 import judge_pb2 as pb
-from evalrun_client.grading import reason_of_no_score
+from evalrun_client.grader import reason_of_no_score
 from evalrun_results.samples import SampleResult
 
 EMPTY_SHARE: Final = 0.9

@@ -9,7 +9,7 @@ from evalrun_cluster.kinds import KINDS
 from evalrun_cluster.objects import Object, StatusEvent
 from evalrun_operator.lifecycle.situation import ReconcileContext
 from evalrun_operator.lifecycle.status_report import events_of
-from evalrun_operator.observing.records import Observed, Policy, Ref, Seen
+from evalrun_operator.observation.records import Observed, Policy, Ref, Seen
 from evalrun_operator.resources.changes import is_as_made, is_outdated, spec_digest
 
 IDLE_SECONDS = 60.0

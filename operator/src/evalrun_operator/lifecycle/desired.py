@@ -8,9 +8,9 @@ from evalrun_cluster.objects import Object
 from evalrun_operator import resources
 from evalrun_operator.lifecycle.scaling_words import unmeasured
 from evalrun_operator.lifecycle.situation import ReconcileContext, aggregator_restarts, judge_rests, ledger_failed
-from evalrun_operator.observing.records import Cluster, Ref
+from evalrun_operator.observation.records import Cluster, Ref
 from evalrun_operator.policies.generation import Generation
-from evalrun_operator.policies.scaling import WorkerPod, Workers, wanted_workers
+from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
 
 
 def services(context: ReconcileContext) -> list[Object]:

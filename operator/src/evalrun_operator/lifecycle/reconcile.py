@@ -8,14 +8,14 @@ It looks at the state, never at which event came, and may be asked at any time a
 from datetime import datetime
 
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
-from evalrun_operator.lifecycle.accepting import accept, queued
-from evalrun_operator.lifecycle.advancing import advance
+from evalrun_operator.lifecycle.acceptance import accept, queued
 from evalrun_operator.lifecycle.decision import Decision
-from evalrun_operator.lifecycle.ending import after_end, close, early_end, finish, leave, may_close
 from evalrun_operator.lifecycle.frozen import thawed
-from evalrun_operator.lifecycle.pausing import resume, suspend
+from evalrun_operator.lifecycle.progress import advance
+from evalrun_operator.lifecycle.run_end import after_end, close, early_end, finish, leave, may_close
 from evalrun_operator.lifecycle.situation import ReconcileContext, holds, identity_of
-from evalrun_operator.observing.records import Observed
+from evalrun_operator.lifecycle.suspension import resume, suspend
+from evalrun_operator.observation.records import Observed
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.settings import OperatorSettings
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.lifecycle.situation import ReconcileContext, judge_rests
-from evalrun_operator.observing.records import Scaler
+from evalrun_operator.observation.records import Scaler
 from evalrun_operator.policies.generation import Said
 from evalrun_operator.settings import AutoscalingMode
 

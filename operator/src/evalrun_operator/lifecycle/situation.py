@@ -9,7 +9,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, condition_of
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.ledger_status import RunState
-from evalrun_operator.observing.records import Cluster, Observed
+from evalrun_operator.observation.records import Cluster, Observed
 from evalrun_operator.policies.admission import Contender
 from evalrun_operator.policies.start import CRAMPED, is_cramped
 from evalrun_operator.resources import RunPlan

@@ -25,12 +25,12 @@ from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.lifecycle.situation import holds_place, identity_of
 from evalrun_operator.lifecycle.status_report import events_of, with_applied
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.observing.children import Children, Key
-from evalrun_operator.passes.gathering import Gatherer
+from evalrun_operator.observation.children import Children, Key
+from evalrun_operator.passes.gatherer import Gatherer
 from evalrun_operator.passes.known_runs import KnownRuns
 from evalrun_operator.passes.places import Places
 from evalrun_operator.passes.work_queue import FIRST
-from evalrun_operator.passes.writing import makes_something, write
+from evalrun_operator.passes.writes import makes_something, write
 from evalrun_operator.policies.refusals import NAMESPACE_GONE, Failure, applied_words
 from evalrun_operator.schedules.runs import schedule_of
 from evalrun_operator.settings import OperatorSettings

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from evalrun_api.v1alpha1 import ConditionType
-from evalrun_operator.observing.children import Key
+from evalrun_operator.observation.children import Key
 
 Manifest = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from evalrun_api.v1alpha1 import EvalRunStatus
 from evalrun_operator.lifecycle.situation import contender_of, holds_place
-from evalrun_operator.observing.children import Key
+from evalrun_operator.observation.children import Key
 from evalrun_operator.policies.admission import Place, place_of
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
-from evalrun_operator.observing.records import Attempt, Cluster, Observed, Pod, Seen
+from evalrun_operator.observation.records import Attempt, Cluster, Observed, Pod, Seen
 
 JOB_KINDS = ("Job", "RayJob")
 STUCK_SECONDS = 60.0

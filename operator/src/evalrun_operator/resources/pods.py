@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 
 from evalrun_api import names
-from evalrun_api.modelling import Resources
+from evalrun_api.api_model import Resources
 from evalrun_api.v1alpha1 import Part
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.plan import RunPlan

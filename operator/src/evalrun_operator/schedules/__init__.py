@@ -1,5 +1,5 @@
 """EvalSchedules: when to look for checkpoints, which of them get a run, and what is remembered of them.
 
-`cron`, `runs`, `choice`, `merging`, `bookkeeping`, `objects` and `reconcile` are pure; `controller` alone
+`cron`, `runs`, `choice`, `merge_step`, `run_history`, `objects` and `reconcile` are pure; `controller` alone
 talks to the API server.
 """

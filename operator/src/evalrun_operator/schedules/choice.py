@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from evalrun_api.listing import DIGEST_DIGITS, ListingAnswer, ListingRequest, ReadyCheckpoint
+from evalrun_api.checkpoint_listing import DIGEST_DIGITS, ListingAnswer, ListingRequest, ReadyCheckpoint
 from evalrun_api.v1alpha1 import EvalScheduleSpec, EvalScheduleStatus
-from evalrun_operator.schedules.bookkeeping import is_evaluated
+from evalrun_operator.schedules.run_history import is_evaluated
 from evalrun_operator.schedules.runs import ScheduledRun
 
 

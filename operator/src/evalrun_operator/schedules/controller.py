@@ -16,7 +16,7 @@ from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
 from evalrun_operator.schedules.choice import listing_request
 from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
-from evalrun_operator.schedules.merging import merge_job_name, waiting_merge
+from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.objects import eval_run, listing_job, merge_job, merged_run
 from evalrun_operator.schedules.reconcile import Decision, Observed, decide, merged_refused, refused

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from evalrun_api import names
-from evalrun_api.listing import DIGEST_DIGITS, ListingRequest, ReadyCheckpoint
+from evalrun_api.checkpoint_listing import DIGEST_DIGITS, ListingRequest, ReadyCheckpoint
 from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalSchedule, EvalScheduleStatus, PendingMerge
-from evalrun_api.v1alpha1.gating import LAST_GOOD
+from evalrun_api.v1alpha1.gates import LAST_GOOD
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.pods import CONTAINER_SECURITY, USER, claim_volumes, pod_security
 from evalrun_operator.resources.ray_cluster import USER as RAY_USER
-from evalrun_operator.schedules.merging import cache_folder, cached_model, cached_name, merge_job_name, protected
+from evalrun_operator.schedules.merge_step import cache_folder, cached_model, cached_name, merge_job_name, protected
 from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.settings import OperatorSettings
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from evalrun_api import names
-from evalrun_api.listing import ListingAnswer, ReadyCheckpoint, UnreadableAnswerError, decode_answer
+from evalrun_api.checkpoint_listing import ListingAnswer, ReadyCheckpoint, UnreadableAnswerError, decode_answer
 from evalrun_api.v1alpha1 import (
     EvalSchedule,
     EvalScheduleSpec,
@@ -23,12 +23,12 @@ from evalrun_api.v1alpha1 import (
 from evalrun_api.v1alpha1 import ScheduleCondition as Kind
 from evalrun_api.v1alpha1 import ScheduleReason as Why
 from evalrun_cluster.objects import StatusEvent
-from evalrun_operator.schedules.bookkeeping import newest, remembered, taken_over, used_today
 from evalrun_operator.schedules.choice import afforded, outdated, wanted
 from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cron
 from evalrun_operator.schedules.job_state import ListingJob
-from evalrun_operator.schedules.merging import DONE, added, kept, merge_step, room_for
+from evalrun_operator.schedules.merge_step import DONE, added, kept, merge_step, room_for
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
+from evalrun_operator.schedules.run_history import newest, remembered, taken_over, used_today
 from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.schedules.words import Said, gate_words, said, shown_columns
 from evalrun_runtime.backoff import backoff_seconds

@@ -18,9 +18,9 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.problems import RunProblems
 from evalrun_api.work_order import EvalRunSpec, Gate, WorkOrder
 from evalrun_data.digest import digest_records
-from evalrun_results.comparing.gate import Decision, GateDecision, undecided
-from evalrun_results.comparing.gate_values import UnusableGateError, base_values
-from evalrun_results.comparing.run_gate import Drawn, Totals, baseline_totals, decision_of
+from evalrun_results.comparisons.gate import Decision, GateDecision, undecided
+from evalrun_results.comparisons.gate_values import UnusableGateError, base_values
+from evalrun_results.comparisons.run_gate import Drawn, Totals, baseline_totals, decision_of
 from evalrun_results.metrics.accumulator import MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_runtime.exits import BadInputError

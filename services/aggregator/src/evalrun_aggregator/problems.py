@@ -8,10 +8,10 @@ from pathlib import Path
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
-from evalrun_aggregator.ledger.rows import StoredCompletion
 from evalrun_api.work_order import Dataset, EvalRunSpec, Protocol
-from evalrun_client.grading import Grader, answer_request, answer_verdict, grader_of
+from evalrun_client.grader import Grader, answer_request, answer_verdict, grader_of
 from evalrun_client.judge_request import Answer
 from evalrun_client.submit_mode import with_rows, with_tests
 from evalrun_data.digest import digest_records
@@ -19,7 +19,7 @@ from evalrun_data.governance.run_audit import DatasetAudit, audit_dataset, role_
 from evalrun_data.prompts import read_template, render
 from evalrun_data.readers import iter_problems, merged
 from evalrun_data.records import TEST_GROUPS, Message, Problem
-from evalrun_results.comparing.roles import refusal_for_role
+from evalrun_results.comparisons.roles import refusal_for_role
 from evalrun_results.sequential.order import drawing_order
 from evalrun_runtime.exits import BadInputError
 

@@ -11,11 +11,11 @@ from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.judging.dispatcher import Dispatcher
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.entries import StoredCompletion, StoredReplica
 from evalrun_aggregator.ledger.errors import LedgerError, LedgerFullError
 from evalrun_aggregator.ledger.items import ItemKey
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.ledger.rows import StoredCompletion, StoredReplica
 from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
 from evalrun_aggregator.replicas import ReplicaBook
 from evalrun_aggregator.run_end import RunEnd

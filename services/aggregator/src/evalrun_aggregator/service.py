@@ -7,9 +7,9 @@ import grpc
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_aggregator.gpu_time import held_seconds
+from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.ledger.items import ItemKey
-from evalrun_aggregator.ledger.rows import StoredCompletion
 from evalrun_aggregator.run import NothingToWriteError, Run, UnknownItemError
 from evalrun_results.samples import FINAL_STATUS_NAMES
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from evalrun_aggregator.problems import RunDataset
 from evalrun_api.work_order import EvalRunSpec
-from evalrun_results.comparing.power import gate_outlook
+from evalrun_results.comparisons.power import gate_outlook
 
 NAMED_GROUPS: Final = 5
 """Of problems with the same prompt that a warning names."""

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from evalrun_aggregator.ledger.board import Board, DatasetCounts, ItemState
-from evalrun_aggregator.ledger.rows import CompletionTally, StoredCompletion
+from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "abort")

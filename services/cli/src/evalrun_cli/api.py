@@ -15,14 +15,14 @@ from typing import Any, Literal, overload
 from rich.console import Console
 
 from evalrun_api.v1alpha1 import Grader
-from evalrun_cli.comparing.several_views import compared_several
-from evalrun_cli.comparing.views import compared
+from evalrun_cli.comparisons.several_views import compared_several
+from evalrun_cli.comparisons.views import compared
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.quick_run import QuickRun
 from evalrun_cli.local.run_session import RunOutcome, RunSession
 from evalrun_cli.local.runs import judge_files, run_file, run_quickly
-from evalrun_results.comparing.comparison import Comparison
-from evalrun_results.comparing.several import SeveralRuns
+from evalrun_results.comparisons.comparison import Comparison
+from evalrun_results.comparisons.several import SeveralRuns
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 __all__ = ["BadInputError", "Comparison", "RunFailedError", "RunResult", "SeveralRuns", "compare", "judge", "run"]

@@ -9,7 +9,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 def outlooks(spec: EvalRunSpec) -> Iterator[str]:
     """Yield what the gates of a run need to decide, as far as the file says how many problems there are."""
-    from evalrun_results.comparing.power import ASSUMED_FLIPS, gate_outlook
+    from evalrun_results.comparisons.power import ASSUMED_FLIPS, gate_outlook
     from evalrun_results.sequential.expected_size import problems_needed
 
     sizes = {dataset.name: dataset.max_problems for dataset in spec.datasets}
@@ -37,7 +37,7 @@ def check_baseline(gate: Gate, file: Path) -> None:
         BadInputError: no finished run there, or it lacks the gate's dataset.
     """
     # pyarrow and fsspec: most runs have no gate and start without them
-    from evalrun_results.comparing.run_gate import baseline_place
+    from evalrun_results.comparisons.run_gate import baseline_place
     from evalrun_results.stored_run import StoredRun
 
     where = f"{file}: spec.gate.baseline"

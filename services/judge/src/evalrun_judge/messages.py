@@ -1,7 +1,7 @@
 """Between the RPC's messages and the domain's types; pure. Refuses what has no meaning, naming the field."""
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
 from evalrun_judge.families.registry import read_tests
 from evalrun_judge.pool.info import PoolInfo

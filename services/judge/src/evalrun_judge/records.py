@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evalrun_executor.api import RunReply
-from evalrun_judge.comparison import Comparator
+from evalrun_judge.comparators import Comparator
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import Tests
 from evalrun_judge.verdict import TestOutcome, TestRecord, cut_text, stdio_outcome

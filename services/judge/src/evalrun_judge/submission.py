@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from evalrun_executor.api import digest_of
-from evalrun_judge.comparison import Comparator, ComparatorName
+from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import Extraction, SubmissionMode, extract
 
 

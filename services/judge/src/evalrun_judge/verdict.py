@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from evalrun_executor.api import QUIET_SLOWNESS, CompileResult, Level, ProgramRun
-from evalrun_judge.comparison import Comparator, ComparatorName, Leniency, disagreeing, passes, rests_on
+from evalrun_judge.comparators import Comparator, ComparatorName, Leniency, disagreeing, passes, rests_on
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
 

@@ -26,11 +26,11 @@ from evalrun_reward.openrlhf import response_of, samples_of
 from evalrun_reward.refusals import Refused, json_response, refusal
 from evalrun_reward.rewards import result_of, without_reward
 from evalrun_reward.samples import SampleTests, ground_truth_of, judging_of, load_known, submission_of
-from evalrun_reward.sessions.opening import open_store
 from evalrun_reward.sessions.routes import SESSION_PATHS, SessionRoutes
 from evalrun_reward.sessions.session import SessionLimits
 from evalrun_reward.sessions.session_calls import SessionCalls
 from evalrun_reward.sessions.store import SessionStore
+from evalrun_reward.sessions.store_factory import open_store
 from evalrun_reward.settings import RewardSettings
 from evalrun_reward.wire import (
     BatchRequest,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
-from evalrun_client.grading import (
+from evalrun_client.grader import (
     Grader,
     graded_input,
     graded_verdict,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_api.listing import (
+from evalrun_api.checkpoint_listing import (
     MAX_ANSWER_BYTES,
     ListingAnswer,
     ListingRequest,

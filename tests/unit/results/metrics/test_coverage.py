@@ -7,8 +7,8 @@ import pytest
 from builders.results.samples import compute_metrics, sample_result
 from builders.results.stored_runs import samples_of, totals_of
 
-from evalrun_results.comparing.differences import paired_differences
-from evalrun_results.comparing.pairing import pair
+from evalrun_results.comparisons.differences import paired_differences
+from evalrun_results.comparisons.pairing import pair
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.metrics.figures import Figure, FigureSheet
 from evalrun_results.metrics.intervals import Bounds, Floats, bootstrap_ratios, order_statistics, plus_two

@@ -10,7 +10,7 @@ from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.metrics.problem_totals import FINAL_STATUSES
 from evalrun_results.outputs.qa_logs import QaOptions, error_breakdown, first_failed_case, qa_record
 from evalrun_results.outputs.result_table import RESULT_SCHEMA, TEST_TYPE
-from evalrun_results.outputs.sampling import QUOTAS, STRATA, quotas_of
+from evalrun_results.outputs.stratified_sample import QUOTAS, STRATA, quotas_of
 from evalrun_results.samples import EXTRACTION_NAMES, GUARDRAIL_NAMES, TEST_STATUS_NAMES, VERL_CODES
 
 PAGE = (PROJECT_ROOT / "docs" / "outputs.md").read_text()

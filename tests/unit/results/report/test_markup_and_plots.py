@@ -5,7 +5,7 @@ import pytest
 from builders.results.web_page import Page
 
 from evalrun_results.report.distributions import amount_bars, share_bars
-from evalrun_results.report.highlighting import answer, highlighted
+from evalrun_results.report.highlighter import answer, highlighted
 from evalrun_results.report.markup import Markup, element, escaped, joined
 from evalrun_results.report.plots import histogram, interval_bar, stacked_bar
 from evalrun_results.report.quantities import figure, number, percent, round_seconds, seconds

@@ -7,7 +7,7 @@ from builders.results.samples import sample_result, verdict, with_changes
 from builders.results.stored_runs import a_gate, samples_of, verdicts_of, write_run
 from builders.results.web_page import Page
 
-from evalrun_results.comparing.gate import undecided
+from evalrun_results.comparisons.gate import undecided
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.writer import OutputPlan, write_outputs

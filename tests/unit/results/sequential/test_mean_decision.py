@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.sequential.betting import DIFFERENCE
+from evalrun_results.sequential.confidence_sequence import DIFFERENCE
 from evalrun_results.sequential.expected_size import problems_needed
 from evalrun_results.sequential.mean_decision import MeanDecision, Population, Values, decide_mean, decided_after
 from evalrun_results.sequential.order import drawing_order

@@ -2,9 +2,10 @@
 
 from evalrun_api.v1alpha1.conditions import REASONS, ConditionType, Reason
 from evalrun_api.v1alpha1.evalrun import API_VERSION, GROUP, KIND, VERSION, EvalRun, ObjectMeta
-from evalrun_api.v1alpha1.gating import FALLING, ExpectedRange, Gate, PooledDataset
-from evalrun_api.v1alpha1.judging import Gateway, Judge, JudgeReference, Sandbox
+from evalrun_api.v1alpha1.gates import FALLING, ExpectedRange, Gate, PooledDataset
+from evalrun_api.v1alpha1.judge import Gateway, Judge, JudgeReference, Sandbox
 from evalrun_api.v1alpha1.lineage import Lineage
+from evalrun_api.v1alpha1.model_servers import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.placement import Part, Placement, PodMetadata, Toleration, TopologySpread
 from evalrun_api.v1alpha1.results import (
     Aggregator,
@@ -42,7 +43,6 @@ from evalrun_api.v1alpha1.schedule_status import (
     TroubledCheckpoint,
     schedule_condition,
 )
-from evalrun_api.v1alpha1.serving import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.spec import MUTABLE_FIELDS, EvalRunSpec
 from evalrun_api.v1alpha1.status import (
     Condition,

@@ -4,7 +4,7 @@ from typing import Any, Final, Literal
 
 from pydantic import AwareDatetime, ConfigDict, Field
 
-from evalrun_api.modelling import ApiModel, Rule
+from evalrun_api.api_model import ApiModel, Rule
 from evalrun_api.v1alpha1.spec import EvalRunSpec
 from evalrun_api.v1alpha1.status import EvalRunStatus
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from evalrun_api.modelling import PRINTABLE_RULE, ApiModel, DnsName, Rule
+from evalrun_api.api_model import PRINTABLE_RULE, ApiModel, DnsName, Rule
 
 MAX_STEP = 1_000_000_000_000
 Step = Annotated[int, Field(ge=0, le=MAX_STEP)]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from evalrun_api.modelling import ApiModel, DnsName, Rule, list_type
+from evalrun_api.api_model import ApiModel, DnsName, Rule, list_type
 
 Part = Literal["sandbox", "gateway", "aggregator", "generator", "rayHead", "rayWorkers"]
 """A part of a run that has pods of its own. The generator is simple mode's; with rollout Ray's head runs it."""

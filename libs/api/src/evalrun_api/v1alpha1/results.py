@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evalrun_api.modelling import (
+from evalrun_api.api_model import (
     NO_CREDENTIALS_RULE,
     PLACE_RULES,
     URL_RULE,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from evalrun_api.modelling import (
+from evalrun_api.api_model import (
     PLACE_RULES,
     ApiModel,
     DatasetName,

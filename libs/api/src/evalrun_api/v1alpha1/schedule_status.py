@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from evalrun_api.modelling import ApiModel, list_type
+from evalrun_api.api_model import ApiModel, list_type
 from evalrun_api.v1alpha1.lineage import Step
 from evalrun_api.v1alpha1.status import Condition, Count, DatasetStatus, Figure
 

@@ -5,13 +5,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from evalrun_api.modelling import ApiModel, DnsName, LocalObjectReference, Rule, list_type
-from evalrun_api.v1alpha1.gating import Gate
-from evalrun_api.v1alpha1.judging import Judge, JudgeReference
+from evalrun_api.api_model import ApiModel, DnsName, LocalObjectReference, Rule, list_type
+from evalrun_api.v1alpha1.gates import Gate
+from evalrun_api.v1alpha1.judge import Judge, JudgeReference
 from evalrun_api.v1alpha1.lineage import Lineage
+from evalrun_api.v1alpha1.model_servers import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.placement import Placements, PodMetadata
 from evalrun_api.v1alpha1.results import Aggregator, Cost, Exports, Output
-from evalrun_api.v1alpha1.serving import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.task import Dataset, Model, Protocol
 
 MUTABLE_FIELDS = frozenset({"suspend", "ttlSecondsAfterFinished", "backoffLimit"})

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from evalrun_api.modelling import ApiModel, list_type
+from evalrun_api.api_model import ApiModel, list_type
 from evalrun_api.v1alpha1.conditions import ConditionType
 
 Phase = Literal["Pending", "Preparing", "Generating", "Judging", "Succeeded", "Degraded", "Failed", "Suspended"]

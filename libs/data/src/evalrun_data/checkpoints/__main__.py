@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from evalrun_api.listing import ListingRequest, encode_answer
+from evalrun_api.checkpoint_listing import ListingRequest, encode_answer
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.store import CheckpointStore, StoreError
 from evalrun_runtime.exits import ExitCode

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from evalrun_api.listing import DIGEST_DIGITS, ListingAnswer, ListingRequest, ReadyCheckpoint, Trouble
+from evalrun_api.checkpoint_listing import DIGEST_DIGITS, ListingAnswer, ListingRequest, ReadyCheckpoint, Trouble
 from evalrun_data.checkpoints.layout import (
     NO_BASE,
     NO_VLLM,

@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from evalrun_results.comparing.differences import AMOUNTS, k_of
+from evalrun_results.comparisons.differences import AMOUNTS, k_of
 from evalrun_results.metrics.accumulator import DatasetMetrics, problem_values
 from evalrun_results.metrics.figures import Figure
 from evalrun_results.metrics.intervals import CONFIDENCE
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.samples import JsonObject
-from evalrun_results.sequential.betting import SHARE, Draws, confidence_sequence
+from evalrun_results.sequential.confidence_sequence import SHARE, Draws, confidence_sequence
 from evalrun_results.sequential.mean_decision import Population
 from evalrun_results.sequential.order import drawing_order
 

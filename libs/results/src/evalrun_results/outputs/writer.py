@@ -15,7 +15,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_data.sources import check_inside_volume
-from evalrun_results.comparing.gate import GateDecision, overall
+from evalrun_results.comparisons.gate import GateDecision, overall
 from evalrun_results.exports.run_exports import ExportReport, RunExports
 from evalrun_results.json_text import json_document, json_line
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator

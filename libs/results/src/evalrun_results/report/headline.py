@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from evalrun_results.comparing.roles import role_in
+from evalrun_results.comparisons.roles import role_in
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.json_access import Json, amount, count, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from evalrun_results.report import quantities as shown
-from evalrun_results.report.highlighting import answer, highlighted
+from evalrun_results.report.highlighter import answer, highlighted
 from evalrun_results.report.json_access import Json, amount, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import folded

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from evalrun_results.sequential.betting import DIFFERENCE
+from evalrun_results.sequential.confidence_sequence import DIFFERENCE
 from evalrun_results.sequential.mean_decision import Population, Values, decided_after
 
 ORDERS: Final = 200

@@ -8,7 +8,7 @@ import numpy as np
 
 from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.sequential.betting import (
+from evalrun_results.sequential.confidence_sequence import (
     ROUNDING,
     Bounds,
     Draws,

@@ -13,15 +13,15 @@ from evalrun_aggregator.finish.sample_stream import sample_results
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.entries import StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.ledger.rows import StoredCompletion, StoredSample
 from evalrun_aggregator.problems import RunProblems
 from evalrun_aggregator.replicas import ReplicaBook
 from evalrun_aggregator.run import Clocks, OutputError
 from evalrun_aggregator.run_end import RunEnd
 from evalrun_api.work_order import WorkOrder
-from evalrun_results.comparing.gate import GateDecision
-from evalrun_results.comparing.run_gate import NOTHING_SAID, gates_of
+from evalrun_results.comparisons.gate import GateDecision
+from evalrun_results.comparisons.run_gate import NOTHING_SAID, gates_of
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
 from evalrun_results.samples import SampleResult

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from evalrun_aggregator.ledger.rows import StoredReplica
+from evalrun_aggregator.ledger.entries import StoredReplica
 from evalrun_aggregator.problems import RunDataset, RunProblems
 from evalrun_aggregator.start_warnings import dataset_warnings
 from evalrun_api.work_order import WorkOrder

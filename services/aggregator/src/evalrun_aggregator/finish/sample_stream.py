@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.ledger.entries import StoredSample
 from evalrun_aggregator.ledger.items import unpack_row
-from evalrun_aggregator.ledger.rows import StoredSample
 from evalrun_aggregator.problems import RunProblems
 from evalrun_data.records import Message, Problem, Reference, StdioTests
 from evalrun_results.samples import SampleResult

@@ -26,9 +26,9 @@ from evalrun_aggregator.judging.retry_policy import (
 )
 from evalrun_aggregator.judging.work import Work, WorkSource
 from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.errors import LedgerFullError
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.ledger.rows import StoredCompletion, StoredVerdict
 from evalrun_client.judge_client import Judge
 from evalrun_results.run_warnings import BrokenTests
 from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES

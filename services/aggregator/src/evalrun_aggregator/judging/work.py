@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from evalrun_aggregator.judging.retry_policy import ItemHistory
 from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.ledger.rows import StoredCompletion
 
 READ_AHEAD = 64
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from evalrun_aggregator.ledger.entries import StoredCompletion, StoredReplica, StoredSample, StoredVerdict
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError, ledger_error
 from evalrun_aggregator.ledger.place import LedgerLock, check_file_system
-from evalrun_aggregator.ledger.rows import StoredCompletion, StoredReplica, StoredSample, StoredVerdict
 from evalrun_aggregator.ledger.store import LAST_ROW, LedgerReader, LedgerWriter
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from evalrun_aggregator.ledger.rows import CompletionTally, StoredCompletion, StoredReplica, StoredSample, StoredVerdict
+from evalrun_aggregator.ledger.entries import (
+    CompletionTally,
+    StoredCompletion,
+    StoredReplica,
+    StoredSample,
+    StoredVerdict,
+)
 from evalrun_aggregator.ledger.schema import drop_earlier_verdicts, prepare_schema, set_verdicts_aside
 from evalrun_runtime.exits import BadInputError
 

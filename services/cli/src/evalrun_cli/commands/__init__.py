@@ -3,17 +3,17 @@
 What a command runs is imported inside its function, to keep `evalrun --help` fast.
 """
 
-from evalrun_cli.commands import comparing, converting, datasets, judging, running, scheduling, serving
+from evalrun_cli.commands import compare, convert, datasets, judge, run, schedule, serve
 from evalrun_cli.commands.group import COMPARATORS, evalrun
 
 __all__ = [
     "COMPARATORS",
-    "comparing",
-    "converting",
+    "compare",
+    "convert",
     "datasets",
     "evalrun",
-    "judging",
-    "running",
-    "scheduling",
-    "serving",
+    "judge",
+    "run",
+    "schedule",
+    "serve",
 ]

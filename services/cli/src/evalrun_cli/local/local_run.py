@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
-from evalrun_api.v1alpha1.serving import DEFAULT_CONCURRENT_REQUESTS
+from evalrun_api.v1alpha1.model_servers import DEFAULT_CONCURRENT_REQUESTS
 from evalrun_cli.local.display import Display, display_for
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.parts import needed_parts, part

@@ -18,7 +18,7 @@ from evalrun_cli.local.quick_run import FILE_NAME, PUBLISHED, QuickRun, file_tex
 from evalrun_cli.local.run_session import RunOutcome, RunSession
 from evalrun_cli.local.workspace import Workspace, create, default_directory, order_in, reopen
 from evalrun_cli.run_gate import check_baseline
-from evalrun_client.grading import grader_of
+from evalrun_client.grader import grader_of
 from evalrun_data import demo
 from evalrun_data.readers import load_problem_files, merged
 from evalrun_data.records import Problem

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.verl_files.document import Document, Entry, refusals
-from evalrun_client.grading import FUNCTION
+from evalrun_client.grader import FUNCTION
 from evalrun_data.sources import read_rows
 from evalrun_runtime.exits import BadInputError
 

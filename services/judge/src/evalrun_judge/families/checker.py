@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
-from evalrun_judge.comparison import Comparator, ComparatorName, disagreeing
+from evalrun_judge.comparators import Comparator, ComparatorName, disagreeing
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import CheckerProgram, Language
 from evalrun_judge.verdict import TestOutcome

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
-from evalrun_judge.comparison import ComparatorName
+from evalrun_judge.comparators import ComparatorName
 from evalrun_judge.extraction import Extraction, SubmissionMode
 from evalrun_judge.families.checker import checker_outcomes, checker_run, settled
 from evalrun_judge.families.family import FormReader, Runners

@@ -1,0 +1,325 @@
+"""Decides whether a run passes a gate against its baseline; see docs/comparing.md. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+
+from evalrun_api.v1alpha1 import Gate
+from evalrun_results.comparisons.differences import Difference, differences_of, k_of
+from evalrun_results.comparisons.gate_values import Compared, UnusableGateError, compared_values
+from evalrun_results.comparisons.mcnemar import mcnemar_exact
+from evalrun_results.comparisons.plausibility import likely_causes
+from evalrun_results.comparisons.power import margin_to_pass, power_note, problems_to_pass
+from evalrun_results.metrics.intervals import MIN_PROBLEMS, Floats
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.samples import JsonObject
+
+ROUNDING: Final = 1e-12
+"""Sums of fractions such as 0.1 are off by some 1e-16: a bound that is -maxRegression on paper must count as such."""
+CORRECTION: Final = "Bonferroni"
+"""Of several gates: each is decided at 1 - (1 - confidence) / their number."""
+
+
+class Decision(StrEnum):
+    """The decision of a gate."""
+
+    PASS = "PASS"  # noqa: S105 - a word, not a password
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+REASONS: Final[Mapping[Decision, str]] = {
+    Decision.PASS: "NoRegression",
+    Decision.FAIL: "Regression",
+    Decision.INCONCLUSIVE: "Inconclusive",
+}
+"""The reason of the condition GatePassed."""
+IMPLAUSIBLE: Final = "Implausible"
+"""The reason where the run's own figure is out of the gate's expectedRange."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecision:
+    """A gate's decision with its figures."""
+
+    decision: Decision
+    reason: str
+    """Of the condition GatePassed, e.g. `Regression`."""
+    message: str
+    """One line for people."""
+    dataset: str
+    metric: str
+    baseline: str
+    """Or the anchor."""
+    max_regression: float
+    confidence: float
+    """Of the interval: after the correction for several gates."""
+    difference: float | None = None
+    """Candidate minus baseline; None, like what follows, where nothing could be compared."""
+    low: float | None = None
+    high: float | None = None
+    candidate_value: float | None = None
+    baseline_value: float | None = None
+    problems: int = 0
+    """Compared: judged in both runs, with a value of the metric in both."""
+    left_out: int = 0
+    """In either run, but not compared."""
+    mcnemar_p: float | None = None
+    """McNemar's exact test, at n = 1 only; it decides nothing."""
+    min_improvement: float | None = None
+    correction: str | None = None
+    """For several gates; None for one."""
+    sequential: bool = False
+    """Whether the interval holds however often somebody looked; else it holds at this one look."""
+    population: str | None = None
+    """Of a sequential gate: benchmark or similar."""
+    decided_after: int | None = None
+    """Problems after which a sequential gate decided; None where it did not."""
+    of_problems: int | None = None
+    """That a sequential gate could have drawn."""
+
+    def as_json(self) -> JsonObject:
+        """Return the `gate` of summary.json."""
+        content: JsonObject = asdict(self)
+        return content | {"decision": self.decision.value}
+
+
+def decide(low: float | None, high: float | None, max_regression: float, problems: int) -> Decision:
+    """Decide by the interval of candidate minus baseline, both in the metric's good sense.
+
+    PASS: low >= -max_regression; FAIL: high < -max_regression; else INCONCLUSIVE. Fewer than `MIN_PROBLEMS` decide
+    nothing, and neither does a difference without an interval.
+    """
+    if problems < MIN_PROBLEMS or low is None or high is None:
+        return Decision.INCONCLUSIVE
+    least = -max_regression - ROUNDING
+    if low >= least:
+        return Decision.PASS
+    return Decision.FAIL if high < least else Decision.INCONCLUSIVE
+
+
+def confidence_of(gate: Gate, family: int) -> float:
+    """Return the confidence at which one of `family` gates is decided, by Bonferroni's correction."""
+    return 1 - (1 - gate.confidence_value) / family
+
+
+def decide_gate(
+    gate: Gate,
+    baseline: Mapping[str, DatasetTotals] | None,
+    candidate: Mapping[str, DatasetTotals],
+    *,
+    family: int = 1,
+) -> GateDecision:
+    """Compare a run with its baseline as the gate asks, by an interval that holds at this one look.
+
+    Args:
+        gate: what is asked.
+        baseline: the totals of the earlier run, by dataset; None with an anchor.
+        candidate: of the run that is to pass.
+        family: how many gates the run has.
+
+    Raises:
+        UnusableGateError: a run lacks the dataset, or results that can be forged would feed the gate.
+    """
+    parts = compared_values(gate, baseline, candidate)
+    confidence, left_out = confidence_of(gate, family), sum(part.left_out for part in parts)
+    found = _difference(gate, parts, confidence)
+    if found is None:
+        return undecided(gate, nothing_to_compare(gate), left_out=left_out, family=family)
+    low, high = gains(gate, found.low, found.high)
+    decision = decide(low, high, -gate.min_gain, found.problems)
+    figures = GateDecision(
+        decision=decision,
+        reason=REASONS[decision],
+        message=_message(gate, decision, found, confidence),
+        dataset=gate.label,
+        metric=gate.metric,
+        baseline=gate.compared_with,
+        max_regression=gate.max_regression_value,
+        confidence=confidence,
+        difference=found.difference,
+        low=found.low,
+        high=found.high,
+        candidate_value=found.candidate,
+        baseline_value=found.baseline,
+        problems=found.problems,
+        left_out=left_out,
+        mcnemar_p=_mcnemar_of(gate.metric, parts),
+        min_improvement=_min_improvement(gate),
+        correction=correction_of(family),
+    )
+    return checked(gate, figures, [candidate[name] for name in gate.dataset_names])
+
+
+def checked(gate: Gate, figures: GateDecision, candidate: Sequence[DatasetTotals]) -> GateDecision:
+    """Return the decision, or INCONCLUSIVE if the run's own figure is implausible."""
+    expected, value = gate.expected_range, figures.candidate_value
+    if expected is None or value is None or expected.holds(value):
+        return figures
+    message = (
+        f"{gate.label} {gate.metric}: {value:.4f} is out of the expected range {expected.low} to {expected.high}: "
+        f"{likely_causes(candidate)}"
+    )
+    return replace(figures, decision=Decision.INCONCLUSIVE, reason=IMPLAUSIBLE, message=message)
+
+
+def gains(gate: Gate, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    """Return the bounds of a gain: mirrored for metrics where lower is better. Its own inverse."""
+    if gate.falls:
+        return (None if high is None else -high), (None if low is None else -low)
+    return low, high
+
+
+def sample_size(
+    gate: Gate, baseline: Mapping[str, DatasetTotals] | None, pilot: Mapping[str, DatasetTotals]
+) -> Difference:
+    """Return the difference between a pilot and its baseline, from which a gate's needs follow.
+
+    Raises:
+        UnusableGateError: as for `decide_gate`; or no problem has a value in both runs.
+    """
+    found = _difference(gate, compared_values(gate, baseline, pilot), gate.confidence_value)
+    if found is None:
+        raise UnusableGateError(f"{gate.label} {gate.metric}: no problem has a value in both runs")
+    return found
+
+
+def undecided(
+    gate: Gate, message: str, reason: str = "Inconclusive", *, left_out: int = 0, family: int = 1
+) -> GateDecision:
+    """Return an INCONCLUSIVE decision without figures."""
+    return GateDecision(
+        decision=Decision.INCONCLUSIVE,
+        reason=reason,
+        message=message,
+        dataset=gate.label,
+        metric=gate.metric,
+        baseline=gate.compared_with,
+        max_regression=gate.max_regression_value,
+        confidence=confidence_of(gate, family),
+        left_out=left_out,
+        min_improvement=_min_improvement(gate),
+        correction=correction_of(family),
+        sequential=gate.sequential,
+        population=gate.population if gate.sequential else None,
+    )
+
+
+def nothing_to_compare(gate: Gate) -> str:
+    """Return the message of a gate without a problem."""
+    needs = f" with {k_of(gate.metric)} judged samples" if gate.metric.startswith("pass_at_") else ""
+    return f"{gate.label} {gate.metric}: no problem{needs} in both runs, so nothing to compare"
+
+
+def overall(decisions: Sequence[GateDecision]) -> JsonObject:
+    """Return the `gate` of summary.json for all gates together: the worst outweighs the others.
+
+    With one gate it is that one; with several it has their messages, and all of them are under `gates`.
+    """
+    if len(decisions) == 1:
+        return decisions[0].as_json()
+    ranks = {Decision.FAIL: 0, Decision.INCONCLUSIVE: 1, Decision.PASS: 2}
+    worst = min(decisions, key=lambda each: ranks[each.decision])
+    says = [each for each in decisions if each.decision is worst.decision]
+    passed = sum(each.decision is Decision.PASS for each in decisions)
+    message = f"{passed} of {len(decisions)} gates pass ({CORRECTION}'s correction); " + "; ".join(
+        each.message for each in says
+    )
+    return {
+        "decision": worst.decision.value, "reason": worst.reason, "message": message,
+        "baseline": ", ".join(dict.fromkeys(each.baseline for each in decisions)),
+        "correction": correction_of(len(decisions)),
+    }  # fmt: skip
+
+
+def correction_of(family: int) -> str | None:
+    """Return the name of the multiple-testing correction, or None for a single gate."""
+    return f"{CORRECTION} over {family} gates" if family > 1 else None
+
+
+def bound_text(gate: Gate) -> str:
+    """Return the bound of the difference as text, in the metric's own direction."""
+    bound = -gate.min_gain if gate.falls else gate.min_gain
+    return f"{bound:+.4g}" if bound else "0"
+
+
+def _difference(gate: Gate, parts: Sequence[Compared], confidence: float) -> Difference | None:
+    """Return the difference over all parts; None where nothing can be compared."""
+    parts = [part for part in parts if len(part.baseline)]
+    if not parts:
+        return None
+    ours, theirs = (np.concatenate(each) for each in zip(*((p.baseline, p.candidate) for p in parts), strict=True))
+    members = np.ones(len(ours), dtype=np.bool_)
+    weights = gate.weights
+    if weights is None or len(parts) < len(gate.dataset_names):
+        return differences_of({gate.metric: (ours, theirs, members)}, confidence=confidence)[gate.metric]
+    return _weighted(gate.metric, parts, np.array(weights) / sum(weights), confidence)
+
+
+def _weighted(metric: str, parts: Sequence[Compared], weights: Floats, confidence: float) -> Difference:
+    """Return the weighted mean over datasets of each one's difference.
+
+    Its variance is the weighted sum of theirs, each with a won and a lost problem more, as in Bonett and Price's
+    interval (2012) of one dataset.
+    """
+    changes = [part.candidate - part.baseline for part in parts]
+    padded = [np.append(change, [1.0, -1.0]) for change in changes]
+    mean = float(sum(w * change.mean() for w, change in zip(weights, padded, strict=True)))
+    variance = float(sum(w * w * change.var(ddof=1) / len(change) for w, change in zip(weights, padded, strict=True)))
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(variance)
+    problems = sum(len(change) for change in changes)
+    note = power_note(np.concatenate(changes), confidence)
+    baseline, candidate = (
+        float(sum(w * getattr(part, side).mean() for w, part in zip(weights, parts, strict=True)))
+        for side in ("baseline", "candidate")
+    )
+    return Difference(
+        metric, problems, 0, baseline, candidate, candidate - baseline, max(-1.0, mean - half), min(1.0, mean + half),
+        replace(note, variance=variance * problems),
+    )  # fmt: skip
+
+
+def _min_improvement(gate: Gate) -> float | None:
+    return None if gate.min_improvement is None else float(gate.min_improvement)
+
+
+def _mcnemar_of(metric: str, parts: Sequence[Compared]) -> float | None:
+    if metric not in {"accepted_at_1", "pass_at_1"} or len(parts) != 1:
+        return None
+    paired = parts[0].paired
+    if paired is None or not paired.single_samples:
+        return None
+    ours, theirs = paired.baseline.solved, paired.candidate.solved
+    return mcnemar_exact(int((ours & ~theirs).sum()), int((~ours & theirs).sum()))
+
+
+def _message(gate: Gate, decision: Decision, found: Difference, confidence: float) -> str:
+    bound = bound_text(gate)
+    near, far, below, _ = ("upper", "lower", "above", "below") if gate.falls else ("lower", "upper", "below", "above")
+    says = {
+        Decision.PASS: f"the {near} bound is not {below} {bound}",
+        Decision.FAIL: f"the {far} bound is {below} {bound}",
+        Decision.INCONCLUSIVE: f"the interval holds {bound}: {_remedy(gate, found, confidence)}",
+    }[decision]
+    if found.problems < MIN_PROBLEMS:
+        says = f"a gate needs at least {MIN_PROBLEMS} problems to decide"
+    interval = "" if found.low is None or found.high is None else f" [{found.low:+.4f}, {found.high:+.4f}]"
+    return (
+        f"{gate.label} {gate.metric}: {found.difference:+.4f}{interval} over {found.problems} "
+        f"problem{'s' if found.problems != 1 else ''}; {says}"
+    )
+
+
+def _remedy(gate: Gate, found: Difference, confidence: float) -> str:
+    """Return the number of problems, or the margin, with which a run equal to its baseline would pass."""
+    if gate.min_improvement is not None:
+        return "only a clearer improvement, or more problems, decides"
+    margin = margin_to_pass(found.problems, found.power.variance, confidence)
+    needed = problems_to_pass(gate.max_regression_value, found.power.variance, confidence)
+    or_so_many = "" if needed is None else f"about {needed:,} problems that differ this much, or "
+    return f"to decide it needs {or_so_many}a maxRegression of about {margin:.3f}"

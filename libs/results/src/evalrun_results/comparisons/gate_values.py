@@ -1,0 +1,177 @@
+"""The values that a gate compares: each problem's value in both runs, or against an anchor. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evalrun_api.v1alpha1 import Gate
+from evalrun_results.comparisons.differences import k_of, paired_values
+from evalrun_results.comparisons.pairing import PairedDataset, columns_of, pair
+from evalrun_results.metrics.accumulator import problem_values
+from evalrun_results.metrics.estimators import pass_at_k
+from evalrun_results.metrics.figures import Mask
+from evalrun_results.metrics.intervals import Floats
+from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.sequential.confidence_sequence import DIFFERENCE, Bounds
+from evalrun_results.sequential.mean_decision import Values
+from evalrun_results.sequential.order import drawing_order
+
+
+class UnusableGateError(Exception):
+    """The runs cannot answer what the gate asks; the message says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One dataset of a gate: the values of its problems that have one on both sides."""
+
+    baseline: Floats
+    candidate: Floats
+    left_out: int
+    """In either run, but not compared."""
+    paired: PairedDataset | None
+    """None with an anchor."""
+
+
+def compared_values(
+    gate: Gate, baseline: Mapping[str, DatasetTotals] | None, candidate: Mapping[str, DatasetTotals]
+) -> list[Compared]:
+    """Return what a gate compares, by dataset in its order.
+
+    Args:
+        gate: what is asked.
+        baseline: the totals of the earlier run, by dataset; None with an anchor.
+        candidate: of the run that is to pass.
+
+    Raises:
+        UnusableGateError: a run lacks a dataset, or results that can be forged would feed the gate.
+    """
+    return [_compared(gate, name, baseline, usable(candidate, name, "candidate")) for name in gate.dataset_names]
+
+
+def usable(run: Mapping[str, DatasetTotals], dataset: str, role: str) -> DatasetTotals:
+    """Return a dataset's totals. Raises UnusableGateError where a gate can have none of them."""
+    totals = run.get(dataset)
+    if totals is None:
+        known = f"it has {', '.join(sorted(run))}" if run else "it has no results at all"
+        raise UnusableGateError(f"the {role} has no results of dataset {dataset}: {known}")
+    forgeable = totals.flags["forgeable"]
+    if forgeable:
+        raise UnusableGateError(
+            f"{forgeable} results of {dataset} in the {role} can be forged (judgeMode: Submit) and feed no gate"
+        )
+    return totals
+
+
+def sequential_values(
+    gate: Gate, baseline: DatasetTotals | None, candidate: DatasetTotals, problem_ids: Sequence[str], seed: int
+) -> tuple[Values, int]:
+    """Return the gains that a sequential gate looks at, and how many problems have no baseline.
+
+    They are of the problems up to the first one in drawing order that has no result: what came later may be there
+    because it was quick. A gain is in the metric's good sense; what was not judged lies between its bounds.
+
+    Args:
+        gate: about one dataset.
+        baseline: totals of the earlier run; None with an anchor.
+        candidate: totals of the run, every problem in it complete.
+        problem_ids: of the run's dataset, drawn or not.
+        seed: of the run.
+    """
+    base = base_values(gate, baseline, problem_ids)
+    order = drawing_order(seed, gate.dataset_names[0], base)
+    drawn = []
+    for name in order:
+        problem = candidate.problems.get(name)
+        if problem is None or not problem.outcomes.seen:
+            break
+        drawn.append(name)
+    lows, highs = value_bounds(gate.metric, drawn, candidate)
+    given = np.array([base[name] for name in order], dtype=np.float64)
+    here, anchor = given[: len(drawn)], gate.anchor_value
+    if gate.falls:
+        bounds = DIFFERENCE if anchor is None else Bounds(anchor - 1.0, anchor)
+        return Values(here - highs, here - lows, given - 1.0, given, bounds), len(problem_ids) - len(order)
+    bounds = DIFFERENCE if anchor is None else Bounds(-anchor, 1.0 - anchor)
+    return Values(lows - here, highs - here, -given, 1.0 - given, bounds), len(problem_ids) - len(order)
+
+
+def value_bounds(metric: str, names: Sequence[str], totals: DatasetTotals) -> tuple[Floats, Floats]:
+    """Return between which numbers each problem's value lies: apart where a sample was not judged.
+
+    Args:
+        metric: a gate's.
+        names: of problems with samples, in the order wanted.
+        totals: that hold them.
+    """
+    if not names:
+        return np.zeros(0), np.zeros(0)
+    by_id = sorted(names)
+    columns = columns_of(totals, by_id)
+    low, high = _bounds_of(metric, columns)
+    places = {name: place for place, name in enumerate(by_id)}
+    wanted = np.array([places[name] for name in names])
+    return low[wanted], high[wanted]
+
+
+def _bounds_of(metric: str, columns: ProblemColumns) -> tuple[Floats, Floats]:
+    seen = np.maximum(columns.seen, 1)
+    unknown = columns.seen - columns.judged
+    if metric.startswith("pass_at_"):
+        k = k_of(metric)
+        return _pass_at(k, columns.seen, columns.accepted), _pass_at(k, columns.seen, columns.accepted + unknown)
+    if metric == "solved_within_budget":
+        solved = columns.solved.astype(np.float64)
+        return solved, np.where(unknown > 0, 1.0, solved)
+    hits, status = columns.accepted.astype(np.float64), columns.statuses
+    if metric == "pass_ratio_mean":
+        hits, unknown = columns.pass_ratio_sum, columns.seen - columns.pass_ratio_count
+    elif metric == "zero_reward_rate":
+        hits, unknown = columns.zero_rewards.astype(np.float64), columns.seen - columns.rewarded
+    elif metric == "exec_success_rate":
+        hits = (status["success"] + status["wrong_answer"]).astype(np.float64)
+    elif metric != "accepted_at_1":
+        hits = status[metric.removesuffix("_rate")].astype(np.float64)
+    return hits / seen, (hits + unknown) / seen
+
+
+def _pass_at(k: int, seen: Counts, accepted: Counts) -> Floats:
+    pairs = zip(seen.tolist(), accepted.tolist(), strict=True)
+    return np.array([pass_at_k(n, c, k) if n >= k else float(c > 0) for n, c in pairs])
+
+
+def base_values(gate: Gate, baseline: DatasetTotals | None, problem_ids: Sequence[str]) -> dict[str, float]:
+    """Return the value of each problem in the baseline, where it has one; the anchor for all without a baseline."""
+    if baseline is None:
+        return dict.fromkeys(problem_ids, gate.anchor_value or 0.0)
+    wanted = set(problem_ids)
+    names = sorted(name for name, each in baseline.problems.items() if name in wanted and each.outcomes.judged)
+    values, members = _values_of(gate.metric, columns_of(baseline, names))
+    return {name: float(value) for name, value, here in zip(names, values, members, strict=True) if here}
+
+
+def _values_of(metric: str, columns: ProblemColumns) -> tuple[Floats, Mask]:
+    ks = [k_of(metric)] if metric.startswith("pass_at_") else []
+    found = problem_values(columns, ks, budget=metric == "solved_within_budget").get(metric)
+    count = len(columns.seen)
+    return (np.zeros(count), np.zeros(count, dtype=np.bool_)) if found is None else found
+
+
+def _compared(
+    gate: Gate, name: str, baseline: Mapping[str, DatasetTotals] | None, candidate: DatasetTotals
+) -> Compared:
+    if baseline is None:
+        names = sorted(key for key, each in candidate.problems.items() if each.outcomes.judged)
+        seen = sum(1 for each in candidate.problems.values() if each.outcomes.seen)
+        values, members = _values_of(gate.metric, columns_of(candidate, names))
+        theirs = values[members]
+        return Compared(np.full(len(theirs), gate.anchor_value or 0.0), theirs, seen - len(theirs), None)
+    paired = pair(usable(baseline, name, "baseline"), candidate)
+    unpaired = paired.only_in_baseline + paired.only_in_candidate + paired.not_judged
+    values_of_both = paired_values(paired, gate.metric)
+    if values_of_both is None:
+        return Compared(np.zeros(0), np.zeros(0), unpaired + len(paired.problem_ids), paired)
+    ours, theirs, members = values_of_both
+    return Compared(ours[members], theirs[members], unpaired + int((~members).sum()), paired)

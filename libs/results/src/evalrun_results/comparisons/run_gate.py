@@ -1,0 +1,175 @@
+"""Fetches the baselines' results and decides a run's gates; the I/O around the pure decisions."""
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from evalrun_api.v1alpha1 import Gate
+from evalrun_results.comparisons.gate import GateDecision, decide_gate, undecided
+from evalrun_results.comparisons.gate_values import UnusableGateError
+from evalrun_results.comparisons.sequential_gate import decide_sequentially
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.stored_run import StoredRun
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+BASELINE_NOT_FOUND: Final = "BaselineNotFound"
+"""The reason of the condition GatePassed where the baseline's results cannot be read."""
+
+_RUN_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+Totals = Mapping[str, DatasetTotals]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The order in which a run evaluated its problems, which a sequential gate needs beside the results."""
+
+    seed: int = 0
+    problem_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Every problem of each dataset, drawn or not; of a dataset that is not here, those with results."""
+
+
+NOTHING_SAID: Final = Drawn()
+
+
+def gates_of(
+    gates: Sequence[Gate],
+    base_dir: Path,
+    drawn: Drawn,
+    decided: Mapping[int, GateDecision],
+    *,
+    partial: str = "",
+) -> Callable[[Totals], Sequence[GateDecision]]:
+    """Return what decides a run's gates at its end. It never raises for a baseline's sake: the run has its results.
+
+    Args:
+        gates: of the run.
+        base_dir: what relative baselines are below.
+        drawn: how the run drew its problems.
+        decided: what was decided while the run went on, by the gate's place: the first decision stands.
+        partial: why the run ended before everything was there; empty for any other. What is open then stays so: what
+            the run did not come to may be what got worse.
+    """
+    early = f"the run ended early, so nothing was compared: {partial}"
+
+    def decide(candidate: Totals) -> Sequence[GateDecision]:
+        found = [
+            decided.get(place)
+            or (undecided(gate, early, family=len(gates)) if partial else None)
+            or decided_or_why_not(gate, base_dir, candidate, drawn=drawn, family=len(gates))
+            for place, gate in enumerate(gates)
+        ]
+        for each in found:
+            logger.info("gate: %s (%s): %s", each.decision, each.reason, each.message)
+        return found
+
+    return decide
+
+
+def decided_or_why_not(
+    gate: Gate, base_dir: Path, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
+) -> GateDecision:
+    """Decide a gate; INCONCLUSIVE, with the reason, if the baseline cannot be read or used."""
+    try:
+        baseline = baseline_totals(gate, base_dir)
+    except (BadInputError, OSError) as error:
+        return undecided(gate, f"the baseline cannot be read: {error}", BASELINE_NOT_FOUND, family=family)
+    except UnusableGateError as error:
+        return undecided(gate, str(error), family=family)
+    return decision_of(gate, baseline, candidate, drawn=drawn, family=family)
+
+
+def decision_of(
+    gate: Gate, baseline: Totals | None, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
+) -> GateDecision:
+    """Decide a gate whose baseline was read; INCONCLUSIVE, with the reason, if a run cannot be used."""
+    try:
+        return decided_or_raised(gate, baseline, candidate, drawn=drawn, family=family)
+    except UnusableGateError as error:
+        return undecided(gate, str(error), family=family)
+
+
+def decided_or_raised(
+    gate: Gate, baseline: Totals | None, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
+) -> GateDecision:
+    """Decide a gate whose baseline was read. Raises UnusableGateError if a run cannot be used."""
+    if not gate.sequential:
+        return decide_gate(gate, baseline, candidate, family=family)
+    name = gate.dataset_names[0]
+    with_results = list(candidate[name].problems) if name in candidate else []
+    problem_ids = drawn.problem_ids.get(name, with_results)
+    return decide_sequentially(gate, baseline, candidate, problem_ids, seed=drawn.seed, family=family)
+
+
+def baseline_totals(gate: Gate, base_dir: Path) -> Totals | None:
+    """Read what a gate compares with; None for an anchor.
+
+    Raises:
+        BadInputError: no finished run there, or it cannot be read.
+        UnusableGateError: the run ended early: which problems it has depends on how they went.
+    """
+    if gate.baseline is None:
+        return None
+    stored = StoredRun.open(baseline_place(gate.baseline, base_dir))
+    if stored.stopped_early:
+        raise UnusableGateError(
+            f"the baseline {gate.baseline} was stopped early by its own gate, so its problems are a biased sample: "
+            "use a complete run as baseline (stopEarly: false)"
+        )
+    return stored.totals()
+
+
+def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Totals) -> Drawn:
+    """Return how a run that has ended drew its problems.
+
+    Raises:
+        UnusableGateError: it was stopped early, and its gate's population cannot be told any more.
+    """
+    spec = run.run_info.get("spec")
+    protocol = spec.get("protocol") if isinstance(spec, dict) else None
+    seed = protocol.get("seed", 0) if isinstance(protocol, dict) else 0
+    seed = seed if isinstance(seed, int) else 0
+    if not run.stopped_early:
+        return Drawn(seed)
+    if not gate.sequential:
+        raise UnusableGateError(
+            f"the run {run.place} was stopped early by its own gate, so an interval for a run of fixed size is "
+            "not valid for it. Read gate in summary.json, or write sequential: true"
+        )
+    name = gate.dataset_names[0]
+    datasets = run.run_info.get("datasets")
+    entry = datasets.get(name) if isinstance(datasets, dict) else None
+    count = entry.get("problems") if isinstance(entry, dict) else None
+    known = {} if baseline is None else baseline.get(name, DatasetTotals()).problems
+    if len(known) != count or not set(candidate[name].problems) <= set(known):
+        raise UnusableGateError(
+            f"the run {run.place} was stopped early, and the baseline does not have all of its {count} problems of "
+            f"{name}, so the order of its problems is unknown. Read gate in summary.json"
+        )
+    return Drawn(seed, {name: list(known)})
+
+
+def baseline_place(baseline: str, base_dir: Path) -> str:
+    """Return the folder or URL that a gate's baseline names.
+
+    Args:
+        baseline: a URL, or a path; a relative one is below `base_dir`, the folder of the file that names it.
+        base_dir: see there.
+
+    Raises:
+        BadInputError: it is the name of an EvalRun: only the operator of a cluster knows where its outputs are.
+    """
+    if "://" in baseline:
+        return baseline
+    folder = base_dir / baseline
+    if not folder.exists() and _RUN_NAME.fullmatch(baseline):
+        raise BadInputError(
+            f"baseline {baseline}: no such folder ({folder}), and names of EvalRuns are resolved only in a cluster: "
+            "write the folder or URL of its outputs"
+        )
+    return str(folder)

@@ -1,0 +1,94 @@
+"""Brings a run forward: services, cluster, generation, judging. Pure."""
+
+from datetime import timedelta
+
+from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, condition_of
+from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
+from evalrun_operator.lifecycle.desired import generation_objects, services
+from evalrun_operator.lifecycle.run_end import finish
+from evalrun_operator.lifecycle.scaling_words import scaling
+from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
+from evalrun_operator.lifecycle.start_obstacles import stalled_words
+from evalrun_operator.lifecycle.status_report import End, Report, report_status
+from evalrun_operator.lifecycle.suspension import held_by_kueue
+from evalrun_operator.policies.generation import Circumstances, Generation, newest_attempt, next_generation, release
+from evalrun_runtime.backoff import backoff_seconds
+
+
+def advance(context: ReconcileContext) -> Decision:
+    """Bring the run forward: services, cluster, generation, judging."""
+    waits = waiting_for(context)
+    if context.generated:
+        deletions = release(context.observed, context.now, jobs_first=False)
+        jobs = {seen.ref for seen in context.observed.of_kind("Job")}  # a generator that has all, ends by itself
+        kept = jobs | {seen.ref for seen in context.observed.of_kind("RayJob")}
+        stalled = stalled_words(context, waits)
+        report = Report(
+            ledger=context.observed.ledger,
+            waiting_for=waits,
+            generated=True,
+            attempts=newest_attempt(context.observed),
+            stalled=stalled,
+            scaling=scaling(context),
+        )
+        status = report_status(context.run, context.before, context.now, report)
+        deletions = tuple(seen for seen in deletions if seen.ref not in jobs)
+        return decision(context, status, services(context), kept, deletions, context.settings.poll_seconds)
+    generation = next_generation(_circumstances(context, waits))
+    if generation.exhausted:
+        return finish(context, End(Reason.BACKOFF_LIMIT_EXCEEDED, _exhausted(context, generation)), generation)
+    report = Report(
+        ledger=context.observed.ledger,
+        waiting_for=waits,
+        generation=generation,
+        queued=held_by_kueue(context),
+        stalled=stalled_words(context, waits),
+        scaling=scaling(context),
+    )
+    status = report_status(context.run, context.before, context.now, report)
+    desired, kept = generation_objects(context, generation)
+    return decision(
+        context,
+        status,
+        [*services(context), *desired],
+        kept,
+        generation.delete,
+        _next_look(context, generation, status),
+    )
+
+
+def _circumstances(context: ReconcileContext, waits: str) -> Circumstances:
+    generated = condition_of(context.before, ConditionType.GENERATED)
+    settings = context.settings
+    return Circumstances(
+        run=context.plan.run.name,
+        on_ray=context.run.spec.rollout is not None,
+        observed=context.observed,
+        attempts=context.before.attempts,
+        failed=generated is not None and generated.reason == Reason.ATTEMPT_FAILED,
+        backoff_limit=context.run.spec.backoff_limit,
+        waiting_for=waits,
+        now=context.now,
+        backoff=lambda failures: timedelta(
+            seconds=backoff_seconds(failures, settings.backoff_seconds, settings.max_backoff_seconds)
+        ),
+    )
+
+
+def _next_look(context: ReconcileContext, generation: Generation, status: EvalRunStatus) -> float:
+    if _steps(status) != _steps(context.before):
+        return 0.0  # some steps are written down first and taken in the next pass
+    wait = context.settings.poll_seconds if context.observed.ledger is not None else IDLE_SECONDS / 4
+    if generation.due is not None:
+        wait = min(wait, max(0.1, (generation.due - context.now).total_seconds()))
+    return wait
+
+
+def _steps(status: EvalRunStatus) -> tuple[object, ...]:
+    """Return what of a status the next pass decides by."""
+    return status.attempts, *((condition.type, condition.reason) for condition in status.conditions)
+
+
+def _exhausted(context: ReconcileContext, generation: Generation) -> str:
+    limit = context.run.spec.backoff_limit
+    return f"More than backoffLimit ({limit}) attempts failed; the last: {generation.exhausted}"

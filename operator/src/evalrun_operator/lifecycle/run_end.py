@@ -1,0 +1,172 @@
+"""End of a run: with its results, for a reason that no attempt can fix, or because it was deleted. Pure."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, condition_of
+from evalrun_operator.ledger_status import RunState
+from evalrun_operator.lifecycle.decision import Decision, decision
+from evalrun_operator.lifecycle.desired import ledger_objects
+from evalrun_operator.lifecycle.situation import (
+    ReconcileContext,
+    aggregator_restarts,
+    holds,
+    ledger_failed,
+    waiting_for,
+)
+from evalrun_operator.lifecycle.start_obstacles import GIVES_UP, obstacle_to_start
+from evalrun_operator.lifecycle.status_report import End, Report, report_status
+from evalrun_operator.policies.deadline import deadline
+from evalrun_operator.policies.generation import Generation, newest_attempt, release
+from evalrun_operator.policies.start import gives_up_at
+
+AUDIT_FAILED = f"{Reason.AUDIT_FAILED}: "
+"""Begins what the aggregator says of data that did not pass its audit."""
+BAD_INPUT = 2
+"""Exit code of our services for bad input that the user can correct."""
+WRITE_SECONDS = 1800.0
+"""Seconds after its deadline in which a run's outputs may still be written."""
+ABSENT_SECONDS = 120.0
+"""Seconds after its deadline for which a run waits for a ledger that does not answer or does not react."""
+CLOSE_SECONDS = 1.0
+"""Seconds between two checks whether they are written."""
+
+
+def early_end(context: ReconcileContext) -> End | None:
+    """Return whether the run ends now, with its results or for a reason that no attempt can fix."""
+    spec, ledger = context.run.spec, context.observed.ledger
+    if ledger is not None and ledger.ended:
+        if ledger.ended_early:
+            said = f"{ledger.ended_early}. What there was by then is at {context.output_url}, marked partial."
+            return End(Reason.DEADLINE_EXCEEDED, said)
+        if ledger.judged == 0 and ledger.not_judged > 0:
+            return End(Reason.NOT_JUDGED, "The judge could not tell about a single answer: see its pods and logs.")
+        return End(Reason.FINISHED, f"The outputs are at {context.output_url}.", succeeded=True)
+    waits, limit = _waits(context), _deadline(context)
+    if limit is not None and context.now >= limit:
+        return End(Reason.DEADLINE_EXCEEDED, f"activeDeadlineSeconds ({spec.active_deadline_seconds}) have passed.")
+    stalled = condition_of(context.before, ConditionType.STALLED)
+    if stalled is not None and stalled.status == "True" and not waits:
+        gives_up = gives_up_at(stalled.last_transition_time, context.settings.start_deadline_seconds)
+        if gives_up is not None and context.now >= gives_up and obstacle_to_start(context, waiting_for(context)):
+            return End(Reason.CANNOT_START, stalled.message.partition(GIVES_UP)[0])
+    refused = _refused_by_a_part(context)
+    if refused is not None:
+        return refused
+    if ledger is not None and ledger_failed(context) and aggregator_restarts(context) >= spec.backoff_limit:
+        return End(Reason.BACKOFF_LIMIT_EXCEEDED, f"The ledger cannot go on: {ledger.message}")
+    return None
+
+
+def _refused_by_a_part(context: ReconcileContext) -> End | None:
+    """Return the end of a run that one of its pods refuses for what the user gave."""
+    spec, observed = context.run.spec, context.observed
+    for _, pod in observed.pods(names.AGGREGATOR):
+        if pod.exit_code == BAD_INPUT and AUDIT_FAILED in pod.trouble:  # the same data fails it each time
+            return End(Reason.AUDIT_FAILED, pod.trouble[pod.trouble.index(AUDIT_FAILED) :])
+        if pod.exit_code == BAD_INPUT and pod.restarts >= spec.backoff_limit:
+            return End(Reason.INVALID_SPEC, f"The aggregator refuses the spec: {pod.trouble}")
+    for _, pod in observed.pods(names.RAY):
+        if pod.exit_code == BAD_INPUT and pod.failed == names.CHECKPOINT:  # a worker would fetch it again and again
+            return End(Reason.INVALID_SPEC, f"The model cannot be fetched: {pod.trouble}")
+    return None
+
+
+def _waits(context: ReconcileContext) -> bool:
+    """Return whether the run is suspended or in a queue, or goes on just now: no deadline runs meanwhile."""
+    admitted = condition_of(context.before, ConditionType.ADMITTED)
+    queued = admitted is not None and admitted.status == "False"
+    return context.run.spec.suspend or holds(context.before, ConditionType.SUSPENDED) or queued
+
+
+def _deadline(context: ReconcileContext) -> datetime | None:
+    """Return when the run has taken too long; None while no deadline runs."""
+    changes = (condition_of(context.before, kind) for kind in (ConditionType.SUSPENDED, ConditionType.ADMITTED))
+    return deadline(
+        context.before.start_time or context.now,
+        [one.last_transition_time for one in changes if one is not None],
+        None if _waits(context) else context.run.spec.active_deadline_seconds,
+    )
+
+
+def may_close(context: ReconcileContext, end: End) -> bool:
+    """Return whether the ledger is first to write what there is, of a run that ends for its deadline."""
+    limit, ledger = _deadline(context), context.observed.ledger
+    if end.reason is not Reason.DEADLINE_EXCEEDED or limit is None:
+        return False
+    late, known = (context.now - limit).total_seconds(), any(dataset.generated for dataset in context.before.datasets)
+    if ledger is None:  # it may be starting again
+        return known and late < ABSENT_SECONDS
+    if ledger.ended or ledger.state is RunState.FAILED or ledger.pending == ledger.total:
+        return False
+    judged = condition_of(context.before, ConditionType.JUDGED)
+    if judged is None or judged.reason != Reason.DEADLINE_EXCEEDED:
+        return True  # it has not been told yet, however late it is: the operator may have been away
+    # One that does not obey cannot: its disk is full, or it is older than this operator.
+    return late < (WRITE_SECONDS if ledger.ended_early else ABSENT_SECONDS)
+
+
+def close(context: ReconcileContext, end: End) -> Decision:
+    """Free GPUs and judge, and have the ledger write what there is; the run ends once it has."""
+    report = Report(
+        ledger=context.observed.ledger,
+        generated=context.generated,
+        attempts=newest_attempt(context.observed),
+        closing=f"{end.message} What there is by now is being written, marked partial.",
+    )
+    status = report_status(context.run, context.before, context.now, report)
+    kept = {seen.ref for seen in context.observed.of_kind("Job", "RayJob", "RayCluster")}
+    deletions = release(context.observed, context.now, jobs_first=False)
+    decided = decision(context, status, ledger_objects(context), kept, deletions, CLOSE_SECONDS)
+    return replace(decided, end_early=end.message.rstrip("."))
+
+
+def finish(context: ReconcileContext, end: End, generation: Generation | None = None) -> Decision:
+    """End the run: GPUs and judge go, the aggregator stays for questions."""
+    report = Report(
+        ledger=context.observed.ledger,
+        generated=context.generated,
+        generation=generation,
+        attempts=newest_attempt(context.observed),
+        end=end,
+    )
+    status = report_status(context.run, context.before, context.now, report)
+    return _ended(context, status)
+
+
+def after_end(context: ReconcileContext) -> Decision:
+    """Keep an ended run as it is, until its TTL."""
+    return _ended(context, context.before)
+
+
+def _ended(context: ReconcileContext, status: EvalRunStatus) -> Decision:
+    """Take the judge away, and a while later all but the volume. Nothing of an ended run is ever written again."""
+    completed, spec = status.completion_time or context.now, context.run.spec
+    left = completed + timedelta(seconds=spec.aggregator.keep_seconds_after_finished) - context.now
+    deletions = release(context.observed, context.now, jobs_first=False)
+    kept = {seen.ref for seen in context.observed.of_kind("PersistentVolumeClaim")}
+    ttl = spec.ttl_seconds_after_finished
+    expires = None if ttl is None else completed + timedelta(seconds=ttl)
+    if expires is not None and context.now >= expires and holds(context.before, ConditionType.COMPLETE):
+        return Decision(status, expired=True)  # its end is written: whoever waits for it has been told
+    if left <= timedelta() or _never_ran(status):
+        wait = None if expires is None else max(1.0, (expires - context.now).total_seconds())
+        return decision(context, status, [], kept, deletions, wait)
+    left = left if expires is None else min(left, expires - context.now)
+    kept |= {seen.ref for seen in context.observed.of_kind("Job", "RayJob")}
+    kept |= {seen.ref for seen in context.observed.objects.values() if seen.component == names.AGGREGATOR}
+    wait = max(1.0, min(left.total_seconds(), context.settings.resync_seconds))
+    return decision(context, status, [], kept, deletions, wait)
+
+
+def _never_ran(status: EvalRunStatus) -> bool:
+    """Return whether a run ended whose parts cannot run: they would only crash on and on."""
+    succeeded = condition_of(status, ConditionType.SUCCEEDED)
+    return succeeded is not None and succeeded.reason in {Reason.CANNOT_START, Reason.INVALID_SPEC}
+
+
+def leave(context: ReconcileContext) -> Decision:
+    """Free what a deleted run holds. The garbage collector would, but only once every finalizer of others is gone."""
+    claims = {seen.ref for seen in context.observed.of_kind("PersistentVolumeClaim")}
+    return decision(context, context.before, [], claims, release(context.observed, context.now, jobs_first=False))

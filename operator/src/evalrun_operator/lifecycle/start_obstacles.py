@@ -1,0 +1,43 @@
+"""Obstacles to a run's start that somebody must fix, and when the run fails because of them. Pure."""
+
+from datetime import timedelta
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import ConditionType, condition_of
+from evalrun_operator.lifecycle.situation import ReconcileContext
+from evalrun_operator.observation.records import Cluster
+from evalrun_operator.policies.refusals import holding_refusal
+from evalrun_operator.policies.start import gives_up_at, obstacles
+
+GIVES_UP = " The run fails at "
+SETTLE_SECONDS = 15.0
+"""Minimum age in seconds of an object whose trouble counts: nearly every new pod waits a moment for its claim."""
+
+
+def obstacle_to_start(context: ReconcileContext, waits: str) -> str:
+    """Return what prevents the run from starting until somebody fixes it; empty if nothing is known."""
+    observed = context.observed
+    parts = [names.AGGREGATOR, names.JUDGE, names.SANDBOX] if waits else []
+    if not context.generated:
+        cluster = next((seen.detail for seen in observed.of_kind("RayCluster") if not seen.deleting), None)
+        if isinstance(cluster, Cluster) and not cluster.usable and not cluster.suspended:
+            parts.append(names.RAY)
+        if any(not pod.ready and not pod.ended for _, pod in observed.pods(names.GENERATOR)) or not observed.pods(
+            names.GENERATOR
+        ):
+            parts.append(names.GENERATOR)
+    refusal = holding_refusal(context.before) if waits or not context.generated else ""
+    settled = context.now - timedelta(seconds=SETTLE_SECONDS)
+    found = obstacles(observed.trouble_list(*parts, made_before=settled, with_ended=False))
+    return "; ".join([*([refusal] if refusal else []), *found][:3])
+
+
+def stalled_words(context: ReconcileContext, waits: str) -> str:
+    """Return what the condition Stalled says: the cause, and when the run is given up."""
+    cause = obstacle_to_start(context, waits)
+    if not cause:
+        return ""
+    was = condition_of(context.before, ConditionType.STALLED)
+    since = was.last_transition_time if was is not None and was.status == "True" else context.now
+    end = gives_up_at(since, context.settings.start_deadline_seconds)
+    return cause if end is None else f"{cause}.{GIVES_UP}{end:%Y-%m-%dT%H:%M:%SZ} unless it is mended."

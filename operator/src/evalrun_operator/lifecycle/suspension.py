@@ -1,0 +1,64 @@
+"""A run that is suspended, goes on, or is held back by Kueue. Pure."""
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Reason
+from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
+from evalrun_operator.lifecycle.desired import services
+from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
+from evalrun_operator.lifecycle.status_report import Report, report_status
+from evalrun_operator.observation.records import Cluster
+from evalrun_operator.policies.generation import Said, gpu_holders, live_attempts, release
+
+
+def suspend(context: ReconcileContext, queued: Said | None = None) -> Decision:
+    """Free the GPUs, the attempt first, then the cluster, and the judge: only the ledger stays.
+
+    Args:
+        this: the pass.
+        queued: which queue the run waits in, where it is to go on.
+    """
+    deletions = release(context.observed, context.now, jobs_first=True)
+    pods = [seen for seen, pod in context.observed.pods(names.GENERATOR) if not pod.ended]
+    freed = not gpu_holders(context.observed) and not live_attempts(context.observed) and not pods
+    report = Report(
+        suspended=Said(
+            freed,
+            Reason.SUSPEND_REQUESTED if freed else Reason.SUSPENDING,
+            "No GPU and no judge is held; the ledger is kept. "
+            + ("Set suspend: false to go on." if queued is None else "It goes on when it is admitted again.")
+            if freed
+            else "The attempt and its cluster are being ended.",
+        ),
+        ledger=context.observed.ledger,
+        waiting_for=waiting_for(context),
+        generated=context.generated,
+        queued=queued,
+    )
+    status = report_status(context.run, context.before, context.now, report)
+    kept = {seen.ref for seen in context.observed.of_kind("RayCluster", "RayJob", "Job")}
+    wait = IDLE_SECONDS if freed else context.settings.poll_seconds
+    return decision(context, status, services(context), kept, deletions, wait)
+
+
+def resume(context: ReconcileContext) -> Decision:
+    """Announce that the run is no longer suspended, before any GPU is requested; the deadline restarts from
+    here.
+    """
+    report = Report(
+        ledger=context.observed.ledger, waiting_for=waiting_for(context), generated=context.generated, resumed=True
+    )
+    status = report_status(context.run, context.before, context.now, report)
+    kept = {seen.ref for seen in context.observed.of_kind("RayCluster", "RayJob", "Job")}
+    return decision(context, status, services(context), kept, requeue_after=0.0)
+
+
+def held_by_kueue(context: ReconcileContext) -> Said | None:
+    """Return what a run says whose RayCluster Kueue holds back; None if it does not."""
+    for seen in context.observed.of_kind("RayCluster"):
+        if isinstance(seen.detail, Cluster) and seen.detail.suspended and not seen.deleting:
+            queue = "" if context.run.spec.rollout is None else context.run.spec.rollout.queue_name or ""
+            message = (
+                f"Kueue holds {seen.ref.name} back until LocalQueue {queue} has quota. No deadline runs meanwhile."
+            )
+            return Said(status=False, reason=Reason.WAITING_FOR_QUOTA, message=message)
+    return None

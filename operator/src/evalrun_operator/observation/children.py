@@ -1,0 +1,102 @@
+"""Keeps what the watches saw: the runs' objects by run, and the EvalRuns of this operator's class."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from evalrun_api import names
+from evalrun_operator.observation.record_parser import UnreadableObjectError, parse_record
+from evalrun_operator.observation.records import Ref, Seen
+
+logger = logging.getLogger(__name__)
+
+MAX_NAMED = 1000
+"""Objects that were skipped and are remembered, so that each is logged once."""
+
+Key = tuple[str, str]
+"""Namespace and name of an EvalRun."""
+RunUid = tuple[str, str]
+"""Namespace and uid of an EvalRun: objects of another namespace are never its own, whatever their labels say."""
+
+
+class Children:
+    """Observed objects of all runs, by run.
+
+    Args:
+        wake: called with the key of a run whose objects have changed.
+        skipped: called with the kind of an object that cannot be read.
+    """
+
+    def __init__(self, wake: Callable[[Key], None], skipped: Callable[[str], None] = lambda _: None) -> None:
+        self._wake = wake
+        self._skipped = skipped
+        self._by_run: dict[RunUid, dict[Ref, Seen]] = {}
+        self._named: set[tuple[str, Ref]] = set()
+        self.missing_kinds: set[str] = set()
+        """Kinds that the cluster does not serve."""
+        self.missing_groups: set[str] = set()
+        """API groups that autoscalers measure by, and the cluster does not serve."""
+
+    def of(self, namespace: str, uid: str) -> list[Seen]:
+        """Return what carries a run's uid in its namespace."""
+        return list(self._by_run.get((namespace, uid), {}).values())
+
+    def put(self, manifest: dict[str, Any]) -> tuple[RunUid, Ref, Key] | None:
+        """Take over the state of an object; one that cannot be read is skipped, logged and counted."""
+        metadata = manifest["metadata"]
+        namespace, labels = metadata["namespace"], metadata.get("labels") or {}
+        run, key = (namespace, labels.get(names.RUN_UID_LABEL, "")), (namespace, labels.get(names.RUN_LABEL, ""))
+        try:
+            seen = parse_record(manifest)
+        except UnreadableObjectError as error:
+            self._skip(namespace, Ref(manifest["kind"], metadata["name"]), error)
+            return None
+        known = self._by_run.setdefault(run, {})
+        if known.get(seen.ref) != seen:
+            known[seen.ref] = seen
+            self._wake(key)
+        return run, seen.ref, key
+
+    def drop(self, known: tuple[RunUid, Ref, Key]) -> None:
+        """Forget an object that is gone."""
+        run, ref, key = known
+        objects = self._by_run.get(run, {})
+        if objects.pop(ref, None) is not None:
+            self._wake(key)
+        if not objects:
+            self._by_run.pop(run, None)
+
+    def _skip(self, namespace: str, ref: Ref, error: UnreadableObjectError) -> None:
+        self._skipped(ref.kind)
+        if (namespace, ref) in self._named:
+            return
+        if len(self._named) >= MAX_NAMED:
+            self._named.clear()
+        self._named.add((namespace, ref))
+        logger.warning("skipped %s %s/%s, which has our label: %s", ref.kind, namespace, ref.name, error)
+
+
+class Runs:
+    """Takes over EvalRuns, and leaves out those of another operator class.
+
+    Args:
+        saw: called with an EvalRun as it was seen, and whether it is gone.
+        operator_class: what `spec.operatorClass` must be; empty: absent.
+    """
+
+    def __init__(self, saw: Callable[[dict[str, Any], bool], None], operator_class: str = "") -> None:
+        self._saw = saw
+        self._operator_class = operator_class
+
+    def put(self, manifest: dict[str, Any]) -> tuple[str, str, str] | None:
+        """Take over an EvalRun, without what nobody reads but the API server: managedFields is half of it."""
+        if ((manifest.get("spec") or {}).get("operatorClass") or "") != self._operator_class:
+            return None
+        metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
+        self._saw({**manifest, "metadata": metadata}, False)  # noqa: FBT003 - it is not gone
+        return metadata["namespace"], metadata["name"], metadata["uid"]
+
+    def drop(self, known: tuple[str, str, str]) -> None:
+        """Forget an EvalRun that is gone."""
+        namespace, name, uid = known
+        self._saw({"metadata": {"namespace": namespace, "name": name, "uid": uid}}, True)  # noqa: FBT003 - gone

@@ -1,0 +1,253 @@
+"""Parses the API server's objects into the records of `records`. Pure.
+
+Anybody may use our labels, so nothing is trusted to be as we would have made it: what cannot be read is skipped.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from evalrun_api import names
+from evalrun_cluster.kinds import EVAL_RUN
+from evalrun_operator.observation.records import (
+    Attempt,
+    Claim,
+    Cluster,
+    Controller,
+    Pod,
+    Policy,
+    Ref,
+    Scaler,
+    Seen,
+    Workload,
+)
+from evalrun_operator.resources.changes import spec_digest
+
+Manifest = Mapping[str, Any]
+"""An object as JSON: its schema is the API server's."""
+MAX_DIGITS = 9
+"""Of the counts in our annotations."""
+CRASHES = 3
+"""Restarts after which a container that is up, but not ready, counts as one that crashes again and again."""
+ASLEEP = "ScalingDisabled"
+"""Reason of a HorizontalPodAutoscaler whose Deployment was set to 0 replicas: nothing is wrong."""
+
+
+class UnreadableObjectError(Exception):
+    """Raised when an object holds what no object of ours does. It is skipped: anybody may use our labels."""
+
+
+def parse_record(manifest: Manifest) -> Seen:
+    """Return the record of an object that carries a run's uid label.
+
+    Raises:
+        UnreadableObjectError: it holds something that cannot be read.
+    """
+    try:
+        return _parse_record(manifest)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UnreadableObjectError(f"{type(error).__name__}: {str(error)[:200]}") from error
+
+
+def _parse_record(manifest: Manifest) -> Seen:
+    metadata = manifest.get("metadata", {})
+    labels = metadata.get("labels") or {}
+    annotations = metadata.get("annotations") or {}
+    kind, name = str(manifest.get("kind", "")), str(metadata.get("name", ""))
+    run, uid = labels.get(names.RUN_LABEL, ""), labels.get(names.RUN_UID_LABEL, "")
+    owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
+    controller = None if owner is None else Controller(owner["kind"], owner["name"], owner["uid"])
+    make = DETAILS.get(kind)
+    return Seen(
+        ref=Ref(kind, name),
+        uid=str(metadata.get("uid", "")),
+        owned=(controller is not None and (controller.kind, controller.uid) == (EVAL_RUN.kind, uid))
+        or (kind == "PersistentVolumeClaim" and name == names.ledger_claim(run, uid)),
+        component=str(labels.get(names.COMPONENT_LABEL, "")),
+        applied=str(annotations.get(names.APPLIED_ANNOTATION, "")),
+        deleted_at=_time(metadata.get("deletionTimestamp")),
+        attempt=_number(annotations.get(names.ATTEMPT_ANNOTATION)),
+        restarts=_number(annotations.get(names.RESTARTS_ANNOTATION)),
+        detail=None if make is None else make(manifest),
+        controller=controller,
+        created_at=_time(metadata.get("creationTimestamp")),
+    )
+
+
+def belonging(objects: Iterable[Seen]) -> dict[Ref, Seen]:
+    """Return what really is a run's of the objects that carry its uid, by reference.
+
+    A label can be copied by anybody: what counts is the controller owner reference. Pods count through their owner.
+    ReplicaSets, between a Deployment and its pods, are not watched: their names begin with the Deployment's.
+    """
+    seen = list(objects)
+    ours = [one for one in seen if one.owned]
+    uids = {one.uid for one in ours}
+    deployments = tuple(f"{one.ref.name}-" for one in ours if one.ref.kind == "Deployment")
+    pods = [
+        one
+        for one in seen
+        if one.ref.kind == "Pod"
+        and one.controller is not None
+        and (
+            one.controller.uid in uids
+            or (one.controller.kind == "ReplicaSet" and one.controller.name.startswith(deployments))
+        )
+    ]
+    return {one.ref: one for one in (*ours, *pods)}
+
+
+def _workload(manifest: Manifest) -> Workload:
+    spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+    wanted = int(spec.get("replicas", 1))
+    ready = int(status.get("readyReplicas", 0))
+    current = status.get("observedGeneration", 0) >= manifest.get("metadata", {}).get("generation", 0)
+    updated = int(status.get("updatedReplicas", 0))
+    total = int(status.get("replicas", 0))
+    refused = next((one for one in status.get("conditions") or () if one.get("type") == "ReplicaFailure"), None)
+    trouble = f"{refused['reason']}: {refused['message']}"[:500] if refused is not None and _holds(refused) else ""
+    return Workload(wanted, ready, settled=current and ready == wanted == total and updated >= wanted, trouble=trouble)
+
+
+def _cluster(manifest: Manifest) -> Cluster:
+    spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+    conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
+    current = status.get("observedGeneration", 0) >= manifest.get("metadata", {}).get("generation", 0)
+    suspended = bool(spec.get("suspend")) or _holds(conditions.get("RayClusterSuspended"))
+    groups = spec.get("workerGroupSpecs") or ()
+    wanted = sum(int(group.get("replicas", 0)) for group in groups)
+    leaving = [name for group in groups for name in (group.get("scaleStrategy") or {}).get("workersToDelete") or ()]
+    ready = int(status.get("readyWorkerReplicas", 0))
+    usable = (
+        current
+        and not suspended
+        and not _holds(conditions.get("RayClusterSuspending"))
+        and _holds(conditions.get("HeadPodReady"))
+        and ready >= wanted
+    )
+    failure = conditions.get("ReplicaFailure")
+    failing = _holds(failure)
+    if failing and failure is not None:
+        message = f"{failure.get('reason', '')}: {failure.get('message', '')}"
+    else:
+        message = f"{ready} of {wanted} workers ready"
+    return Cluster(usable, suspended, failing, message, wanted, tuple(leaving))
+
+
+def _job(manifest: Manifest) -> Attempt:
+    conditions = {
+        condition.get("type"): condition for condition in (manifest.get("status") or {}).get("conditions") or ()
+    }
+    for kind, outcome in (("Complete", "succeeded"), ("Failed", "failed")):
+        condition = conditions.get(kind)
+        if condition is not None and _holds(condition):
+            message = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
+            return Attempt(outcome, message, _time(condition.get("lastTransitionTime")), "", "")
+    return Attempt("running", "", None, "", "")
+
+
+def _ray_job(manifest: Manifest) -> Attempt:
+    status = manifest.get("status") or {}
+    annotations = manifest.get("metadata", {}).get("annotations") or {}
+    job, deployment = str(status.get("jobStatus", "")), str(status.get("jobDeploymentStatus", ""))
+    if job == "SUCCEEDED":
+        outcome = "succeeded"
+    elif job in {"FAILED", "STOPPED"} or deployment in {"Failed", "ValidationFailed", "Complete"}:
+        outcome = "failed"  # STOPPED counts as Complete with KubeRay; for us the work is not done
+    else:
+        outcome = "running"
+    message = f"{status.get('reason', '')} {status.get('message', '')}".strip()
+    return Attempt(
+        outcome,
+        message,
+        _time(status.get("endTime")),
+        str(annotations.get(names.CLUSTER_ANNOTATION, "")),
+        str(annotations.get(names.HEAD_UID_ANNOTATION, "")),
+    )
+
+
+def _pod(manifest: Manifest) -> Pod:
+    status = manifest.get("status") or {}
+    labels = manifest.get("metadata", {}).get("labels") or {}
+    conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    trouble, exit_code, failed = _trouble(status, conditions, containers)
+    return Pod(
+        node_type=str(labels.get("ray.io/node-type", "")),
+        cluster=str(labels.get("ray.io/cluster", "")),
+        ended=status.get("phase") in {"Succeeded", "Failed"},
+        ready=_holds(conditions.get("Ready")),
+        trouble=trouble,
+        exit_code=exit_code,
+        restarts=max((int(container.get("restartCount", 0)) for container in containers), default=0),
+        host=str(status.get("podIP", "")),
+        failed=failed,
+        disrupted=_holds(conditions.get("DisruptionTarget")),
+    )
+
+
+def _trouble(
+    status: Manifest, conditions: Mapping[str, Manifest], containers: list[Manifest]
+) -> tuple[str, int | None, str]:
+    scheduled = conditions.get("PodScheduled")
+    if scheduled is not None and scheduled.get("status") == "False":
+        return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}"[:500], None, ""
+    for container in containers:
+        state = container.get("state") or {}
+        ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+        code = ended.get("exitCode")
+        waiting = state.get("waiting") or {}
+        # Up but not ready: a large ledger takes an hour to read, so only what crashed several times is in trouble.
+        restarting = "running" in state and not container.get("ready") and container.get("restartCount", 0) >= CRASHES
+        if code and (state.get("terminated") or waiting or restarting):
+            said = " ".join(str(ended.get("message", "")).split())
+            reason = ended.get("reason", "Error")
+            name = str(container.get("name"))
+            return f"{name} ended with {code} ({reason}): {said}"[:500].rstrip(": "), int(code), name
+        if waiting.get("reason", "") not in {"", "PodInitializing", "ContainerCreating"}:
+            return f"{waiting['reason']}: {waiting.get('message', '')}"[:500].rstrip(": "), None, ""
+    if status.get("phase") == "Failed":
+        return f"{status.get('reason', 'Failed')}: {status.get('message', '')}"[:500].rstrip(": "), None, ""
+    return "", None, ""
+
+
+def _scaler(manifest: Manifest) -> Scaler:
+    """Read a HorizontalPodAutoscaler's condition ScalingActive, or a ScaledObject's Ready."""
+    conditions = {one.get("type"): one for one in (manifest.get("status") or {}).get("conditions") or ()}
+    said = conditions.get("ScalingActive") or conditions.get("Ready")
+    if said is None or said.get("status") != "False" or said.get("reason") == ASLEEP:
+        return Scaler("")
+    text = f"{said.get('reason', '')}: {said.get('message', '')}"[:500].strip(": ")
+    return Scaler(text, _time(said.get("lastTransitionTime")))
+
+
+def _claim(manifest: Manifest) -> Claim:
+    return Claim(bound=(manifest.get("status") or {}).get("phase") == "Bound")
+
+
+def _holds(condition: Manifest | None) -> bool:
+    return condition is not None and condition.get("status") == "True"
+
+
+def _number(text: str | None) -> int:
+    """Return a count from an annotation, or 0 if it is none: `int` raises beyond 4,300 digits."""
+    return int(text) if text is not None and len(text) <= MAX_DIGITS and text.isdecimal() else 0
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if not text else datetime.fromisoformat(text)
+
+
+DETAILS: dict[str, Callable[[Manifest], Workload | Cluster | Attempt | Pod | Claim | Policy | Scaler]] = {
+    "StatefulSet": _workload,
+    "Deployment": _workload,
+    "RayCluster": _cluster,
+    "RayJob": _ray_job,
+    "Job": _job,
+    "Pod": _pod,
+    "PersistentVolumeClaim": _claim,
+    "HorizontalPodAutoscaler": _scaler,
+    "ScaledObject": _scaler,
+    "NetworkPolicy": lambda manifest: Policy(spec_digest(manifest.get("spec"))),
+}
+"""Functions that read the state of an object, by kind; of other kinds only the existence is known."""

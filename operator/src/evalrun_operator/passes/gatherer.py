@@ -1,0 +1,154 @@
+"""Gathers what one pass over a run goes by: its objects, its token, its ledger's word, and what only events tell."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import ConditionType, EvalRun
+from evalrun_cluster.client import Cluster
+from evalrun_cluster.objects import RunIdentity
+from evalrun_operator.aggregator_client import AggregatorError, Aggregators
+from evalrun_operator.ledger_status import LedgerStatus
+from evalrun_operator.lifecycle.situation import holds
+from evalrun_operator.observation.children import Children, Key
+from evalrun_operator.observation.record_parser import belonging
+from evalrun_operator.observation.records import Baseline, Observed
+from evalrun_operator.settings import OperatorSettings
+
+logger = logging.getLogger(__name__)
+
+TOKEN_SECONDS = 60.0
+"""Seconds for which a run's token is assumed to be still in its Secret."""
+WARNING_SECONDS = 5.0
+"""Seconds for which an object may start without a report before its events are read, and between two readings."""
+
+
+class Gatherer:
+    """Looks at runs; remembers only what spares it a request.
+
+    Args:
+        settings: the operator's.
+        cluster: the API server.
+        children: what is known of the runs' objects.
+        aggregators: the runs' ledgers.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        cluster: Cluster,
+        children: Children,
+        aggregators: Aggregators,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._children = children
+        self._aggregators = aggregators
+        self._clock = clock
+        self._tokens: dict[str, tuple[str, float]] = {}
+        self._resynced: dict[str, float] = {}
+        self._warnings: dict[str, dict[str, tuple[str, float]]] = {}
+        """By uid of a run and of an object of it: the object's last warning, and when it was asked for."""
+
+    async def observe(self, run: EvalRun, identity: RunIdentity) -> Observed:
+        """Return what is known of a run now. Raises ClusterError."""
+        objects = belonging(self._children.of(identity.namespace, identity.uid))
+        started = run.status is not None and run.status.start_time is not None
+        ended = run.status is not None and holds(run.status, ConditionType.COMPLETE)
+        token = await self._token(identity) if started and not ended else None
+        resync = self._clock() - self._resynced.setdefault(identity.uid, self._clock()) >= self._settings.resync_seconds
+        baseline = None if started else await self._baseline(run)
+        observed = Observed(
+            objects,
+            token,
+            None,
+            frozenset(self._children.missing_kinds),
+            baseline,
+            resync=resync,
+            missing_groups=frozenset(self._children.missing_groups),
+        )
+        if ended:
+            self._warnings.pop(identity.uid, None)
+            self._resynced.pop(identity.uid, None)  # nothing of it is ever written again
+        if started and not ended:
+            observed = replace(observed, warnings=await self._ask_for_warnings(identity, observed))
+        aggregator = observed.workload("StatefulSet", names.component(identity.name, names.AGGREGATOR))
+        if token is None or aggregator is None or aggregator.ready == 0 or ended:
+            return observed
+        ledger = await self._ask(identity, token)
+        return replace(observed, ledger=ledger)
+
+    async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, str]:
+        """Return the last warnings about objects that do not come up and say nothing themselves, by uid."""
+        known, now = self._warnings.get(identity.uid, {}), self._clock()
+        fresh = {}
+        for seen in observed.silent():
+            text, asked = known.get(seen.uid, ("", now))
+            if now - asked >= WARNING_SECONDS:
+                text, asked = await self._cluster.last_warning(identity.namespace, seen.uid), now
+            fresh[seen.uid] = text, asked
+        self._warnings[identity.uid] = fresh
+        return {uid: text for uid, (text, _) in fresh.items() if text}
+
+    async def end_early(self, identity: RunIdentity, token: str, reason: str) -> None:
+        """Have a run's ledger end it with what there is; it is asked again in the next pass where it cannot."""
+        try:
+            await self._aggregators.end_run(self._address(identity.namespace, identity.name), token, reason)
+        except AggregatorError as error:
+            logger.warning("%s/%s: its aggregator does not end it: %s", identity.namespace, identity.name, error)
+
+    def made_token(self, uid: str, token: str) -> None:
+        """Remember a token that was written just now: no need to read it back."""
+        self._tokens[uid] = (token, self._clock())
+
+    def resynced(self, uid: str) -> None:
+        """Remember that every object of a run was applied again."""
+        self._resynced[uid] = self._clock()
+
+    def forget_tokens(self) -> None:
+        """Read every token again: another operator may have made new ones."""
+        self._tokens.clear()
+
+    def forget(self, key: Key, uid: str) -> None:
+        """Forget a run that is gone, whether it had ended or not."""
+        self._aggregators.forget(self._address(*key))
+        for known in (self._tokens, self._resynced, self._warnings):
+            known.pop(uid, None)
+
+    def close(self, identity: RunIdentity) -> None:
+        """Close what is held open for a run's ledger, which will not be asked again soon."""
+        self._aggregators.forget(self._address(identity.namespace, identity.name))
+
+    async def _baseline(self, run: EvalRun) -> Baseline | None:
+        """Look up the EvalRun that the gate names; the API server is asked, since not all may have been seen yet."""
+        name = run.spec.baseline_run
+        if name is None:
+            return None
+        found = await self._cluster.read_run(run.metadata.namespace or "", name)
+        status = (found or {}).get("status") or {}
+        return Baseline("" if found is None else status.get("phase", "Pending"), status.get("outputURL", ""))
+
+    async def _ask(self, identity: RunIdentity, token: str) -> LedgerStatus | None:
+        try:
+            return await self._aggregators.status(self._address(identity.namespace, identity.name), token)
+        except AggregatorError as error:
+            logger.info("%s/%s: its aggregator does not answer: %s", identity.namespace, identity.name, error)
+            return None
+
+    async def _token(self, identity: RunIdentity) -> str | None:
+        known = self._tokens.get(identity.uid)
+        if known is not None and self._clock() - known[1] < TOKEN_SECONDS:
+            return known[0]
+        token = await self._cluster.read_token(identity)
+        if token is None:
+            self._tokens.pop(identity.uid, None)
+        else:
+            self._tokens[identity.uid] = (token, self._clock())
+        return token
+
+    def _address(self, namespace: str, name: str) -> str:
+        service = names.component(name, names.AGGREGATOR)
+        return self._settings.aggregator_address.format(service=service, namespace=namespace, run=name)

@@ -1,0 +1,62 @@
+"""Makes a decision's writes: deletions first, then what is to be created or changed."""
+
+from collections.abc import Awaitable
+from functools import partial
+
+from evalrun_cluster.client import Cluster
+from evalrun_cluster.errors import ClusterError
+from evalrun_cluster.kinds import SECRET
+from evalrun_cluster.objects import Object, RunIdentity
+from evalrun_operator.lifecycle.decision import Decision
+from evalrun_operator.observation.records import Observed, Ref
+from evalrun_operator.resources.changes import is_as_made, patch_of
+
+
+async def write(
+    cluster: Cluster, identity: RunIdentity, decision: Decision, observed: Observed
+) -> list[tuple[str, ClusterError]]:
+    """Make a decision's writes, deletions first. Returns the kinds of those that failed, with their errors.
+
+    A write that fails keeps no other from being made. Only without the Secret nothing else is: the next pass draws
+    another token, with which every pod would start again.
+    """
+    writes = [
+        (seen.ref.kind, partial(cluster.delete, seen.ref.kind, seen.ref.name, identity.namespace, seen.uid))
+        for seen in decision.delete
+    ]
+    items = sorted(decision.apply, key=lambda item: item["kind"] != SECRET.kind)
+    writes += [(item["kind"], partial(_bring_about, cluster, item, observed)) for item in items]
+    errors: list[tuple[str, ClusterError]] = []
+    for kind, write in writes:
+        error = await _failure_of(write())
+        if error is not None:
+            errors.append((kind, error))
+        if error is not None and kind == SECRET.kind:
+            break
+    return errors
+
+
+async def _bring_about(cluster: Cluster, item: Object, observed: Observed) -> None:
+    """Create an object, or change in it what is out of date. Raises ClusterError."""
+    kind, name, namespace = item["kind"], item["metadata"]["name"], item["metadata"]["namespace"]
+    seen = observed.objects.get(Ref(kind, name))
+    if seen is None:
+        await cluster.create(item)
+        return
+    await cluster.change(kind, name, namespace, seen.uid, patch_of(item))
+    if observed.resync and is_as_made(seen.applied, item):
+        await cluster.apply(item, seen.uid)
+
+
+def makes_something(decision: Decision, observed: Observed) -> bool:
+    """Return whether a decision makes what is not there, or renews what is."""
+    new = {Ref(item["kind"], item["metadata"]["name"]) for item in decision.apply} - observed.objects.keys()
+    return bool(new) or (observed.resync and bool(decision.apply))
+
+
+async def _failure_of(write: Awaitable[None]) -> ClusterError | None:
+    try:
+        await write
+    except ClusterError as error:
+        return error
+    return None

@@ -1,0 +1,192 @@
+"""`evalrun history`: reads the runs of a training's checkpoints and shows the curve over its steps."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import fsspec
+from rich import box
+from rich.table import Table
+
+from evalrun_cli.comparisons.history_page import history_page
+from evalrun_cli.comparisons.views import plain, terminal, write
+from evalrun_results.comparisons.history import Curve, HistoryRun, Point, curves, lineage_of
+from evalrun_results.stored_run import StoredRun
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+PLOT_COLUMNS = 40
+MAX_RUNS = 5000
+
+
+def history(
+    places: Sequence[str],
+    *,
+    metric: str,
+    datasets: Sequence[str],
+    view: str,
+    output: Path | None,
+    schedules: Sequence[str] = (),
+) -> ExitCode:
+    """Show the curves of the runs in some folders or URLs, each of a run or of many runs.
+
+    Args:
+        places: folders or URLs.
+        metric: of the runs' summaries.
+        datasets: those that are shown; empty: all.
+        view: a key of `VIEWS`.
+        output: a file; None: the terminal.
+        schedules: if there are any, only the runs of these count.
+
+    Raises:
+        BadInputError: nothing is there, or no run says its step.
+    """
+    runs = [run for place in places for run in runs_below(place)]
+    if schedules:  # several schedules may write to one URL
+        runs = [run for run in runs if lineage_of(run.run_info).get("schedule") in schedules]
+    found, stepless = curves(runs, metric, datasets)
+    if not found:
+        what = f"no step of {', '.join(stepless[:3])} is known: write spec.lineage.step" if stepless else "no datasets"
+        raise BadInputError(f"{len(runs)} runs, but nothing to plot: {what}")
+    write(VIEWS[view](found, stepless), output)
+    return ExitCode.SUCCEEDED
+
+
+def is_name(place: str) -> bool:
+    """Return whether a place can only be the name of an object in a cluster."""
+    return re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", place) is not None and not Path(place).exists()
+
+
+def runs_below(place: str) -> list[HistoryRun]:
+    """Return the run whose outputs lie in a folder, else those of the folders inside it.
+
+    Args:
+        place: a folder or fsspec URL.
+
+    Raises:
+        BadInputError: there is none.
+    """
+    if _is_run(place):
+        return [_opened(place)]
+    found = [_opened(below) for below in _below(place) if _is_run(below)]
+    if not found:
+        raise BadInputError(
+            f"{place}: no summary.json here or in subfolders: name a run's outputs, or a folder of runs"
+        )
+    return found
+
+
+def _opened(place: str) -> HistoryRun:
+    run = StoredRun.open(place)
+    return HistoryRun(place, run.summary, run.run_info)
+
+
+def _is_run(place: str) -> bool:
+    try:
+        store, path = fsspec.core.url_to_fs(place)
+        return bool(store.exists(f"{path.rstrip('/')}/summary.json"))
+    except (OSError, ValueError, ImportError) as error:
+        raise BadInputError(f"{place}: {' '.join(str(error).split())}") from error
+
+
+def _below(place: str) -> Iterator[str]:
+    try:
+        store, path = fsspec.core.url_to_fs(place)
+        found = store.ls(path, detail=True)
+    except (OSError, ValueError, ImportError) as error:
+        raise BadInputError(f"{place}: {' '.join(str(error).split()) or 'is not there'}") from error
+    names = sorted(item["name"].rstrip("/").rpartition("/")[2] for item in found if item["type"] == "directory")
+    for name in names[:MAX_RUNS]:
+        yield f"{place.rstrip('/')}/{name}"
+
+
+def as_text(found: Sequence[Curve], stepless: Sequence[str]) -> str:
+    """Return the curves for a terminal: a line a checkpoint, its interval drawn on one scale for the whole curve."""
+    console = terminal()
+    with console.capture() as captured:
+        for curve in found:
+            console.print(_table(curve))
+        for place in stepless:
+            console.print(plain(f"left out: {place} says no step", style="yellow"), soft_wrap=True)
+    return captured.get().rstrip("\n")
+
+
+def as_markdown(found: Sequence[Curve], stepless: Sequence[str]) -> str:
+    """Return the curves as Markdown tables."""
+    lines = []
+    for curve in found:
+        lines += [f"### {title(curve)}", "", "| step | value | interval | judged | state |", "|---:|---:|---|---:|---|"]
+        lines += [
+            f"| {point.step} | {shown(point.value)} | {interval(point)} | {point.judged or ''} | {point.state} |"
+            for point in curve.points
+        ]
+        lines.append("")
+    lines += [f"Left out: {place} says no step." for place in stepless]
+    return "\n".join(lines).rstrip("\n")
+
+
+def as_json(found: Sequence[Curve], stepless: Sequence[str]) -> str:
+    """Return the curves as JSON."""
+    return json.dumps({"curves": [asdict(curve) for curve in found], "without_step": list(stepless)}, indent=2)
+
+
+def title(curve: Curve) -> str:
+    """Return what a curve is of."""
+    of = f"{curve.schedule}: " if curve.schedule else ""
+    return f"{of}{curve.dataset}, {curve.metric}"
+
+
+def shown(value: float | None) -> str:
+    """Return a figure as text; empty if there is none."""
+    return "" if value is None else f"{value:.4g}"
+
+
+def interval(point: Point) -> str:
+    """Return a point's interval as text; empty if there is none."""
+    return "" if point.low is None or point.high is None else f"{point.low:.4g} to {point.high:.4g}"
+
+
+def bounds(points: Sequence[Point]) -> tuple[float, float]:
+    """Return the range of a curve's figures and intervals."""
+    values = [value for point in points for value in (point.low, point.value, point.high) if value is not None]
+    return (min(values), max(values)) if values else (0.0, 1.0)
+
+
+def drawn(point: Point, low: float, high: float, columns: int = PLOT_COLUMNS) -> str:
+    """Return a point with its interval on a scale from low to high, in so many characters."""
+    if point.value is None:
+        return ""
+    width = high - low
+
+    def column(value: float) -> int:
+        return round((columns - 1) * (value - low) / width) if width > 0 else (columns - 1) // 2
+
+    marks = [" "] * columns
+    if point.low is not None and point.high is not None:
+        for place in range(column(point.low), column(point.high) + 1):
+            marks[place] = "─"
+    marks[column(point.value)] = "●"
+    return "".join(marks).rstrip()
+
+
+def _table(curve: Curve) -> Table:
+    low, high = bounds(curve.points)
+    table = Table(title=plain(title(curve)), box=box.SIMPLE, title_justify="left")
+    for name in ("step", "value", "interval", "judged"):
+        table.add_column(name, justify="right")
+    table.add_column(plain(f"{low:.4g} … {high:.4g}"), no_wrap=True)
+    table.add_column("state")
+    for point in curve.points:
+        judged = "" if point.judged is None else str(point.judged)
+        cells = (str(point.step), shown(point.value), interval(point), judged, drawn(point, low, high), point.state)
+        table.add_row(*(plain(cell) for cell in cells))
+    return table
+
+
+def as_page(found: Sequence[Curve], stepless: Sequence[str]) -> str:
+    """Return the curves as one self-contained HTML page."""
+    return history_page([(title(curve), curve) for curve in found], stepless)
+
+
+VIEWS = {"text": as_text, "markdown": as_markdown, "json": as_json, "html": as_page}

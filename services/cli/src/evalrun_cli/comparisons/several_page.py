@@ -1,0 +1,108 @@
+"""A comparison of several runs as one self-contained HTML page in the frame of the report. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from evalrun_cli.comparisons import text as words
+from evalrun_cli.comparisons.several_text import (
+    CONTRAST_HEADINGS,
+    PHASE_HEADINGS,
+    PHASES_TITLE,
+    contrast_row,
+    is_clear,
+    notes,
+    phase_row,
+    place,
+    shown_standings,
+    standing,
+    title,
+)
+from evalrun_results.comparisons.phases import PhaseRow
+from evalrun_results.comparisons.several import HEADLINE, Contrast, DatasetAcross, FlipAcross, SeveralRuns, Standing
+from evalrun_results.report.forest import Shift, forest
+from evalrun_results.report.markup import Child, Markup, element, joined
+from evalrun_results.report.page import folded, page, table
+from evalrun_results.report.plots import interval_bar
+from evalrun_results.report.statuses import LABELS, pill
+
+
+def several_page(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
+    """Return the page, with the phase table where there is one."""
+    rows: list[list[Child]] = [
+        [element("b", each.letter), each.label, element("span", place(each), class_="mono")]
+        for each in found.configurations
+    ]
+    return page(
+        f"{len(found.configurations)} runs compared",
+        element("h1", "Runs compared"),
+        table(["", "Run", "Where"], rows),
+        _warnings(found.warnings),
+        _phases(phases),
+        [_dataset(each, found) for each in found.datasets],
+    )
+
+
+def _warnings(warnings: Sequence[str]) -> Markup | None:
+    if not warnings:
+        return None
+    items = element("ul", [element("li", warning) for warning in warnings])
+    return element("div", element("b", "What the runs do not have in common"), items, class_="notice")
+
+
+def _dataset(dataset: DatasetAcross, found: SeveralRuns) -> Markup:
+    letters = [each.letter for each in found.configurations]
+    figures: list[list[Child]] = [
+        [words.label(metric), *(_standing(metric, each) for each in standings.values())]
+        for metric, standings in shown_standings(dataset)
+    ]
+    numbers = frozenset(range(1, len(CONTRAST_HEADINGS)))
+    return joined(
+        element("h2", title(dataset)),
+        element("div", table(["", *letters], figures, right=frozenset(range(1, len(letters) + 1))), class_="panel"),
+        element(
+            "div", table(CONTRAST_HEADINGS, [_contrast(each) for each in dataset.contrasts], right=numbers),
+            class_="panel",
+        ),
+        forest(list(_shifts(dataset.contrasts)), f"Differences of accepted@1 on {dataset.dataset}, with intervals"),
+        [element("p", f"{note}.") for note in notes(dataset, found)],
+        _flips(dataset.flips, letters),
+    )  # fmt: skip
+
+
+def _phases(rows: Sequence[PhaseRow]) -> Markup | None:
+    if not rows:
+        return None
+    cells: list[list[Child]] = [[*phase_row(each)] for each in rows]
+    return joined(element("h2", PHASES_TITLE), element("div", table(PHASE_HEADINGS, cells), class_="panel"))
+
+
+def _shifts(contrasts: Sequence[Contrast]) -> Iterator[Shift]:
+    for each in contrasts:
+        found = each.differences.get(HEADLINE)
+        if found is not None and found.low is not None and found.high is not None:
+            yield Shift(f"{each.second} - {each.first}", found.difference, found.low, found.high)
+
+
+def _standing(metric: str, each: Standing) -> Child:
+    shown = standing(metric, each)
+    return joined(shown, interval_bar(each.value, each.low, each.high)) if metric == HEADLINE else shown
+
+
+def _contrast(each: Contrast) -> list[Child]:
+    name, difference, *rest = contrast_row(each)
+    if is_clear(each):
+        rises = each.differences[HEADLINE].difference > 0
+        return [name, element("b", difference, class_="up" if rises else "down"), *rest]
+    return [name, difference, *rest]
+
+
+def _flips(flips: Sequence[FlipAcross], letters: Sequence[str]) -> Markup | None:
+    if not flips:
+        return None
+    rows: list[list[Child]] = [
+        [
+            element("span", flip.problem_id, class_="mono"),
+            *(pill(each.text) if each.text in LABELS else each.text for each in flip.outcomes.values()),
+        ]
+        for flip in flips
+    ]
+    return folded(f"Solved by some ({len(flips)})", table(["Problem", *letters], rows), is_open=len(flips) <= 20)

@@ -1,0 +1,164 @@
+"""`evalrun compare` of three and more runs: reads them, compares them, and writes what was found."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from evalrun_cli.comparisons import text as words
+from evalrun_cli.comparisons.several_page import several_page
+from evalrun_cli.comparisons.several_text import (
+    CONTRAST_HEADINGS,
+    PHASE_HEADINGS,
+    PHASES_TITLE,
+    contrast_row,
+    flip_row,
+    notes,
+    phase_row,
+    place,
+    shown_standings,
+    standing_row,
+    title,
+)
+from evalrun_cli.comparisons.views import SHOWN_FLIPS, cell, dataset_names, plain, run_facts, terminal, write
+from evalrun_results.comparisons.phases import PhaseRow, phase_rows
+from evalrun_results.comparisons.several import DatasetAcross, SeveralRuns, compare_several, configurations_of
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+
+def compare_several_runs(
+    places: Sequence[str], *, all_pairs: bool, pool_seeds: bool, phases: bool, view: str, output: Path | None
+) -> ExitCode:
+    """Compare the runs in several folders or URLs and show, or write, what was found.
+
+    Raises:
+        BadInputError: a place is named twice or holds no finished run, nothing can be compared, there are more runs
+            than phases, or the file cannot be written.
+    """
+    found = compared_several(places, all_pairs=all_pairs, pool_seeds=pool_seeds)
+    try:
+        rows = phase_rows(found) if phases else ()
+    except ValueError as error:
+        raise BadInputError(f"--phases: {error}") from error
+    write(VIEWS[view](found, rows), output)
+    return ExitCode.SUCCEEDED
+
+
+def compared_several(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool) -> SeveralRuns:
+    """Compare the runs in several folders or URLs.
+
+    Raises:
+        BadInputError: as `compare_several_runs` says.
+    """
+    if len(places) < 2:
+        raise BadInputError(f"{places[0]}: is one run: name at least two, the baseline first")
+    if twice := sorted({each for each in places if places.count(each) > 1}):
+        raise BadInputError(f"{', '.join(twice)}: named twice: name each run once")
+    runs = [run_facts(each) for each in places]
+    try:
+        configurations = configurations_of(runs, pool_seeds=pool_seeds)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+    if len(configurations) < 2:
+        raise BadInputError(
+            "--pool-seeds: all runs have the same configuration: add a run with another, or remove --pool-seeds"
+        )
+    found = compare_several(configurations, all_pairs=all_pairs)
+    if not found.datasets:
+        has = "; ".join(f"{run.place} has {dataset_names(run.totals)}" for run in runs)
+        raise BadInputError(f"the runs share no dataset: {has}")
+    return found
+
+
+def as_text(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
+    """Return a comparison for a terminal, with its phase table where it has one."""
+    console = terminal()
+    with console.capture() as captured:
+        for each in found.configurations:
+            console.print(plain(f"{each.letter}  {place(each)}  ({each.label})"), soft_wrap=True)
+        for warning in found.warnings:
+            console.print(plain(f"!  {warning}", style="yellow"), soft_wrap=True)
+        if phases:
+            console.print()
+            console.print(plain(PHASES_TITLE, style="italic"))
+            console.print(_table(PHASE_HEADINGS, [phase_row(each) for each in phases], right=False))
+        for dataset in found.datasets:
+            console.print()
+            console.print(plain(title(dataset), style="italic"))
+            if dataset.standings:
+                rows = [standing_row(*each) for each in shown_standings(dataset)]
+                console.print(_table(["", *_letters(found)], rows))
+            contrasts = [contrast_row(each) for each in dataset.contrasts]
+            console.print(_table(CONTRAST_HEADINGS, contrasts))
+            for note in notes(dataset, found):
+                console.print(plain(note))
+            if dataset.flips:
+                rows = [flip_row(flip) for flip in dataset.flips[:SHOWN_FLIPS]]
+                console.print()
+                console.print(plain("Solved by some", style="bold"))
+                console.print(_table(["Problem", *_letters(found)], rows, right=False))
+                if len(dataset.flips) > SHOWN_FLIPS:
+                    console.print(plain(f"  and {len(dataset.flips) - SHOWN_FLIPS} more (--format json lists all)"))
+    return captured.get().rstrip()
+
+
+def as_markdown(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
+    """Return a comparison as GitHub's Markdown."""
+    lines = ["## Runs compared", ""]
+    lines += [f"- **{each.letter}**: {cell(each.label)} ({cell(place(each))})" for each in found.configurations]
+    if found.warnings:
+        lines += ["", *(f"> ⚠ {cell(warning)}  " for warning in found.warnings)]
+    if phases:
+        lines += ["", f"### {PHASES_TITLE}", ""]
+        lines += _markdown_table(PHASE_HEADINGS, (phase_row(each) for each in phases))
+    for dataset in found.datasets:
+        lines += ["", f"### {cell(title(dataset))}", ""]
+        if dataset.standings:
+            lines += _markdown_table(["", *_letters(found)], (standing_row(*each) for each in shown_standings(dataset)))
+            lines.append("")
+        lines += _markdown_table(CONTRAST_HEADINGS, (contrast_row(each) for each in dataset.contrasts))
+        lines += ["", *(f"{cell(note)}.  " for note in notes(dataset, found))]
+        lines += _folded_flips(dataset, found)
+    return "\n".join(lines)
+
+
+def as_json(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
+    """Return a comparison as JSON."""
+    content = found.as_json() | ({"phases": [asdict(each) for each in phases]} if phases else {})
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+VIEWS: Mapping[str, Callable[[SeveralRuns, Sequence[PhaseRow]], str]] = {
+    "text": as_text,
+    "markdown": as_markdown,
+    "json": as_json,
+    "html": several_page,
+}
+
+
+def _letters(found: SeveralRuns) -> list[str]:
+    return [each.letter for each in found.configurations]
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = True) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if right and number else "left")
+    for row in rows:
+        table.add_row(*(words.printable(each) for each in row))
+    return table
+
+
+def _markdown_table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
+    lines = ["| " + " | ".join(headings) + " |", "|---|" + "--:|" * (len(headings) - 1)]
+    return [*lines, *("| " + " | ".join(cell(each) for each in row) + " |" for row in rows)]
+
+
+def _folded_flips(dataset: DatasetAcross, found: SeveralRuns) -> list[str]:
+    if not dataset.flips:
+        return []
+    rows = _markdown_table(["Problem", *_letters(found)], (flip_row(flip) for flip in dataset.flips))
+    return ["", f"<details><summary>Solved by some ({len(dataset.flips)})</summary>", "", *rows, "", "</details>"]

@@ -1,0 +1,146 @@
+"""Texts for figures and differences, shared by all formats. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from evalrun_results.comparisons.comparison import DatasetComparison
+from evalrun_results.comparisons.differences import AMOUNTS, Difference
+from evalrun_results.comparisons.gate import GateDecision
+from evalrun_results.comparisons.power import MIN_SIGNIFICANT_FLIPS
+
+LABELS = {
+    "accepted_at_1": "accepted@1",
+    "solved_within_budget": "solved within budget",
+    "pass_ratio_mean": "pass ratio",
+    "score_mean": "score",
+    "exec_success_rate": "runs to its end",
+    "wrong_answer_rate": "wrong answer",
+    "runtime_error_rate": "runtime error",
+    "timeout_rate": "timeout",
+    "syntax_error_rate": "syntax error",
+    "empty_output_rate": "empty output",
+    "zero_reward_rate": "no test passed",
+    "avg_total_gen_tokens": "tokens a problem",
+    "avg_gen_time": "generation, s",
+    "avg_total_judge_time": "judging, CPU s",
+}
+"""In words."""
+
+FAILURES = frozenset(
+    {
+        "wrong_answer_rate", "runtime_error_rate", "timeout_rate", "syntax_error_rate", "empty_output_rate",
+        "zero_reward_rate",
+    }
+)  # fmt: skip
+"""Shares of problems that ended badly, each in its way."""
+
+
+def label(metric: str) -> str:
+    """Return a metric's name in words."""
+    return metric.replace("pass_at_", "pass@") if metric.startswith("pass_at_") else LABELS.get(metric, metric)
+
+
+def value(metric: str, number: float) -> str:
+    """Return a metric's value: a percentage, or an amount."""
+    return amount(number) if metric in AMOUNTS else f"{100 * number:.1f} %"
+
+
+def change(metric: str, number: float) -> str:
+    """Return a difference with its sign; shares in percentage points (pt)."""
+    text = amount(number) if metric in AMOUNTS else f"{100 * number:.1f}"
+    unit = "" if metric in AMOUNTS else " pt"
+    if float(text) == 0:
+        return f"0{unit}"
+    return f"{text}{unit}" if text.startswith("-") else f"+{text}{unit}"
+
+
+def amount(number: float) -> str:
+    """Return a number to about three digits, without an exponent."""
+    size = abs(number)
+    digits = 0 if size >= 100 or size == 0 else 1 if size >= 10 else 2 if size >= 1 else 4
+    return f"{number:.{digits}f}"
+
+
+def shown_differences(each: DatasetComparison) -> list[Difference]:
+    """Return the differences worth a line: a kind of failure that neither run had is none."""
+    return [
+        found
+        for found in each.differences.values()
+        if found.metric not in FAILURES or found.baseline or found.candidate
+    ]
+
+
+def interval(difference: Difference) -> str:
+    """Return the interval of a difference, or a dash where too few problems were compared for one."""
+    if difference.low is None or difference.high is None:
+        return "-"
+    low, high = (change(difference.metric, bound) for bound in (difference.low, difference.high))
+    return f"{low.removesuffix(' pt')} to {high}"
+
+
+def printable(text: str) -> str:
+    """Return a text that cannot steer a terminal: a problem's name may hold whatever its data set holds."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def p_value(p: float) -> str:
+    """Return a p-value to three digits; very small ones with an exponent."""
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+
+
+def is_clear(difference: Difference) -> bool:
+    """Return whether the interval leaves 0 out."""
+    return difference.low is not None and difference.high is not None and (difference.low > 0 or difference.high < 0)
+
+
+def notes(each: DatasetComparison) -> list[str]:
+    """Return in sentences what the figures of a dataset can and cannot show."""
+    if each.problems == 0:
+        return ["No problem was judged in both runs, so there is nothing to compare"]
+    return [*_mcnemar_note(each), *_power_notes(each), *_noise_notes(each)]
+
+
+def _mcnemar_note(each: DatasetComparison) -> Sequence[str]:
+    if each.mcnemar_p is None:
+        return ["McNemar's test needs one sample per problem; the intervals above are valid for any number of samples"]
+    lost, gained = len(each.lost), len(each.gained)
+    tail = (
+        ""
+        if lost + gained >= MIN_SIGNIFICANT_FLIPS
+        else f"; with fewer than {MIN_SIGNIFICANT_FLIPS} flips, p cannot be below 0.05"
+    )
+    return [
+        f"McNemar's exact test: p = {p_value(each.mcnemar_p)} ({lost} solved only by A, {gained} only by B){tail}",
+    ]
+
+
+def _power_notes(each: DatasetComparison) -> Sequence[str]:
+    found = each.differences.get("accepted_at_1")
+    if found is None:
+        return []
+    power = found.power
+    if power.smallest_difference is None:
+        return [f"Minimum detectable difference: unknown, because too few of the {power.problems} problems differ"]
+    text = (
+        f"Minimum detectable difference (80 % power, {power.problems} problems): "
+        f"{100 * power.smallest_difference:.1f} points"
+    )
+    if power.problems_needed is not None and not is_clear(found):
+        text += f"; {100 * abs(found.difference):.1f} points would need about {power.problems_needed} problems"
+    return [text]
+
+
+def _noise_notes(each: DatasetComparison) -> Sequence[str]:
+    parts = []
+    for role, letter in (("baseline", "A"), ("candidate", "B")):
+        share = each.noise_floors.get(role, {}).get("value")
+        if isinstance(share, int | float):
+            parts.append(f"{letter} {100 * share:.1f} %")
+    return [f"Noise floor (verdicts that flip when the same run is repeated): {', '.join(parts)}"] if parts else []
+
+
+def gate_notes(each: GateDecision) -> Iterator[str]:
+    """Return what else is to be said of a gate's decision."""
+    if each.left_out:
+        yield f"{each.left_out} problems could not be compared"
+    if each.mcnemar_p is not None:
+        yield f"McNemar's exact test: p = {p_value(each.mcnemar_p)}"
