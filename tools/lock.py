@@ -1,8 +1,9 @@
 """Lock every deployable's dependencies with hashes into `requirements/<name>.txt`.
 
 `build` is what installs the rest; `base` and `dev` install the whole distribution. An extra is locked by itself,
-without the base, because its image holds nothing that it does not import; so is the group `graders`. Addresses of a
-package index are never written.
+without the base, because its image holds nothing that it does not import; so is the group `graders`. The extra
+`inspect` is in no image, and allows no version of fsspec that the others have: it is locked together with the base's
+requirements, into a file that replaces `base.txt`. Addresses of a package index are never written.
 """
 
 import argparse
@@ -25,7 +26,7 @@ def wanted() -> dict[str, list[str]]:
     build = project["build-system"]["requires"] + groups["build"]
     locks = {"build": build, "base": base, "dev": build + base + groups["dev"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
-    return locks | extras | {"graders": groups["graders"]}
+    return locks | extras | {"inspect": base + extras["inspect"], "graders": groups["graders"]}
 
 
 def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
@@ -37,7 +38,7 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
         config.write_text(VERL_ALONE if name == "graders" else "")
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
         command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command", "make lock"]
-        if name not in ("build", "base"):
+        if name not in ("build", "base", "inspect"):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
         command += ["--config-file", str(config)]
         if upgrade:

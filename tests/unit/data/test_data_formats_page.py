@@ -37,6 +37,7 @@ RESPONSES = {
     "evalplus_samples.jsonl": [("humaneval", "HumanEval/0", 0)],
     "samples_humaneval.jsonl": [("humaneval", "HumanEval/0", 0)],
     "batch_output.jsonl": [("mbpp", "MBPP/11", 0)],
+    "inspect_log.json": [("humaneval", "HumanEval/0", 0), ("humaneval", "HumanEval/0", 1)],
     "livecodebench_output.json": [("contest", "sum", 0)],
 }
 

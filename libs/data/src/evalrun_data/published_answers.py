@@ -4,30 +4,34 @@ What such a tool judged is taken where the file has it, so that the verdicts com
 the answer, and the text is the program.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from evalrun_data.inspect_logs import is_log, log_rows
 from evalrun_data.rows import Row, kind_of
 
 _DOC_IDS: Final = ("problem_id", "task_id", "question_id", "name", "id")
 
 
-def our_row(row: Row) -> Row:
-    """Return an answer's row in our form, whichever tool wrote it. A row that is in our form comes back as it is.
+def our_rows(row: Row) -> Iterator[Row]:
+    """Yield the answers of a row in our form, whichever tool wrote it. A row that is in our form comes back as it is.
 
     Raises:
         BadInputError: the row is of a known tool, and what it holds is no answer.
     """
     has = row.has
-    if has("custom_id") and (has("response") or has("error")):
-        return _openai_batch(row)
-    if has("doc") and (has("resps") or has("filtered_resps")):
-        return _lm_eval(row)
-    if has("question_id") and (has("code_list") or has("output_list")):
-        return _livecodebench(row)
-    if has("solution") and not any(has(name) for name in ("response", "responses", "completion", "completions")):
-        return _evalplus(row)
-    return row
+    if is_log(row):
+        yield from log_rows(row)
+    elif has("custom_id") and (has("response") or has("error")):
+        yield _openai_batch(row)
+    elif has("doc") and (has("resps") or has("filtered_resps")):
+        yield _lm_eval(row)
+    elif has("question_id") and (has("code_list") or has("output_list")):
+        yield _livecodebench(row)
+    elif has("solution") and not any(has(name) for name in ("response", "responses", "completion", "completions")):
+        yield _evalplus(row)
+    else:
+        yield row
 
 
 def filter_of(row: Row) -> str | None:

@@ -10,7 +10,7 @@ from evalrun_data import demo
 from evalrun_data.formats.evalplus import BASE_SUFFIX
 from evalrun_data.formats.record import parse_language
 from evalrun_data.formats.verl import verl_problem_id, verl_prompt
-from evalrun_data.published_answers import filter_of, our_row
+from evalrun_data.published_answers import filter_of, our_rows
 from evalrun_data.records import Language, Problem
 from evalrun_data.rows import Row
 from evalrun_data.sources import BUILTIN_SCHEME, read_rows
@@ -76,8 +76,8 @@ def load_responses(sources: Sequence[str], problems: Sequence[Problem], base_dir
             found.extend((response, None, True) for response in _demo_responses(index))
         else:
             for row in _one_filter(read_rows(source, base_dir)):
-                ours = our_row(row)
-                found.extend((response, ours, ours.has("sample")) for response in _answers(ours, index))
+                for ours in our_rows(row):
+                    found.extend((response, ours, ours.has("sample")) for response in _answers(ours, index))
     return list(_numbered(found))
 
 

@@ -1,4 +1,4 @@
-"""Opens what a user names (a path, `file://`, any fsspec URL) and yields its rows, gzip and Parquet told by content."""
+"""Opens what a user names (a path, `file://`, any fsspec URL) and yields its rows; its content decides the format."""
 
 import codecs
 import gzip
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, Final, cast
 from urllib.parse import unquote, urlsplit
 
+from evalrun_data.inspect_logs import EVAL_MAGIC, read_eval_file
 from evalrun_data.rows import Row, kind_of
 from evalrun_runtime.exits import BadInputError
 
@@ -72,33 +73,14 @@ def check_readable(source: str, base_dir: Path = Path()) -> None:
 def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] = ()) -> Iterator[Row]:
     """The rows of a JSONL(.gz), JSON array or Parquet file; of Parquet, only these columns where some are named.
 
+    A log of Inspect (`.eval`) is one row, as the same log in JSON is.
+
     Raises BadInputError: missing, a folder, empty, broken gzip or Parquet, a line that is not one JSON object.
     """
     found = False
     try:
         with open_source(source, base_dir) as stream:
-            magic = stream.read(4)
-            stream.seek(0)
-            if not magic:
-                raise BadInputError(f"{source}: the file is empty")
-            if magic[:1] == b"\x80" or source.lower().endswith(_PICKLE_NAMES):
-                raise BadInputError(
-                    f"{source}: looks like a pickle, which may run any code when it is loaded: none is ever loaded; "
-                    "write the rows as JSONL or Parquet"
-                )
-            if magic[:2] in _UTF16_MARKS:
-                raise BadInputError(f"{source}: is UTF-16: save the file as UTF-8")
-            if magic == _PARQUET_MAGIC:
-                rows = _parquet_rows(stream, source, columns)
-            elif magic[:2] == _GZIP_MAGIC:
-                rows = _json_rows(cast("BinaryIO", gzip.GzipFile(fileobj=stream)), source)
-            elif source.endswith(".gz"):
-                raise BadInputError(f"{source}: not gzip, although its name ends in .gz")
-            elif source.endswith(".parquet"):
-                raise BadInputError(f"{source}: not Parquet, although its name ends in .parquet")
-            else:
-                rows = _json_rows(stream, source)
-            for row in rows:
+            for row in _rows_by_content(stream, source, columns):
                 found = True
                 yield row
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -107,6 +89,31 @@ def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] 
         raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
     if not found:
         raise BadInputError(f"{source}: the file is empty")
+
+
+def _rows_by_content(stream: BinaryIO, source: str, columns: tuple[str, ...]) -> Iterator[Row]:
+    magic = stream.read(4)
+    stream.seek(0)
+    if not magic:
+        raise BadInputError(f"{source}: the file is empty")
+    if magic[:1] == b"\x80" or source.lower().endswith(_PICKLE_NAMES):
+        raise BadInputError(
+            f"{source}: looks like a pickle, which may run any code when it is loaded: none is ever loaded; "
+            "write the rows as JSONL or Parquet"
+        )
+    if magic[:2] in _UTF16_MARKS:
+        raise BadInputError(f"{source}: is UTF-16: save the file as UTF-8")
+    if magic == _PARQUET_MAGIC:
+        return _parquet_rows(stream, source, columns)
+    if magic == EVAL_MAGIC:
+        return iter([read_eval_file(stream, source)])
+    if magic[:2] == _GZIP_MAGIC:
+        return _json_rows(cast("BinaryIO", gzip.GzipFile(fileobj=stream)), source)
+    if source.endswith(".gz"):
+        raise BadInputError(f"{source}: not gzip, although its name ends in .gz")
+    if source.endswith(".parquet"):
+        raise BadInputError(f"{source}: not Parquet, although its name ends in .parquet")
+    return _json_rows(stream, source)
 
 
 def read_bytes(source: str, base_dir: Path = Path(), *, max_bytes: int) -> bytes:
