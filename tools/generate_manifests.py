@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from evalrun_operator.rbac import Rule, lease_rules, role_rules
+from evalrun_operator.rbac import PolicyRule, lease_rules, role_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "evalrun"
@@ -86,7 +86,7 @@ def rules_template() -> str:
     )
 
 
-def _dumped_rules(rules: Sequence[Rule]) -> str:
+def _dumped_rules(rules: Sequence[PolicyRule]) -> str:
     return "\n".join(f"- {json.dumps(rule)}" for rule in rules)
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from evalrun_data.governance.audit_result import AuditResult
 from evalrun_data.governance.plan import read_plan
-from evalrun_data.governance.prepare import Preparation, Progress, Report
+from evalrun_data.governance.prepare import Preparation, PrepareProgress, Report
 
 WORDS = (
     "alder",
@@ -96,7 +96,7 @@ def write_plan(folder: Path, datasets: Sequence[Mapping[str, object]], **top: ob
     return path
 
 
-def no_report(progress: Progress) -> None:
+def no_report(progress: PrepareProgress) -> None:
     """Tell nobody how far the preparation is."""
 
 

@@ -1,6 +1,6 @@
 """The dashboard of schedules: the curve over a training's checkpoints, and whether every night was evaluated."""
 
-from monitoring.grafana import Dashboard, Panel, Query, Row, Variable
+from monitoring.grafana import Dashboard, DashboardRow, Panel, Query, Variable
 from monitoring.promql import EACH_SCHEDULE, SCHEDULE, by, of_schedules
 
 
@@ -8,7 +8,7 @@ def _newest(metric: str, labels: str = SCHEDULE) -> str:
     return by(labels, of_schedules(metric), "max")
 
 
-CURVE = Row(
+CURVE = DashboardRow(
     "Curve",
     [
         Panel(
@@ -29,7 +29,7 @@ CURVE = Row(
         ),
     ],
 )  # fmt: skip
-NIGHTS = Row(
+NIGHTS = DashboardRow(
     "Nights",
     [
         Panel(

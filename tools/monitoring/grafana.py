@@ -71,7 +71,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Row:
+class DashboardRow:
     """Panels under one heading."""
 
     title: str
@@ -114,7 +114,7 @@ class Dashboard:
     title: str
     description: str
     variables: Sequence[Variable]
-    rows: Sequence[Row]
+    rows: Sequence[DashboardRow]
     tags: Sequence[str] = ("evalrun",)
 
     @property
@@ -177,7 +177,7 @@ def _target(query: Query, index: int, kind: str) -> Json:
     }
 
 
-def _placed(rows: Sequence[Row]) -> list[Json]:
+def _placed(rows: Sequence[DashboardRow]) -> list[Json]:
     """Number the panels and place them from left to right, row under row."""
     placed: list[Json] = []
     top = 0

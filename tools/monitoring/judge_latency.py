@@ -1,12 +1,12 @@
 """The dashboard of the judge: where a verdict's time goes, how full the judge is, and what goes wrong."""
 
-from monitoring.grafana import Dashboard, Panel, Query, Row, Variable
+from monitoring.grafana import Dashboard, DashboardRow, Panel, Query, Variable
 from monitoring.promql import RUN, SHARES, WITHOUT_VERDICT, by, of, quantiles, rate
 
 REQUESTS = "evalrun_judge_request_seconds_count"
 EACH_JUDGE = "{{namespace}}/{{run}}"
 
-LATENCY = Row(
+LATENCY = DashboardRow(
     "Latency",
     [
         Panel(
@@ -42,7 +42,7 @@ LATENCY = Row(
         ),
     ],
 )  # fmt: skip
-SATURATION = Row(
+SATURATION = DashboardRow(
     "Saturation",
     [
         Panel(
@@ -83,7 +83,7 @@ SATURATION = Row(
         ),
     ],
 )  # fmt: skip
-ERRORS = Row(
+ERRORS = DashboardRow(
     "Errors by cause",
     [
         Panel(
@@ -123,7 +123,7 @@ ERRORS = Row(
         ),
     ],
 )  # fmt: skip
-REWARDS = Row(
+REWARDS = DashboardRow(
     "Rewards for trainers",
     [
         Panel(

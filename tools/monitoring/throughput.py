@@ -1,6 +1,6 @@
 """The dashboard of a run's throughput: how far it is, how fast, how well used, and what a solved problem costs."""
 
-from monitoring.grafana import Dashboard, Panel, Query, Row, Variable
+from monitoring.grafana import Dashboard, DashboardRow, Panel, Query, Variable
 from monitoring.promql import EACH_DATASET, EACH_RUN, INTERVAL, RUN, by, of, quantiles, rate
 
 PASSES = f"rate(evalrun_reconcile_seconds_bucket[{INTERVAL}])"
@@ -8,7 +8,7 @@ JUDGED = 'state=~"accepted|rejected|not_judged"'
 SOLVED = by(RUN, of("evalrun_problems", 'state="accepted"'))
 GPU_SECONDS = by(RUN, of("evalrun_gpu_seconds_total"))
 
-PROGRESS = Row(
+PROGRESS = DashboardRow(
     "Progress",
     [
         Panel(
@@ -43,7 +43,7 @@ PROGRESS = Row(
         ),
     ],
 )  # fmt: skip
-SPEED = Row(
+SPEED = DashboardRow(
     "Generation and judging",
     [
         Panel(
@@ -80,7 +80,7 @@ SPEED = Row(
         ),
     ],
 )  # fmt: skip
-USE = Row(
+USE = DashboardRow(
     "Utilisation",
     [
         Panel(
@@ -115,7 +115,7 @@ USE = Row(
         ),
     ],
 )  # fmt: skip
-COST = Row(
+COST = DashboardRow(
     "Cost",
     [
         Panel(
@@ -143,7 +143,7 @@ COST = Row(
         ),
     ],
 )
-OPERATOR = Row(
+OPERATOR = DashboardRow(
     "All runs, from the operator",
     [
         Panel(

@@ -7,7 +7,7 @@ from typing import Protocol
 import grpc
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
-from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
+from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatus, ReportedFigure, RunState
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
 
 STATES = {
@@ -19,11 +19,11 @@ STATES = {
     ledger_pb2.RUN_STATE_FAILED: RunState.FAILED,
 }
 GATES = {
-    ledger_pb2.GATE_DECISION_PASSED: GateDecision.PASSED,
-    ledger_pb2.GATE_DECISION_FAILED: GateDecision.FAILED,
-    ledger_pb2.GATE_DECISION_INCONCLUSIVE: GateDecision.INCONCLUSIVE,
-    ledger_pb2.GATE_DECISION_NO_BASELINE: GateDecision.NO_BASELINE,
-    ledger_pb2.GATE_DECISION_IMPLAUSIBLE: GateDecision.IMPLAUSIBLE,
+    ledger_pb2.GATE_DECISION_PASSED: GateState.PASSED,
+    ledger_pb2.GATE_DECISION_FAILED: GateState.FAILED,
+    ledger_pb2.GATE_DECISION_INCONCLUSIVE: GateState.INCONCLUSIVE,
+    ledger_pb2.GATE_DECISION_NO_BASELINE: GateState.NO_BASELINE,
+    ledger_pb2.GATE_DECISION_IMPLAUSIBLE: GateState.IMPLAUSIBLE,
 }
 
 
@@ -112,7 +112,7 @@ def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
         wandb_url=answer.wandb_url,
         message=answer.message,
         gpu_seconds=answer.gpu_seconds,
-        gate=GATES.get(answer.gate, GateDecision.PENDING),
+        gate=GATES.get(answer.gate, GateState.PENDING),
         gate_message=answer.gate_message,
         stopped_early=answer.stopped_early,
         warnings=tuple(answer.warnings),
@@ -139,5 +139,7 @@ def _dataset(dataset: ledger_pb2.DatasetStatus) -> DatasetCounts:
         accepted=dataset.accepted,
         not_judged=dataset.not_judged,
         cancelled=dataset.cancelled,
-        accepted_at_1=Figure(figure.value, figure.low, figure.high) if dataset.HasField("accepted_at_1") else None,
+        accepted_at_1=ReportedFigure(figure.value, figure.low, figure.high)
+        if dataset.HasField("accepted_at_1")
+        else None,
     )

@@ -25,7 +25,7 @@ from evalrun_operator.leader_election import LeaderElection
 from evalrun_operator.lifecycle.scaling_words import MEASURED_BY
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children, Key, Runs
-from evalrun_operator.observation.discovery import Discovery
+from evalrun_operator.observation.discovery import ApiDiscovery
 from evalrun_operator.observation.watches import Sink, Watches
 from evalrun_operator.passes.controller import Controller
 from evalrun_operator.passes.work_queue import WorkQueue
@@ -52,7 +52,7 @@ class Operator:
     aggregators: Aggregators
     namespaces: Sequence[str]
     """Those that are served; none: all are."""
-    discovery: Discovery
+    discovery: ApiDiscovery
     election: LeaderElection | None = None
     """None: this is the only operator."""
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -191,7 +191,7 @@ def build_operator(
         election = LeaderElection(cluster, (namespace, name), me, lead, follow, now, time.monotonic)
     else:
         metrics.leads = True
-    discovery = Discovery(cluster, MEASURED_BY.values(), children.missing_groups)
+    discovery = ApiDiscovery(cluster, MEASURED_BY.values(), children.missing_groups)
     return Operator(
         controller, queue, schedules, schedule_queue, watches, client, cluster, aggregators, settings.namespace,
         discovery, election,

@@ -14,7 +14,7 @@ from evalrun_api import names
 from evalrun_cluster.errors import ClusterError
 
 
-class Life(Protocol):
+class OperatorLifecycle(Protocol):
     """Interface that the handlers use; `app.Operator` implements it."""
 
     async def start(self) -> bool:
@@ -30,7 +30,7 @@ class Life(Protocol):
         ...
 
 
-def build_registry(operator: Life) -> kopf.OperatorRegistry:
+def build_registry(operator: OperatorLifecycle) -> kopf.OperatorRegistry:
     """Return kopf's registry with the operator's handlers."""
     registry = kopf.OperatorRegistry()
 

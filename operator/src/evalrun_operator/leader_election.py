@@ -19,7 +19,7 @@ from evalrun_operator.policies.leadership import (
     RENEW_SECONDS,
     RETRY_SECONDS,
     Lease,
-    Sight,
+    ObservedLease,
     may_lead,
     must_stop,
     seen,
@@ -28,7 +28,7 @@ from evalrun_operator.policies.leadership import (
 logger = logging.getLogger(__name__)
 
 
-class Leases(Protocol):
+class LeaseApi(Protocol):
     """Where Leases are kept; `evalrun_cluster.client.Cluster` is one."""
 
     async def read_lease(self, name: str, namespace: str) -> Object | None:
@@ -55,7 +55,7 @@ class LeaderElection:
 
     def __init__(
         self,
-        leases: Leases,
+        leases: LeaseApi,
         place: tuple[str, str],
         me: str,
         lead: Callable[[], None],
@@ -70,7 +70,7 @@ class LeaderElection:
         self._follow = follow
         self._now = now
         self._clock = clock
-        self._sight: Sight | None = None
+        self._sight: ObservedLease | None = None
         self._manifest: Object | None = None
         self._renewed_at = 0.0
         self.leading = False
@@ -117,7 +117,7 @@ class LeaderElection:
         if not may_lead(self._sight, self._me, self._clock()):
             return
         self._manifest = await self._leases.write_lease(self._written(self._me))
-        self._sight = Sight(_lease(self._manifest), self._clock())
+        self._sight = ObservedLease(_lease(self._manifest), self._clock())
         self._renewed_at = began  # others count from later than that
         if not self.leading:
             self.leading = True

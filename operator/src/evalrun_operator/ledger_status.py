@@ -16,7 +16,7 @@ class RunState(StrEnum):
     """It cannot go on without help; `message` says why. The ledger is intact."""
 
 
-class GateDecision(StrEnum):
+class GateState(StrEnum):
     """Result of the gate, as the aggregator decided it."""
 
     PENDING = "pending"
@@ -28,7 +28,7 @@ class GateDecision(StrEnum):
 
 
 @dataclass(frozen=True)
-class Figure:
+class ReportedFigure:
     """A value with its 95 % interval."""
 
     value: float
@@ -47,7 +47,7 @@ class DatasetCounts:
     """With a verdict; `not_judged` are not among them."""
     accepted: int = 0
     not_judged: int = 0
-    accepted_at_1: Figure | None = None
+    accepted_at_1: ReportedFigure | None = None
     """Set once the run has ended."""
     cancelled: int = 0
     """Answers that the gates made needless; in no other count."""
@@ -64,7 +64,7 @@ class LedgerStatus:
     wandb_url: str = ""
     message: str = ""
     gpu_seconds: float = 0.0
-    gate: GateDecision = GateDecision.PENDING
+    gate: GateState = GateState.PENDING
     gate_message: str = ""
     stopped_early: str = ""
     """How far the run got before its gates decided; empty if they did not stop it."""

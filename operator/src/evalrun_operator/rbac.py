@@ -10,7 +10,7 @@ from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, 
 from evalrun_operator.settings import AutoscalingMode
 
 
-class Rule(TypedDict):
+class PolicyRule(TypedDict):
     """One rule of a role."""
 
     apiGroups: list[str]
@@ -26,7 +26,7 @@ NEVER_DELETED = frozenset({"PersistentVolumeClaim"})
 """Results may lie there: only the garbage collector, or a person, takes it away."""
 
 
-def role_rules(autoscaling: AutoscalingMode) -> list[Rule]:
+def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
     """Return the rules for one mode of autoscaling."""
     kinds = KINDS.values()
     made: dict[tuple[str, bool], list[str]] = {}
@@ -53,10 +53,10 @@ def role_rules(autoscaling: AutoscalingMode) -> list[Rule]:
     ]
 
 
-def lease_rules() -> list[Rule]:
+def lease_rules() -> list[PolicyRule]:
     """Return the rules in the operator's own namespace: the Lease that says which of its replicas works."""
     return [_rule(LEASE.group, [LEASE.plural], ["create", "get", "update"])]
 
 
-def _rule(group: str, plurals: list[str], verbs: list[str]) -> Rule:
+def _rule(group: str, plurals: list[str], verbs: list[str]) -> PolicyRule:
     return {"apiGroups": [group], "resources": plurals, "verbs": verbs}

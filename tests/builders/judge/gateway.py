@@ -17,7 +17,7 @@ from evalrun_judge.function_tests.assertions import AssertionRunner
 from evalrun_judge.judge import Judge
 from evalrun_judge.messages import fill_verdict
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_judge.pool.discovery import Discovery
+from evalrun_judge.pool.discovery import SandboxDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
 from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryPolicy
@@ -92,7 +92,7 @@ def make_pool(
     retries: RetryPolicy | None = None,
     on_retry: Callable[[str], None] = lambda reason: None,
     on_call: Callable[[float], None] = lambda seconds: None,
-    discoveries: Sequence[Discovery] = (),
+    discoveries: Sequence[SandboxDiscovery] = (),
     connect: Callable[[str], Sandbox] = lambda url: FakeSandbox(address=url),
     health: HealthPolicy | None = None,
     hedging: HedgePolicy | None = None,

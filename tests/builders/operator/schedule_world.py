@@ -20,7 +20,7 @@ from evalrun_operator.schedules.choice import listing_request
 from evalrun_operator.schedules.job_state import ListingJob
 from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.objects import eval_run, merged_run
-from evalrun_operator.schedules.reconcile import Decision, Observed, decide
+from evalrun_operator.schedules.reconcile import ObservedSchedule, ScheduleDecision, decide
 from evalrun_operator.schedules.runs import ScheduledRun, scheduled_run
 
 UID = "5c4edb1e-1111-2222-3333-444455556666"
@@ -80,7 +80,7 @@ class ScheduleWorld:
     made: list[str] = field(default_factory=list)
     """Runs that were created, in order."""
     events: list[tuple[str, str]] = field(default_factory=list)
-    decision: Decision | None = None
+    decision: ScheduleDecision | None = None
 
     @property
     def status(self) -> EvalScheduleStatus:
@@ -100,7 +100,7 @@ class ScheduleWorld:
         """The steps that have got a run, in the order of the runs."""
         return [int(name.partition("@")[2]) for name in self.made]
 
-    def step(self, killed_after: int | None = None) -> Decision:
+    def step(self, killed_after: int | None = None) -> ScheduleDecision:
         """Make one pass; with `killed_after` the operator is killed after so many writes."""
         decision = self.decision = decide(self.schedule, self.observed(), self.now)
         writes = self._writes(decision)
@@ -110,14 +110,14 @@ class ScheduleWorld:
             write()
         return decision
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedSchedule:
         """Return what the operator sees."""
         start = self.status.start
         job = self.job if start is not None and self.job is not None and self.job.name == start.job else None
         one = waiting_merge(self.status)
         name = None if one is None else merge_job_name(self.schedule.metadata.name, UID, one.digest)
         merge = self.merge_job if self.merge_job is not None and self.merge_job.name == name else None
-        return Observed(tuple(self.runs.values()), job, merge)
+        return ObservedSchedule(tuple(self.runs.values()), job, merge)
 
     def settle(self, limit: int = 20) -> "ScheduleWorld":
         """Make passes, with the Job's answer in between, until nothing changes any more."""
@@ -182,7 +182,7 @@ class ScheduleWorld:
         self.schedule = self.schedule.model_copy(update={"spec": self.schedule.spec.model_copy(update=fields)})
         return self
 
-    def _writes(self, decision: Decision) -> list[Any]:
+    def _writes(self, decision: ScheduleDecision) -> list[Any]:
         writes: list[Any] = [lambda run=run: self.runs.pop(run.uid) for run in decision.delete_runs]
         if (job := decision.make_job) is not None:
             writes.append(lambda: self._make_job(job))
@@ -223,7 +223,7 @@ class ScheduleWorld:
     def _delete_job(self) -> None:
         self.job = None
 
-    def _write(self, decision: Decision) -> None:
+    def _write(self, decision: ScheduleDecision) -> None:
         self.schedule = self.schedule.model_copy(update={"status": decision.status})
         self.events += [(event.reason, event.message) for event in decision.events]
 

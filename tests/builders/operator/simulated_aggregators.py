@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from evalrun_operator.__main__ import main
-from evalrun_operator.ledger_status import DatasetCounts, Figure, LedgerStatus, RunState
+from evalrun_operator.ledger_status import DatasetCounts, LedgerStatus, ReportedFigure, RunState
 
 SIMULATED_OPERATOR = ("builders.operator.simulated_aggregators",)
 """The program of an `OperatorProcess`; the seconds follow."""
@@ -77,7 +77,13 @@ def simulated_status(progress: float) -> LedgerStatus:
     state = RunState.SUCCEEDED if ended else RunState.GENERATING if generated < TOTAL else RunState.JUDGING
     share = ACCEPTED / TOTAL
     counts = DatasetCounts(
-        "humaneval", TOTAL, generated, judged, round(judged * share), 0, Figure(share, 0.811, 0.914) if ended else None
+        "humaneval",
+        TOTAL,
+        generated,
+        judged,
+        round(judged * share),
+        0,
+        ReportedFigure(share, 0.811, 0.914) if ended else None,
     )
     url = "s3://simulated/outputs" if ended else ""
     seconds = max(progress, 1e-3)

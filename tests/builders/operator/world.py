@@ -14,12 +14,12 @@ from evalrun_api import names
 from evalrun_api.checks import with_defaults
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatus, condition_of
-from evalrun_operator.ledger_status import DatasetCounts, Figure, GateDecision, LedgerStatus, RunState
+from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatus, ReportedFigure, RunState
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import belonging, parse_record
-from evalrun_operator.observation.records import Baseline, Observed, Ref
-from evalrun_operator.policies.admission import Place
+from evalrun_operator.observation.records import Baseline, ObjectKey, Observed
+from evalrun_operator.policies.admission import QueuePosition
 from evalrun_operator.settings import OperatorSettings
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -50,7 +50,7 @@ class World:
     run: EvalRun = field(default_factory=evalrun)
     settings: OperatorSettings = field(default_factory=lambda: operator_settings(backoff_seconds=10))
     now: datetime = START
-    objects: dict[Ref, Manifest] = field(default_factory=dict)
+    objects: dict[ObjectKey, Manifest] = field(default_factory=dict)
     token: str | None = None
     total: int = 164
     generated: int = 0
@@ -58,13 +58,13 @@ class World:
     not_judged: int = 0
     ledger_state: RunState | None = None
     """Said instead of what follows from the counts."""
-    gate: GateDecision = GateDecision.PENDING
+    gate: GateState = GateState.PENDING
     baseline: Baseline | None = None
     output_url: str = "s3://outputs/run"
     reachable: bool = True
     missing_kinds: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
-    place: Place = field(default_factory=Place)
+    place: QueuePosition = field(default_factory=QueuePosition)
     events: dict[str, str] = field(default_factory=dict)
     """Of objects that come up in silence the last warning, by name."""
     missing_groups: frozenset[str] = frozenset()
@@ -127,7 +127,7 @@ class World:
         )
 
     def ledger(self) -> LedgerStatus | None:
-        aggregator = self.objects.get(Ref("StatefulSet", "run-aggregator"))
+        aggregator = self.objects.get(ObjectKey("StatefulSet", "run-aggregator"))
         if aggregator is None or not aggregator["status"].get("readyReplicas") or not self.reachable:
             return None
         done = self.generated == self.total and self.judged + self.not_judged == self.total
@@ -135,7 +135,7 @@ class World:
         if done:
             state = RunState.DEGRADED if self.not_judged else RunState.SUCCEEDED
         accepted = self.judged // 2
-        figure = Figure(0.5, 0.42, 0.58) if done else None
+        figure = ReportedFigure(0.5, 0.42, 0.58) if done else None
         counts = DatasetCounts("humaneval", self.total, self.generated, self.judged, accepted, self.not_judged, figure)
         url = self.output_url if done else ""
         state = self.ledger_state or state
@@ -145,13 +145,13 @@ class World:
         return LedgerStatus(
             state, (counts,), self.generated * 100, url, message="said the ledger", gpu_seconds=10.0 * accepted,
             ended_early=self.told_to_end, generating_seconds=5.0, working_seconds=8.0,
-            gate=self.gate if done else GateDecision.PENDING, warnings=self.warnings,
+            gate=self.gate if done else GateState.PENDING, warnings=self.warnings,
             replica_hosts=None if self.busy is None else tuple(self.host_of(name) for name in self.busy),
         )  # fmt: skip
 
     def host_of(self, pod: str) -> str:
         """Return a pod's address; an empty one of no pod."""
-        return str(self.objects[Ref("Pod", pod)]["status"]["podIP"]) if pod else ""
+        return str(self.objects[ObjectKey("Pod", pod)]["status"]["podIP"]) if pod else ""
 
     # What the API server does
 
@@ -159,7 +159,7 @@ class World:
         if item["kind"] == "Secret":
             self.token = self.token or item["stringData"][names.TOKEN_KEY]
             return
-        ref = Ref(item["kind"], item["metadata"]["name"])
+        ref = ObjectKey(item["kind"], item["metadata"]["name"])
         known = self.objects.get(ref)
         new = copy.deepcopy(item)
         if known is None:
@@ -174,7 +174,7 @@ class World:
             new["status"] = known["status"]
         self.objects[ref] = new
 
-    def delete(self, ref: Ref) -> None:
+    def delete(self, ref: ObjectKey) -> None:
         """Ask for deletion; `finalize` makes it happen."""
         if ref in self.objects:
             self.objects[ref]["metadata"].setdefault("deletionTimestamp", self.now.isoformat())
@@ -186,7 +186,7 @@ class World:
         gone = [ref for ref, item in self.objects.items() if "deletionTimestamp" in item["metadata"]]
         for ref in gone:
             for pod in self.pods_of(ref):
-                self.objects.pop(Ref("Pod", pod["metadata"]["name"]), None)
+                self.objects.pop(ObjectKey("Pod", pod["metadata"]["name"]), None)
             self.objects.pop(ref, None)
         return self
 
@@ -206,8 +206,8 @@ class World:
                 }  # fmt: skip
         return self
 
-    def add_pod(self, name: str, component: str, owner: Ref, labels: dict[str, str], *, gpus: int = 0) -> None:
-        ref = Ref("Pod", name)
+    def add_pod(self, name: str, component: str, owner: ObjectKey, labels: dict[str, str], *, gpus: int = 0) -> None:
+        ref = ObjectKey("Pod", name)
         if ref in self.objects:
             return
         self.uids += 1
@@ -232,7 +232,7 @@ class World:
             },
         }  # fmt: skip
 
-    def pods_of(self, ref: Ref) -> list[Manifest]:
+    def pods_of(self, ref: ObjectKey) -> list[Manifest]:
         owner = f"{ref.kind}/{ref.name}"
         return [item for item in self.objects.values() if item["metadata"]["annotations"].get("owner") == owner]
 
@@ -251,7 +251,7 @@ class World:
                 named = group.get("scaleStrategy", {}).get("workersToDelete", [])
                 there = [pod for pod in self.workers(ref.name) if pod not in named]
                 for pod in [*named, *there[: max(0, len(there) - group["replicas"])]]:
-                    self.delete(Ref("Pod", pod))
+                    self.delete(ObjectKey("Pod", pod))
                 for _ in range(group["replicas"] - len(there)):
                     name = f"{ref.name}-worker-{self.uids}"
                     self.add_pod(name, names.RAY, ref, {**ray, "ray.io/node-type": "worker"}, gpus=8)
@@ -286,7 +286,7 @@ class World:
             status["containerStatuses"] = [{"name": "ray-head", "ready": True, "restartCount": known + 1}]
         return self
 
-    def heads(self) -> list[Ref]:
+    def heads(self) -> list[ObjectKey]:
         return [ref for ref in self.objects if ref.kind == "Pod" and ref.name.endswith("-head")]
 
     def jobs_run(self) -> "World":
@@ -352,7 +352,7 @@ class World:
         """Return a RayCluster's worker pods, those on their way out too."""
         return sorted(ref.name for ref in self.objects if ref.name.startswith(f"{cluster}-worker-"))
 
-    def live_attempts(self) -> list[Ref]:
+    def live_attempts(self) -> list[ObjectKey]:
         """Return attempts that have not ended, those on their way out too."""
         return [ref for ref, item in self.objects.items() if ref.kind in JOBS and not item["status"]]
 

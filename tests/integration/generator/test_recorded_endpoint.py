@@ -13,7 +13,7 @@ from builders.generator.work import Child, Processes, processes, work_item
 
 from evalrun_generator.endpoints.endpoint import HttpEndpoint, Timed, open_session
 from evalrun_generator.endpoints.openai_api import request_for
-from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction
+from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ async def started(tmp_path: Path) -> AsyncIterator[Processes]:
         yield running
 
 
-async def ask(endpoint: str, *, key: str | None = None, deadline: float = 10.0) -> Timed | Failure:
+async def ask(endpoint: str, *, key: str | None = None, deadline: float = 10.0) -> Timed | RequestFailure:
     async with open_session(key) as session:
         there = HttpEndpoint(session, endpoint, "recorded")
         return await there.ask(request_for(work_item(), "recorded"), deadline)
@@ -103,7 +103,7 @@ async def test_faults_are_what_the_generator_takes_them_for(
         "--echo-tokens", "4", "--fault-rate", "1", "--fault-kinds", kind, "--retry-after-seconds", "3"
     )
     outcome = await ask(endpoint, deadline=0.2 if kind == "hang" else 10.0)
-    assert isinstance(outcome, Failure)
+    assert isinstance(outcome, RequestFailure)
     assert (outcome.action, outcome.blame) == (RetryAction.RETRY, blame)
     assert outcome.reason.startswith(reason)
     assert outcome.retry_after == (3.0 if kind == "429" else None)
@@ -145,11 +145,11 @@ async def test_sigterm_ends_the_server_though_a_request_hangs(started: Processes
     await until_in_flight(endpoint, 1)
     endpoint.process.terminate()
     assert await endpoint.wait(10) == 0
-    assert isinstance(await asking, Failure)
+    assert isinstance(await asking, RequestFailure)
 
 
 async def test_drain_lets_requests_end_and_cuts_off_the_others(started: Processes) -> None:
-    for latency, ended in (("0.3", Timed), ("30", Failure)):
+    for latency, ended in (("0.3", Timed), ("30", RequestFailure)):
         endpoint = await started.recorded("--echo-tokens", "4", "--latency-seconds", latency, "--drain-seconds", "1")
         asking = asyncio.create_task(ask(endpoint.address))
         await until_in_flight(endpoint, 1)

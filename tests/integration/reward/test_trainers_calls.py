@@ -10,7 +10,7 @@ from builders.reward.service import ECHO, TESTS, served
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge
-from evalrun_trainers.calls import Calls, SessionOverError, StateLostError
+from evalrun_trainers.calls import RewardCalls, SessionOverError, StateLostError
 from evalrun_trainers.client import NotJudgedError, RefusedError
 from evalrun_trainers.options import Options
 
@@ -21,7 +21,7 @@ START = {"instance_hash": "i", "ground_truth": TESTS}
 async def test_a_session_is_made_through_a_replica_that_answers(tmp_path: Path) -> None:
     away = f"http://127.0.0.1:{free_port()}"
     async with served(session_store=str(tmp_path / "s"), max_turns=1) as it:
-        with calling(Calls(Options(url=f"{away},{it.address}"), sleep=lambda seconds: None)) as calls:
+        with calling(RewardCalls(Options(url=f"{away},{it.address}"), sleep=lambda seconds: None)) as calls:
             started = await asyncio.gather(*(calls.post("/start_instance", START) for _ in range(8)))
             sid = started[0]["sid"]
             assert len({answer["sid"] for answer in started}) == 8
@@ -49,9 +49,9 @@ async def test_what_is_not_judged_in_time_is_no_reward(tmp_path: Path) -> None:
             now[0] += seconds + 1  # the options' time is by this clock
 
         options = Options(url=it.address, token="secret", timeout_seconds=5)
-        with calling(Calls(options, clock=lambda: now[0], sleep=sleep)) as calls:
+        with calling(RewardCalls(options, clock=lambda: now[0], sleep=sleep)) as calls:
             sid = (await calls.post("/start_instance", START))["sid"]
             with pytest.raises(NotJudgedError, match="not judged"):
                 await calls.post("/compute_reward", {"sid": sid})
-        with calling(Calls(Options(url=it.address))) as without_token, pytest.raises(RefusedError, match="401"):
+        with calling(RewardCalls(Options(url=it.address))) as without_token, pytest.raises(RefusedError, match="401"):
             await without_token.post("/compute_reward", {"sid": sid})

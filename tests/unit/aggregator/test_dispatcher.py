@@ -17,7 +17,7 @@ from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_client.fake_judge import scripted_verdict, unavailable
-from evalrun_client.judge_client import Judge, JudgeLostError, JudgeRefusedError
+from evalrun_client.judge_client import JudgeAddress, JudgeLostError, JudgeRefusedError
 
 QUICK = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002, min_busy_delay=0.001)
 
@@ -40,7 +40,7 @@ async def dispatching(
             request.stdio.tests.add(input="1", expected_output="1")
             return request
 
-        asked: list[Judge] = list(judges)
+        asked: list[JudgeAddress] = list(judges)
         dispatcher = Dispatcher(board, ledger, asked, build, settings, chance=random.Random(0))
         running = asyncio.create_task(dispatcher.run())
         try:

@@ -6,7 +6,7 @@ from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
-from evalrun_aggregator.replicas import ReplicaBook
+from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 
 OWN = {"run": "r", "namespace": "n"}
@@ -56,7 +56,7 @@ def test_figures_follow_the_board_and_go_on_from_the_ledger() -> None:
 
 class TestReplicaBook:
     def test_why_nobody_answers_is_told_while_nobody_does(self) -> None:
-        book = ReplicaBook()
+        book = ReplicaRegistry()
         assert book.trouble(0.0) is None  # nobody has said anything
         a, b = (ledger_pb2.Replica(name=name, address=f"http://{name}") for name in "ab")
         book.report("w", [a, b], {}, 0.0)
@@ -70,7 +70,7 @@ class TestReplicaBook:
         assert book.trouble(6.0) is None
 
     def test_a_replica_that_is_no_longer_named_or_whose_worker_is_silent_is_down(self) -> None:
-        book = ReplicaBook()
+        book = ReplicaRegistry()
         a, b = (ledger_pb2.Replica(name=name, up=True, in_flight=2) for name in "ab")
         book.report("w", [a, b], {}, now=0)
         book.report("w", [b], {}, now=10)
@@ -78,13 +78,13 @@ class TestReplicaBook:
         assert [r.up for r in book.all(now=71)] == [False, False]
 
     def test_gpu_seconds_add_up_over_holders_and_never_go_back(self) -> None:
-        book = ReplicaBook({"w": 10.0})
+        book = ReplicaRegistry({"w": 10.0})
         book.report("w", [], {"w": 4.0}, now=0)
         book.report("v", [], {"v": 5.0}, now=0)
         assert book.gpu_seconds == 15.0
 
     def test_warnings_are_those_of_the_last_reports_each_once(self) -> None:
-        book = ReplicaBook()
+        book = ReplicaRegistry()
         book.report("w", [], {}, 0, ["old"])
         book.report("w", [], {}, 1, ["eager", "few"])
         book.report("v", [], {}, 1, ["eager"])

@@ -5,7 +5,7 @@ import pytest
 
 from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
-from evalrun_aggregator.token_budget import BudgetBook, TokenBudget
+from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_runtime.exits import BadInputError
 
 Drawn = dict[int, tuple[int, int | None]]
@@ -24,9 +24,9 @@ def one_by_one(budget: TokenBudget, tokens_of: Callable[[int, int], int | None])
     return drawn
 
 
-def opened_board(budget: TokenBudget, problems: int = 1) -> tuple[BudgetBook, Board]:
+def opened_board(budget: TokenBudget, problems: int = 1) -> tuple[TokenBudgets, Board]:
     items = RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])], budget.max_samples(problems))
-    book, board = BudgetBook(budget, items), Board(items)
+    book, board = TokenBudgets(budget, items), Board(items)
     book.restore(board, [])
     return book, board
 
@@ -74,7 +74,7 @@ def test_samples_that_run_side_by_side_are_those_of_the_sequential_order(seed: i
         board.move(sample, ItemState.GENERATED)
         book.settle(board, sample, drawn[sample][1])
         if rng.random() < 0.3:  # a restart in between: nothing but what is in the ledger is known
-            book, board = BudgetBook(budget, board.items), Board(board.items)
+            book, board = TokenBudgets(budget, board.items), Board(board.items)
             rows = [board.items.row_of(number) for number in sorted(drawn)]
             board.restore(rows, [], keep_not_judged=False)
             book.restore(board, [(board.items.row_of(n), tokens) for n, (_, tokens) in sorted(drawn.items())])

@@ -12,15 +12,15 @@ from rich.console import Console
 from evalrun_api.v1alpha1 import EvalRun
 from evalrun_cli.cluster.run_display import PlainRunDisplay
 from evalrun_cli.cluster.run_view import exit_code, is_complete, progress_line, status_tables
-from evalrun_operator.ledger_status import GateDecision
+from evalrun_operator.ledger_status import GateState
 from evalrun_runtime.exits import ExitCode
 
 GATE = {"spec.gate": {"baseline": "s3://runs/main", "dataset": "humaneval"}}
 
 
-def ended(gate: GateDecision | None = None, *, not_judged: int = 0) -> EvalRun:
+def ended(gate: GateState | None = None, *, not_judged: int = 0) -> EvalRun:
     world = generating(changes=None if gate is None else GATE)
-    world.gate = gate or GateDecision.PENDING
+    world.gate = gate or GateState.PENDING
     world.generate_all().judge_all(not_judged=not_judged)
     return world.settle().run
 
@@ -31,12 +31,12 @@ def ended(gate: GateDecision | None = None, *, not_judged: int = 0) -> EvalRun:
         pytest.param(lambda: ended(), ExitCode.SUCCEEDED, id="succeeded"),
         pytest.param(lambda: ended(not_judged=3), ExitCode.DEGRADED, id="degraded"),
         pytest.param(lambda: ended(not_judged=164), ExitCode.FAILED, id="not one judged"),
-        pytest.param(lambda: ended(GateDecision.PASSED), ExitCode.SUCCEEDED, id="gate passed"),
-        pytest.param(lambda: ended(GateDecision.FAILED), ExitCode.GATE_FAILED, id="gate failed"),
-        pytest.param(lambda: ended(GateDecision.FAILED, not_judged=3), ExitCode.GATE_FAILED, id="failed, degraded"),
-        pytest.param(lambda: ended(GateDecision.INCONCLUSIVE), ExitCode.GATE_INCONCLUSIVE, id="gate open"),
-        pytest.param(lambda: ended(GateDecision.NO_BASELINE), ExitCode.GATE_INCONCLUSIVE, id="no baseline"),
-        pytest.param(lambda: ended(GateDecision.INCONCLUSIVE, not_judged=3), ExitCode.DEGRADED, id="open, degraded"),
+        pytest.param(lambda: ended(GateState.PASSED), ExitCode.SUCCEEDED, id="gate passed"),
+        pytest.param(lambda: ended(GateState.FAILED), ExitCode.GATE_FAILED, id="gate failed"),
+        pytest.param(lambda: ended(GateState.FAILED, not_judged=3), ExitCode.GATE_FAILED, id="failed, degraded"),
+        pytest.param(lambda: ended(GateState.INCONCLUSIVE), ExitCode.GATE_INCONCLUSIVE, id="gate open"),
+        pytest.param(lambda: ended(GateState.NO_BASELINE), ExitCode.GATE_INCONCLUSIVE, id="no baseline"),
+        pytest.param(lambda: ended(GateState.INCONCLUSIVE, not_judged=3), ExitCode.DEGRADED, id="open, degraded"),
     ],
 )
 def test_the_exit_code_follows_from_the_conditions(run: Any, code: ExitCode) -> None:
@@ -79,7 +79,7 @@ def shown(run: EvalRun) -> str:
 
 
 def test_the_tables_hold_conditions_datasets_and_places() -> None:
-    text = shown(ended(GateDecision.FAILED))
+    text = shown(ended(GateState.FAILED))
     assert "EvalRun evals/run: Succeeded" in text
     assert "GatePassed" in text
     assert "Regression" in text
@@ -89,7 +89,7 @@ def test_the_tables_hold_conditions_datasets_and_places() -> None:
 
 
 def test_a_run_that_its_gates_ended_says_how_far_it_came() -> None:
-    run = ended(GateDecision.PASSED)
+    run = ended(GateState.PASSED)
     said = "humaneval: 9 of 20 answers were not needed"
     assert run.status is not None
     stopped = run.model_copy(update={"status": run.status.model_copy(update={"stopped_early": said})})

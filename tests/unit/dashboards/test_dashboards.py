@@ -10,7 +10,7 @@ import pytest
 from generate_monitoring import CHART, DASHBOARDS, rendered
 from generated_files import ROOT
 from monitoring.alerts import ALERTS
-from monitoring.grafana import COLUMNS, SCHEMA_VERSION, Dashboard, Panel, Query, Row
+from monitoring.grafana import COLUMNS, SCHEMA_VERSION, Dashboard, DashboardRow, Panel, Query
 
 NAMES = [dashboard.uid for dashboard in DASHBOARDS]
 
@@ -67,7 +67,7 @@ def test_no_panel_lies_on_another_or_beyond_the_edge(uid: str) -> None:
 
 def test_panels_that_do_not_fit_beside_each_other_begin_a_new_line() -> None:
     panel = Panel("p", "d", [Query("1", "one")], width=10)
-    page = Dashboard("u", "t", "d", [], [Row("first", [panel] * 3), Row("second", [panel])]).to_json()
+    page = Dashboard("u", "t", "d", [], [DashboardRow("first", [panel] * 3), DashboardRow("second", [panel])]).to_json()
     places = [(item["gridPos"]["x"], item["gridPos"]["y"], item["gridPos"]["h"]) for item in page["panels"]]
     assert places == [(0, 0, 1), (0, 1, 8), (10, 1, 8), (0, 9, 8), (0, 17, 1), (0, 18, 8)]
 

@@ -4,7 +4,7 @@ import pytest
 
 from evalrun_generator.endpoints import balancer
 from evalrun_generator.endpoints.balancer import BalancerLimits, EndpointState, new_endpoint
-from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction
+from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction
 
 LIMITS = BalancerLimits(suspect_failures=3, initial_ejection_seconds=1.0, max_ejection_seconds=8.0)
 
@@ -13,8 +13,8 @@ def state(name: str, in_flight: int = 0, slots: int = 4, **changes: object) -> E
     return replace(new_endpoint(name, slots), in_flight=in_flight, **changes)  # type: ignore[arg-type]  # a test's table
 
 
-def failure(blame: Blame, retry_after: float | None = None) -> Failure:
-    return Failure(RetryAction.RETRY, blame, counted=True, reason="it failed", retry_after=retry_after)
+def failure(blame: Blame, retry_after: float | None = None) -> RequestFailure:
+    return RequestFailure(RetryAction.RETRY, blame, counted=True, reason="it failed", retry_after=retry_after)
 
 
 def fail(before: EndpointState, blame: Blame, now: float = 0.0, retry_after: float | None = None) -> EndpointState:

@@ -9,7 +9,7 @@ from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
-from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction, from_status, unreachable
+from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, from_status, unreachable
 from evalrun_runtime.exits import BadInputError
 
 
@@ -62,7 +62,7 @@ async def test_why_an_endpoint_is_not_ready_is_told_at_once() -> None:
 
 
 async def test_a_wrong_key_ends_the_run() -> None:
-    refused = Failure(RetryAction.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
+    refused = RequestFailure(RetryAction.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
     gate, _ = admission(FakeEndpoint("a", models=refused))
     with pytest.raises(BadInputError, match="endpoint a refuses to list its models: HTTP 401: wrong key"):
         await gate.run(1)

@@ -7,7 +7,7 @@ import pytest
 from evalrun_generator.endpoints.balancer import BalancerLimits, trouble
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
-from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction, broken_off, unreachable
+from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, broken_off, unreachable
 
 
 def fleet(**slots: int) -> EndpointFleet:
@@ -79,7 +79,7 @@ async def test_endpoints_join_and_leave_while_requests_wait() -> None:
     none.join(FakeEndpoint("late"), 1)
     permit = await waiting
     none.leave("late")
-    none.failed(permit, Failure(RetryAction.RETRY, Blame.DOWN, counted=False, reason="gone"))
+    none.failed(permit, RequestFailure(RetryAction.RETRY, Blame.DOWN, counted=False, reason="gone"))
     assert none.states == []
     none.join(FakeEndpoint("late"), 1)
     none.succeeded(permit)  # the old one's: not this one's business

@@ -12,10 +12,10 @@ from builders.generator.work import work_items
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint, answer
-from evalrun_generator.endpoints.retry import Failure, broken_off
+from evalrun_generator.endpoints.retry import RequestFailure, broken_off
 from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.outcomes import GenerationStoppedError
-from evalrun_generator.rollout.app import Rollout
+from evalrun_generator.rollout.app import RolloutService
 from evalrun_generator.rollout.engine import EnginePlan, engine_plan
 from evalrun_generator.rollout.fake_cluster import FakeCluster, FakeReplica
 from evalrun_generator.rollout.order import RolloutOrder
@@ -42,7 +42,7 @@ class World:
     order: RolloutOrder = ORDER
     limits: PolicyLimits = field(default_factory=lambda: PolicyLimits(60, 60, 0.05, initial_wait_seconds=0.001))
     patience: ProbeLimits = field(default_factory=lambda: ProbeLimits(30, 30, 2))
-    answers: Callable[[Start], Callable[[], Timed | Failure]] = lambda _: answer
+    answers: Callable[[Start], Callable[[], Timed | RequestFailure]] = lambda _: answer
 
     def __post_init__(self) -> None:
         self.ledger = FakeLedger(work_items(self.items))
@@ -54,7 +54,7 @@ class World:
     def _replica(self, start: Start) -> FakeReplica:
         give = self.answers(start)
 
-        async def script() -> Timed | Failure:
+        async def script() -> Timed | RequestFailure:
             await asyncio.sleep(0.002)
             if start.suffix in self.hanging:
                 await asyncio.Event().wait()
@@ -66,9 +66,9 @@ class World:
     def plan(self) -> EnginePlan:
         return engine_plan(self.order, {})
 
-    def rollout(self) -> Rollout:
+    def rollout(self) -> RolloutService:
         keeping = ReplicaOptions(self.order.rollout, self.plan, self.limits, self.patience, slots=4, tick_seconds=0.005)
-        return Rollout(
+        return RolloutService(
             SETTINGS, self.ledger, self.cluster, keeping, self.cluster.connect, ["a warning"], random.Random(0)
         )
 
@@ -252,7 +252,7 @@ async def test_a_replica_that_cannot_answer_is_not_let_in() -> None:
     ill = iter([True, False, False, False])
     sick = {}
 
-    def answers(start: Start) -> Callable[[], Timed | Failure]:
+    def answers(start: Start) -> Callable[[], Timed | RequestFailure]:
         sick[start.suffix] = next(ill, False)
         return lambda: broken_off("HTTP 500") if sick[start.suffix] else answer()
 

@@ -1,10 +1,10 @@
 import pytest
 
 from evalrun_generator.rollout.replica_api import generated_tokens
-from evalrun_generator.rollout.vital_signs import ProbeLimits, Signs, should_ask, trouble
+from evalrun_generator.rollout.vital_signs import ProbeLimits, VitalSigns, should_ask, trouble
 
 PATIENCE = ProbeLimits(quiet_seconds=5, hang_seconds=60, failures=2)
-FRESH = Signs(progress_at=0.0)
+FRESH = VitalSigns(progress_at=0.0)
 
 
 def test_a_replica_that_makes_progress_is_never_asked() -> None:

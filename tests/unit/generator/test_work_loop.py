@@ -12,7 +12,7 @@ from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint, answer
 from evalrun_generator.endpoints.openai_api import CompletionAnswer
-from evalrun_generator.endpoints.retry import Backoff, Blame, Failure, RetryAction, broken_off, unreachable
+from evalrun_generator.endpoints.retry import Backoff, Blame, RequestFailure, RetryAction, broken_off, unreachable
 from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.token_counts import TokenCounter
@@ -52,7 +52,7 @@ def prompt_of(body: dict[str, object]) -> str:
     return str(messages[0]["content"]) if isinstance(messages, list) else ""
 
 
-async def slowly(outcome: Timed | Failure) -> Timed | Failure:
+async def slowly(outcome: Timed | RequestFailure) -> Timed | RequestFailure:
     await asyncio.sleep(0.001)
     return outcome
 
@@ -74,7 +74,7 @@ async def test_an_empty_ledger_ends_at_once() -> None:
 async def test_a_run_whose_gates_have_decided_ends_with_requests_in_flight() -> None:
     """Every slot is busy with a long answer: the ledger is asked now and then whether it is still needed."""
 
-    async def never(_count: int) -> Timed | Failure:
+    async def never(_count: int) -> Timed | RequestFailure:
         await asyncio.Event().wait()
         return answer()
 
@@ -92,7 +92,7 @@ async def test_a_run_whose_gates_have_decided_ends_with_requests_in_flight() -> 
 async def test_an_endpoint_that_joins_late_is_filled_at_once() -> None:
     gate = asyncio.Event()
 
-    async def script(count: int) -> Timed | Failure:
+    async def script(count: int) -> Timed | RequestFailure:
         if count == 3:
             gate.set()
         await gate.wait()  # nothing is answered until four are in flight
@@ -153,7 +153,7 @@ async def test_a_failed_item_is_asked_for_elsewhere_with_the_same_bytes() -> Non
 
 
 async def test_an_item_that_the_server_refuses_stops_nothing_else() -> None:
-    refusal = Failure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
+    refusal = RequestFailure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
     endpoint = FakeEndpoint("a", lambda _count, body: refusal if prompt_of(body) == "solve p/7" else answer())
     fake = FakeLedger(work_items(20))
     with pytest.raises(GenerationStoppedError, match=r"ds p/7 sample 0: a: HTTP 400: the prompt is too long") as raised:
@@ -165,7 +165,7 @@ async def test_an_item_that_the_server_refuses_stops_nothing_else() -> None:
 
 @pytest.mark.parametrize("items", [3, 40])
 async def test_a_server_that_refuses_every_request_ends_the_run_at_once_as_bad_input(items: int) -> None:
-    refusal = Failure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: max_tokens is too large")
+    refusal = RequestFailure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: max_tokens is too large")
     endpoint = FakeEndpoint("a", lambda _count, _body: slowly(refusal))
     with pytest.raises(BadInputError, match=r"endpoint a: HTTP 400: max_tokens is too large\. The first \d+ requests"):
         await loop_over(FakeLedger(work_items(items)), [endpoint], slots=4).run()
@@ -173,10 +173,10 @@ async def test_a_server_that_refuses_every_request_ends_the_run_at_once_as_bad_i
 
 
 async def test_refusals_that_come_before_the_first_answer_do_not_end_the_run() -> None:
-    refusal = Failure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
+    refusal = RequestFailure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
     refused = asyncio.Event()
 
-    async def script(count: int) -> Timed | Failure:
+    async def script(count: int) -> Timed | RequestFailure:
         if count < 3:
             return refusal
         refused.set()
@@ -203,7 +203,7 @@ async def test_an_item_that_always_fails_is_given_up_while_others_are_answered()
 
 
 async def test_an_outage_fails_no_item_and_is_waited_out() -> None:
-    def script(count: int, _body: dict[str, object]) -> Timed | Failure:
+    def script(count: int, _body: dict[str, object]) -> Timed | RequestFailure:
         return broken_off("HTTP 500: engine is dead") if 10 <= count < 60 else answer()
 
     fake = FakeLedger(work_items(40))
@@ -220,7 +220,7 @@ async def test_an_outage_that_lasts_is_a_resumable_stop() -> None:
 
 
 async def test_what_no_item_survives_ends_the_run_at_once_and_keeps_the_answers() -> None:
-    wrong_key = Failure(RetryAction.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
+    wrong_key = RequestFailure(RetryAction.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
     endpoint = FakeEndpoint("a", lambda count, _body: answer() if count < 6 else wrong_key)
     fake = FakeLedger(work_items(40))
     with pytest.raises(BadInputError, match="endpoint a: HTTP 401: wrong key"):
@@ -231,7 +231,7 @@ async def test_what_no_item_survives_ends_the_run_at_once_and_keeps_the_answers(
 async def test_drain_lets_requests_in_flight_end_and_leases_no_more() -> None:
     gate, full = asyncio.Event(), asyncio.Event()
 
-    async def script(count: int) -> Timed | Failure:
+    async def script(count: int) -> Timed | RequestFailure:
         if count == 3:
             full.set()
         await gate.wait()

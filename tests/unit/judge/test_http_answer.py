@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from evalrun_judge.sandboxes.http_answer import MAX_HEAD_BYTES, Answer, AnswerReader, BadAnswerError
+from evalrun_judge.sandboxes.http_answer import MAX_HEAD_BYTES, AnswerReader, BadAnswerError, HttpResponse
 
 MOST = 100
 
@@ -15,7 +15,7 @@ def head(*lines: str, status: str = "HTTP/1.1 200 OK") -> bytes:
     return "".join(f"{line}\r\n" for line in (status, *lines, "")).encode()
 
 
-def read(pieces: Iterable[bytes]) -> Answer | None:
+def read(pieces: Iterable[bytes]) -> HttpResponse | None:
     reader = AnswerReader(MOST)
     answer = None
     for piece in pieces:
@@ -24,18 +24,18 @@ def read(pieces: Iterable[bytes]) -> Answer | None:
     return answer
 
 
-def kept(status: int, body: bytes) -> Answer:
-    return Answer(status, body, reusable=True)
+def kept(status: int, body: bytes) -> HttpResponse:
+    return HttpResponse(status, body, reusable=True)
 
 
-def last(status: int, body: bytes) -> Answer:
-    return Answer(status, body, reusable=False)
+def last(status: int, body: bytes) -> HttpResponse:
+    return HttpResponse(status, body, reusable=False)
 
 
 CHUNKED = head("Transfer-Encoding: chunked")
 
 # what, what comes, what is read
-GOOD: list[tuple[str, bytes, Answer]] = [
+GOOD: list[tuple[str, bytes, HttpResponse]] = [
     ("length", head("content-length:2") + b"ok", kept(200, b"ok")),
     ("its case and spaces", head("CONTENT-Length:  2 ", "X: y") + b"ok", kept(200, b"ok")),
     ("no body", head("Content-Length: 0"), kept(200, b"")),
@@ -52,7 +52,7 @@ GOOD: list[tuple[str, bytes, Answer]] = [
 
 
 @pytest.mark.parametrize(("what", "data", "answer"), GOOD, ids=[row[0] for row in GOOD])
-def test_answers_in_any_pieces(what: str, data: bytes, answer: Answer) -> None:
+def test_answers_in_any_pieces(what: str, data: bytes, answer: HttpResponse) -> None:
     assert read([data]) == answer, what
     assert read([data[n : n + 1] for n in range(len(data))]) == answer
     for cut in range(1, len(data)):

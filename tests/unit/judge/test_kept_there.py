@@ -5,7 +5,7 @@ import pytest
 
 from evalrun_executor.api import RunRequest, SandboxInfo, digest_of
 from evalrun_judge.families.stdio import plan_stdio
-from evalrun_judge.sandboxes.kept_there import MAX_KNOWN, WORTH_BYTES, KeptThere
+from evalrun_judge.sandboxes.kept_there import MAX_KNOWN, WORTH_BYTES, SandboxInputs
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission, extraction_of
 
 LARGE = [b"x" * (WORTH_BYTES // 2)] * 2
@@ -14,8 +14,8 @@ PLAIN = msgspec.structs.replace(REQUEST, inputs_digest=b"")
 BY_DIGEST = msgspec.structs.replace(REQUEST, inputs=[])
 
 
-def knowing(keep_mib: int = 1) -> KeptThere:
-    kept = KeptThere()
+def knowing(keep_mib: int = 1) -> SandboxInputs:
+    kept = SandboxInputs()
     kept.described(SandboxInfo("0.1", "full", 2, ["python"], "3.11", keep_mib=keep_mib))
     return kept
 
@@ -32,10 +32,10 @@ def small() -> RunRequest:
         (knowing(), PLAIN, b""),  # nobody gave them a name: they may never come again
         (knowing(), small(), b""),
         (knowing(0), REQUEST, b""),  # as an older sandbox says, which knows no digests
-        (KeptThere(), REQUEST, b""),  # it has not said yet what it is
+        (SandboxInputs(), REQUEST, b""),  # it has not said yet what it is
     ],
 )
-def test_what_is_worth_keeping_goes_with_its_digest(kept: KeptThere, request_: RunRequest, digest: bytes) -> None:
+def test_what_is_worth_keeping_goes_with_its_digest(kept: SandboxInputs, request_: RunRequest, digest: bytes) -> None:
     form = kept.form(request_)
     assert (form.inputs, form.inputs_digest) == (request_.inputs, digest)
 

@@ -5,32 +5,32 @@ from datetime import timedelta
 import pytest
 from builders.operator.world import START
 
-from evalrun_operator.policies.admission import Contender, Place, place_of
+from evalrun_operator.policies.admission import QueuedRun, QueuePosition, place_of
 
 
-def run(number: int, *, active: bool = False, created: int | None = None) -> Contender:
+def run(number: int, *, active: bool = False, created: int | None = None) -> QueuedRun:
     seconds = number if created is None else created
-    return Contender(f"uid-{number}", START + timedelta(seconds=seconds), f"evals/run-{number:02}", active)
+    return QueuedRun(f"uid-{number}", START + timedelta(seconds=seconds), f"evals/run-{number:02}", active)
 
 
 @pytest.mark.parametrize(
     ("contenders", "asked", "max_active", "admitted", "place"),
     [
-        ([run(1)], 1, 0, (), Place(0, 0)),  # no limit
-        ([run(1)], 1, 1, (), Place(0, 0)),
-        ([run(1, active=True), run(2)], 2, 1, (), Place(1, 1)),
-        ([run(1, active=True), run(2)], 1, 1, (), Place(0, 1)),  # who is in, stays in
-        ([run(1, active=True), run(2), run(3)], 3, 2, (), Place(1, 1)),  # the free place is the older one's
-        ([run(1, active=True), run(3), run(2)], 2, 2, (), Place(0, 1)),
-        ([run(2, active=True), run(1)], 1, 1, (), Place(1, 1)),  # an older one that came late drives nobody out
-        ([run(1), run(2)], 2, 1, ("uid-1",), Place(1, 1)),  # admitted just now, before its status says so
-        ([run(1), run(2)], 1, 1, ("uid-2",), Place(1, 1)),
-        ([run(n, active=True) for n in (1, 2, 3)] + [run(4)], 4, 2, (), Place(1, 3)),  # the limit was lowered
-        ([run(2, created=5), run(1, created=5)], 2, 1, (), Place(1, 0)),  # same second: by name
+        ([run(1)], 1, 0, (), QueuePosition(0, 0)),  # no limit
+        ([run(1)], 1, 1, (), QueuePosition(0, 0)),
+        ([run(1, active=True), run(2)], 2, 1, (), QueuePosition(1, 1)),
+        ([run(1, active=True), run(2)], 1, 1, (), QueuePosition(0, 1)),  # who is in, stays in
+        ([run(1, active=True), run(2), run(3)], 3, 2, (), QueuePosition(1, 1)),  # the free place is the older one's
+        ([run(1, active=True), run(3), run(2)], 2, 2, (), QueuePosition(0, 1)),
+        ([run(2, active=True), run(1)], 1, 1, (), QueuePosition(1, 1)),  # an older one that came late drives nobody out
+        ([run(1), run(2)], 2, 1, ("uid-1",), QueuePosition(1, 1)),  # admitted just now, before its status says so
+        ([run(1), run(2)], 1, 1, ("uid-2",), QueuePosition(1, 1)),
+        ([run(n, active=True) for n in (1, 2, 3)] + [run(4)], 4, 2, (), QueuePosition(1, 3)),  # the limit was lowered
+        ([run(2, created=5), run(1, created=5)], 2, 1, (), QueuePosition(1, 0)),  # same second: by name
     ],
 )
 def test_place_in_the_queue(
-    contenders: list[Contender], asked: int, max_active: int, admitted: tuple[str, ...], place: Place
+    contenders: list[QueuedRun], asked: int, max_active: int, admitted: tuple[str, ...], place: QueuePosition
 ) -> None:
     assert place_of(f"uid-{asked}", contenders, max_active, admitted) == place
 

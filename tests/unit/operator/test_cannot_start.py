@@ -10,9 +10,9 @@ from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.lifecycle.start_obstacles import SETTLE_SECONDS
 from evalrun_operator.lifecycle.status_report import with_applied
-from evalrun_operator.observation.records import Ref
-from evalrun_operator.policies.admission import Place
-from evalrun_operator.policies.refusals import LASTING_FAILURES, Failure, applied_words
+from evalrun_operator.observation.records import ObjectKey
+from evalrun_operator.policies.admission import QueuePosition
+from evalrun_operator.policies.refusals import LASTING_FAILURES, WriteFailure, applied_words
 from evalrun_operator.policies.start import gives_up_at, obstacles
 
 CROWDED = "Unschedulable: 0/1 nodes are available: 1 Insufficient memory. preemption: not helpful"
@@ -52,7 +52,7 @@ def test_when_it_is_given_up() -> None:
 def with_trouble(trouble: str) -> World:
     """Return a world whose aggregator has a pod in trouble."""
     world = World(run=evalrun(rollout=False)).settle()
-    name, owner = "run-aggregator-0", Ref("StatefulSet", "run-aggregator")
+    name, owner = "run-aggregator-0", ObjectKey("StatefulSet", "run-aggregator")
     world.add_pod(name, "aggregator", owner, {})
     reason, _, message = trouble.partition(": ")
     status: dict[str, Any] = {"phase": "Pending"}
@@ -60,7 +60,7 @@ def with_trouble(trouble: str) -> World:
         status["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]
     else:
         status["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}]
-    world.objects[Ref("Pod", name)]["status"] = status
+    world.objects[ObjectKey("Pod", name)]["status"] = status
     return world.settle()
 
 
@@ -81,7 +81,7 @@ def test_an_aggregator_that_cannot_start_fails_the_run_with_the_cause(trouble: s
 
 def test_what_is_mended_in_time_goes_on() -> None:
     world = with_trouble(NO_SECRET).tick(600)
-    del world.objects[Ref("Pod", "run-aggregator-0")]
+    del world.objects[ObjectKey("Pod", "run-aggregator-0")]
     world.settle()
     assert world.condition(Kind.STALLED).status == "False"
     world.services_up().settle().tick(3600).settle()
@@ -99,7 +99,7 @@ def test_a_run_may_wait_for_room_as_long_as_it_takes_and_is_told_what_bounds_it(
 
 def test_a_container_that_crashes_again_and_again_keeps_its_trouble_while_it_is_up() -> None:
     world = with_trouble(NO_SECRET)
-    world.objects[Ref("Pod", "run-aggregator-0")]["status"] = {
+    world.objects[ObjectKey("Pod", "run-aggregator-0")]["status"] = {
         "phase": "Running",
         "containerStatuses": [
             {
@@ -117,7 +117,7 @@ def test_what_only_events_tell_stands_in_the_conditions() -> None:
     world = World(run=evalrun(rollout=False)).settle()
     refusal = "FailedCreate: create Pod run-aggregator-0 in StatefulSet run-aggregator failed: exceeded quota: cpu"
     world.events["run-aggregator"] = refusal
-    assert Ref("StatefulSet", "run-aggregator") in {seen.ref for seen in world.observed().silent()}
+    assert ObjectKey("StatefulSet", "run-aggregator") in {seen.ref for seen in world.observed().silent()}
     world.settle()
     assert refusal in world.condition(Kind.STALLED).message
     assert refusal in world.condition(Kind.GENERATED).message
@@ -145,7 +145,7 @@ def test_what_ended_an_attempt_does_not_keep_the_next_one_from_starting() -> Non
         ("of-the-second", {"phase": "Pending"}),
     ):
         world.add_pod(name, "generator", job, {})
-        world.objects[Ref("Pod", name)]["status"] = status
+        world.objects[ObjectKey("Pod", name)]["status"] = status
     world.tick(SETTLE_SECONDS + 1).settle()
     assert "HTTP 404" in "; ".join(world.observed().trouble_list("generator"))
     assert world.condition(Kind.STALLED).status == "False"
@@ -154,7 +154,7 @@ def test_what_ended_an_attempt_does_not_keep_the_next_one_from_starting() -> Non
 def test_a_claim_without_its_storage_class_says_so() -> None:
     world = World(run=evalrun(rollout=False)).settle()
     (name,) = world.of_kind("PersistentVolumeClaim")
-    world.objects[Ref("PersistentVolumeClaim", name)]["status"] = {"phase": "Pending"}
+    world.objects[ObjectKey("PersistentVolumeClaim", name)]["status"] = {"phase": "Pending"}
     world.events[name] = NO_CLASS
     assert name in {seen.ref.name for seen in world.observed().silent()}
     world.settle()
@@ -163,7 +163,7 @@ def test_a_claim_without_its_storage_class_says_so() -> None:
 
 def test_a_run_that_waits_for_its_place_makes_nothing_and_says_its_number() -> None:
     world = World(run=evalrun({"spec.activeDeadlineSeconds": 60}), settings=operator_settings(max_active_runs=3))
-    world.place = Place(position=2, active=3)
+    world.place = QueuePosition(position=2, active=3)
     world.settle()
     assert not world.objects
     assert world.status.start_time is None
@@ -171,7 +171,7 @@ def test_a_run_that_waits_for_its_place_makes_nothing_and_says_its_number() -> N
     message = world.condition(Kind.ADMITTED).message
     assert message.startswith("Number 2 in the queue: 3 runs are active, and the operator allows 3")
     world.tick(3600).settle()  # the queue costs no deadline
-    world.place = Place()
+    world.place = QueuePosition()
     world.settle()
     assert (world.condition(Kind.ADMITTED).status, world.status.phase) == ("True", "Preparing")
 
@@ -179,11 +179,11 @@ def test_a_run_that_waits_for_its_place_makes_nothing_and_says_its_number() -> N
 def test_a_run_that_goes_on_waits_for_its_place_too() -> None:
     world = generating(max_active_runs=1).change_spec(suspend=True).settle().finalize().settle()
     world.finalize().settle()
-    world.place = Place(position=1, active=1)
+    world.place = QueuePosition(position=1, active=1)
     world.change_spec(suspend=False).settle()
     assert (world.status.phase, world.of_kind("RayCluster")) == ("Suspended", [])
     assert world.reason(Kind.ADMITTED) == "TooManyActiveRuns"
-    world.place = Place()
+    world.place = QueuePosition()
     world.settle().services_up().settle().kuberay().settle().jobs_run().settle()
     assert world.status.phase == "Generating"
 
@@ -200,7 +200,7 @@ def test_a_run_that_is_suspended_at_creation_makes_nothing_and_may_be_changed() 
 def test_a_new_pod_is_given_time_to_have_its_claim_bound() -> None:
     """Nearly every start has a pod with unbound claims, for a moment."""
     world = with_trouble("Unschedulable: pod has unbound immediate PersistentVolumeClaims")
-    pod = world.objects[Ref("Pod", "run-aggregator-0")]
+    pod = world.objects[ObjectKey("Pod", "run-aggregator-0")]
     world.change_spec().history.clear()
     pod["metadata"]["creationTimestamp"] = world.now.isoformat()
     world.tick(SETTLE_SECONDS - 1).settle()
@@ -213,7 +213,7 @@ def test_a_new_pod_is_given_time_to_have_its_claim_bound() -> None:
 def refused_world(kind: str, reason: Reason, text: str) -> World:
     """Return a world whose last pass ended with a refused write, as the controller tells it in the status."""
     world = World(run=evalrun(rollout=False)).settle()
-    words = applied_words([Failure(kind, reason, text)], LASTING_FAILURES)
+    words = applied_words([WriteFailure(kind, reason, text)], LASTING_FAILURES)
     assert words is not None
     status = with_applied(world.status, world.status, words, 1, world.now)
     world.run = world.run.model_copy(update={"status": status})
@@ -250,7 +250,7 @@ def test_what_a_run_can_do_without_or_may_succeed_later_stalls_nothing(kind: str
 
 def test_a_refusal_while_all_parts_are_up_stalls_nothing() -> None:
     world = generating(rollout=False).generate_all().settle()
-    words = applied_words([Failure("Service", Reason.REFUSED, "creating Service x: 422: no")], 1)
+    words = applied_words([WriteFailure("Service", Reason.REFUSED, "creating Service x: 422: no")], 1)
     assert words is not None
     status = with_applied(world.status, world.status, words, 1, world.now)
     world.run = world.run.model_copy(update={"status": status})

@@ -16,7 +16,7 @@ from evalrun_operator.policies.leadership import (
     RENEW_SECONDS,
     RETRY_SECONDS,
     Lease,
-    Sight,
+    ObservedLease,
     may_lead,
     must_stop,
     seen,
@@ -39,14 +39,14 @@ OTHERS = Lease("other", 4.0, "7")
 def test_a_lease_may_be_taken_once_its_holder_is_silent_for_as_long_as_it_said(
     lease: Lease | None, age: float, may: bool
 ) -> None:
-    assert may_lead(Sight(lease, 100.0), "me", 100.0 + age) is may
+    assert may_lead(ObservedLease(lease, 100.0), "me", 100.0 + age) is may
 
 
 def test_a_lease_counts_from_when_this_state_of_it_was_first_seen() -> None:
     first = seen(None, OTHERS, 100.0)
     assert seen(first, OTHERS, 103.0).since == 100.0
     assert seen(first, Lease("other", 4.0, "8"), 103.0).since == 103.0  # renewed
-    assert seen(first, None, 103.0) == Sight(None, 103.0)
+    assert seen(first, None, 103.0) == ObservedLease(None, 103.0)
 
 
 def test_a_leader_stops_before_another_may_begin() -> None:

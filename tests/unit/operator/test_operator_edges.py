@@ -20,10 +20,10 @@ from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError, Un
 from evalrun_cluster.kinds import EVAL_RUN, KINDS
 from evalrun_operator.aggregator_client import from_wire
 from evalrun_operator.handlers import configure
-from evalrun_operator.ledger_status import GateDecision, RunState
+from evalrun_operator.ledger_status import GateState, RunState
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children
-from evalrun_operator.observation.records import Ref
+from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.rbac import role_rules
 
 REQUEST = httpx2.Request("PATCH", "https://api/x")
@@ -55,11 +55,11 @@ def test_an_answer_of_a_real_ledger_is_understood() -> None:
     assert status.state is RunState.DEGRADED
     assert (status.total, status.pending, status.judged, status.not_judged) == (5, 0, 3, 2)
     assert status.datasets[0].accepted_at_1 is None
-    assert status.gate is GateDecision.PENDING
+    assert status.gate is GateState.PENDING
     answer.warnings.append("rollout.enforceEager: write false")
     assert from_wire(answer).warnings == ("rollout.enforceEager: write false",)
     answer.gate, answer.gpu_seconds = ledger_pb2.GATE_DECISION_FAILED, 12.5
-    assert from_wire(answer).gate is GateDecision.FAILED
+    assert from_wire(answer).gate is GateState.FAILED
     assert from_wire(answer).gpu_seconds == 12.5
     assert from_wire(answer).replica_hosts is None
     answer.replicas.add(address="10.0.0.1:4321", gpus=2, up=True)
@@ -179,7 +179,7 @@ def test_children_wake_their_run_only_when_something_changed() -> None:
     children.put({**pod, "metadata": {**pod["metadata"], "resourceVersion": "2"}})  # type: ignore[dict-item]
     assert woken == [("evals", "run")]
     children.put({**pod, "status": {"phase": "Failed"}})
-    children.drop((("evals", "u"), Ref("Pod", "p"), ("evals", "run")))
+    children.drop((("evals", "u"), ObjectKey("Pod", "p"), ("evals", "run")))
     assert len(woken) == 3
     assert children.of("evals", "u") == []
 

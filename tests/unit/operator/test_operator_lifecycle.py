@@ -14,10 +14,10 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import condition_of
 from evalrun_data.governance.run_audit import AUDIT_FAILED
-from evalrun_operator.ledger_status import GateDecision, RunState
+from evalrun_operator.ledger_status import GateState, RunState
 from evalrun_operator.lifecycle.acceptance import unsupported
 from evalrun_operator.lifecycle.reconcile import decide
-from evalrun_operator.observation.records import Baseline, Ref
+from evalrun_operator.observation.records import Baseline, ObjectKey
 from evalrun_operator.resources.changes import patch_of
 
 SERVICES = ["run-aggregator", "run-judge", "run-sandbox"]
@@ -77,7 +77,7 @@ def test_no_gpu_is_asked_for_before_aggregator_and_judge_are_up() -> None:
     assert world.reason(Kind.GENERATED) == "WaitingForServices"
     assert "aggregator, judge, sandbox not ready yet" in world.condition(Kind.CLUSTER_READY).message
     refusal = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "violates PodSecurity"}
-    world.objects[Ref("Deployment", "run-sandbox")]["status"] = {"conditions": [refusal]}
+    world.objects[ObjectKey("Deployment", "run-sandbox")]["status"] = {"conditions": [refusal]}
     world.settle()
     assert "run-sandbox: FailedCreate: violates PodSecurity" in world.condition(Kind.CLUSTER_READY).message
     world.services_up()
@@ -150,7 +150,7 @@ def test_an_upgrade_in_mid_run_changes_no_image_and_no_object(rollout: bool) -> 
     everything = replace(world.observed(), resync=True)
     kept = decide(world.run, everything, world.settings, world.now, "t").apply
     for item in kept:
-        known = before[Ref(item["kind"], item["metadata"]["name"])]
+        known = before[ObjectKey(item["kind"], item["metadata"]["name"])]
         assert item["metadata"]["annotations"] == known["metadata"]["annotations"]
     world.end_attempt(failed=True).settle().tick(60).settle().finalize().settle().kuberay().settle()
     assert world.status.attempts == 2  # made by the new operator, of the old images
@@ -181,7 +181,7 @@ def test_an_operator_that_renders_objects_otherwise_changes_only_what_follows_th
 
 def test_an_edited_network_policy_is_put_right_at_once() -> None:
     world = generating()
-    policy = world.objects[Ref("NetworkPolicy", "run-sandbox")]
+    policy = world.objects[ObjectKey("NetworkPolicy", "run-sandbox")]
     policy["spec"].pop("egress")  # the API server stores no empty list
     assert not world.step().apply
     policy["spec"]["egress"] = [{}]
@@ -194,7 +194,7 @@ def test_an_edited_network_policy_is_put_right_at_once() -> None:
 def test_nothing_of_an_ended_run_is_ever_written_again() -> None:
     world = generating().generate_all().judge_all().settle().finalize().settle()
     world.settings = operator_settings(aggregator_image="evalrun-aggregator:next", sandbox_slots=2)
-    del world.objects[Ref("ConfigMap", "run-order")]
+    del world.objects[ObjectKey("ConfigMap", "run-order")]
     everything = replace(world.observed(), resync=True)
     assert not decide(world.run, everything, world.settings, world.now, "t").apply
     world.tick(86_400).settle().finalize().change_spec(ttl_seconds_after_finished=100_000)
@@ -251,7 +251,7 @@ def test_an_attempt_that_ended_well_is_not_judged_by_a_ledger_that_does_not_answ
 
 def test_a_cluster_that_is_deleted_costs_an_attempt_and_comes_back_under_another_name() -> None:
     world = generating()
-    world.delete(Ref("RayCluster", "run-0f3b2-ray-1"))
+    world.delete(ObjectKey("RayCluster", "run-0f3b2-ray-1"))
     world.settle()
     assert world.of_kind("RayCluster") == []  # its pods still hold the GPUs
     assert world.of_kind("RayJob") == []
@@ -308,10 +308,12 @@ def test_a_head_that_restarted_before_the_attempt_is_that_attempts_head() -> Non
 
 def test_a_job_that_kueue_stops_costs_no_attempt() -> None:
     world = generating(changes={"spec.backoffLimit": 0})
-    cluster = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]
+    cluster = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]
     cluster["spec"]["suspend"] = True
     world.settle()
-    world.objects[Ref("RayJob", "run-0f3b2-gen-1")]["status"] = {"jobStatus": "STOPPED"}  # while its finalizer works
+    world.objects[ObjectKey("RayJob", "run-0f3b2-gen-1")]["status"] = {
+        "jobStatus": "STOPPED"
+    }  # while its finalizer works
     cluster["spec"].pop("suspend")
     world.settle().finalize().settle()
     assert (world.status.attempts, world.status.phase) == (1, "Generating")
@@ -319,7 +321,7 @@ def test_a_job_that_kueue_stops_costs_no_attempt() -> None:
 
 def test_kueue_taking_the_place_away_costs_no_attempt() -> None:
     world = generating()
-    cluster = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]
+    cluster = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]
     cluster["spec"]["suspend"] = True
     world.settle()
     assert world.of_kind("RayJob") == []
@@ -356,7 +358,7 @@ def test_a_suspended_run_holds_no_judge(generated: bool) -> None:
     world = generating()
     if generated:
         world.generate_all().settle().finalize()
-    world.add_pod("run-sandbox-x", "sandbox", Ref("Deployment", "run-sandbox"), {})
+    world.add_pod("run-sandbox-x", "sandbox", ObjectKey("Deployment", "run-sandbox"), {})
     world.change_spec(suspend=True).settle().finalize().settle().finalize().settle().finalize().settle()
     assert world.status.phase == "Suspended"
     assert world.of_kind("Deployment", "HorizontalPodAutoscaler") == []
@@ -382,7 +384,7 @@ def test_a_run_under_kueue_asks_for_its_gpus_first_and_holds_no_judge_meanwhile(
     while world.of_kind("RayCluster") == []:
         world.step()
     assert world.of_kind("Deployment", "HorizontalPodAutoscaler") == []
-    cluster = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]
+    cluster = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]
     cluster["spec"]["suspend"] = True  # Kueue's webhook, before anybody sees it
     world.settle().tick(86_400).settle()
     assert (world.status.reason, world.of_kind("Deployment")) == ("WaitingForQuota", [])
@@ -397,7 +399,7 @@ def test_a_run_under_kueue_asks_for_its_gpus_first_and_holds_no_judge_meanwhile(
 
 def test_the_wall_around_sandboxes_stands_until_their_last_pod_is_gone() -> None:
     world = generating(changes={"spec.activeDeadlineSeconds": 100})
-    world.add_pod("run-sandbox-x", "sandbox", Ref("Deployment", "run-sandbox"), {})
+    world.add_pod("run-sandbox-x", "sandbox", ObjectKey("Deployment", "run-sandbox"), {})
     world.tick(101).settle()
     assert world.of_kind("Deployment") == []
     assert "run-sandbox" in world.of_kind("NetworkPolicy")
@@ -497,7 +499,7 @@ def test_waiting_in_a_queue_costs_no_deadline() -> None:
     world = World(run=evalrun(changes)).settle().services_up()
     while world.of_kind("RayCluster") == []:
         world.step()
-    cluster = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]
+    cluster = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]
     cluster["spec"]["suspend"] = True
     world.settle().tick(86_400).settle()
     assert world.condition(Kind.COMPLETE).status == "False"
@@ -548,7 +550,7 @@ def test_a_ledger_that_fails_is_restarted_and_in_the_end_given_up() -> None:
     world.ledger_state = RunState.FAILED
     for restarts in ("1", "2"):
         world.step()
-        notes = world.objects[Ref("StatefulSet", "run-aggregator")]["metadata"]["annotations"]
+        notes = world.objects[ObjectKey("StatefulSet", "run-aggregator")]["metadata"]["annotations"]
         assert notes["evalrun.dev/restarts"] == restarts
         world.step()  # the old process still answers: not counted twice
         world.services_up()
@@ -559,9 +561,9 @@ def test_a_ledger_that_fails_is_restarted_and_in_the_end_given_up() -> None:
 
 def test_an_aggregator_that_refuses_the_spec_ends_the_run_with_its_words() -> None:
     world = World(run=evalrun({"spec.backoffLimit": 0})).settle()
-    world.add_pod("run-aggregator-0", "aggregator", Ref("StatefulSet", "run-aggregator"), {})
+    world.add_pod("run-aggregator-0", "aggregator", ObjectKey("StatefulSet", "run-aggregator"), {})
     ended = {"exitCode": 2, "message": "evalrun: datasets.0: no such file", "reason": "Error"}
-    world.objects[Ref("Pod", "run-aggregator-0")]["status"] = {
+    world.objects[ObjectKey("Pod", "run-aggregator-0")]["status"] = {
         "containerStatuses": [{"name": "aggregator", "state": {"terminated": ended}}]
     }
     world.settle()
@@ -572,9 +574,9 @@ def test_an_aggregator_that_refuses_the_spec_ends_the_run_with_its_words() -> No
 
 def test_data_that_failed_its_audit_ends_the_run_at_once() -> None:
     world = World(run=evalrun({"spec.backoffLimit": 3})).settle()
-    world.add_pod("run-aggregator-0", "aggregator", Ref("StatefulSet", "run-aggregator"), {})
+    world.add_pod("run-aggregator-0", "aggregator", ObjectKey("StatefulSet", "run-aggregator"), {})
     said = f"evalrun: {AUDIT_FAILED}: dataset 'humaneval': its audit failed: see data_manifests/audit_report.md"
-    world.objects[Ref("Pod", "run-aggregator-0")]["status"] = {
+    world.objects[ObjectKey("Pod", "run-aggregator-0")]["status"] = {
         "containerStatuses": [
             {"name": "aggregator", "state": {"terminated": {"exitCode": 2, "message": said, "reason": "Error"}}}
         ]
@@ -587,9 +589,9 @@ def test_data_that_failed_its_audit_ends_the_run_at_once() -> None:
 
 def test_pods_that_do_not_run_are_named_in_the_conditions() -> None:
     world = World().settle().services_up().settle().kuberay(usable=False)
-    cluster = Ref("RayCluster", "run-0f3b2-ray-1")
+    cluster = ObjectKey("RayCluster", "run-0f3b2-ray-1")
     world.add_pod("run-0f3b2-ray-1-worker-0", "ray", cluster, {"ray.io/cluster": "run-0f3b2-ray-1"}, gpus=8)
-    world.objects[Ref("Pod", "run-0f3b2-ray-1-worker-0")]["status"] = {
+    world.objects[ObjectKey("Pod", "run-0f3b2-ray-1-worker-0")]["status"] = {
         "phase": "Pending",
         "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: no GPU"}
@@ -609,7 +611,7 @@ def test_a_deleted_run_frees_its_gpus_though_a_finalizer_of_others_keeps_it() ->
     world = generating()
     metadata = world.run.metadata.model_copy(update={"deletion_timestamp": START, "finalizers": ["others.dev/audit"]})
     world.run = world.run.model_copy(update={"metadata": metadata})
-    del world.objects[Ref("ConfigMap", "run-order")]  # the collector is at it
+    del world.objects[ObjectKey("ConfigMap", "run-order")]  # the collector is at it
     decision = world.step()
     assert not decision.apply
     world.finalize().step()  # the walls go after the pods
@@ -645,7 +647,7 @@ def test_only_what_the_run_owns_is_ever_deleted() -> None:
         "metadata": {"name": "keda-hpa", "labels": {"evalrun.dev/run-uid": "x"}, "annotations": {}, "uid": "u"},
         "status": {},
     }
-    world.objects[Ref("HorizontalPodAutoscaler", "keda-hpa")] = foreign
+    world.objects[ObjectKey("HorizontalPodAutoscaler", "keda-hpa")] = foreign
     assert not world.step().delete
 
 
@@ -694,13 +696,13 @@ def test_keda_can_scale_to_zero() -> None:
 @pytest.mark.parametrize(
     ("decision", "status", "reason"),
     [
-        (GateDecision.PASSED, "True", "NoRegression"),
-        (GateDecision.FAILED, "False", "Regression"),
-        (GateDecision.INCONCLUSIVE, "Unknown", "Inconclusive"),
-        (GateDecision.NO_BASELINE, "Unknown", "BaselineNotFound"),
+        (GateState.PASSED, "True", "NoRegression"),
+        (GateState.FAILED, "False", "Regression"),
+        (GateState.INCONCLUSIVE, "Unknown", "Inconclusive"),
+        (GateState.NO_BASELINE, "Unknown", "BaselineNotFound"),
     ],
 )
-def test_the_gate_is_copied_and_does_not_fail_the_run(decision: GateDecision, status: str, reason: str) -> None:
+def test_the_gate_is_copied_and_does_not_fail_the_run(decision: GateState, status: str, reason: str) -> None:
     world = generating(changes={"spec.gate": {"baseline": "s3://runs/before", "dataset": "humaneval"}})
     assert (world.condition(Kind.GATE_PASSED).status, world.reason(Kind.GATE_PASSED)) == ("Unknown", "GatePending")
     world.gate = decision
@@ -776,9 +778,9 @@ def test_a_baselines_outputs_are_found_once_and_stand_in_the_work_order() -> Non
     world.baseline = Baseline("")  # deleted since
     world.settle()
     assert world.status.baseline_url == "pvc://results/before_1"
-    order = json.loads(world.objects[Ref("ConfigMap", "run-order")]["data"]["work-order.json"])
+    order = json.loads(world.objects[ObjectKey("ConfigMap", "run-order")]["data"]["work-order.json"])
     assert order["spec"]["gate"]["baseline"] == "/mnt/claims/results/before_1"
-    pod = world.objects[Ref("StatefulSet", "run-aggregator")]["spec"]["template"]["spec"]
+    pod = world.objects[ObjectKey("StatefulSet", "run-aggregator")]["spec"]["template"]["spec"]
     mounts = {mount["mountPath"]: mount.get("readOnly") for mount in pod["containers"][0]["volumeMounts"]}
     assert mounts["/mnt/claims/results"] is True
 
@@ -824,7 +826,7 @@ def test_no_event_is_told_again_without_words_when_the_outputs_follow_the_last_v
 def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
     world = generating(changes=changes)
-    group = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
+    group = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (3, 3, 3)  # 11 replicas of 2 GPUs
     first, second, third = world.workers("run-0f3b2-ray-1")
     world.generated, world.busy = 160, (first, second, third)
@@ -835,7 +837,7 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     assert world.gpu_pods() == [second]
     world.settle().kuberay().finalize().settle().kuberay()
     assert world.workers("run-0f3b2-ray-1") == [second]
-    group = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
+    group = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (1, 1, 1)
     assert group["scaleStrategy"] == {"workersToDelete": []}
 
@@ -844,7 +846,7 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
 def test_there_is_one_attempt_more_than_the_limit_of_failed_ones(limit: int) -> None:
     world = generating(rollout=False, changes={"spec.backoffLimit": limit})
     for attempt in range(1, limit + 2):
-        assert world.live_attempts() == [Ref("Job", f"run-0f3b2-gen-{attempt}")]
+        assert world.live_attempts() == [ObjectKey("Job", f"run-0f3b2-gen-{attempt}")]
         world.end_attempt(failed=True).tick(3600).settle().jobs_run().settle()
     assert world.reason(Kind.SUCCEEDED) == "BackoffLimitExceeded"
     assert world.status.attempts == limit + 1
@@ -853,7 +855,7 @@ def test_there_is_one_attempt_more_than_the_limit_of_failed_ones(limit: int) -> 
 
 def test_a_spec_that_the_aggregator_refuses_ends_the_run_after_its_restarts() -> None:
     world = World(run=evalrun({"spec.backoffLimit": 2})).settle()
-    world.add_pod("run-aggregator-0", names.AGGREGATOR, Ref("StatefulSet", "run-aggregator"), {})
+    world.add_pod("run-aggregator-0", names.AGGREGATOR, ObjectKey("StatefulSet", "run-aggregator"), {})
     said = {"exitCode": 2, "reason": "Error", "message": "datasets.0.source: no such file"}
     for restarts, reason in ((1, "Running"), (2, "InvalidSpec")):
         waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
@@ -863,7 +865,10 @@ def test_a_spec_that_the_aggregator_refuses_ends_the_run_after_its_restarts() ->
             "state": waiting,
             "lastState": {"terminated": said},
         }
-        world.objects[Ref("Pod", "run-aggregator-0")]["status"] = {"phase": "Running", "containerStatuses": [container]}
+        world.objects[ObjectKey("Pod", "run-aggregator-0")]["status"] = {
+            "phase": "Running",
+            "containerStatuses": [container],
+        }
         world.step()
         assert world.reason(Kind.COMPLETE) == reason
     assert "no such file" in world.condition(Kind.ACCEPTED).message
@@ -905,7 +910,7 @@ def test_a_failure_is_told_before_another_attempt_starts_however_late_it_is_seen
 
 def test_kueue_keeps_what_it_wrote_into_the_cluster() -> None:
     world = generating(changes={"spec.rollout.queueName": "evals"})
-    group = world.objects[Ref("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
+    group = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
     group["template"]["spec"]["tolerations"] = [{"key": "flavor", "operator": "Exists"}]
     everything = replace(world.observed(), resync=True)
     applied = {item["kind"] for item in decide(world.run, everything, world.settings, world.now, "t").apply}
@@ -921,11 +926,11 @@ def test_kueue_keeps_what_it_wrote_into_the_cluster() -> None:
 def test_a_model_that_cannot_be_fetched_ends_the_run(code: int, container: str, ends: bool) -> None:
     world = World(run=evalrun({"spec.model.path": "s3://checkpoints/none"}))
     world.settle().services_up().settle()
-    cluster = Ref("RayCluster", "run-0f3b2-ray-1")
+    cluster = ObjectKey("RayCluster", "run-0f3b2-ray-1")
     world.add_pod("worker-0", names.RAY, cluster, {"ray.io/node-type": "worker", "ray.io/cluster": cluster.name})
     ended = {"exitCode": code, "reason": "Error", "message": "model.path s3://checkpoints/none: nothing is there"}
     statuses = [{"name": container, "state": {"terminated": ended}}]
-    world.objects[Ref("Pod", "worker-0")]["status"] = {"phase": "Failed", "initContainerStatuses": statuses}
+    world.objects[ObjectKey("Pod", "worker-0")]["status"] = {"phase": "Failed", "initContainerStatuses": statuses}
     world.step()
     assert (world.reason(Kind.COMPLETE) == "InvalidSpec") is ends
     if ends:
@@ -948,11 +953,11 @@ def test_the_token_is_made_once_and_a_new_one_restarts_the_pods() -> None:
     world = generating()
     first = world.token
     assert first
-    notes = world.objects[Ref("StatefulSet", "run-aggregator")]["spec"]["template"]["metadata"]["annotations"]
+    notes = world.objects[ObjectKey("StatefulSet", "run-aggregator")]["spec"]["template"]["metadata"]["annotations"]
     world.token = None
     world.settle()
     assert world.token not in {None, first}
-    again = world.objects[Ref("StatefulSet", "run-aggregator")]["spec"]["template"]["metadata"]["annotations"]
+    again = world.objects[ObjectKey("StatefulSet", "run-aggregator")]["spec"]["template"]["metadata"]["annotations"]
     assert again["evalrun.dev/token-digest"] != notes["evalrun.dev/token-digest"]
 
 

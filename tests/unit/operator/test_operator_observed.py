@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evalrun_operator.observation.record_parser import UnreadableObjectError, belonging, parse_record
-from evalrun_operator.observation.records import Attempt, Cluster, Pod, Seen, Workload
+from evalrun_operator.observation.records import Attempt, ObservedCluster, ObservedObject, Pod, Workload
 
 LABELS = {"evalrun.dev/run-uid": "u", "evalrun.dev/run": "run"}
 
@@ -41,7 +41,7 @@ def test_a_ray_cluster_is_usable_only_while_all_of_it_is_up(
     spec: dict[str, Any], status: dict[str, Any], usable: bool
 ) -> None:
     cluster = detail("RayCluster", {"workerGroupSpecs": [{"replicas": 2}], **spec}, status, generation=2)
-    assert isinstance(cluster, Cluster)
+    assert isinstance(cluster, ObservedCluster)
     assert cluster.usable is usable
 
 
@@ -138,7 +138,7 @@ def owner(kind: str, uid: str, name: str = "x", *, controller: bool = True) -> d
     return {"kind": kind, "uid": uid, "name": name, "controller": controller}
 
 
-def seen(kind: str, name: str, *owners: dict[str, Any]) -> Seen:
+def seen(kind: str, name: str, *owners: dict[str, Any]) -> ObservedObject:
     metadata = {"name": name, "uid": f"uid-{name}", "labels": LABELS, "ownerReferences": list(owners)}
     return parse_record({"kind": kind, "metadata": metadata})
 

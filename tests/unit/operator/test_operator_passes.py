@@ -22,7 +22,7 @@ from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children
-from evalrun_operator.observation.records import Ref
+from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.passes.controller import CONFLICT_SECONDS, THERE_SECONDS, Controller
 from evalrun_operator.passes.work_queue import FIRST
 
@@ -253,7 +253,7 @@ async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_somet
         times.append(THERE_SECONDS)
         await controller.work(KEY)
         assert server.asked == 0  # all is there
-        children.drop((("evals", UID), Ref("ConfigMap", "run-order"), KEY))
+        children.drop((("evals", UID), ObjectKey("ConfigMap", "run-order"), KEY))
         for _ in range(2):
             await controller.work(KEY)
         assert server.asked == 1

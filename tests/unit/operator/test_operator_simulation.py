@@ -12,7 +12,7 @@ from builders.operator.world import JOBS, World, evalrun, operator_settings
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import EvalRunStatus, condition_of
-from evalrun_operator.observation.records import Ref
+from evalrun_operator.observation.records import ObjectKey
 
 EVENTS = 120
 PASSES_TO_THE_END = 120
@@ -96,7 +96,7 @@ def after_a_whole_pass(world: World) -> None:
     now = world.status
     if holds(now, Kind.GENERATED) or holds(now, Kind.COMPLETE) or world.run.spec.suspend:
         jobs = world.of_kind(*JOBS) if holds(now, Kind.COMPLETE) else []
-        assert not [name for name in jobs if Ref("RayJob", name) in world.live_attempts()]
+        assert not [name for name in jobs if ObjectKey("RayJob", name) in world.live_attempts()]
         if not world.run.spec.suspend or holds(now, Kind.GENERATED) or holds(now, Kind.COMPLETE):
             assert world.of_kind("RayCluster") == [], "GPUs held for nothing"
 

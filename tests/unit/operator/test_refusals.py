@@ -7,7 +7,7 @@ from builders.operator.world import operator_settings
 
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.lifecycle.frozen import FROZEN, UnreadableSettingsError, frozen, thawed
-from evalrun_operator.policies.refusals import Failure, applied_words
+from evalrun_operator.policies.refusals import WriteFailure, applied_words
 
 QUOTA = 'creating PodDisruptionBudget r-judge: poddisruptionbudgets.policy "r-judge" is forbidden: exceeded quota: q'
 RIGHT = 'creating Job r-gen-1: jobs.batch is forbidden: User "x" cannot create resource "jobs"'
@@ -20,19 +20,19 @@ AWAY = "creating Service r-judge: ReadTimeout"
     ("failure", "says"),
     [
         (
-            Failure("PodDisruptionBudget", Reason.REFUSED, QUOTA),
+            WriteFailure("PodDisruptionBudget", Reason.REFUSED, QUOTA),
             "exceeded quota: q. The run goes on without it. Raise the",
         ),
-        (Failure("Job", Reason.REFUSED, RIGHT), "Give the operator's account the right that is named"),
-        (Failure("StatefulSet", Reason.REFUSED, POLICY), "no label team. Meet the admission policy that is named"),
+        (WriteFailure("Job", Reason.REFUSED, RIGHT), "Give the operator's account the right that is named"),
+        (WriteFailure("StatefulSet", Reason.REFUSED, POLICY), "no label team. Meet the admission policy that is named"),
         (
-            Failure("Service", Reason.NAME_TAKEN, TAKEN),
+            WriteFailure("Service", Reason.NAME_TAKEN, TAKEN),
             "(managed by Helm). Delete or rename that object, or give the run",
         ),
-        (Failure("Service", Reason.REFUSED, "creating Service x: strange"), "Change what the message names."),
+        (WriteFailure("Service", Reason.REFUSED, "creating Service x: strange"), "Change what the message names."),
     ],
 )
-def test_a_refusal_is_quoted_with_what_to_do(failure: Failure, says: str) -> None:
+def test_a_refusal_is_quoted_with_what_to_do(failure: WriteFailure, says: str) -> None:
     words = applied_words([failure], 1)
     assert words is not None
     status, reason, message = words
@@ -43,7 +43,7 @@ def test_a_refusal_is_quoted_with_what_to_do(failure: Failure, says: str) -> Non
 
 def test_what_the_run_needs_is_told_before_what_it_can_do_without() -> None:
     words = applied_words(
-        [Failure("PodDisruptionBudget", Reason.REFUSED, QUOTA), Failure("Job", Reason.REFUSED, RIGHT)], 1
+        [WriteFailure("PodDisruptionBudget", Reason.REFUSED, QUOTA), WriteFailure("Job", Reason.REFUSED, RIGHT)], 1
     )
     assert words is not None
     assert words[2].startswith("Creating Job r-gen-1")
@@ -51,7 +51,7 @@ def test_what_the_run_needs_is_told_before_what_it_can_do_without() -> None:
 
 
 def test_a_write_that_may_succeed_soon_is_told_once_it_has_failed_for_long() -> None:
-    away = Failure("Service", Reason.WRITE_FAILED, AWAY)
+    away = WriteFailure("Service", Reason.WRITE_FAILED, AWAY)
     assert applied_words([away], 2) is None
     words = applied_words([away], 3)
     assert words is not None
@@ -60,7 +60,9 @@ def test_a_write_that_may_succeed_soon_is_told_once_it_has_failed_for_long() -> 
 
 
 def test_a_namespace_that_goes_is_no_refusal() -> None:
-    gone = Failure("Job", Reason.REFUSED, "creating Job x: forbidden: unable to create because it is being terminated")
+    gone = WriteFailure(
+        "Job", Reason.REFUSED, "creating Job x: forbidden: unable to create because it is being terminated"
+    )
     assert applied_words([gone], 5) == ("True", Reason.ALL_APPLIED, "")
 
 

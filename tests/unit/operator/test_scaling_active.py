@@ -9,8 +9,8 @@ from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import condition_of
 from evalrun_cluster.errors import RefusedError
 from evalrun_operator.lifecycle.scaling_words import SETTLE_SECONDS
-from evalrun_operator.observation.discovery import Discovery
-from evalrun_operator.observation.records import Ref
+from evalrun_operator.observation.discovery import ApiDiscovery
+from evalrun_operator.observation.records import ObjectKey
 
 METRICS = "metrics.k8s.io"
 FAILED = "the HPA was unable to compute the replica count: no metrics returned from resource metrics API"
@@ -18,7 +18,7 @@ FAILED = "the HPA was unable to compute the replica count: no metrics returned f
 
 def inactive(world: World, kind: str, condition: dict[str, Any]) -> None:
     said = {"status": "False", "lastTransitionTime": world.now.isoformat(), **condition}
-    world.objects[Ref(kind, "run-judge")]["status"] = {"conditions": [said]}
+    world.objects[ObjectKey(kind, "run-judge")]["status"] = {"conditions": [said]}
 
 
 def test_autoscalers_that_work_are_told_in_a_word() -> None:
@@ -84,7 +84,7 @@ def test_no_autoscaler_is_made_that_could_only_complain(mode: str, group: str) -
     world = World(missing_groups=frozenset({group}), settings=operator_settings(autoscaling=mode)).settle()
     world.services_up().settle()
     assert world.of_kind("HorizontalPodAutoscaler") == []
-    assert world.objects[Ref("Deployment", "run-judge")]["spec"]["replicas"] == 1
+    assert world.objects[ObjectKey("Deployment", "run-judge")]["spec"]["replicas"] == 1
     said = world.condition(Kind.SCALING_ACTIVE)
     assert (said.status, said.reason) == ("False", "NotMeasured")
     assert f"The cluster serves no {group}. Install" in said.message
@@ -121,7 +121,7 @@ class Groups:
 
 async def test_what_cannot_be_asked_stays_as_it_was_known() -> None:
     groups, missing = Groups({METRICS: False}), {"external.metrics.k8s.io"}
-    discovery = Discovery(groups, [METRICS, "external.metrics.k8s.io"], missing)
+    discovery = ApiDiscovery(groups, [METRICS, "external.metrics.k8s.io"], missing)
     await discovery.look()
     assert missing == {METRICS, "external.metrics.k8s.io"}
     groups.served = {METRICS: True}

@@ -8,7 +8,7 @@ import pytest
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import Answer, scripted_verdict, unavailable
-from evalrun_reward.judge_calls import FairPlaces, JudgeCalls, NoVerdictError, Tests
+from evalrun_reward.judge_calls import FairSlots, JudgeCalls, NoVerdictError, ProblemRequest
 from evalrun_reward.retries import INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, Cause
 
 
@@ -33,24 +33,24 @@ class Calls:
         self.causes: list[Cause] = []
         self.judge = judge
         self.calls = JudgeCalls(
-            judge, FairPlaces(4), 3, clock=lambda: self.now, sleep=self.sleep, chance=random.Random(7),
+            judge, FairSlots(4), 3, clock=lambda: self.now, sleep=self.sleep, chance=random.Random(7),
             on_retry=self.causes.append,
         )  # fmt: skip
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    async def verdict(self, tests: Tests) -> judge_pb2.Verdict:
+    async def verdict(self, tests: ProblemRequest) -> judge_pb2.Verdict:
         return await self.calls.verdict(tests, "r", judge_pb2.Submission(text="accept"), lambda: 9.0)
 
 
-def small() -> Tests:
-    return Tests(judge_pb2.JudgeRequest(limits=judge_pb2.Limits(memory_mib=5)), None, 1)
+def small() -> ProblemRequest:
+    return ProblemRequest(judge_pb2.JudgeRequest(limits=judge_pb2.Limits(memory_mib=5)), None, 1)
 
 
-def large() -> Tests:
+def large() -> ProblemRequest:
     whole = judge_pb2.JudgeRequest(suite_digest=b"d", stdio=judge_pb2.StdioTests(tests=[judge_pb2.StdioTest()]))
-    return Tests(whole, judge_pb2.JudgeRequest(suite_digest=b"d"), 1)
+    return ProblemRequest(whole, judge_pb2.JudgeRequest(suite_digest=b"d"), 1)
 
 
 async def test_a_request_carries_run_answer_deadline_and_tests() -> None:
@@ -106,7 +106,7 @@ async def test_large_tests_cross_once_and_again_where_the_gateway_lacks_them() -
 
 
 async def test_a_run_with_many_samples_does_not_make_one_with_few_wait() -> None:
-    places, order = FairPlaces(2), list[str]()
+    places, order = FairSlots(2), list[str]()
 
     async def work(run: str) -> None:
         async with places.held_by(run):
@@ -123,7 +123,7 @@ async def test_a_run_with_many_samples_does_not_make_one_with_few_wait() -> None
 
 
 async def test_a_place_given_to_one_who_has_just_gone_is_passed_on() -> None:
-    places = FairPlaces(1)
+    places = FairSlots(1)
     gone, next_one = asyncio.Event(), asyncio.Event()
 
     async def hold(run: str, got: asyncio.Event) -> None:

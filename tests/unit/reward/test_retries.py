@@ -10,10 +10,10 @@ from evalrun_reward.retries import (
     PATIENCE_SECONDS,
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
-    Again,
     Cause,
     GiveUp,
     History,
+    RetryAfter,
     after_failure,
     after_verdict,
 )
@@ -31,18 +31,18 @@ def failure(code: int, wait: int = 0) -> judge_pb2.StreamFailure:
     [
         (failure(INVALID_ARGUMENT), History(1, 0, sent_tests=True), GiveUp("why", invalid=True)),
         (failure(UNIMPLEMENTED), History(1, 0, sent_tests=True), GiveUp("why", invalid=True)),
-        (failure(NOT_FOUND), History(1, 0, sent_tests=False), Again(Cause.TESTS, with_tests=True)),
-        (failure(NOT_FOUND), History(1, 0, sent_tests=True), Again(Cause.FAILED, 0.1)),
-        (failure(RESOURCE_EXHAUSTED, 700), History(1, 0, sent_tests=True), Again(Cause.BUSY, 0.7)),
-        (failure(RESOURCE_EXHAUSTED), History(99, 999, sent_tests=True), Again(Cause.BUSY, 0.05)),
-        (failure(UNAVAILABLE), History(1, 0, sent_tests=True), Again(Cause.FAILED, 0.1)),
-        (failure(INTERNAL), History(3, 1, sent_tests=True), Again(Cause.FAILED, 0.4)),
-        (failure(UNAVAILABLE), History(50, PATIENCE_SECONDS - 1, sent_tests=True), Again(Cause.FAILED, 10.0)),
-        (failure(UNAVAILABLE), History(3, PATIENCE_SECONDS, sent_tests=True), Again(Cause.FAILED, 0.4)),
+        (failure(NOT_FOUND), History(1, 0, sent_tests=False), RetryAfter(Cause.TESTS, with_tests=True)),
+        (failure(NOT_FOUND), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),
+        (failure(RESOURCE_EXHAUSTED, 700), History(1, 0, sent_tests=True), RetryAfter(Cause.BUSY, 0.7)),
+        (failure(RESOURCE_EXHAUSTED), History(99, 999, sent_tests=True), RetryAfter(Cause.BUSY, 0.05)),
+        (failure(UNAVAILABLE), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),
+        (failure(INTERNAL), History(3, 1, sent_tests=True), RetryAfter(Cause.FAILED, 0.4)),
+        (failure(UNAVAILABLE), History(50, PATIENCE_SECONDS - 1, sent_tests=True), RetryAfter(Cause.FAILED, 10.0)),
+        (failure(UNAVAILABLE), History(3, PATIENCE_SECONDS, sent_tests=True), RetryAfter(Cause.FAILED, 0.4)),
         (failure(DEADLINE_EXCEEDED), History(4, PATIENCE_SECONDS, sent_tests=True), GIVEN_UP),
     ],
 )
-def test_after_a_failure(given: judge_pb2.StreamFailure, history: History, decision: Again | GiveUp) -> None:
+def test_after_a_failure(given: judge_pb2.StreamFailure, history: History, decision: RetryAfter | GiveUp) -> None:
     assert after_failure(given, history, attempts=4) == decision
 
 
@@ -50,10 +50,10 @@ def test_after_a_failure(given: judge_pb2.StreamFailure, history: History, decis
     ("verdict", "failures", "decision"),
     [
         (judge_pb2.Verdict(judged=True), 0, None),
-        (judge_pb2.Verdict(judged=False), 1, Again(Cause.UNDECIDED, 0.1)),
+        (judge_pb2.Verdict(judged=False), 1, RetryAfter(Cause.UNDECIDED, 0.1)),
         (judge_pb2.Verdict(judged=False), 4, None),
         (judge_pb2.Verdict(judged=False, permanent=True), 1, None),
     ],
 )
-def test_after_a_verdict(verdict: judge_pb2.Verdict, failures: int, decision: Again | None) -> None:
+def test_after_a_verdict(verdict: judge_pb2.Verdict, failures: int, decision: RetryAfter | None) -> None:
     assert after_verdict(verdict, failures, attempts=4) == decision

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from builders.results.stored_runs import a_gate, totals_of, verdicts_of
 
-from evalrun_results.comparisons.gate import Decision, decide_gate
+from evalrun_results.comparisons.gate import GateDecision, decide_gate
 
 PROBLEMS = 400
 MARGIN = "0.04"
@@ -17,6 +17,6 @@ def test_a_slow_drift_passes_against_the_last_good_and_is_caught_by_the_anchor()
     gate = a_gate(maxRegression=MARGIN)
     last_good = [decide_gate(gate, before, after, family=2).decision for before, after in pairwise(nights)]
     anchor = [decide_gate(gate, nights[0], night, family=2).decision for night in nights[1:]]
-    assert set(last_good) == {Decision.PASS}
-    assert anchor[0] is Decision.PASS
-    assert anchor[-1] is Decision.FAIL
+    assert set(last_good) == {GateDecision.PASS}
+    assert anchor[0] is GateDecision.PASS
+    assert anchor[-1] is GateDecision.FAIL

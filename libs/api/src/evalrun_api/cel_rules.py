@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Protocol, cast
 
 from evalrun_api.api_model import VALIDATIONS
-from evalrun_api.checks import Problem, Value, child_path
+from evalrun_api.checks import Value, Violation, child_path
 from evalrun_api.structural import Schema
 
 
@@ -66,7 +66,7 @@ def holds(expression: str, self_value: Value, old_value: Value = None) -> bool:
     return compiled(expression).execute(context) is True
 
 
-def broken_rules(schema: Schema, value: Value, wrong: Set[str] = frozenset(), path: str = "") -> Iterator[Problem]:
+def broken_rules(schema: Schema, value: Value, wrong: Set[str] = frozenset(), path: str = "") -> Iterator[Violation]:
     """Return every rule that `value`, or something inside it, breaks.
 
     Args:
@@ -91,13 +91,13 @@ def broken_rules(schema: Schema, value: Value, wrong: Set[str] = frozenset(), pa
             yield from broken_rules(schema["items"], item, wrong, f"{path}[{index}]")
 
 
-def _broken(rule: dict[str, str], value: Value, path: str) -> Iterator[Problem]:
+def _broken(rule: dict[str, str], value: Value, path: str) -> Iterator[Violation]:
     blamed = (path + rule.get("fieldPath", "")).removeprefix(".")
     try:
         if not holds(rule["rule"], value):
-            yield Problem(blamed, rule["message"])
+            yield Violation(blamed, rule["message"])
     except (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError) as error:  # what the library raises
-        yield Problem(blamed, f"{rule['message']} (the rule could not be evaluated: {error})")
+        yield Violation(blamed, f"{rule['message']} (the rule could not be evaluated: {error})")
 
 
 def _last_name(path: str) -> str:

@@ -33,7 +33,7 @@ NOUNS = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class Violation:
     """One thing that is wrong with an object."""
 
     path: str
@@ -90,12 +90,12 @@ def quote_decimals(schema: Schema, value: Value, path: str = "") -> Iterator[tup
             yield from quote_decimals(child, item, where)
 
 
-def structural_problems(schema: Schema, value: Value, path: str = "") -> Iterator[Problem]:
+def structural_problems(schema: Schema, value: Value, path: str = "") -> Iterator[Violation]:
     """Return everything about `value` that the schema itself, without its rules, refuses."""
     kind = schema["type"]
     fits = isinstance(value, KINDS[kind]) and not (kind == "integer" and isinstance(value, bool))
     if not fits:
-        yield Problem(path, _wrong_type(kind, value))
+        yield Violation(path, _wrong_type(kind, value))
     elif kind == "object":
         yield from _object_problems(schema, value, path)
     elif kind == "array":
@@ -105,7 +105,7 @@ def structural_problems(schema: Schema, value: Value, path: str = "") -> Iterato
     elif kind == "integer":
         low, high = schema.get("minimum"), schema.get("maximum")
         if (low is not None and value < low) or (high is not None and value > high):
-            yield Problem(path, f"{value} is out of bounds: write {_range(low, high)}", spoils=False)
+            yield Violation(path, f"{value} is out of bounds: write {_range(low, high)}", spoils=False)
 
 
 def _wrong_type(kind: str, value: Value) -> str:
@@ -118,19 +118,19 @@ def _wrong_type(kind: str, value: Value) -> str:
     return f"{shown} is not {NOUNS[kind]}"
 
 
-def _object_problems(schema: Schema, value: dict[str, Value], path: str) -> Iterator[Problem]:
+def _object_problems(schema: Schema, value: dict[str, Value], path: str) -> Iterator[Violation]:
     known = schema.get("properties", {})
     if len(value) > schema.get("maxProperties", len(value)):
-        yield Problem(path, f"has {len(value)} entries: write at most {schema['maxProperties']}")
+        yield Violation(path, f"has {len(value)} entries: write at most {schema['maxProperties']}")
     for name in schema.get("required", ()):
         if name not in value:
-            yield Problem(child_path(path, name), f"is missing: {_says(known[name])}")
+            yield Violation(child_path(path, name), f"is missing: {_says(known[name])}")
     for name, item in value.items():
         child = known.get(name, schema.get("additionalProperties"))
         if child is not None:
             yield from structural_problems(child, item, child_path(path, str(name)))
         elif known and path != "metadata":  # metadata has more fields than ours: Kubernetes' own
-            yield Problem(child_path(path, str(name)), _unknown(str(name), known), spoils=False)
+            yield Violation(child_path(path, str(name)), _unknown(str(name), known), spoils=False)
 
 
 def _unknown(name: str, known: dict[str, Schema]) -> str:
@@ -140,10 +140,10 @@ def _unknown(name: str, known: dict[str, Schema]) -> str:
     return f"is no field; known here: {', '.join(known)}"
 
 
-def _array_problems(schema: Schema, value: list[Value], path: str) -> Iterator[Problem]:
+def _array_problems(schema: Schema, value: list[Value], path: str) -> Iterator[Violation]:
     low, high = schema.get("minItems"), schema["maxItems"]
     if len(value) < (low or 0) or len(value) > high:
-        yield Problem(path, f"has {len(value)} items: write {_range(low, high)}", spoils=False)
+        yield Violation(path, f"has {len(value)} items: write {_range(low, high)}", spoils=False)
     for index, item in enumerate(value):
         yield from structural_problems(schema["items"], item, f"{path}[{index}]")
     keys = schema.get("x-kubernetes-list-map-keys")
@@ -153,23 +153,23 @@ def _array_problems(schema: Schema, value: list[Value], path: str) -> Iterator[P
         identity = {key: item.get(key) for key in keys} if keys and isinstance(item, dict) else item
         text = json.dumps(identity, sort_keys=True, default=str)
         if text in seen:
-            yield Problem(f"{path}[{index}]", f"{text} is listed twice: write it once", spoils=False)
+            yield Violation(f"{path}[{index}]", f"{text} is listed twice: write it once", spoils=False)
         seen.add(text)
 
 
-def _string_problems(schema: Schema, value: str, path: str) -> Iterator[Problem]:
+def _string_problems(schema: Schema, value: str, path: str) -> Iterator[Violation]:
     shown = json.dumps(value, ensure_ascii=False)
     low, high = schema.get("minLength"), schema.get("maxLength")
     if "enum" in schema and value not in schema["enum"]:
         near = difflib.get_close_matches(value.lower(), [word.lower() for word in schema["enum"]], n=1)
         hint = next((f"did you mean {word}? " for word in schema["enum"] if near and word.lower() == near[0]), "")
-        yield Problem(path, f"{shown} is not known; {hint}Write one of {', '.join(schema['enum'])}")
+        yield Violation(path, f"{shown} is not known; {hint}Write one of {', '.join(schema['enum'])}")
     if len(value) < (low or 0) or (high is not None and len(value) > high):
-        yield Problem(path, f"has {len(value)} characters: write {_range(low, high)}")
+        yield Violation(path, f"has {len(value)} characters: write {_range(low, high)}")
     if "pattern" in schema and not _matches(schema["pattern"], value):
-        yield Problem(path, f"{shown} does not match {schema['pattern']}: {_says(schema)}")
+        yield Violation(path, f"{shown} does not match {schema['pattern']}: {_says(schema)}")
     if schema.get("format") == "date-time" and not _is_time(value):
-        yield Problem(path, f"{shown} is not a time: write it as 2026-01-31T12:00:00Z")
+        yield Violation(path, f"{shown} is not a time: write it as 2026-01-31T12:00:00Z")
 
 
 def _matches(pattern: str, value: str) -> bool:

@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from evalrun_api.cel_rules import broken_rules
-from evalrun_api.checks import Problem, Value, quote_decimals, structural_problems, with_defaults
+from evalrun_api.checks import Value, Violation, quote_decimals, structural_problems, with_defaults
 from evalrun_api.manifest_yaml import read_documents
 from evalrun_api.metadata import metadata_problems
 from evalrun_api.structural import Schema, structural_schema, without_cluster_rules, without_markers
@@ -110,7 +110,7 @@ def _read(manifest: dict[str, Any], place: Place) -> tuple[EvalRun | None, list[
         return None, [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
 
 
-def find_problems(manifest: Value, *, place: Place) -> list[Problem]:
+def find_problems(manifest: Value, *, place: Place) -> list[Violation]:
     """Return everything that is wrong with an EvalRun or EvalSchedule as a manifest holds it; none if it is valid."""
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     schema = schema_for(place, SCHEDULE_KIND if kind == SCHEDULE_KIND else KIND)

@@ -6,7 +6,7 @@ The CRD's schema does not cover metadata: its rules are Kubernetes' own and appl
 import re
 from collections.abc import Iterator
 
-from evalrun_api.checks import Problem, Value
+from evalrun_api.checks import Value, Violation
 
 MAX_NAME = 63
 MAX_PREFIX = 253
@@ -21,20 +21,20 @@ VALUE_ADVICE = (
 )
 
 
-def metadata_problems(metadata: Value) -> Iterator[Problem]:
+def metadata_problems(metadata: Value) -> Iterator[Violation]:
     """Yield everything about name, labels and annotations that the API server refuses."""
     if not isinstance(metadata, dict):
         return
     if not isinstance(metadata.get("name"), str):
-        yield Problem("metadata.name", "is missing: write what the run is to be called")
+        yield Violation("metadata.name", "is missing: write what the run is to be called")
     for field in ("labels", "annotations"):
         notes = metadata.get(field)
         for key, value in notes.items() if isinstance(notes, dict) else ():
             # Of an annotation's key the API server compares the lower-case form.
             if not is_qualified_name(key if field == "labels" else str(key).lower()):
-                yield Problem(f"metadata.{field}", f"the key {key!r} is not allowed: {KEY_ADVICE}")
+                yield Violation(f"metadata.{field}", f"the key {key!r} is not allowed: {KEY_ADVICE}")
             if field == "labels" and isinstance(value, str) and not is_label_value(value):
-                yield Problem(f"metadata.labels.{key}", f"the value {value!r} is not allowed: {VALUE_ADVICE}")
+                yield Violation(f"metadata.labels.{key}", f"the value {value!r} is not allowed: {VALUE_ADVICE}")
 
 
 def is_qualified_name(key: str) -> bool:

@@ -51,7 +51,7 @@ class JudgeStream(Protocol):
         ...
 
 
-class Judge(Protocol):
+class JudgeAddress(Protocol):
     """One address at which judges answer."""
 
     address: str

@@ -36,7 +36,7 @@ is how a new one always gets in (Choudhury and Hahne, "Dynamic Queue Length Thre
 Switches", 1998)."""
 
 
-class _Room:
+class _Capacity:
     """Something that there is so much of, shared by runs: places, bytes."""
 
     def __init__(self, capacity: Callable[[], int]) -> None:
@@ -100,7 +100,7 @@ class Admission:
             on_begin: told how many seconds a request has waited, when the first work on it begins.
             max_bytes: maximum total size of all admitted requests.
         """
-        self._places, self._bytes = _Room(capacity), _Room(lambda: max_bytes)
+        self._places, self._bytes = _Capacity(capacity), _Capacity(lambda: max_bytes)
         self._clock = clock
         self._on_begin = on_begin
         self._numbers = itertools.count()

@@ -31,7 +31,7 @@ class SessionOverError(RefusedError):
     """The session takes no more."""
 
 
-class Calls:
+class RewardCalls:
     """Thread-safe; every call may be repeated, so any failure but a refusal is asked again, at the next replica.
 
     Args:

@@ -9,7 +9,7 @@ import os
 
 from verl.tools.function_tool import function_tool
 
-from evalrun_trainers.calls import Calls
+from evalrun_trainers.calls import RewardCalls
 from evalrun_trainers.client import NotJudgedError
 from evalrun_trainers.options import Options, OptionsError
 
@@ -19,11 +19,13 @@ NO_ANSWER = "The sandbox gave no answer: run your program again."
 
 
 @functools.cache
-def _calls(process: int) -> Calls:  # a forked process needs threads and connections of its own
+def _calls(process: int) -> RewardCalls:  # a forked process needs threads and connections of its own
     url = os.environ.get("EVALRUN_SANDBOX_URL", "")
     if not url:
         raise OptionsError("set EVALRUN_SANDBOX_URL to a sandbox: http://HOST:PORT")
-    return Calls(Options(url=url, token=os.environ.get("EVALRUN_SANDBOX_TOKEN", ""), timeout_seconds=CALL_SECONDS))
+    return RewardCalls(
+        Options(url=url, token=os.environ.get("EVALRUN_SANDBOX_TOKEN", ""), timeout_seconds=CALL_SECONDS)
+    )
 
 
 @function_tool("code_interpreter")  # type: ignore[untyped-decorator]  # verl has no types

@@ -13,7 +13,7 @@ from typing import Any
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
-from evalrun_trainers.calls import Calls, SessionOverError, StateLostError
+from evalrun_trainers.calls import RewardCalls, SessionOverError, StateLostError
 from evalrun_trainers.client import NotJudgedError
 from evalrun_trainers.options import RAISE, OptionsError, read_options
 
@@ -50,7 +50,7 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
     def __init__(self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema | None) -> None:
         super().__init__(config, tool_schema)
         self._options = read_options({name: value for name, value in config.items() if name not in _OWN})
-        self._calls = Calls(self._options)
+        self._calls = RewardCalls(self._options)
         self._instances: dict[str, _Session] = {}
         self._trajectories: weakref.WeakKeyDictionary[Any, _Session] = weakref.WeakKeyDictionary()
 

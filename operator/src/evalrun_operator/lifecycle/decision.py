@@ -9,7 +9,7 @@ from evalrun_cluster.kinds import KINDS
 from evalrun_cluster.objects import Object, StatusEvent
 from evalrun_operator.lifecycle.situation import ReconcileContext
 from evalrun_operator.lifecycle.status_report import events_of
-from evalrun_operator.observation.records import Observed, Policy, Ref, Seen
+from evalrun_operator.observation.records import ObjectKey, Observed, ObservedObject, Policy
 from evalrun_operator.resources.changes import is_as_made, is_outdated, spec_digest
 
 IDLE_SECONDS = 60.0
@@ -22,7 +22,7 @@ class Decision:
 
     status: EvalRunStatus
     apply: tuple[Object, ...] = ()
-    delete: tuple[Seen, ...] = ()
+    delete: tuple[ObservedObject, ...] = ()
     events: tuple[StatusEvent, ...] = ()
     requeue_after: float | None = None
     """Seconds after which to look again, whatever happens; None: only when something happens."""
@@ -36,13 +36,13 @@ def decision(
     context: ReconcileContext,
     status: EvalRunStatus,
     desired: Iterable[Object] = (),
-    kept: Iterable[Ref] = (),
-    delete: Iterable[Seen] = (),
+    kept: Iterable[ObjectKey] = (),
+    delete: Iterable[ObservedObject] = (),
     requeue_after: float | None = None,
 ) -> Decision:
     """Act on the difference between what is desired and what is there. Nothing is touched that is not our own work."""
     observed, wanted = context.observed, list(desired)
-    refs = {Ref(item["kind"], item["metadata"]["name"]) for item in wanted} | set(kept)
+    refs = {ObjectKey(item["kind"], item["metadata"]["name"]) for item in wanted} | set(kept)
     started = context.before.start_time is not None
     surplus = [
         seen
@@ -64,7 +64,7 @@ def decision(
     )
 
 
-def _component(context: ReconcileContext, ref: Ref) -> str:
+def _component(context: ReconcileContext, ref: ObjectKey) -> str:
     """Return the component of an object that is called after it."""
     return ref.name.removeprefix(names.component(context.plan.run.name, ""))
 
@@ -73,7 +73,7 @@ def _to_apply(observed: Observed, item: Object) -> bool:
     """Return whether an object is missing or differs; one on its way out is waited for."""
     if item["kind"] == "Secret":
         return observed.token is None
-    seen = observed.objects.get(Ref(item["kind"], item["metadata"]["name"]))
+    seen = observed.objects.get(ObjectKey(item["kind"], item["metadata"]["name"]))
     if seen is None:
         return True
     if seen.deleting:

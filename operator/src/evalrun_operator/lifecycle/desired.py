@@ -8,8 +8,8 @@ from evalrun_cluster.objects import Object
 from evalrun_operator import resources
 from evalrun_operator.lifecycle.scaling_words import unmeasured
 from evalrun_operator.lifecycle.situation import ReconcileContext, aggregator_restarts, judge_rests, ledger_failed
-from evalrun_operator.observation.records import Cluster, Ref
-from evalrun_operator.policies.generation import Generation
+from evalrun_operator.observation.records import ObjectKey, ObservedCluster
+from evalrun_operator.policies.generation import GenerationStep
 from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
 
 
@@ -75,7 +75,7 @@ def _scaled(context: ReconcileContext, part: str, bounds: tuple[int, int], load:
     return Scaled(None, (scaler,))
 
 
-def generation_objects(context: ReconcileContext, generation: Generation) -> tuple[list[Object], set[Ref]]:
+def generation_objects(context: ReconcileContext, generation: GenerationStep) -> tuple[list[Object], set[ObjectKey]]:
     """Return what the generation needs, and what of it stays as it is."""
     plan, spec = context.plan, context.run.spec
     kept = {seen.ref for seen in context.observed.of_kind("RayJob", "Job", "RayCluster")}
@@ -102,7 +102,7 @@ def _workers(context: ReconcileContext, rollout: Rollout, cluster: str) -> Worke
     return wanted_workers(
         rollout,
         ledger.pending if ledger is not None and ledger.total else None,  # no total: it still reads its datasets
-        Workers(detail.workers, detail.leaving) if isinstance(detail, Cluster) else None,
+        Workers(detail.workers, detail.leaving) if isinstance(detail, ObservedCluster) else None,
         [
             WorkerPod(seen.ref.name, pod.host, seen.deleting)
             for seen, pod in observed.pods(names.RAY)

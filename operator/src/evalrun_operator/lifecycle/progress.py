@@ -11,7 +11,7 @@ from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
 from evalrun_operator.lifecycle.start_obstacles import stalled_words
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
 from evalrun_operator.lifecycle.suspension import held_by_kueue
-from evalrun_operator.policies.generation import Circumstances, Generation, newest_attempt, next_generation, release
+from evalrun_operator.policies.generation import Circumstances, GenerationStep, newest_attempt, next_generation, release
 from evalrun_runtime.backoff import backoff_seconds
 
 
@@ -75,7 +75,7 @@ def _circumstances(context: ReconcileContext, waits: str) -> Circumstances:
     )
 
 
-def _next_look(context: ReconcileContext, generation: Generation, status: EvalRunStatus) -> float:
+def _next_look(context: ReconcileContext, generation: GenerationStep, status: EvalRunStatus) -> float:
     if _steps(status) != _steps(context.before):
         return 0.0  # some steps are written down first and taken in the next pass
     wait = context.settings.poll_seconds if context.observed.ledger is not None else IDLE_SECONDS / 4
@@ -89,6 +89,6 @@ def _steps(status: EvalRunStatus) -> tuple[object, ...]:
     return status.attempts, *((condition.type, condition.reason) for condition in status.conditions)
 
 
-def _exhausted(context: ReconcileContext, generation: Generation) -> str:
+def _exhausted(context: ReconcileContext, generation: GenerationStep) -> str:
     limit = context.run.spec.backoff_limit
     return f"More than backoffLimit ({limit}) attempts failed; the last: {generation.exhausted}"

@@ -18,7 +18,7 @@ from evalrun_operator.lifecycle.situation import (
 from evalrun_operator.lifecycle.start_obstacles import GIVES_UP, obstacle_to_start
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
 from evalrun_operator.policies.deadline import deadline
-from evalrun_operator.policies.generation import Generation, newest_attempt, release
+from evalrun_operator.policies.generation import GenerationStep, newest_attempt, release
 from evalrun_operator.policies.start import gives_up_at
 
 AUDIT_FAILED = f"{Reason.AUDIT_FAILED}: "
@@ -122,7 +122,7 @@ def close(context: ReconcileContext, end: End) -> Decision:
     return replace(decided, end_early=end.message.rstrip("."))
 
 
-def finish(context: ReconcileContext, end: End, generation: Generation | None = None) -> Decision:
+def finish(context: ReconcileContext, end: End, generation: GenerationStep | None = None) -> Decision:
     """End the run: GPUs and judge go, the aggregator stays for questions."""
     report = Report(
         ledger=context.observed.ledger,

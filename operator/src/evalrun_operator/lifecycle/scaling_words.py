@@ -6,7 +6,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.lifecycle.situation import ReconcileContext, judge_rests
 from evalrun_operator.observation.records import Scaler
-from evalrun_operator.policies.generation import Said
+from evalrun_operator.policies.generation import ConditionText
 from evalrun_operator.settings import AutoscalingMode
 
 MEASURED_BY: dict[AutoscalingMode, str] = {"cpu": "metrics.k8s.io", "custom": "external.metrics.k8s.io"}
@@ -29,7 +29,7 @@ def unmeasured(context: ReconcileContext) -> str:
     return group if group in context.observed.missing_groups else ""
 
 
-def scaling(context: ReconcileContext) -> Said | None:
+def scaling(context: ReconcileContext) -> ConditionText | None:
     """Return what the condition ScalingActive says; None for a run whose judge has a fixed size, or rests."""
     judge = context.run.spec.own_judge
     if judge is None or judge_rests(context):
@@ -41,10 +41,10 @@ def scaling(context: ReconcileContext) -> Said | None:
     stays = "Until then its judge keeps its smallest size, and the run goes on."
     if group:
         message = f"The cluster serves no {group}. {INSTALL[group]} {stays}"
-        return Said(status=False, reason=Reason.NOT_MEASURED, message=message)
+        return ConditionText(status=False, reason=Reason.NOT_MEASURED, message=message)
     if context.settings.autoscaling == "keda" and "ScaledObject" in context.observed.missing_kinds:
         message = f"The cluster serves no ScaledObject. Install KEDA, or set operator.autoscaling to cpu. {stays}"
-        return Said(status=False, reason=Reason.NOT_MEASURED, message=message)
+        return ConditionText(status=False, reason=Reason.NOT_MEASURED, message=message)
     for seen in context.observed.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
         scaler = seen.detail
         if not isinstance(scaler, Scaler) or not scaler.trouble or seen.component not in {names.JUDGE, names.SANDBOX}:
@@ -52,7 +52,7 @@ def scaling(context: ReconcileContext) -> Said | None:
         if scaler.since is None or context.now - scaler.since >= timedelta(seconds=SETTLE_SECONDS):
             remedy = INSTALL.get(MEASURED_BY.get(context.settings.autoscaling, ""), "See to KEDA and its Prometheus.")
             message = f"{seen.ref.kind} {seen.ref.name}: {scaler.trouble.rstrip('.')}. {remedy}"
-            return Said(
+            return ConditionText(
                 status=False, reason=Reason.NOT_MEASURED, message=f"{message} The run goes on at the size it has."
             )
-    return Said(status=True, reason=Reason.MEASURED, message="")
+    return ConditionText(status=True, reason=Reason.MEASURED, message="")

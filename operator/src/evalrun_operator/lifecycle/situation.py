@@ -9,8 +9,8 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, condition_of
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.ledger_status import RunState
-from evalrun_operator.observation.records import Cluster, Observed
-from evalrun_operator.policies.admission import Contender
+from evalrun_operator.observation.records import Observed, ObservedCluster
+from evalrun_operator.policies.admission import QueuedRun
 from evalrun_operator.policies.start import CRAMPED, is_cramped
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.settings import OperatorSettings
@@ -80,7 +80,7 @@ def judge_rests(context: ReconcileContext) -> bool:
     clusters = [seen.detail for seen in context.observed.of_kind("RayCluster") if not seen.deleting]
     if not clusters:  # the first is still to come, or a later one takes the place of one that was lost
         return context.observed.find("Deployment", names.component(context.plan.run.name, names.JUDGE)) is None
-    return all(not isinstance(cluster, Cluster) or cluster.suspended for cluster in clusters)
+    return all(not isinstance(cluster, ObservedCluster) or cluster.suspended for cluster in clusters)
 
 
 def ledger_failed(context: ReconcileContext) -> bool:
@@ -102,7 +102,7 @@ def holds(status: EvalRunStatus, kind: ConditionType) -> bool:
     return condition is not None and condition.status == "True"
 
 
-def contender_of(manifest: Mapping[str, Any]) -> Contender | None:
+def contender_of(manifest: Mapping[str, Any]) -> QueuedRun | None:
     """Return an EvalRun as one that holds a place or waits for one; None if it does neither."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     said = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
@@ -113,7 +113,7 @@ def contender_of(manifest: Mapping[str, Any]) -> Contender | None:
     if not active and (spec.get("suspend") or said.get(ConditionType.ACCEPTED) == "False"):
         return None
     name = f"{metadata['namespace']}/{metadata['name']}"
-    return Contender(metadata["uid"], datetime.fromisoformat(metadata["creationTimestamp"]), name, active)
+    return QueuedRun(metadata["uid"], datetime.fromisoformat(metadata["creationTimestamp"]), name, active)
 
 
 def holds_place(status: EvalRunStatus) -> bool:

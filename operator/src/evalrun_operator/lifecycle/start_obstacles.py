@@ -5,7 +5,7 @@ from datetime import timedelta
 from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, condition_of
 from evalrun_operator.lifecycle.situation import ReconcileContext
-from evalrun_operator.observation.records import Cluster
+from evalrun_operator.observation.records import ObservedCluster
 from evalrun_operator.policies.refusals import holding_refusal
 from evalrun_operator.policies.start import gives_up_at, obstacles
 
@@ -20,7 +20,7 @@ def obstacle_to_start(context: ReconcileContext, waits: str) -> str:
     parts = [names.AGGREGATOR, names.JUDGE, names.SANDBOX] if waits else []
     if not context.generated:
         cluster = next((seen.detail for seen in observed.of_kind("RayCluster") if not seen.deleting), None)
-        if isinstance(cluster, Cluster) and not cluster.usable and not cluster.suspended:
+        if isinstance(cluster, ObservedCluster) and not cluster.usable and not cluster.suspended:
             parts.append(names.RAY)
         if any(not pod.ready and not pod.ended for _, pod in observed.pods(names.GENERATOR)) or not observed.pods(
             names.GENERATOR

@@ -18,10 +18,10 @@ from evalrun_api.v1alpha1 import (
     condition_of,
 )
 from evalrun_cluster.objects import StatusEvent
-from evalrun_operator.ledger_status import GateDecision, LedgerStatus
+from evalrun_operator.ledger_status import GateState, LedgerStatus
 from evalrun_operator.lifecycle.figures import figures_of
 from evalrun_operator.lifecycle.phase import phase_of, reason_of
-from evalrun_operator.policies.generation import NO_CLUSTER, Generation, Said
+from evalrun_operator.policies.generation import NO_CLUSTER, ConditionText, GenerationStep
 
 WARNINGS = frozenset(
     {
@@ -57,7 +57,7 @@ class Report:
     """Those that the run keeps from now on; None: nothing new."""
     baseline_url: str | None = None
     """Where the baseline was found that the gate names; None: nothing new."""
-    queued: Said | None = None
+    queued: ConditionText | None = None
     """The queue that the run waits in."""
     stalled: str = ""
     """Why it cannot start."""
@@ -65,18 +65,18 @@ class Report:
     """Why the spec cannot be run."""
     waiting_for_baseline: str = ""
     """Why the run does not start yet."""
-    scaling: Said | None = None
+    scaling: ConditionText | None = None
     """Whether the judge's autoscalers work; None if it has none."""
     closing: str = ""
     """Why the run ends before everything is decided: what there is is being written."""
     ledger: LedgerStatus | None = None
     waiting_for: str = ""
     generated: bool = False
-    generation: Generation | None = None
+    generation: GenerationStep | None = None
     attempts: int = 0
     """The newest attempt seen, once no further one starts: an operator that is killed after it makes a Job never wrote
     that attempt into the status."""
-    suspended: Said | None = None
+    suspended: ConditionText | None = None
     resumed: bool = False
     end: End | None = None
 
@@ -281,17 +281,17 @@ def _gate(before: EvalRunStatus, report: Report) -> Words:
             return was.status, Reason(was.reason), was.message
         return "Unknown", Reason.GATE_PENDING, "Decided when every verdict is in."
     status, reason = {
-        GateDecision.PENDING: ("Unknown", Reason.GATE_PENDING),
-        GateDecision.PASSED: ("True", Reason.NO_REGRESSION),
-        GateDecision.FAILED: ("False", Reason.REGRESSION),
-        GateDecision.INCONCLUSIVE: ("Unknown", Reason.INCONCLUSIVE),
-        GateDecision.NO_BASELINE: ("Unknown", Reason.BASELINE_NOT_FOUND),
-        GateDecision.IMPLAUSIBLE: ("Unknown", Reason.IMPLAUSIBLE),
+        GateState.PENDING: ("Unknown", Reason.GATE_PENDING),
+        GateState.PASSED: ("True", Reason.NO_REGRESSION),
+        GateState.FAILED: ("False", Reason.REGRESSION),
+        GateState.INCONCLUSIVE: ("Unknown", Reason.INCONCLUSIVE),
+        GateState.NO_BASELINE: ("Unknown", Reason.BASELINE_NOT_FOUND),
+        GateState.IMPLAUSIBLE: ("Unknown", Reason.IMPLAUSIBLE),
     }[ledger.gate]
     return status, reason, ledger.gate_message
 
 
-def _words(said: Said) -> Words:
+def _words(said: ConditionText) -> Words:
     return "True" if said.status else "False", said.reason, said.message
 
 

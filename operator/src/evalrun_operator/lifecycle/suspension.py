@@ -6,11 +6,11 @@ from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
 from evalrun_operator.lifecycle.desired import services
 from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
 from evalrun_operator.lifecycle.status_report import Report, report_status
-from evalrun_operator.observation.records import Cluster
-from evalrun_operator.policies.generation import Said, gpu_holders, live_attempts, release
+from evalrun_operator.observation.records import ObservedCluster
+from evalrun_operator.policies.generation import ConditionText, gpu_holders, live_attempts, release
 
 
-def suspend(context: ReconcileContext, queued: Said | None = None) -> Decision:
+def suspend(context: ReconcileContext, queued: ConditionText | None = None) -> Decision:
     """Free the GPUs, the attempt first, then the cluster, and the judge: only the ledger stays.
 
     Args:
@@ -21,7 +21,7 @@ def suspend(context: ReconcileContext, queued: Said | None = None) -> Decision:
     pods = [seen for seen, pod in context.observed.pods(names.GENERATOR) if not pod.ended]
     freed = not gpu_holders(context.observed) and not live_attempts(context.observed) and not pods
     report = Report(
-        suspended=Said(
+        suspended=ConditionText(
             freed,
             Reason.SUSPEND_REQUESTED if freed else Reason.SUSPENDING,
             "No GPU and no judge is held; the ledger is kept. "
@@ -52,13 +52,13 @@ def resume(context: ReconcileContext) -> Decision:
     return decision(context, status, services(context), kept, requeue_after=0.0)
 
 
-def held_by_kueue(context: ReconcileContext) -> Said | None:
+def held_by_kueue(context: ReconcileContext) -> ConditionText | None:
     """Return what a run says whose RayCluster Kueue holds back; None if it does not."""
     for seen in context.observed.of_kind("RayCluster"):
-        if isinstance(seen.detail, Cluster) and seen.detail.suspended and not seen.deleting:
+        if isinstance(seen.detail, ObservedCluster) and seen.detail.suspended and not seen.deleting:
             queue = "" if context.run.spec.rollout is None else context.run.spec.rollout.queue_name or ""
             message = (
                 f"Kueue holds {seen.ref.name} back until LocalQueue {queue} has quota. No deadline runs meanwhile."
             )
-            return Said(status=False, reason=Reason.WAITING_FOR_QUOTA, message=message)
+            return ConditionText(status=False, reason=Reason.WAITING_FOR_QUOTA, message=message)
     return None

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalrun_api import names
 from evalrun_operator.observation.record_parser import UnreadableObjectError, parse_record
-from evalrun_operator.observation.records import Ref, Seen
+from evalrun_operator.observation.records import ObjectKey, ObservedObject
 
 logger = logging.getLogger(__name__)
 
@@ -30,18 +30,18 @@ class Children:
     def __init__(self, wake: Callable[[Key], None], skipped: Callable[[str], None] = lambda _: None) -> None:
         self._wake = wake
         self._skipped = skipped
-        self._by_run: dict[RunUid, dict[Ref, Seen]] = {}
-        self._named: set[tuple[str, Ref]] = set()
+        self._by_run: dict[RunUid, dict[ObjectKey, ObservedObject]] = {}
+        self._named: set[tuple[str, ObjectKey]] = set()
         self.missing_kinds: set[str] = set()
         """Kinds that the cluster does not serve."""
         self.missing_groups: set[str] = set()
         """API groups that autoscalers measure by, and the cluster does not serve."""
 
-    def of(self, namespace: str, uid: str) -> list[Seen]:
+    def of(self, namespace: str, uid: str) -> list[ObservedObject]:
         """Return what carries a run's uid in its namespace."""
         return list(self._by_run.get((namespace, uid), {}).values())
 
-    def put(self, manifest: dict[str, Any]) -> tuple[RunUid, Ref, Key] | None:
+    def put(self, manifest: dict[str, Any]) -> tuple[RunUid, ObjectKey, Key] | None:
         """Take over the state of an object; one that cannot be read is skipped, logged and counted."""
         metadata = manifest["metadata"]
         namespace, labels = metadata["namespace"], metadata.get("labels") or {}
@@ -49,7 +49,7 @@ class Children:
         try:
             seen = parse_record(manifest)
         except UnreadableObjectError as error:
-            self._skip(namespace, Ref(manifest["kind"], metadata["name"]), error)
+            self._skip(namespace, ObjectKey(manifest["kind"], metadata["name"]), error)
             return None
         known = self._by_run.setdefault(run, {})
         if known.get(seen.ref) != seen:
@@ -57,7 +57,7 @@ class Children:
             self._wake(key)
         return run, seen.ref, key
 
-    def drop(self, known: tuple[RunUid, Ref, Key]) -> None:
+    def drop(self, known: tuple[RunUid, ObjectKey, Key]) -> None:
         """Forget an object that is gone."""
         run, ref, key = known
         objects = self._by_run.get(run, {})
@@ -66,7 +66,7 @@ class Children:
         if not objects:
             self._by_run.pop(run, None)
 
-    def _skip(self, namespace: str, ref: Ref, error: UnreadableObjectError) -> None:
+    def _skip(self, namespace: str, ref: ObjectKey, error: UnreadableObjectError) -> None:
         self._skipped(ref.kind)
         if (namespace, ref) in self._named:
             return

@@ -20,7 +20,7 @@ class Groups(Protocol):
         ...
 
 
-class Discovery:
+class ApiDiscovery:
     """Keeps which of some API groups are missing. What cannot be asked stays as it was known.
 
     Args:

@@ -12,13 +12,13 @@ from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_operator.observation.records import (
     Attempt,
     Claim,
-    Cluster,
-    Controller,
+    ObjectKey,
+    ObservedCluster,
+    ObservedObject,
+    OwnerController,
     Pod,
     Policy,
-    Ref,
     Scaler,
-    Seen,
     Workload,
 )
 from evalrun_operator.resources.changes import spec_digest
@@ -37,7 +37,7 @@ class UnreadableObjectError(Exception):
     """Raised when an object holds what no object of ours does. It is skipped: anybody may use our labels."""
 
 
-def parse_record(manifest: Manifest) -> Seen:
+def parse_record(manifest: Manifest) -> ObservedObject:
     """Return the record of an object that carries a run's uid label.
 
     Raises:
@@ -49,17 +49,17 @@ def parse_record(manifest: Manifest) -> Seen:
         raise UnreadableObjectError(f"{type(error).__name__}: {str(error)[:200]}") from error
 
 
-def _parse_record(manifest: Manifest) -> Seen:
+def _parse_record(manifest: Manifest) -> ObservedObject:
     metadata = manifest.get("metadata", {})
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
     kind, name = str(manifest.get("kind", "")), str(metadata.get("name", ""))
     run, uid = labels.get(names.RUN_LABEL, ""), labels.get(names.RUN_UID_LABEL, "")
     owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
-    controller = None if owner is None else Controller(owner["kind"], owner["name"], owner["uid"])
+    controller = None if owner is None else OwnerController(owner["kind"], owner["name"], owner["uid"])
     make = DETAILS.get(kind)
-    return Seen(
-        ref=Ref(kind, name),
+    return ObservedObject(
+        ref=ObjectKey(kind, name),
         uid=str(metadata.get("uid", "")),
         owned=(controller is not None and (controller.kind, controller.uid) == (EVAL_RUN.kind, uid))
         or (kind == "PersistentVolumeClaim" and name == names.ledger_claim(run, uid)),
@@ -74,7 +74,7 @@ def _parse_record(manifest: Manifest) -> Seen:
     )
 
 
-def belonging(objects: Iterable[Seen]) -> dict[Ref, Seen]:
+def belonging(objects: Iterable[ObservedObject]) -> dict[ObjectKey, ObservedObject]:
     """Return what really is a run's of the objects that carry its uid, by reference.
 
     A label can be copied by anybody: what counts is the controller owner reference. Pods count through their owner.
@@ -109,7 +109,7 @@ def _workload(manifest: Manifest) -> Workload:
     return Workload(wanted, ready, settled=current and ready == wanted == total and updated >= wanted, trouble=trouble)
 
 
-def _cluster(manifest: Manifest) -> Cluster:
+def _cluster(manifest: Manifest) -> ObservedCluster:
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     current = status.get("observedGeneration", 0) >= manifest.get("metadata", {}).get("generation", 0)
@@ -131,7 +131,7 @@ def _cluster(manifest: Manifest) -> Cluster:
         message = f"{failure.get('reason', '')}: {failure.get('message', '')}"
     else:
         message = f"{ready} of {wanted} workers ready"
-    return Cluster(usable, suspended, failing, message, wanted, tuple(leaving))
+    return ObservedCluster(usable, suspended, failing, message, wanted, tuple(leaving))
 
 
 def _job(manifest: Manifest) -> Attempt:
@@ -238,7 +238,7 @@ def _time(text: str | None) -> datetime | None:
     return None if not text else datetime.fromisoformat(text)
 
 
-DETAILS: dict[str, Callable[[Manifest], Workload | Cluster | Attempt | Pod | Claim | Policy | Scaler]] = {
+DETAILS: dict[str, Callable[[Manifest], Workload | ObservedCluster | Attempt | Pod | Claim | Policy | Scaler]] = {
     "StatefulSet": _workload,
     "Deployment": _workload,
     "RayCluster": _cluster,

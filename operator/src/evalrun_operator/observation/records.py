@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from evalrun_operator.ledger_status import LedgerStatus
-from evalrun_operator.policies.admission import Place
+from evalrun_operator.policies.admission import QueuePosition
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class ObjectKey:
     """Names an object within its namespace."""
 
     kind: str
@@ -20,7 +20,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class OwnerController:
     """The controller owner reference of an object."""
 
     kind: str
@@ -29,10 +29,10 @@ class Controller:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedObject:
     """One object that was made for a run."""
 
-    ref: Ref
+    ref: ObjectKey
     uid: str
     owned: bool
     """The EvalRun controls it directly, or it is the ledger's claim: the operator's own work, not a controller's."""
@@ -43,8 +43,8 @@ class Seen:
     """When its deletion was asked for."""
     attempt: int = 0
     restarts: int = 0
-    detail: "Workload | Cluster | Attempt | Pod | Claim | Policy | Scaler | None" = None
-    controller: Controller | None = None
+    detail: "Workload | ObservedCluster | Attempt | Pod | Claim | Policy | Scaler | None" = None
+    controller: OwnerController | None = None
     created_at: datetime | None = None
 
     @property
@@ -66,7 +66,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ObservedCluster:
     """A RayCluster's state."""
 
     usable: bool
@@ -156,7 +156,7 @@ class Baseline:
 class Observed:
     """Everything that one pass knows of a run."""
 
-    objects: Mapping[Ref, Seen] = field(default_factory=dict)
+    objects: Mapping[ObjectKey, ObservedObject] = field(default_factory=dict)
     token: str | None = None
     """The token in the run's Secret."""
     ledger: LedgerStatus | None = None
@@ -165,7 +165,7 @@ class Observed:
     """Kinds that the cluster does not serve: KubeRay or KEDA is not installed."""
     baseline: Baseline | None = None
     """Looked up where the gate names an EvalRun and the run has not started yet."""
-    place: Place = field(default_factory=Place)
+    place: QueuePosition = field(default_factory=QueuePosition)
     """Where the run stands among those that may be active."""
     warnings: Mapping[str, str] = field(default_factory=dict)
     """By uid, the last warning that Kubernetes recorded of an object that does not come up and says nothing itself."""
@@ -174,9 +174,9 @@ class Observed:
     missing_groups: frozenset[str] = frozenset()
     """API groups that an autoscaler measures by, and the cluster does not serve."""
 
-    def find(self, kind: str, name: str) -> Seen | None:
+    def find(self, kind: str, name: str) -> ObservedObject | None:
         """Return an object of ours that is there and not on its way out."""
-        seen = self.objects.get(Ref(kind, name))
+        seen = self.objects.get(ObjectKey(kind, name))
         return None if seen is None or seen.deleting else seen
 
     def workload(self, kind: str, name: str) -> Workload | None:
@@ -184,12 +184,12 @@ class Observed:
         seen = self.find(kind, name)
         return seen.detail if seen is not None and isinstance(seen.detail, Workload) else None
 
-    def of_kind(self, *kinds: str) -> list[Seen]:
+    def of_kind(self, *kinds: str) -> list[ObservedObject]:
         """Return every object of these kinds, those on their way out too, by name."""
         found = (seen for seen in self.objects.values() if seen.ref.kind in kinds)
         return sorted(found, key=lambda seen: (seen.attempt, seen.ref.name))
 
-    def pods(self, component: str) -> list[tuple[Seen, Pod]]:
+    def pods(self, component: str) -> list[tuple[ObservedObject, Pod]]:
         """Return the pods of a component, those on their way out too."""
         return [
             (seen, seen.detail)
@@ -222,7 +222,7 @@ class Observed:
                     found.add(f"{seen.ref.name}: {trouble}")
         return sorted(found)
 
-    def silent(self) -> list[Seen]:
+    def silent(self) -> list[ObservedObject]:
         """Return the objects that do not come up and do not say why themselves: only events tell of them.
 
         A StatefulSet and a Job have no condition for a pod that is refused, a claim none for a missing StorageClass,

@@ -31,7 +31,7 @@ from evalrun_operator.passes.known_runs import KnownRuns
 from evalrun_operator.passes.places import Places
 from evalrun_operator.passes.work_queue import FIRST
 from evalrun_operator.passes.writes import makes_something, write
-from evalrun_operator.policies.refusals import NAMESPACE_GONE, Failure, applied_words
+from evalrun_operator.policies.refusals import NAMESPACE_GONE, WriteFailure, applied_words
 from evalrun_operator.schedules.runs import schedule_of
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.backoff import backoff_seconds
@@ -197,7 +197,7 @@ class Controller:
         self, key: Key, run: EvalRun, status: EvalRunStatus, errors: Sequence[tuple[str, ClusterError]], now: datetime
     ) -> EvalRunStatus:
         """Return the status with what is to be said of the writes that failed."""
-        failures = [Failure(kind, _reason(error), str(error)) for kind, error in errors]
+        failures = [WriteFailure(kind, _reason(error), str(error)) for kind, error in errors]
         words = applied_words(failures, self._failures.get(key, 0) + 1)
         if words is None:
             return status

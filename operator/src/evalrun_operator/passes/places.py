@@ -6,7 +6,7 @@ from typing import Any
 from evalrun_api.v1alpha1 import EvalRunStatus
 from evalrun_operator.lifecycle.situation import contender_of, holds_place
 from evalrun_operator.observation.children import Key
-from evalrun_operator.policies.admission import Place, place_of
+from evalrun_operator.policies.admission import QueuePosition, place_of
 
 
 class Places:
@@ -24,10 +24,10 @@ class Places:
         self._wake = wake
         self._admitted: set[str] = set()
 
-    def of(self, uid: str) -> Place:
+    def of(self, uid: str) -> QueuePosition:
         """Return where a run stands in the queue."""
         if self._max_active == 0 or uid in self._admitted:
-            return Place()
+            return QueuePosition()
         contenders = [one for run in self._runs.values() if (one := contender_of(run)) is not None]
         return place_of(uid, contenders, self._max_active, self._admitted)
 

@@ -8,7 +8,7 @@ from evalrun_cluster.errors import ClusterError
 from evalrun_cluster.kinds import SECRET
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.lifecycle.decision import Decision
-from evalrun_operator.observation.records import Observed, Ref
+from evalrun_operator.observation.records import ObjectKey, Observed
 from evalrun_operator.resources.changes import is_as_made, patch_of
 
 
@@ -39,7 +39,7 @@ async def write(
 async def _bring_about(cluster: Cluster, item: Object, observed: Observed) -> None:
     """Create an object, or change in it what is out of date. Raises ClusterError."""
     kind, name, namespace = item["kind"], item["metadata"]["name"], item["metadata"]["namespace"]
-    seen = observed.objects.get(Ref(kind, name))
+    seen = observed.objects.get(ObjectKey(kind, name))
     if seen is None:
         await cluster.create(item)
         return
@@ -50,7 +50,7 @@ async def _bring_about(cluster: Cluster, item: Object, observed: Observed) -> No
 
 def makes_something(decision: Decision, observed: Observed) -> bool:
     """Return whether a decision makes what is not there, or renews what is."""
-    new = {Ref(item["kind"], item["metadata"]["name"]) for item in decision.apply} - observed.objects.keys()
+    new = {ObjectKey(item["kind"], item["metadata"]["name"]) for item in decision.apply} - observed.objects.keys()
     return bool(new) or (observed.resync and bool(decision.apply))
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class QueuedRun:
     """A run that holds a place, or waits for one."""
 
     uid: str
@@ -22,7 +22,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePosition:
     """Where a run stands in the queue."""
 
     position: int = 0
@@ -31,7 +31,9 @@ class Place:
     """Runs that hold a place."""
 
 
-def place_of(uid: str, contenders: Iterable[Contender], max_active: int, admitted: Collection[str] = ()) -> Place:
+def place_of(
+    uid: str, contenders: Iterable[QueuedRun], max_active: int, admitted: Collection[str] = ()
+) -> QueuePosition:
     """Return a run's place in the queue.
 
     Args:
@@ -41,12 +43,12 @@ def place_of(uid: str, contenders: Iterable[Contender], max_active: int, admitte
         admitted: uids of runs that have been admitted just now, whose status does not say so yet.
     """
     if max_active == 0:
-        return Place()
+        return QueuePosition()
     known = list(contenders)
     active = {run.uid for run in known if run.active or run.uid in admitted}
     if uid in active:
-        return Place(0, len(active))
+        return QueuePosition(0, len(active))
     waiting = sorted((run for run in known if run.uid not in active), key=lambda run: (run.created, run.name))
     ahead = next((index for index, run in enumerate(waiting) if run.uid == uid), 0)
     free = max_active - len(active)
-    return Place(max(0, ahead + 1 - max(0, free)), len(active))
+    return QueuePosition(max(0, ahead + 1 - max(0, free)), len(active))

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
-from evalrun_operator.observation.records import Attempt, Cluster, Observed, Pod, Seen
+from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject, Pod
 
 JOB_KINDS = ("Job", "RayJob")
 STUCK_SECONDS = 60.0
@@ -19,7 +19,7 @@ STUCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Said:
+class ConditionText:
     """Status, reason and message of a condition."""
 
     status: bool
@@ -37,16 +37,16 @@ class NewAttempt:
 
 
 @dataclass(frozen=True)
-class Generation:
+class GenerationStep:
     """Next step of the generation, and how the status describes it."""
 
     attempts: int
-    cluster_ready: Said
-    generated: Said
+    cluster_ready: ConditionText
+    generated: ConditionText
     cluster: int | None = None
     """Number of the RayCluster that is to be, kept or made."""
     start: NewAttempt | None = None
-    delete: tuple[Seen, ...] = ()
+    delete: tuple[ObservedObject, ...] = ()
     due: datetime | None = None
     """When to look again."""
     exhausted: str = ""
@@ -71,10 +71,10 @@ class Circumstances:
     backoff: Callable[[int], timedelta]
 
 
-NO_CLUSTER = Said(True, Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoints serve already.")  # noqa: FBT003 - a status
+NO_CLUSTER = ConditionText(True, Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoints serve already.")  # noqa: FBT003 - a status
 
 
-def live_attempts(observed: Observed) -> list[Seen]:
+def live_attempts(observed: Observed) -> list[ObservedObject]:
     """Return the attempts that have not ended, those on their way out too."""
     return [seen for seen in observed.of_kind(*JOB_KINDS) if seen.owned and _outcome(seen) == "running"]
 
@@ -84,13 +84,13 @@ def newest_attempt(observed: Observed) -> int:
     return max((seen.attempt for seen in observed.of_kind(*JOB_KINDS) if seen.owned), default=0)
 
 
-def gpu_holders(observed: Observed) -> list[Seen]:
+def gpu_holders(observed: Observed) -> list[ObservedObject]:
     """Return the RayClusters and the pods that hold GPUs, those on their way out too."""
     pods = [seen for seen, pod in observed.pods(names.RAY) if not pod.ended]
     return [*observed.of_kind("RayCluster"), *pods]
 
 
-def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[Seen, ...]:
+def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[ObservedObject, ...]:
     """Return what is to be deleted so that no GPU is held and no attempt runs.
 
     Args:
@@ -104,7 +104,7 @@ def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[See
     return tuple(seen for seen in (*jobs, *clusters) if not seen.deleting)
 
 
-def next_generation(given: Circumstances) -> Generation:
+def next_generation(given: Circumstances) -> GenerationStep:
     """Decide what the generation needs next. Only for a run that is neither suspended nor fully generated."""
     observed = given.observed
     jobs = [seen for seen in observed.of_kind(*JOB_KINDS) if seen.owned]
@@ -115,13 +115,13 @@ def next_generation(given: Circumstances) -> Generation:
     stale = [seen for seen in live_attempts(observed) if seen is not current and not seen.deleting]
     stale += [seen for seen in clusters if seen is not cluster]
     lost = _lost(given, current, cluster)
-    interrupted = cluster is not None and isinstance(cluster.detail, Cluster) and cluster.detail.suspended
+    interrupted = cluster is not None and isinstance(cluster.detail, ObservedCluster) and cluster.detail.suspended
     if cluster is not None and _taken_away(given, number, current, cluster):
         stale += [seen for seen in (current, cluster) if seen is not None and not seen.deleting]
         message = f"The head of {cluster.ref.name} was taken away, e.g. to drain its node: no attempt is counted."
-        said = Said(status=False, reason=Reason.INTERRUPTED, message=message)
-        gone = Said(status=False, reason=Reason.CLUSTER_PENDING, message=message)
-        return Generation(given.attempts, gone, said, delete=tuple(stale))
+        said = ConditionText(status=False, reason=Reason.INTERRUPTED, message=message)
+        gone = ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=message)
+        return GenerationStep(given.attempts, gone, said, delete=tuple(stale))
     failure = _failure(given, number, current, lost)
     if failure is None and current is not None:
         if interrupted and not current.deleting and _outcome(current) == "running":
@@ -135,7 +135,7 @@ def next_generation(given: Circumstances) -> Generation:
     return _after_failure(given, number, current, cluster, tuple(stale), failure)
 
 
-def _failure(given: Circumstances, number: int, current: Seen | None, lost: str) -> str | None:
+def _failure(given: Circumstances, number: int, current: ObservedObject | None, lost: str) -> str | None:
     """Return why attempt `number` is over without having done the work; None where it is not over."""
     if lost:
         return lost
@@ -154,70 +154,78 @@ def _failure(given: Circumstances, number: int, current: Seen | None, lost: str)
 def _after_failure(
     given: Circumstances,
     number: int,
-    current: Seen | None,
-    cluster: Seen | None,
-    delete: tuple[Seen, ...],
+    current: ObservedObject | None,
+    cluster: ObservedObject | None,
+    delete: tuple[ObservedObject, ...],
     failure: str,
-) -> Generation:
-    said = Said(status=False, reason=Reason.ATTEMPT_FAILED, message=f"Attempt {number} failed: {failure}"[:2000])
+) -> GenerationStep:
+    said = ConditionText(
+        status=False, reason=Reason.ATTEMPT_FAILED, message=f"Attempt {number} failed: {failure}"[:2000]
+    )
     kept = None if cluster is None else cluster.attempt
     ready = _cluster_said(given, cluster)
     if given.on_ray and cluster is None:
-        ready = Said(status=False, reason=Reason.CLUSTER_FAILED, message=f"{failure[:1000]}.")
+        ready = ConditionText(status=False, reason=Reason.CLUSTER_FAILED, message=f"{failure[:1000]}.")
     if number > given.backoff_limit:
-        return Generation(number, ready, said, kept, None, delete, None, f"attempt {number} failed: {failure}")
+        return GenerationStep(number, ready, said, kept, None, delete, None, f"attempt {number} failed: {failure}")
     ended = current.detail.finished_at if current is not None and isinstance(current.detail, Attempt) else None
     due = None if ended is None else ended + given.backoff(number)
     recorded = given.failed and given.attempts == number
     leaving = [seen for seen, pod in given.observed.pods(names.GENERATOR) if not pod.ended]
     if not recorded or delete or leaving or (due is not None and given.now < due):
-        return Generation(number, ready, said, kept, None, delete, due)
+        return GenerationStep(number, ready, said, kept, None, delete, due)
     return _starting(given, number + 1, cluster, delete)
 
 
 def _running(
-    given: Circumstances, number: int, current: Seen, cluster: Seen | None, delete: tuple[Seen, ...]
-) -> Generation:
+    given: Circumstances,
+    number: int,
+    current: ObservedObject,
+    cluster: ObservedObject | None,
+    delete: tuple[ObservedObject, ...],
+) -> GenerationStep:
     troubles = given.observed.troubles(names.GENERATOR)
     ended = _outcome(current) == "succeeded"  # and the ledger does not say yet that it has all
     state = "is being ended" if current.deleting else "has ended" if ended else "runs"
     message = f"Attempt {number} {state}."
-    said = Said(status=False, reason=Reason.GENERATING, message=f"{message} {troubles}".strip())
-    return Generation(
+    said = ConditionText(status=False, reason=Reason.GENERATING, message=f"{message} {troubles}".strip())
+    return GenerationStep(
         number, _cluster_said(given, cluster), said, None if cluster is None else cluster.attempt, delete=delete
     )
 
 
-def _starting(given: Circumstances, number: int, cluster: Seen | None, delete: tuple[Seen, ...]) -> Generation:
+def _starting(
+    given: Circumstances, number: int, cluster: ObservedObject | None, delete: tuple[ObservedObject, ...]
+) -> GenerationStep:
     """Start attempt `number` as soon as nothing stands in its way."""
     observed = given.observed
     ready = _cluster_said(given, cluster)
     kept = None if cluster is None else cluster.attempt
     leaving = [*live_attempts(observed), *(seen for seen, pod in observed.pods(names.GENERATOR) if not pod.ended)]
     if given.waiting_for and cluster is None:
-        said = Said(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
-        return Generation(given.attempts, ready, said, delete=delete)
-    waiting = Said(status=False, reason=Reason.WAITING_FOR_CLUSTER, message="The RayCluster is not up yet.")
+        said = ConditionText(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
+        return GenerationStep(given.attempts, ready, said, delete=delete)
+    waiting = ConditionText(status=False, reason=Reason.WAITING_FOR_CLUSTER, message="The RayCluster is not up yet.")
     if given.on_ray and cluster is None:
         gone = not gpu_holders(observed) and not leaving
         served = not {"RayCluster", "RayJob"} & observed.missing_kinds
-        return Generation(number, ready, waiting, number if gone and served and not delete else None, delete=delete)
+        return GenerationStep(number, ready, waiting, number if gone and served and not delete else None, delete=delete)
     head = ""
     if cluster is not None:
         heads = _heads(observed, cluster)
-        usable = isinstance(cluster.detail, Cluster) and cluster.detail.usable
+        usable = isinstance(cluster.detail, ObservedCluster) and cluster.detail.usable
         if not usable or len(heads) != 1:
-            return Generation(number, ready, waiting, kept, delete=delete)
+            return GenerationStep(number, ready, waiting, kept, delete=delete)
         head = head_life(heads[0])
-    said = Said(status=False, reason=Reason.GENERATING, message=f"Attempt {number} starts.")
+    said = ConditionText(status=False, reason=Reason.GENERATING, message=f"Attempt {number} starts.")
     if leaving or delete:
-        said = Said(status=False, reason=Reason.GENERATING, message="An earlier attempt is being ended.")
-        return Generation(given.attempts, ready, said, kept, delete=delete)
+        said = ConditionText(status=False, reason=Reason.GENERATING, message="An earlier attempt is being ended.")
+        return GenerationStep(given.attempts, ready, said, kept, delete=delete)
     start = NewAttempt(number, "" if cluster is None else cluster.ref.name, head)
-    return Generation(number, ready, said, kept, start)
+    return GenerationStep(number, ready, said, kept, start)
 
 
-def _lost(given: Circumstances, current: Seen | None, cluster: Seen | None) -> str:
+def _lost(given: Circumstances, current: ObservedObject | None, cluster: ObservedObject | None) -> str:
     """Return how a running attempt lost its cluster; empty where it did not.
 
     KubeRay's `state: ready` never goes back. What counts: the cluster is gone, or its head is another pod, which knows
@@ -231,7 +239,7 @@ def _lost(given: Circumstances, current: Seen | None, cluster: Seen | None) -> s
     if cluster is None or cluster.ref.name != attempt.cluster:
         return f"RayCluster {attempt.cluster} is gone"
     heads = _heads(given.observed, cluster)
-    if len(heads) != 1 or not isinstance(cluster.detail, Cluster) or cluster.detail.suspended:
+    if len(heads) != 1 or not isinstance(cluster.detail, ObservedCluster) or cluster.detail.suspended:
         return ""
     uid, _, restarts = attempt.head_uid.partition("/")
     if heads[0].uid != uid:
@@ -243,7 +251,7 @@ def _lost(given: Circumstances, current: Seen | None, cluster: Seen | None) -> s
     return ""
 
 
-def head_life(head: Seen) -> str:
+def head_life(head: ObservedObject) -> str:
     """Return what tells one life of a head from the next: another pod, or the same one with its container restarted.
 
     Either way the new head knows nothing of the actors and jobs of the one before.
@@ -252,7 +260,7 @@ def head_life(head: Seen) -> str:
     return f"{head.uid}/{restarts}"
 
 
-def _taken_away(given: Circumstances, number: int, current: Seen | None, cluster: Seen) -> bool:
+def _taken_away(given: Circumstances, number: int, current: ObservedObject | None, cluster: ObservedObject) -> bool:
     """Return whether the cluster's head went, or goes, for a reason that is not the run's. As with a Job's pods, that
     is what the condition DisruptionTarget says; a pod that was evicted for exceeding its own limits has none.
     """
@@ -266,7 +274,7 @@ def _taken_away(given: Circumstances, number: int, current: Seen | None, cluster
     )
 
 
-def _heads(observed: Observed, cluster: Seen) -> list[Seen]:
+def _heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
     return [
         seen
         for seen, pod in observed.pods(names.RAY)
@@ -274,29 +282,31 @@ def _heads(observed: Observed, cluster: Seen) -> list[Seen]:
     ]
 
 
-def _cluster_said(given: Circumstances, cluster: Seen | None) -> Said:
+def _cluster_said(given: Circumstances, cluster: ObservedObject | None) -> ConditionText:
     if not given.on_ray:
         return NO_CLUSTER
     if given.observed.missing_kinds & {"RayCluster", "RayJob"}:
         message = "KubeRay is not installed: this cluster serves no RayCluster. Install it, or use endpoints."
-        return Said(status=False, reason=Reason.CLUSTER_PENDING, message=message)
+        return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=message)
     if cluster is None:
         if given.waiting_for:
-            return Said(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
-        return Said(status=False, reason=Reason.CLUSTER_PENDING, message="The RayCluster is being made.")
+            return ConditionText(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
+        return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message="The RayCluster is being made.")
     detail = cluster.detail
-    if not isinstance(detail, Cluster):
-        return Said(status=False, reason=Reason.CLUSTER_PENDING, message=f"{cluster.ref.name}: no status yet.")
+    if not isinstance(detail, ObservedCluster):
+        return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=f"{cluster.ref.name}: no status yet.")
     if detail.usable:
-        return Said(status=True, reason=Reason.CLUSTER_PROVISIONED, message=f"{cluster.ref.name}: {detail.message}.")
+        return ConditionText(
+            status=True, reason=Reason.CLUSTER_PROVISIONED, message=f"{cluster.ref.name}: {detail.message}."
+        )
     why = "suspended, e.g. by Kueue for quota" if detail.suspended else detail.message
     troubles = given.observed.troubles(names.RAY)
     message = f"{cluster.ref.name}: {why}. {troubles}".strip()[:2000]
     reason = Reason.CLUSTER_FAILED if detail.failing else Reason.CLUSTER_PENDING
-    return Said(status=False, reason=reason, message=message)
+    return ConditionText(status=False, reason=reason, message=message)
 
 
-def _last_words(given: Circumstances, job: Seen) -> str:
+def _last_words(given: Circumstances, job: ObservedObject) -> str:
     said = [
         pod.trouble
         for seen, pod in given.observed.pods(names.GENERATOR)
@@ -305,7 +315,7 @@ def _last_words(given: Circumstances, job: Seen) -> str:
     return said[-1] if said else ""
 
 
-def _outcome(seen: Seen) -> str:
+def _outcome(seen: ObservedObject) -> str:
     return seen.detail.outcome if isinstance(seen.detail, Attempt) else ""
 
 

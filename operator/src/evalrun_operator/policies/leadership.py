@@ -29,19 +29,19 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Sight:
+class ObservedLease:
     """A Lease, and when its state was first seen, by this process's own clock."""
 
     lease: Lease | None
     since: float
 
 
-def seen(before: Sight | None, lease: Lease | None, now: float) -> Sight:
+def seen(before: ObservedLease | None, lease: Lease | None, now: float) -> ObservedLease:
     """Return what is known after a look at the Lease."""
-    return before if before is not None and before.lease == lease else Sight(lease, now)
+    return before if before is not None and before.lease == lease else ObservedLease(lease, now)
 
 
-def may_lead(sight: Sight, me: str, now: float) -> bool:
+def may_lead(sight: ObservedLease, me: str, now: float) -> bool:
     """Return whether this process may write its name into the Lease."""
     lease = sight.lease
     return lease is None or lease.holder in {"", me} or now - sight.since >= lease.seconds

@@ -26,7 +26,7 @@ OTHERWISE = "Change what the message names."
 
 
 @dataclass(frozen=True)
-class Failure:
+class WriteFailure:
     """A write that failed."""
 
     kind: str
@@ -36,7 +36,7 @@ class Failure:
     """The operation, the object, and the API server's words."""
 
 
-def applied_words(failures: Sequence[Failure], passes: int) -> tuple[str, Reason, str] | None:
+def applied_words(failures: Sequence[WriteFailure], passes: int) -> tuple[str, Reason, str] | None:
     """Return status, reason and message of the condition Applied; None if it stays as it is.
 
     Args:
@@ -62,7 +62,7 @@ def holding_refusal(status: EvalRunStatus) -> str:
     return applied.message.removesuffix(TRIED_AGAIN).rstrip(".")
 
 
-def _sentence(failure: Failure) -> str:
+def _sentence(failure: WriteFailure) -> str:
     text = failure.text.rstrip(".")[:2000]
     goes_on = GOES_ON if failure.kind in DISPENSABLE else ""
     remedy = next((remedy for part, remedy in REMEDIES if part in text), OTHERWISE)

@@ -19,7 +19,7 @@ from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
 from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.objects import eval_run, listing_job, merge_job, merged_run
-from evalrun_operator.schedules.reconcile import Decision, Observed, decide, merged_refused, refused
+from evalrun_operator.schedules.reconcile import ObservedSchedule, ScheduleDecision, decide, merged_refused, refused
 from evalrun_operator.schedules.runs import ScheduledRun, schedule_of, scheduled_run
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.backoff import backoff_seconds
@@ -157,16 +157,16 @@ class ScheduleController:
                 await self._cluster.delete(JOB, done.name, key[0], done.uid)
         return decision.requeue_after
 
-    async def _observe(self, schedule: EvalSchedule) -> Observed:
+    async def _observe(self, schedule: EvalSchedule) -> ObservedSchedule:
         runs = tuple(self._runs.get(schedule.metadata.uid or "", {}).values())
         start = None if schedule.status is None else schedule.status.start
         job = None if start is None or start.job is None else await self._job(schedule, start.job)
         merge = None if schedule.status is None else waiting_merge(schedule.status)
         if merge is None:
-            return Observed(runs, job)
+            return ObservedSchedule(runs, job)
         metadata = schedule.metadata
         merge_name = merge_job_name(metadata.name, metadata.uid or "", merge.digest)
-        return Observed(runs, job, await self._job(schedule, merge_name))
+        return ObservedSchedule(runs, job, await self._job(schedule, merge_name))
 
     async def _job(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
         namespace = schedule.metadata.namespace or ""
@@ -175,7 +175,7 @@ class ScheduleController:
             return None
         return listing_job_of(job, await self._cluster.pods_of_job(name, namespace))
 
-    async def _start(self, schedule: EvalSchedule, decision: Decision) -> dict[str, str]:
+    async def _start(self, schedule: EvalSchedule, decision: ScheduleDecision) -> dict[str, str]:
         """Create the runs; returns what the API server said of those that it will not have, by digest.
 
         Raises:
@@ -193,7 +193,7 @@ class ScheduleController:
                 parent = manifest["metadata"]["name"]
         return failures
 
-    async def _start_merged(self, schedule: EvalSchedule, decision: Decision) -> dict[str, str]:
+    async def _start_merged(self, schedule: EvalSchedule, decision: ScheduleDecision) -> dict[str, str]:
         """Create the runs of merged checkpoints; returns and raises as `_start`."""
         failures = {}
         for one in decision.merged:
@@ -225,7 +225,7 @@ class ScheduleController:
         except ClusterError as error:
             logger.warning("schedule %s/%s: %s", metadata.namespace, metadata.name, error)
 
-    def _forget_gone(self, uid: str, observed: Observed) -> None:
+    def _forget_gone(self, uid: str, observed: ObservedSchedule) -> None:
         """Forget deleted runs that are completely recorded in the status."""
         runs = self._runs.get(uid, {})
         for run in observed.runs:

@@ -30,7 +30,7 @@ from evalrun_operator.schedules.merge_step import DONE, added, kept, merge_step,
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
 from evalrun_operator.schedules.run_history import newest, remembered, taken_over, used_today
 from evalrun_operator.schedules.runs import ScheduledRun
-from evalrun_operator.schedules.words import Said, gate_words, said, shown_columns
+from evalrun_operator.schedules.words import ScheduleConditionText, gate_words, said, shown_columns
 from evalrun_runtime.backoff import backoff_seconds
 
 POLL_SECONDS = 1.0
@@ -45,7 +45,7 @@ MAX_TROUBLED = 16
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedSchedule:
     """Known state of a schedule's objects."""
 
     runs: Sequence[ScheduledRun] = ()
@@ -56,7 +56,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ScheduleDecision:
     """Actions of one pass, in order: deletions, creations, the status, events."""
 
     status: EvalScheduleStatus
@@ -80,10 +80,10 @@ class _Pass:
 
     schedule: EvalSchedule
     cron: Cron
-    observed: Observed
+    observed: ObservedSchedule
     now: datetime
     status: EvalScheduleStatus
-    says: dict[Kind, Said] = field(default_factory=dict)
+    says: dict[Kind, ScheduleConditionText] = field(default_factory=dict)
     events: list[StatusEvent] = field(default_factory=list)
     delays: list[float] = field(default_factory=list)
     decision: dict[str, object] = field(default_factory=dict)
@@ -105,22 +105,24 @@ class _Pass:
         self.delays.append(max(0.0, (moment - self.now).total_seconds()))
 
 
-def decide(schedule: EvalSchedule, observed: Observed, now: datetime) -> Decision:
+def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) -> ScheduleDecision:
     """Return what is to be done about a schedule."""
     before = schedule.status or EvalScheduleStatus()
     try:
         cron = parse_cron(schedule.spec.schedule, schedule.spec.time_zone)
     except InvalidScheduleError as error:
-        says = {Kind.ACCEPTED: Said("False", Why.INVALID_SCHEDULE, str(error))}
+        says = {Kind.ACCEPTED: ScheduleConditionText("False", Why.INVALID_SCHEDULE, str(error))}
         status = before.model_copy(update={"next_schedule_time": None, "next": None})
-        return Decision(said(before, status, says, schedule, now))
+        return ScheduleDecision(said(before, status, says, schedule, now))
     work = _Pass(schedule, cron, observed, now, taken_over(before, observed.runs, cron, now))
-    work.says[Kind.ACCEPTED] = Said("True", Why.SPEC_ACCEPTED, "")
+    work.says[Kind.ACCEPTED] = ScheduleConditionText("True", Why.SPEC_ACCEPTED, "")
     suspended = schedule.spec.suspend
     work.says[Kind.SUSPENDED] = (
-        Said("True", Why.SUSPEND_REQUESTED, "Nothing is started by the clock; write suspend: false to go on.")
+        ScheduleConditionText(
+            "True", Why.SUSPEND_REQUESTED, "Nothing is started by the clock; write suspend: false to go on."
+        )
         if suspended
-        else Said("False", Why.NOT_SUSPENDED, "")
+        else ScheduleConditionText("False", Why.NOT_SUSPENDED, "")
     )
     _merge(work)
     _open_start(work)
@@ -135,12 +137,14 @@ def decide(schedule: EvalSchedule, observed: Observed, now: datetime) -> Decisio
     status = shown_columns(said(before, work.status, work.says, schedule, now), cron)
     delay = min([*work.delays, MAX_WAIT_SECONDS])
     return replace(
-        Decision(status, events=tuple(work.events), requeue_after=delay),
+        ScheduleDecision(status, events=tuple(work.events), requeue_after=delay),
         **work.decision,  # type: ignore[arg-type]  # the fields' own names
     )
 
 
-def merged_refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule, now: datetime) -> Decision:
+def merged_refused(
+    decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
     """Return the decision without the runs of merged checkpoints that could not be created; they are tried again.
 
     Args:
@@ -152,13 +156,15 @@ def merged_refused(decision: Decision, failures: dict[str, str], schedule: EvalS
     message = "; ".join(sorted(set(failures.values())))
     left = [one for one in decision.merged if one.digest in failures]
     status = decision.status.model_copy(update={"merges": kept(decision.status.merges, left, now)})
-    says = {Kind.STARTED: Said("False", Why.REFUSED, message)}
+    says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
     status = said(schedule.status or EvalScheduleStatus(), status, says, schedule, now)
     told = (*decision.events, StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
     return replace(decision, status=status, events=told, requeue_after=FIRST_LOOK_SECONDS)
 
 
-def refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule, now: datetime) -> Decision:
+def refused(
+    decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
     """Return the decision without the runs that could not be created; they are not recorded, and tried again.
 
     Args:
@@ -181,7 +187,7 @@ def refused(decision: Decision, failures: dict[str, str], schedule: EvalSchedule
             "start": start,
         }
     )
-    says = {Kind.STARTED: Said("False", Why.REFUSED, message)}
+    says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
     told = [event for event in decision.events if event.reason != str(Why.RUNS_STARTED)]
     told.append(StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
     return replace(decision, status=said(before, status, says, schedule, now), events=tuple(told))
@@ -223,7 +229,7 @@ def _open_start(work: _Pass) -> None:
             work.warn("StartsMissed", f"{due.missed} earlier starts were missed: nobody was there to make them")
         if deadline is not None and now - due.time > timedelta(seconds=deadline):
             text = f"{work.cron.shown(due.time)} was missed: startingDeadlineSeconds ({deadline}) had passed"
-            work.says[Kind.STARTED] = Said("False", Why.START_MISSED, text)
+            work.says[Kind.STARTED] = ScheduleConditionText("False", Why.START_MISSED, text)
             work.warn(str(Why.START_MISSED), text)
             work.update(last_schedule_time=due.time, start=None)
         else:
@@ -245,7 +251,7 @@ def _miss_open_start(work: _Pass, why: str) -> None:
     if start is None or start.trigger is not None or start.listed:
         return
     text = f"{work.cron.shown(start.time)} was missed: {why}"
-    work.says[Kind.STARTED] = Said("False", Why.START_MISSED, text)
+    work.says[Kind.STARTED] = ScheduleConditionText("False", Why.START_MISSED, text)
     work.warn(str(Why.START_MISSED), text)
 
 
@@ -257,7 +263,7 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
             work.update(start=start)
         elif job.state == "Running":
             text = f"Job {job.name} lists the checkpoints. {job.message}".strip()
-            work.says[Kind.DISCOVERED] = Said("Unknown", Why.LISTING, text)
+            work.says[Kind.DISCOVERED] = ScheduleConditionText("Unknown", Why.LISTING, text)
             work.delays.append(POLL_SECONDS)
             return
         else:
@@ -267,12 +273,12 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
     blocking = _blocking(work, start)
     if blocking and work.spec.concurrency_policy == "Forbid" and start.trigger is None:
         text = f"waits until {', '.join(run.name for run in blocking[:3])} has ended (concurrencyPolicy: Forbid)"
-        work.says[Kind.STARTED] = Said("False", Why.STILL_RUNNING, text)
+        work.says[Kind.STARTED] = ScheduleConditionText("False", Why.STILL_RUNNING, text)
         return  # the end of a run wakes its schedule
     merging = [one.path for one in work.status.merges if one.start != start.time]
     if merging and work.spec.concurrency_policy == "Forbid" and start.trigger is None:
         text = f"waits until {', '.join(merging[:3])} is merged and evaluated (concurrencyPolicy: Forbid)"
-        work.says[Kind.STARTED] = Said("False", Why.STILL_RUNNING, text)
+        work.says[Kind.STARTED] = ScheduleConditionText("False", Why.STILL_RUNNING, text)
         return
     if start.next_look_time is not None and work.now < start.next_look_time:
         work.wait_until(start.next_look_time)
@@ -284,7 +290,7 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
         start=start.model_copy(update={"job": name, "looks": start.looks + 1, "next_look_time": None}),
     )
     work.decision["make_job"] = name
-    work.says[Kind.DISCOVERED] = Said("Unknown", Why.LISTING, f"Job {name} lists the checkpoints.")
+    work.says[Kind.DISCOVERED] = ScheduleConditionText("Unknown", Why.LISTING, f"Job {name} lists the checkpoints.")
     work.delays.append(POLL_SECONDS)
 
 
@@ -305,8 +311,10 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
         wait = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
         again = work.now + timedelta(seconds=wait)
         text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"
-        work.says[Kind.DISCOVERED] = Said("False", Why.LISTING_FAILED, text)
-        work.says[Kind.STARTED] = Said("False", Why.LISTING_FAILED, "see condition Discovered; it is tried again")
+        work.says[Kind.DISCOVERED] = ScheduleConditionText("False", Why.LISTING_FAILED, text)
+        work.says[Kind.STARTED] = ScheduleConditionText(
+            "False", Why.LISTING_FAILED, "see condition Discovered; it is tried again"
+        )
         if failures == 1:
             work.warn(str(Why.LISTING_FAILED), text)
         work.update(start=start.model_copy(update={"failures": failures, "next_look_time": again}))
@@ -319,7 +327,7 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     """Start what is new, and end the start, or let it look again."""
     status, spec = work.status, work.spec
     text = f"{answer.folders} checkpoints. {answer.note}".strip()
-    work.says[Kind.DISCOVERED] = Said("True", Why.LISTED, text)
+    work.says[Kind.DISCOVERED] = ScheduleConditionText("True", Why.LISTED, text)
     _tell_troubles(work, answer)
     new = wanted(spec, status, answer)
     money = afforded(spec, status, room_for(status, new), used_today(status, work.cron, work.now))
@@ -328,11 +336,11 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
         _start(work, start, chosen)
     if money.left_out:
         text = f"{money.left_out} checkpoints were left out: {money.message}"
-        work.says[Kind.STARTED] = Said("False", Why.BUDGET_SPENT, text)
+        work.says[Kind.STARTED] = ScheduleConditionText("False", Why.BUDGET_SPENT, text)
         work.warn(str(Why.BUDGET_SPENT), text)
     elif not chosen:
         text = "every sound checkpoint has been evaluated" if answer.folders else "there is no checkpoint yet"
-        work.says[Kind.STARTED] = Said("True", Why.NOTHING_NEW, text)
+        work.says[Kind.STARTED] = ScheduleConditionText("True", Why.NOTHING_NEW, text)
     settled = not answer.troubles or (bool(chosen) and spec.checkpoints.policy == "Latest")
     if settled or money.left_out or start.trigger is not None:
         work.update(start=None)
@@ -372,7 +380,7 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
         f"{run} (step {one.step}{', once it is merged' if one.merge else ''})"
         for run, one in zip(runs, chosen, strict=True)
     )
-    work.says[Kind.STARTED] = Said("True", Why.RUNS_STARTED, text)
+    work.says[Kind.STARTED] = ScheduleConditionText("True", Why.RUNS_STARTED, text)
     work.tell(str(Why.RUNS_STARTED), text)
 
 
@@ -390,11 +398,11 @@ def _tell_troubles(work: _Pass, answer: ListingAnswer) -> None:
     broken = [one for one in troubled if one.broken]
     text = "; ".join(f"{one.name} {one.reason}" for one in broken or troubled)[:2000]
     if broken:
-        work.says[Kind.SOUND] = Said("False", Why.BROKEN, text)
+        work.says[Kind.SOUND] = ScheduleConditionText("False", Why.BROKEN, text)
     elif troubled:
-        work.says[Kind.SOUND] = Said("Unknown", Why.BEING_WRITTEN, text)
+        work.says[Kind.SOUND] = ScheduleConditionText("Unknown", Why.BEING_WRITTEN, text)
     else:
-        work.says[Kind.SOUND] = Said("True", Why.ALL_SOUND, "")
+        work.says[Kind.SOUND] = ScheduleConditionText("True", Why.ALL_SOUND, "")
 
 
 def _forget_history(work: _Pass) -> None:

@@ -12,7 +12,7 @@ from evalrun_operator.schedules.cron import Cron
 
 
 @dataclass(frozen=True)
-class Said:
+class ScheduleConditionText:
     """Status, reason and message of a condition."""
 
     status: Literal["True", "False", "Unknown"]
@@ -20,13 +20,13 @@ class Said:
     message: str
 
 
-NOT_YET = Said("Unknown", Why.NOT_YET, "nothing has been due so far")
+NOT_YET = ScheduleConditionText("Unknown", Why.NOT_YET, "nothing has been due so far")
 
 
 def said(
     before: EvalScheduleStatus,
     status: EvalScheduleStatus,
-    says: Mapping[Kind, Said],
+    says: Mapping[Kind, ScheduleConditionText],
     schedule: EvalSchedule,
     now: datetime,
 ) -> EvalScheduleStatus:
@@ -57,16 +57,16 @@ def said(
     return status.model_copy(update={"conditions": conditions, "reason": reason, "observed_generation": generation})
 
 
-def gate_words(status: EvalScheduleStatus) -> Said:
+def gate_words(status: EvalScheduleStatus) -> ScheduleConditionText:
     """Return what the gate of the newest checkpoint with results says."""
     latest = status.latest_result
     if latest is None:
-        return Said("Unknown", Why.NOT_YET, "no checkpoint has results yet")
+        return ScheduleConditionText("Unknown", Why.NOT_YET, "no checkpoint has results yet")
     where = f"{latest.run} (step {latest.step})"
     if latest.gate is None:
-        return Said("Unknown", Why.NO_GATE, f"{where} has no gate")
+        return ScheduleConditionText("Unknown", Why.NO_GATE, f"{where} has no gate")
     words = {"True": Why.PASSED, "False": Why.FAILED, "Unknown": Why.INCONCLUSIVE}
-    return Said(latest.gate, words[latest.gate], f"of {where}: see its condition GatePassed")
+    return ScheduleConditionText(latest.gate, words[latest.gate], f"of {where}: see its condition GatePassed")
 
 
 def shown_columns(status: EvalScheduleStatus, cron: Cron) -> EvalScheduleStatus:

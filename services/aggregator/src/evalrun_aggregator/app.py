@@ -22,17 +22,17 @@ from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.ledger_start import OpenedRun, open_run
 from evalrun_aggregator.problems import RunProblems, check_supported, draws_by_chance, load_datasets
-from evalrun_aggregator.replicas import ReplicaBook
+from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.responses import GivenResponses, read_responses
 from evalrun_aggregator.run import Clocks, Run
 from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.start_warnings import start_warnings
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
-from evalrun_aggregator.token_budget import BudgetBook, TokenBudget
+from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_aggregator.work_time import WorkTime
 from evalrun_api.work_order import Protocol, WorkOrder, read_work_order
-from evalrun_client.judge_client import GrpcJudge, Judge
+from evalrun_client.judge_client import GrpcJudge, JudgeAddress
 from evalrun_results.exports.content import export_id
 from evalrun_runtime.grpc_server import GrpcServer
 
@@ -58,7 +58,7 @@ class Aggregator:
         self,
         settings: AggregatorSettings,
         *,
-        open_judge: Callable[[str, str | None], Judge] = GrpcJudge,
+        open_judge: Callable[[str, str | None], JudgeAddress] = GrpcJudge,
         write: OutputWriter = write_run_outputs,
         registry: CollectorRegistry = REGISTRY,
         clocks: Clocks = SYSTEM_CLOCKS,
@@ -70,7 +70,7 @@ class Aggregator:
         self._clocks = clocks
         self._server = GrpcServer(settings, [SERVICE_NAME])
         self._ledger: Ledger | None = None
-        self._judges: list[Judge] = []
+        self._judges: list[JudgeAddress] = []
         self._run: Run | None = None
 
     async def start(self) -> str:
@@ -131,7 +131,7 @@ class Aggregator:
         problems: RunProblems,
         ledger: Ledger,
         opened: OpenedRun,
-        budget: BudgetBook | None,
+        budget: TokenBudgets | None,
         traces: ItemTraces,
         watch: GateWatch | None,
     ) -> Run:
@@ -140,7 +140,7 @@ class Aggregator:
         price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
         telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now(), price)
         output_tokens = restore_tallies(telemetry, ledger, board.items)
-        book = ReplicaBook(ledger.reader.gpu_seconds())
+        book = ReplicaRegistry(ledger.reader.gpu_seconds())
         dispatcher = Dispatcher(
             board,
             ledger,
@@ -227,15 +227,15 @@ def token_budget_of(protocol: Protocol) -> TokenBudget | None:
     return TokenBudget(protocol.budget.output_tokens_per_problem, protocol.max_new_tokens)
 
 
-def budget_book_of(order: WorkOrder, items: RunItems) -> BudgetBook | None:
+def budget_book_of(order: WorkOrder, items: RunItems) -> TokenBudgets | None:
     """Return the book of a run that draws samples until its budget is spent; None where answers are not generated."""
     budget = token_budget_of(order.spec.protocol)
     if budget is None or order.responses is not None or order.rejudge is not None:
         return None
-    return BudgetBook(budget, items)
+    return TokenBudgets(budget, items)
 
 
-def work_items(problems: RunProblems, budget: BudgetBook | None) -> Callable[[int], ledger_pb2.WorkItem]:
+def work_items(problems: RunProblems, budget: TokenBudgets | None) -> Callable[[int], ledger_pb2.WorkItem]:
     """Return what makes a worker's item of an index, cut to what the problem's budget still holds."""
     if budget is None:
         return problems.work_item

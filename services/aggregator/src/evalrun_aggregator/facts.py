@@ -17,7 +17,7 @@ from evalrun_runtime.exits import BadInputError
 
 
 @dataclass(frozen=True)
-class Identity:
+class LedgerIdentity:
     """Identity of the run that a ledger belongs to."""
 
     run: str
@@ -31,7 +31,7 @@ class Identity:
         return {"run": self.run, "generation": self.generation, "judging": self.judging}
 
 
-def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha256: str | None) -> Identity:
+def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha256: str | None) -> LedgerIdentity:
     """Return what a ledger of this work order belongs to."""
     spec = order.spec
     generation = {
@@ -53,7 +53,7 @@ def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha2
         ]
         for d in datasets
     ]
-    return Identity(order.run, digest_records([generation]), digest_records(judging))
+    return LedgerIdentity(order.run, digest_records([generation]), digest_records(judging))
 
 
 def rejudging_of(order: WorkOrder) -> str | None:
@@ -64,7 +64,7 @@ def rejudging_of(order: WorkOrder) -> str | None:
     return None if order.rejudge is None else f"{order.rejudge} into {order.output_dir}"
 
 
-def check_identity(facts: Mapping[str, str], identity: Identity, ledger: str, *, judging_anew: bool) -> None:
+def check_identity(facts: Mapping[str, str], identity: LedgerIdentity, ledger: str, *, judging_anew: bool) -> None:
     """Refuse a ledger of another run.
 
     Args:

@@ -18,7 +18,7 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.problems import RunProblems
 from evalrun_api.work_order import EvalRunSpec, Gate, WorkOrder
 from evalrun_data.digest import digest_records
-from evalrun_results.comparisons.gate import Decision, GateDecision, undecided
+from evalrun_results.comparisons.gate import GateDecision, GateResult, undecided
 from evalrun_results.comparisons.gate_values import UnusableGateError, base_values
 from evalrun_results.comparisons.run_gate import Drawn, Totals, baseline_totals, decision_of
 from evalrun_results.metrics.accumulator import MetricsAccumulator
@@ -79,7 +79,7 @@ class GateWatch:
         self._family = len(spec.all_gates)
         self._asked = {place: str(said) for place, said in _stored(facts, "gates_asked").items()}
         self._kept = {name: int(str(count)) for name, count in _stored(facts, "gates_kept").items()}
-        self.decided: dict[int, GateDecision] = {
+        self.decided: dict[int, GateResult] = {
             int(place): decision_from(content)
             for place, content in _stored(facts, "gates_decided").items()
             if isinstance(content, dict)
@@ -161,7 +161,7 @@ class GateWatch:
             if result.repeat == 0:
                 self._totals.add(result)
 
-    def _decide(self) -> dict[int, GateDecision]:
+    def _decide(self) -> dict[int, GateResult]:
         """Return what is newly decided."""
         found = {}
         for each in self._gates:
@@ -242,10 +242,10 @@ def kept_problems(facts: Mapping[str, str], spec: EvalRunSpec, items: RunItems) 
     return {numbers[name]: int(str(count)) for name, count in _stored(facts, "gates_kept").items() if name in numbers}
 
 
-def decision_from(content: Mapping[str, object]) -> GateDecision:
+def decision_from(content: Mapping[str, object]) -> GateResult:
     """Return a decision from its JSON."""
-    fields = {name: value for name, value in content.items() if name in GateDecision.__dataclass_fields__}
-    return GateDecision(**{**fields, "decision": Decision(str(content["decision"]))})  # type: ignore[arg-type]
+    fields = {name: value for name, value in content.items() if name in GateResult.__dataclass_fields__}
+    return GateResult(**{**fields, "decision": GateDecision(str(content["decision"]))})  # type: ignore[arg-type]
 
 
 def _stored(facts: Mapping[str, str], name: str) -> dict[str, object]:

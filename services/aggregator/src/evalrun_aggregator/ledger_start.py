@@ -4,14 +4,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from evalrun_aggregator.facts import NOT_ENDED, Identity, check_identity, ended_of
+from evalrun_aggregator.facts import NOT_ENDED, LedgerIdentity, check_identity, ended_of
 from evalrun_aggregator.gate_watch import FORGOTTEN
 from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.items import RunItems
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.run_end import RunEnd
-from evalrun_aggregator.token_budget import BudgetBook
+from evalrun_aggregator.token_budget import TokenBudgets
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -34,12 +34,12 @@ class OpenedRun:
 async def open_run(
     ledger: Ledger,
     items: RunItems,
-    identity: Identity,
+    identity: LedgerIdentity,
     *,
     rejudge: str | None,
     retry_not_judged: bool,
     responses: Sequence[StoredCompletion] | None,
-    budget: BudgetBook | None,
+    budget: TokenBudgets | None,
     kept: Callable[[Mapping[str, str]], Mapping[int, int]] = lambda facts: {},
     now: float,
 ) -> OpenedRun:

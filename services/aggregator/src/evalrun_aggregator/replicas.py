@@ -16,10 +16,10 @@ class KnownReplica:
 
     replica: ledger_pb2.Replica
     reported_at: float
-    """Seconds of the clock that `ReplicaBook`'s callers use."""
+    """Seconds of the clock that `ReplicaRegistry`'s callers use."""
 
 
-class ReplicaBook:
+class ReplicaRegistry:
     """The replicas of every worker, numbered in the order in which they were first seen."""
 
     def __init__(self, gpu_seconds: Mapping[str, float] | None = None) -> None:

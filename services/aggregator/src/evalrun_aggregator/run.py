@@ -17,9 +17,9 @@ from evalrun_aggregator.ledger.items import ItemKey
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
-from evalrun_aggregator.replicas import ReplicaBook
+from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import RunEnd
-from evalrun_aggregator.token_budget import BudgetBook
+from evalrun_aggregator.token_budget import TokenBudgets
 from evalrun_aggregator.work_time import WorkTime
 from evalrun_client.judge_client import JudgeRefusedError
 
@@ -93,14 +93,14 @@ class Run:
         board: Board,
         ledger: Ledger,
         leases: Leases,
-        replicas: ReplicaBook,
+        replicas: ReplicaRegistry,
         dispatcher: Dispatcher,
         judges: JudgeDescriptions,
         finish: Callable[[str], Awaitable[RunEnd]],
         output_tokens: int,
         started_at: float,
         ended: RunEnd | None,
-        budget: BudgetBook | None,
+        budget: TokenBudgets | None,
         events: Events,
         clocks: Clocks,
         work_time: WorkTime,

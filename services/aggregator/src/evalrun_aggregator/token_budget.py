@@ -61,7 +61,7 @@ class TokenBudget:
         return most
 
 
-class BudgetBook:
+class TokenBudgets:
     """Spent tokens and existing samples of every problem.
 
     A board's items are all absent at first; the book makes those pending that the budget allows.

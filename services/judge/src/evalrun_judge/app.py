@@ -20,7 +20,7 @@ from evalrun_judge.families.registry import build_families
 from evalrun_judge.function_tests.assertions import AssertionRunner, ContainedAssertions, replay_executor
 from evalrun_judge.judge import Judge
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_judge.pool.discovery import Discovery, DnsDiscovery
+from evalrun_judge.pool.discovery import DnsDiscovery, SandboxDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
 from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryPolicy
@@ -159,7 +159,7 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
     return VerdictCache(stores, metrics.count_cache)
 
 
-def discovery_of(target: str) -> Discovery:
+def discovery_of(target: str) -> SandboxDiscovery:
     """Return what finds the sandboxes of `dns:///host:port` or `k8s:///namespace/service:port`.
     Raises BadInputError."""
     try:
@@ -178,7 +178,7 @@ def build_pool(
     sandboxes: Sequence[Sandbox],
     metrics: JudgeMetrics,
     *,
-    discoveries: Sequence[Discovery] = (),
+    discoveries: Sequence[SandboxDiscovery] = (),
     connect: Callable[[str], Sandbox] = EvalrunSandbox,
 ) -> SandboxPool:
     """Make the pool over these sandboxes, and those that are found, in real time."""

@@ -34,7 +34,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RpcFailure:
     """Why a request has no verdict."""
 
     code: grpc.StatusCode
@@ -107,7 +107,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
                 try:
                     failure = await unanswered.work(request.request_id, judged)
                 except WithdrawnError:
-                    failure = Failure(grpc.StatusCode.CANCELLED, "the client took it back")
+                    failure = RpcFailure(grpc.StatusCode.CANCELLED, "the client took it back")
                 if failure is not None:
                     response.failure.CopyFrom(_stream_failure(failure))
                 async with writing:
@@ -165,25 +165,27 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
     async def _judge_into(
         self, verdict: judge_pb2.Verdict, message: judge_pb2.JudgeRequest, deadline: float | None
-    ) -> Failure | None:
+    ) -> RpcFailure | None:
         """Judge one request by its deadline; what went wrong becomes a status code."""
         try:
             with span("judge", message.traceparent):
                 fill_verdict(verdict, await self._judge.judge(request_from(message, self._suites), deadline))
             return None
         except InvalidRequestError as error:
-            return Failure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            return RpcFailure(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except UnknownSuiteError as error:
-            return Failure(grpc.StatusCode.NOT_FOUND, str(error))
+            return RpcFailure(grpc.StatusCode.NOT_FOUND, str(error))
         except QueueFullError as error:
-            return Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), math.ceil(error.retry_after_seconds * 1000))
+            return RpcFailure(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), math.ceil(error.retry_after_seconds * 1000)
+            )
         except DeadlineError as error:
-            return Failure(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
+            return RpcFailure(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
         except (NoSandboxError, DrainingError) as error:
-            return Failure(grpc.StatusCode.UNAVAILABLE, str(error))
+            return RpcFailure(grpc.StatusCode.UNAVAILABLE, str(error))
         except Exception:
             logger.exception("request %r: a fault of the gateway", message.request_id)
-            return Failure(grpc.StatusCode.INTERNAL, "a fault of the gateway; its log has the traceback")
+            return RpcFailure(grpc.StatusCode.INTERNAL, "a fault of the gateway; its log has the traceback")
 
 
 def _deadline_of(request: judge_pb2.JudgeRequest) -> float | None:
@@ -197,6 +199,6 @@ def _earlier(deadline: float | None, seconds: float | None) -> float | None:
     return min((end for end in ends if end is not None), default=None)
 
 
-def _stream_failure(failure: Failure) -> judge_pb2.StreamFailure:
+def _stream_failure(failure: RpcFailure) -> judge_pb2.StreamFailure:
     code: int = failure.code.value[0]
     return judge_pb2.StreamFailure(code=code, message=failure.message, retry_after_ms=failure.retry_after_ms)

@@ -19,11 +19,11 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
 from evalrun_reward.graders import Graders, graded_request, graded_result, load_graders
-from evalrun_reward.judge_calls import FairPlaces, Judge, JudgeCalls, NoVerdictError
-from evalrun_reward.metrics import Reply, RewardMetrics
+from evalrun_reward.judge_calls import FairSlots, JudgeCaller, JudgeCalls, NoVerdictError
+from evalrun_reward.metrics import ReplyKind, RewardMetrics
 from evalrun_reward.openapi import document
 from evalrun_reward.openrlhf import response_of, samples_of
-from evalrun_reward.refusals import Refused, json_response, refusal
+from evalrun_reward.refusals import ErrorReply, json_response, refusal
 from evalrun_reward.rewards import result_of, without_reward
 from evalrun_reward.samples import SampleTests, ground_truth_of, judging_of, load_known, submission_of
 from evalrun_reward.sessions.routes import SESSION_PATHS, SessionRoutes
@@ -74,7 +74,7 @@ class RewardService:
     def __init__(
         self,
         settings: RewardSettings,
-        judge: Judge,
+        judge: JudgeCaller,
         tests: SampleTests,
         metrics: RewardMetrics,
         close: Callable[[], Awaitable[None]],
@@ -90,7 +90,7 @@ class RewardService:
         self._admission = Admission(
             lambda: settings.queue_limit, time.monotonic, max_bytes=settings.queue_mib * 1024 * 1024
         )
-        places = FairPlaces(settings.in_flight)
+        places = FairSlots(settings.in_flight)
         metrics.watch(lambda: places.waiting, lambda: places.taken)
         self._calls = JudgeCalls(
             judge,
@@ -168,20 +168,20 @@ class RewardService:
         """Return a handler that answers with what `work` returns, and with a message if it refuses."""
 
         async def handle(request: web.Request) -> web.Response:
-            started, reply = time.monotonic(), Reply.CANCELLED
+            started, reply = time.monotonic(), ReplyKind.CANCELLED
             try:
                 with span("reward", request.headers.get(HEADER, "")):
                     body = await work(request)
-                reply = Reply.DONE
+                reply = ReplyKind.DONE
                 return json_response(body, 200)
-            except Refused as refused:
+            except ErrorReply as refused:
                 reply = refused.reply
                 return refusal(refused)
             except (msgspec.ValidationError, msgspec.DecodeError, BadInputError) as error:
-                reply = Reply.MALFORMED
+                reply = ReplyKind.MALFORMED
                 return json_response(Problem(f"body: {error}"), 400)
             except web.HTTPRequestEntityTooLarge:
-                reply = Reply.TOO_LARGE
+                reply = ReplyKind.TOO_LARGE
                 limit = self._settings.max_request_mib
                 return json_response(
                     Problem(f"the body is larger than {limit} MiB (--max-request-mib): send less"), 413
@@ -209,8 +209,8 @@ class RewardService:
         if isinstance(answer, OpenRlhfResponse):
             return answer
         if answer.outcome is Outcome.INVALID:
-            raise Refused(422, Reply.MALFORMED, f"label {answer.id}: {answer.reason}")
-        raise Refused(503, Reply.NOT_JUDGED, f"query {answer.id} was not judged: {answer.reason}", 1.0)
+            raise ErrorReply(422, ReplyKind.MALFORMED, f"label {answer.id}: {answer.reason}")
+        raise ErrorReply(503, ReplyKind.NOT_JUDGED, f"query {answer.id} was not judged: {answer.reason}", 1.0)
 
     async def _judge_all(
         self, samples: Sequence[Sample], run: str, shape: Shape, size: int, request: web.Request
@@ -218,9 +218,9 @@ class RewardService:
         """Judge the samples of one request. Raises Refused."""
         if len(samples) > self._settings.max_samples:
             limit = self._settings.max_samples
-            raise Refused(
+            raise ErrorReply(
                 413,
-                Reply.TOO_LARGE,
+                ReplyKind.TOO_LARGE,
                 f"{len(samples)} samples, and a request takes {limit} (--max-samples): send several",
             )
         now = asyncio.get_running_loop().time()
@@ -238,7 +238,7 @@ class RewardService:
 
     async def _no_sessions(self, _: web.Request) -> msgspec.Struct:
         message = "this service has no sessions: start it with --session-store, a file's path or redis://host:port/db"
-        raise Refused(501, Reply.MALFORMED, message)
+        raise ErrorReply(501, ReplyKind.MALFORMED, message)
 
     @contextmanager
     def _place(self, run: str, size: int) -> Iterator[None]:
@@ -254,9 +254,9 @@ class RewardService:
             ticket = self._admission.enter(run, size, samples)
         except QueueFullError as error:
             message = "the queue is full, or this run holds its share of it: come back after Retry-After"
-            raise Refused(429, Reply.QUEUE_FULL, message, error.retry_after_seconds) from error
+            raise ErrorReply(429, ReplyKind.QUEUE_FULL, message, error.retry_after_seconds) from error
         except DrainingError as error:
-            raise Refused(503, Reply.DRAINING, "this replica is draining: ask another one", 1.0) from error
+            raise ErrorReply(503, ReplyKind.DRAINING, "this replica is draining: ask another one", 1.0) from error
         ticket.begin()
         return ticket
 

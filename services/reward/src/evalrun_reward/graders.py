@@ -13,7 +13,7 @@ from evalrun_client.grader import (
     reason_of_no_score,
     verls_grader,
 )
-from evalrun_reward.judge_calls import Tests
+from evalrun_reward.judge_calls import ProblemRequest
 from evalrun_reward.rewards import reason_of
 from evalrun_reward.wire import Outcome, Result, Sample
 from evalrun_runtime.exits import BadInputError
@@ -52,7 +52,7 @@ def load_graders(given: Sequence[str]) -> Graders:
     return Graders(graders)
 
 
-def graded_request(grader: Grader, sample: Sample, ground_truth: object, judging: Dataset) -> Tests:
+def graded_request(grader: Grader, sample: Sample, ground_truth: object, judging: Dataset) -> ProblemRequest:
     """Return the grader's run for a sample: the answer is its input, and no candidate's program runs.
 
     Args:
@@ -64,7 +64,7 @@ def graded_request(grader: Grader, sample: Sample, ground_truth: object, judging
     source = sample.data_source or sample.dataset
     given = graded_input(source, sample.response, ground_truth, sample.extra_info)
     request = grader_request("", judging, grader, given)
-    return Tests(request, None, request.ByteSize())
+    return ProblemRequest(request, None, request.ByteSize())
 
 
 def graded_result(sample_id: str, grader: Grader, verdict: judge_pb2.Verdict) -> Result:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_reward.retries import Again, Cause, GiveUp, History, after_failure, after_verdict
+from evalrun_reward.retries import Cause, GiveUp, History, RetryAfter, after_failure, after_verdict
 from evalrun_runtime.fair_queue import FairQueue
 
 MAX_DIGESTS = 100_000
 
 
-class Judge(Protocol):
+class JudgeCaller(Protocol):
     """What is asked; `evalrun_client.judge_client.GrpcJudge` is one."""
 
     async def judge(self, request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
@@ -30,7 +30,7 @@ class NoVerdictError(Exception):
         self.invalid = given_up.invalid
 
 
-class FairPlaces:
+class FairSlots:
     """A limited number of slots; the run that holds the fewest gets the next one."""
 
     def __init__(self, places: int) -> None:
@@ -80,7 +80,7 @@ class FairPlaces:
 
 
 @dataclass(frozen=True, slots=True)
-class Tests:
+class ProblemRequest:
     """A problem as a request without an answer; shared by all answers to it."""
 
     __test__ = False  # not a test class, whatever pytest makes of its name
@@ -107,8 +107,8 @@ class JudgeCalls:
 
     def __init__(
         self,
-        judge: Judge,
-        places: FairPlaces,
+        judge: JudgeCaller,
+        places: FairSlots,
         attempts: int,
         *,
         clock: Callable[[], float],
@@ -127,7 +127,11 @@ class JudgeCalls:
         """Digests of tests that some gateway was sent; at worst one that lacks them asks for them."""
 
     async def verdict(
-        self, tests: Tests, run: str, submission: judge_pb2.Submission, seconds_left: Callable[[], float | None]
+        self,
+        tests: ProblemRequest,
+        run: str,
+        submission: judge_pb2.Submission,
+        seconds_left: Callable[[], float | None],
     ) -> judge_pb2.Verdict:
         """Return the verdict, which may still say "could not tell". The caller bounds the time.
 
@@ -149,7 +153,7 @@ class JudgeCalls:
                 answer = await self._judge.judge(request)
             if isinstance(answer, judge_pb2.Verdict):
                 failures += not answer.judged
-                again: Again | GiveUp | None = after_verdict(answer, failures, self._attempts)
+                again: RetryAfter | GiveUp | None = after_verdict(answer, failures, self._attempts)
                 if again is None:
                     return answer
             else:
@@ -158,7 +162,7 @@ class JudgeCalls:
                 failures += 1
                 history = History(failures, now - first_failure, not named)
                 again = after_failure(answer, history, self._attempts)
-                if isinstance(again, Again) and again.cause in (Cause.BUSY, Cause.TESTS):
+                if isinstance(again, RetryAfter) and again.cause in (Cause.BUSY, Cause.TESTS):
                     failures -= 1
             if isinstance(again, GiveUp):
                 raise NoVerdictError(again)
@@ -168,7 +172,7 @@ class JudgeCalls:
                 await self._sleep(again.delay * self._chance.uniform(0.5, 1.5))
 
     def _request(
-        self, tests: Tests, run: str, submission: judge_pb2.Submission, *, with_tests: bool
+        self, tests: ProblemRequest, run: str, submission: judge_pb2.Submission, *, with_tests: bool
     ) -> tuple[judge_pb2.JudgeRequest, bool]:
         """Return a request, and whether it only names its tests."""
         digest = tests.whole.suite_digest

@@ -12,7 +12,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 """Seconds."""
 
 
-class Reply(StrEnum):
+class ReplyKind(StrEnum):
     """How a request ended."""
 
     DONE = "done"
@@ -55,7 +55,7 @@ class RewardMetrics:
         self._sessions = {step: sessions.labels(step.value) for step in Step}
         self._waiting = Gauge("evalrun_reward_waiting", "Samples that wait for the judge.", registry=registry)
         self._in_flight = Gauge("evalrun_reward_inflight", "Samples at the judge.", registry=registry)
-        self._seconds = {reply: seconds.labels(reply.value) for reply in Reply}
+        self._seconds = {reply: seconds.labels(reply.value) for reply in ReplyKind}
         self._samples = {outcome: samples.labels(outcome.value) for outcome in Outcome}
         self._retries = {cause: retries.labels(cause.value) for cause in Cause}
 
@@ -64,7 +64,7 @@ class RewardMetrics:
         self._waiting.set_function(waiting)
         self._in_flight.set_function(in_flight)
 
-    def observe_request(self, reply: Reply, seconds: float) -> None:
+    def observe_request(self, reply: ReplyKind, seconds: float) -> None:
         """Count a request that ended."""
         self._seconds[reply].observe(seconds)
 

@@ -5,14 +5,14 @@ import math
 import msgspec
 from aiohttp import web
 
-from evalrun_reward.metrics import Reply
+from evalrun_reward.metrics import ReplyKind
 from evalrun_reward.wire import Problem
 
 
-class Refused(Exception):  # noqa: N818 - an answer, on its way out
+class ErrorReply(Exception):  # noqa: N818 - an answer, on its way out
     """A request that gets no results."""
 
-    def __init__(self, status: int, reply: Reply, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, status: int, reply: ReplyKind, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.reply = reply
@@ -26,7 +26,7 @@ def json_response(body: object, status: int, headers: dict[str, str] | None = No
     )
 
 
-def refusal(refused: Refused) -> web.Response:
+def refusal(refused: ErrorReply) -> web.Response:
     """Return the answer of a refused request."""
     wait = refused.retry_after
     if wait is None:

@@ -37,7 +37,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RetryAfter:
     """Ask again after `delay` seconds."""
 
     cause: Cause
@@ -66,24 +66,24 @@ class History:
     """The request held its tests, and did not only name them."""
 
 
-def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: int) -> Again | GiveUp:
+def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: int) -> RetryAfter | GiveUp:
     """Decide on a request without a verdict; after `attempts` failures and PATIENCE_SECONDS it is given up."""
     if failure.code in _REFUSED:
         return GiveUp(failure.message, invalid=True)
     if failure.code == NOT_FOUND and not history.sent_tests:
-        return Again(Cause.TESTS, with_tests=True)
+        return RetryAfter(Cause.TESTS, with_tests=True)
     if failure.code == RESOURCE_EXHAUSTED:
-        return Again(Cause.BUSY, max(MIN_BUSY_SECONDS, failure.retry_after_ms / 1000))
+        return RetryAfter(Cause.BUSY, max(MIN_BUSY_SECONDS, failure.retry_after_ms / 1000))
     if history.failures >= attempts and history.seconds >= PATIENCE_SECONDS:
         return GiveUp(f"the judge failed {history.failures} times: {failure.message}")
-    return Again(Cause.FAILED, _delay(history.failures))
+    return RetryAfter(Cause.FAILED, _delay(history.failures))
 
 
-def after_verdict(verdict: judge_pb2.Verdict, failures: int, attempts: int) -> Again | None:
+def after_verdict(verdict: judge_pb2.Verdict, failures: int, attempts: int) -> RetryAfter | None:
     """Return when to ask again about a verdict that says "could not tell"; None: it stands."""
     if verdict.judged or verdict.permanent or failures >= attempts:
         return None
-    return Again(Cause.UNDECIDED, _delay(failures))
+    return RetryAfter(Cause.UNDECIDED, _delay(failures))
 
 
 def _delay(failures: int) -> float:

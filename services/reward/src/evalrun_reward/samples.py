@@ -14,7 +14,7 @@ from evalrun_data.formats.verl import parse_verl
 from evalrun_data.readers import load_problem_files
 from evalrun_data.records import Problem, ServerTests
 from evalrun_data.rows import Row
-from evalrun_reward.judge_calls import Tests
+from evalrun_reward.judge_calls import ProblemRequest
 from evalrun_reward.wire import Sample
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.recently_used import RecentlyUsed
@@ -53,9 +53,9 @@ class SampleTests:
     def __init__(self, problems: Iterable[Problem], judging: Dataset, cache_bytes: int) -> None:
         self._known: dict[tuple[str, str], Problem] = {problem.key: problem for problem in problems}
         self._judging = judging
-        self._parsed: RecentlyUsed[bytes, Tests] = RecentlyUsed(cache_bytes, lambda tests: tests.size)
+        self._parsed: RecentlyUsed[bytes, ProblemRequest] = RecentlyUsed(cache_bytes, lambda tests: tests.size)
 
-    def of(self, sample: Sample, number: int) -> Tests:
+    def of(self, sample: Sample, number: int) -> ProblemRequest:
         """Return the tests of a sample.
 
         Args:
@@ -108,7 +108,7 @@ class SampleTests:
         where = f" of dataset '{dataset}'" if dataset else ""
         raise row.error(f"unknown problem '{problem_id}'{where}: name its file with --problems, or send its tests")
 
-    def tests_of(self, problem: Problem) -> Tests:
+    def tests_of(self, problem: Problem) -> ProblemRequest:
         """Return a problem's tests. Raises BadInputError if it has none of its own."""
         if isinstance(problem.ground_truth, ServerTests):
             raise BadInputError(
@@ -117,14 +117,14 @@ class SampleTests:
         return tests_of_request(judge_request("", self._judging, problem, Answer("")))
 
 
-def tests_of_request(whole: judge_pb2.JudgeRequest) -> Tests:
+def tests_of_request(whole: judge_pb2.JudgeRequest) -> ProblemRequest:
     """Return the tests of a request without an answer."""
     named = None
     if whole.suite_digest:
         named = judge_pb2.JudgeRequest()
         named.CopyFrom(whole)
         named.ClearField("stdio")
-    return Tests(whole, named, whole.ByteSize() + _ENTRY_BYTES)
+    return ProblemRequest(whole, named, whole.ByteSize() + _ENTRY_BYTES)
 
 
 def submission_of(sample: Sample, number: int) -> judge_pb2.Submission:

@@ -12,7 +12,7 @@ import pytest
 from builders.governance import contest_row, json_lines, no_report, prepared, tree, write_plan, write_rows
 
 from evalrun_data.governance.manifest import mismatches, read_manifest
-from evalrun_data.governance.prepare import Progress
+from evalrun_data.governance.prepare import PrepareProgress
 from evalrun_data.readers import load_problems
 from evalrun_runtime.exits import BadInputError
 
@@ -147,7 +147,7 @@ def many_rows_plan(folder: Path) -> Path:
 def test_a_stopped_preparation_goes_on_and_ends_with_the_same_files(tmp_path: Path) -> None:
     plan = many_rows_plan(tmp_path)
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: PrepareProgress) -> None:
         if progress.step == "reading" and progress.done == 3000:
             raise StoppedError
 
@@ -166,7 +166,7 @@ def test_prepared_again_it_only_audits_again(tmp_path: Path) -> None:
     prepared(plan, tmp_path / "out")
     before = tree(tmp_path / "out")
 
-    def never(progress: Progress) -> None:
+    def never(progress: PrepareProgress) -> None:
         raise AssertionError(progress)
 
     prepared(plan, tmp_path / "out", never)

@@ -5,14 +5,14 @@ import pytest
 from builders.results.samples import sample_result, with_changes
 from builders.results.stored_runs import a_gate, samples_of, totals_of, verdicts_of, write_run
 
-from evalrun_results.comparisons.gate import Decision, GateDecision, decide, decide_gate, overall
+from evalrun_results.comparisons.gate import GateDecision, GateResult, decide, decide_gate, overall
 from evalrun_results.comparisons.gate_values import UnusableGateError
 from evalrun_results.comparisons.power import gate_outlook
 from evalrun_results.comparisons.run_gate import NOTHING_SAID, baseline_place, decided_or_why_not, gates_of
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
-PASS, FAIL, INCONCLUSIVE = Decision
+PASS, FAIL, INCONCLUSIVE = GateDecision
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ PASS, FAIL, INCONCLUSIVE = Decision
         (-(0.1 + 0.2), 0.0, 0.3, PASS),  # 0.30000000000000004 is 0.3 on paper
     ],
 )
-def test_the_interval_decides(low: float, high: float, max_regression: float, decision: Decision) -> None:
+def test_the_interval_decides(low: float, high: float, max_regression: float, decision: GateDecision) -> None:
     assert decide(low, high, max_regression, problems=30) is decision
     assert decide(low, high, max_regression, problems=29) is INCONCLUSIVE
 
@@ -39,7 +39,7 @@ def test_a_difference_without_an_interval_decides_nothing() -> None:
     assert decide(None, None, 1.0, problems=100) is INCONCLUSIVE
 
 
-def gated(first: list[SampleResult], second: list[SampleResult], **fields: str) -> GateDecision:
+def gated(first: list[SampleResult], second: list[SampleResult], **fields: str) -> GateResult:
     return decide_gate(a_gate(**fields), totals_of(first), totals_of(second))
 
 

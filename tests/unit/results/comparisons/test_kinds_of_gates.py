@@ -7,12 +7,12 @@ import pytest
 from builders.results.samples import sample_result
 from builders.results.stored_runs import a_gate, samples_of, totals_of, verdicts_of, write_run
 
-from evalrun_results.comparisons.gate import IMPLAUSIBLE, Decision, GateDecision, decide_gate, overall
+from evalrun_results.comparisons.gate import IMPLAUSIBLE, GateDecision, GateResult, decide_gate, overall
 from evalrun_results.comparisons.run_gate import NOTHING_SAID, Drawn, decided_or_why_not, decision_of, gates_of
 from evalrun_results.comparisons.sample_size import needs
 from evalrun_results.samples import SampleResult
 
-PASS, FAIL, INCONCLUSIVE = Decision
+PASS, FAIL, INCONCLUSIVE = GateDecision
 
 
 def ended(statuses: Sequence[str], dataset: str = "humaneval") -> list[SampleResult]:
@@ -22,12 +22,12 @@ def ended(statuses: Sequence[str], dataset: str = "humaneval") -> list[SampleRes
     ]
 
 
-def gated(first: list[SampleResult] | None, second: list[SampleResult], **fields: object) -> GateDecision:
+def gated(first: list[SampleResult] | None, second: list[SampleResult], **fields: object) -> GateResult:
     return decide_gate(a_gate(**fields), None if first is None else totals_of(first), totals_of(second))
 
 
 @pytest.mark.parametrize(("before", "after", "decision"), [(0, 30, FAIL), (30, 0, PASS)])
-def test_a_metric_that_should_fall_passes_when_it_falls(before: int, after: int, decision: Decision) -> None:
+def test_a_metric_that_should_fall_passes_when_it_falls(before: int, after: int, decision: GateDecision) -> None:
     first, second = (ended(["timeout"] * count + ["success"] * (100 - count)) for count in (before, after))
     found = gated(first, second, metric="timeout_rate", maxRegression="0.05")
     assert found.decision is decision
@@ -40,7 +40,7 @@ def test_a_metric_that_should_fall_passes_when_it_falls(before: int, after: int,
 
 
 @pytest.mark.parametrize(("gained", "decision"), [(60, PASS), (0, FAIL), (10, INCONCLUSIVE)])
-def test_an_improvement_can_be_asked_for(gained: int, decision: Decision) -> None:
+def test_an_improvement_can_be_asked_for(gained: int, decision: GateDecision) -> None:
     first, second = verdicts_of([False] * 100), verdicts_of([place < gained for place in range(100)])
     found = gated(first, second, minImprovement="0.1")
     assert (found.decision, found.min_improvement, found.max_regression) == (decision, 0.1, 0.0)
@@ -67,7 +67,7 @@ def test_datasets_are_compared_as_one_by_problem_or_by_weight() -> None:
 
 
 @pytest.mark.parametrize(("anchor", "decision"), [("0.5", PASS), ("0.95", FAIL), ("0.8", INCONCLUSIVE)])
-def test_a_fixed_anchor_needs_no_baseline(tmp_path: Path, anchor: str, decision: Decision) -> None:
+def test_a_fixed_anchor_needs_no_baseline(tmp_path: Path, anchor: str, decision: GateDecision) -> None:
     run = totals_of(verdicts_of([place % 5 != 0 for place in range(100)]))
     found = decided_or_why_not(a_gate(baseline=None, anchor=anchor), tmp_path, run)
     assert (found.decision, found.baseline) == (decision, f"the anchor {anchor}")

@@ -13,15 +13,15 @@ from evalrun_data.checkpoints.layout import (
     NO_VLLM,
     Adapter,
     Mergeable,
-    Model,
-    Unfit,
+    ServableModel,
+    Unservable,
     examine,
     find_adapter,
     is_merged,
     mergeable,
     wanted_contents,
 )
-from evalrun_data.checkpoints.readiness import TRACKER, Signs, parse_tracker, step_of, unfinished
+from evalrun_data.checkpoints.readiness import TRACKER, CompletionMarks, parse_tracker, step_of, unfinished
 from evalrun_data.checkpoints.store import CheckpointStore
 
 
@@ -36,7 +36,9 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
         return ListingAnswer(folders=0, note="there is no such folder: the training has written nothing yet")
     matching = [name for name in names if fnmatchcase(name, request.pattern)]
     tracked = None if request.ready_marker else store.tracker(TRACKER)
-    signs = Signs(request.ready_marker, None if tracked is None else parse_tracker(tracked), request.quiet_seconds)
+    signs = CompletionMarks(
+        request.ready_marker, None if tracked is None else parse_tracker(tracked), request.quiet_seconds
+    )
     stepless = [name for name in matching if step_of(name) is None]
     ready, troubles, more = _looked_at(request, store, signs, matching, now)
     reason = "has no step: no number in its name"
@@ -46,7 +48,7 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
 
 
 def _looked_at(
-    request: ListingRequest, store: CheckpointStore, signs: Signs, names: list[str], now: datetime
+    request: ListingRequest, store: CheckpointStore, signs: CompletionMarks, names: list[str], now: datetime
 ) -> tuple[list[ReadyCheckpoint], list[Trouble], bool]:
     ready: list[ReadyCheckpoint] = []
     troubles: list[Trouble] = []
@@ -74,7 +76,7 @@ def ordered(names: list[str], from_step: int | None, *, newest_first: bool) -> I
 
 
 def examined(
-    request: ListingRequest, store: CheckpointStore, signs: Signs, step: int, name: str, now: datetime
+    request: ListingRequest, store: CheckpointStore, signs: CompletionMarks, step: int, name: str, now: datetime
 ) -> ReadyCheckpoint | Trouble:
     """Return a checkpoint as one that is complete and whole, or what keeps it from being so. Raises StoreError."""
     facts = store.files(name)
@@ -84,7 +86,7 @@ def examined(
     sizes = {path: fact.size for path, fact in facts.items()}
     contents = {path: store.read(name, path, sizes[path]) for path in wanted_contents(sizes)}
     found = _found(request, sizes, contents)
-    if isinstance(found, Unfit):
+    if isinstance(found, Unservable):
         return Trouble(name=name[:255], broken=True, reason=found.reason[:512])
     prefix = f"{found.folder}/" if found.folder else ""
     model = {path: fact for path, fact in facts.items() if path.startswith(prefix) and path != request.ready_marker}
@@ -98,13 +100,13 @@ def examined(
 
 def _found(
     request: ListingRequest, sizes: dict[str, int], contents: dict[str, bytes]
-) -> Model | Adapter | Mergeable | Unfit:
-    found: Model | Adapter | Mergeable | Unfit | None = find_adapter(sizes, contents, request.base)
+) -> ServableModel | Adapter | Mergeable | Unservable:
+    found: ServableModel | Adapter | Mergeable | Unservable | None = find_adapter(sizes, contents, request.base)
     if found is None:
         found = examine(sizes, contents)
-        if isinstance(found, Unfit) and request.merge:
+        if isinstance(found, Unservable) and request.merge:
             found = mergeable(sizes) or found
     if isinstance(found, Mergeable) and found.adapter and request.base is None:
-        return Unfit(f"is of a LoRA training: {NO_BASE}")
+        return Unservable(f"is of a LoRA training: {NO_BASE}")
     is_adapter = isinstance(found, Adapter) or (isinstance(found, Mergeable) and found.adapter)
-    return Unfit(NO_VLLM) if is_adapter and not request.serves_adapters else found
+    return Unservable(NO_VLLM) if is_adapter and not request.serves_adapters else found

@@ -44,7 +44,7 @@ NO_VLLM = "holds a LoRA adapter, which vLLM alone serves: write template.rollout
 
 
 @dataclass(frozen=True)
-class Model:
+class ServableModel:
     """A model that can be served."""
 
     folder: str
@@ -70,7 +70,7 @@ class Mergeable:
 
 
 @dataclass(frozen=True)
-class Unfit:
+class Unservable:
     """A checkpoint that cannot be served, with the reason."""
 
     reason: str
@@ -89,7 +89,9 @@ def wanted_contents(files: Mapping[str, int]) -> list[str]:
     return [] if folder is None else [name for index in INDEXES if (name := _join(folder, index)) in files]
 
 
-def find_adapter(files: Mapping[str, int], contents: Mapping[str, bytes], base: str | None) -> Adapter | Unfit | None:
+def find_adapter(
+    files: Mapping[str, int], contents: Mapping[str, bytes], base: str | None
+) -> Adapter | Unservable | None:
     """Return the LoRA adapter that a folder holds, or what keeps it from being served; None if it holds none.
 
     Args:
@@ -102,16 +104,16 @@ def find_adapter(files: Mapping[str, int], contents: Mapping[str, bytes], base: 
         return None
     config = _join(folder, ADAPTER_CONFIG)
     if not any(files.get(_join(folder, name)) for name in ADAPTER_WEIGHTS):
-        return Unfit(f"is missing {_join(folder, ADAPTER_WEIGHTS[0])}")
+        return Unservable(f"is missing {_join(folder, ADAPTER_WEIGHTS[0])}")
     try:
         named = str(json.loads(contents.get(config, b"")).get("base_model_name_or_path") or "")
     except (ValueError, AttributeError):
-        return Unfit(f"is missing a readable {config}")
+        return Unservable(f"is missing a readable {config}")
     if base is None:
-        return Unfit(f"holds a LoRA adapter{f' of {named}' if named else ''}: {NO_BASE}")
+        return Unservable(f"holds a LoRA adapter{f' of {named}' if named else ''}: {NO_BASE}")
     # Anything else is a path of the trainer's machine, or a copy: only two hub ids are known to be two models.
     if HUB_ID.fullmatch(named) and HUB_ID.fullmatch(base) and named.lower() != base.lower():
-        return Unfit(f"holds a LoRA adapter of {named}, but template.model.base is {base}: write base: {named}")
+        return Unservable(f"holds a LoRA adapter of {named}, but template.model.base is {base}: write base: {named}")
     return Adapter(folder)
 
 
@@ -120,7 +122,7 @@ def is_merged(name: str) -> bool:
     return MERGER_FILES.fullmatch(name) is not None
 
 
-def mergeable(files: Mapping[str, int]) -> Mergeable | Unfit | None:
+def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
     """Return the shards that a folder without a whole model holds, or what they lack; None if there are none."""
     shards = [name for name in files if FSDP_SHARD.match(name)]
     if not shards:
@@ -135,13 +137,13 @@ def mergeable(files: Mapping[str, int]) -> Mergeable | Unfit | None:
     if not any(all(_join(hub, name) in files for name in names) for names in TOKENIZERS):
         missing.append(f"a tokenizer in {hub}")
     return (
-        Unfit(f"is missing {_listed(missing)}, which the merger needs")
+        Unservable(f"is missing {_listed(missing)}, which the merger needs")
         if missing
         else Mergeable(folder, _join(folder, LORA_META) in files)
     )
 
 
-def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Model | Unfit:
+def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> ServableModel | Unservable:
     """Return the model that a folder holds, or what is missing.
 
     Args:
@@ -162,17 +164,17 @@ def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Model | 
         where = f" in {folder}" if folder else ""
         parts = [f"is missing {_listed(missing)}"] if missing else []
         parts += [f"has an empty {_listed(empty)}"] if empty else []
-        return Unfit(f"{' and '.join(parts)}{where}")
-    return Model(folder)
+        return Unservable(f"{' and '.join(parts)}{where}")
+    return ServableModel(folder)
 
 
-def _without_model(files: Mapping[str, int]) -> Unfit:
+def _without_model(files: Mapping[str, int]) -> Unservable:
     if not files:
-        return Unfit("is empty")
-    return _trainers_shards(files) or Unfit(f"is missing {CONFIG}")
+        return Unservable("is empty")
+    return _trainers_shards(files) or Unservable(f"is missing {CONFIG}")
 
 
-def _trainers_shards(files: Mapping[str, int]) -> Unfit | None:
+def _trainers_shards(files: Mapping[str, int]) -> Unservable | None:
     """Return what is to be said of a trainer's own shards; None if there are none."""
     shards = {name: match for name in files if (match := FSDP_SHARD.match(name)) is not None}
     if shards:
@@ -184,9 +186,9 @@ def _trainers_shards(files: Mapping[str, int]) -> Unfit | None:
             for rank in range(world)
             if rank not in there
         ]
-        return Unfit(f"is missing {_listed(absent)}") if absent else Unfit(MERGE_ADVICE)
+        return Unservable(f"is missing {_listed(absent)}") if absent else Unservable(MERGE_ADVICE)
     if any(name.startswith(MEGATRON_FOLDERS) for name in files):
-        return Unfit(MEGATRON_ADVICE)
+        return Unservable(MEGATRON_ADVICE)
     return None
 
 

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from evalrun_data.checkpoint import fetch_checkpoint
-from evalrun_data.checkpoints.layout import ADAPTER_CONFIG, Unfit, examine, find_adapter, is_merged, wanted_contents
+from evalrun_data.checkpoints.layout import (
+    ADAPTER_CONFIG,
+    Unservable,
+    examine,
+    find_adapter,
+    is_merged,
+    wanted_contents,
+)
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 CACHED = re.compile(r"step-(\d{1,13})-([0-9a-f]{10})")
@@ -55,8 +62,8 @@ def store_model(
         raise BadInputError(
             "verl.model_merger wrote no LoRA adapter, though lora_train_meta.json lies beside the shards"
         )
-    if isinstance(found, Unfit) or found.folder:
-        reason = found.reason if isinstance(found, Unfit) else f"holds its model in {found.folder}"
+    if isinstance(found, Unservable) or found.folder:
+        reason = found.reason if isinstance(found, Unservable) else f"holds its model in {found.folder}"
         raise BadInputError(f"what verl.model_merger wrote {reason}")
     store, root = _opened(cache)
     removed = []

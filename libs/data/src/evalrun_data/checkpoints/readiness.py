@@ -14,7 +14,7 @@ TRACKER = "latest_checkpointed_iteration.txt"
 
 
 @dataclass(frozen=True)
-class Signs:
+class CompletionMarks:
     """Signs by which a checkpoint counts as complete."""
 
     marker: str | None
@@ -35,7 +35,7 @@ def parse_tracker(text: bytes) -> int | None:
     return int(digits) if digits.isdigit() and len(digits) <= 12 else None
 
 
-def unfinished(step: int, files: Mapping[str, datetime | None], signs: Signs, now: datetime) -> str:
+def unfinished(step: int, files: Mapping[str, datetime | None], signs: CompletionMarks, now: datetime) -> str:
     """Return why a checkpoint counts as still being written; empty if it is complete.
 
     Args:

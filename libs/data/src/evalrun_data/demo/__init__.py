@@ -45,7 +45,7 @@ class _File(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DemoAnswer:
     """A recorded model answer."""
 
     problem_id: str
@@ -77,10 +77,10 @@ def problems() -> list[Problem]:
     ]
 
 
-def answers() -> list[Answer]:
+def answers() -> list[DemoAnswer]:
     """Every recorded answer: sample 0 of each problem is what greedy decoding gives, further samples follow it."""
     return [
-        Answer(f"demo/{file['id']}", sample, answer["text"], answer.get("finish_reason", "stop"))
+        DemoAnswer(f"demo/{file['id']}", sample, answer["text"], answer.get("finish_reason", "stop"))
         for file in _files()
         for sample, answer in enumerate(file["answers"])
     ]

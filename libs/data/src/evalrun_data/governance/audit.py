@@ -37,7 +37,7 @@ class DatasetTexts:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparisonResult:
     """Result of a comparison."""
 
     overlaps: Sequence[Overlap]
@@ -72,7 +72,7 @@ def audit_folder(folder: Path, allowed: Sequence[AllowedOverlap]) -> AuditResult
     return result
 
 
-def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] = ()) -> Compared:
+def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] = ()) -> ComparisonResult:
     """Compare datasets with each other, and the problems of each among themselves. Pure over its texts."""
     held = [(dataset.name, list(dataset.texts)) for dataset in datasets if dataset.role != TRAIN]
     keys = [f"{name}/{text.problem_id}" for name, texts in held for text in texts]
@@ -110,7 +110,7 @@ def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] 
         first += len(texts)
         look(name, texts, first)
     ngrams = [NgramCount(first, second, rows) for (first, second), rows in sorted(counts.items())]
-    return Compared(overlaps, ngrams, near_inside)
+    return ComparisonResult(overlaps, ngrams, near_inside)
 
 
 def _near(matches: Matches, same: set[int]) -> list[Found]:

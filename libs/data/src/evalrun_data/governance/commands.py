@@ -10,7 +10,7 @@ from evalrun_data.governance.audit import audit_folder
 from evalrun_data.governance.audit_result import AuditResult
 from evalrun_data.governance.fusion_source import fetch_fusion_rows
 from evalrun_data.governance.plan import read_plan
-from evalrun_data.governance.prepare import Preparation, Progress
+from evalrun_data.governance.prepare import Preparation, PrepareProgress
 from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT
 from evalrun_data.governance.prepared_check import check_prepared
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -25,7 +25,7 @@ class ProgressLines:
     def __init__(self) -> None:
         self._next = time.monotonic() + PROGRESS_SECONDS
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: PrepareProgress) -> None:
         """Print the progress if it is time."""
         if time.monotonic() < self._next:
             return

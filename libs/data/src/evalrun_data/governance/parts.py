@@ -25,7 +25,7 @@ COMPRESSION: Final = "zstd"
 
 
 @dataclass(slots=True)
-class Part:
+class DataPart:
     """The part being filled."""
 
     rows: list[Columns] = field(default_factory=list)
@@ -66,7 +66,7 @@ class PartFolder:
                         entry = json.loads(line)
                         yield entry["problem_id"], entry["prompt_sha256"]
 
-    def commit(self, part: Part, consumed: int) -> None:
+    def commit(self, part: DataPart, consumed: int) -> None:
         """Write a part; it counts from when its last file has its name."""
         number = len(self._committed)
         with atomic_file(self._file(number, "parquet")) as stream:

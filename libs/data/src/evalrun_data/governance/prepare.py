@@ -16,7 +16,7 @@ from evalrun_data.governance.audit import audit_folder
 from evalrun_data.governance.audit_result import AuditResult
 from evalrun_data.governance.compared_texts import problem_text, solution_of
 from evalrun_data.governance.manifest import manifest_line
-from evalrun_data.governance.parts import Part, PartFolder
+from evalrun_data.governance.parts import DataPart, PartFolder
 from evalrun_data.governance.plan import SANDBOX_FUSION_SCHEME, DatasetPlan, Plan
 from evalrun_data.governance.prepared import DATASETS, MANIFESTS, PREPARED, PreparedDataset, Source
 from evalrun_data.governance.raw_copies import CopiedFile, copy_source
@@ -32,7 +32,7 @@ STAGING: Final = ".preparing"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PrepareProgress:
     """Progress of a preparation."""
 
     dataset: str
@@ -41,7 +41,7 @@ class Progress:
     """Bytes copied, or problems read."""
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[PrepareProgress], None]
 FetchRows = Callable[[str, Path], None]
 """Writes the rows of a `sandboxfusion:` source to a file."""
 
@@ -174,7 +174,7 @@ class Preparation:
 
     def _raw_copy(self, dataset: DatasetPlan, source: str, target: Path) -> CopiedFile:
         def copied(size: int) -> None:
-            self._report(Progress(dataset.name, "copying", size))
+            self._report(PrepareProgress(dataset.name, "copying", size))
 
         if not source.startswith(SANDBOX_FUSION_SCHEME):
             return copy_source(source, self._plan.base_dir, target, copied)
@@ -193,7 +193,7 @@ class Preparation:
         for problem_id, digest in parts.seen():
             ids.add(problem_id)
             first_id.setdefault(digest, problem_id)
-        part, consumed, skip = Part(), 0, parts.consumed
+        part, consumed, skip = DataPart(), 0, parts.consumed
         for problem, row in _rows_of(dataset, raw, copies):
             consumed += 1
             if consumed <= skip:
@@ -208,8 +208,8 @@ class Preparation:
             _add(part, dataset, problem, row, consumed - 1, first_id)
             if part.full:
                 parts.commit(part, consumed)
-                part = Part()
-            self._report(Progress(dataset.name, "reading", consumed))
+                part = DataPart()
+            self._report(PrepareProgress(dataset.name, "reading", consumed))
         if part.rows or part.duplicates:
             parts.commit(part, consumed)
 
@@ -265,7 +265,9 @@ def _check(problem: Problem, row: Row) -> None:
         raise row.error(f"field 'problem_id' is {problem.problem_id!r}: write it in one line")
 
 
-def _add(part: Part, dataset: DatasetPlan, problem: Problem, row: Row, index: int, first_id: dict[str, str]) -> None:
+def _add(
+    part: DataPart, dataset: DatasetPlan, problem: Problem, row: Row, index: int, first_id: dict[str, str]
+) -> None:
     """Add a problem to the part, or to its duplicates where an earlier one has the same canonical text."""
     problem = replace(problem, role=dataset.role, split=dataset.split or problem.split)
     line = manifest_line(problem, version=dataset.version, source_url=dataset.source_url)

@@ -11,7 +11,7 @@ import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparisons.differences import Difference, differences_of, k_of
-from evalrun_results.comparisons.gate_values import Compared, UnusableGateError, compared_values
+from evalrun_results.comparisons.gate_values import GateDataset, UnusableGateError, compared_values
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.plausibility import likely_causes
 from evalrun_results.comparisons.power import margin_to_pass, power_note, problems_to_pass
@@ -25,7 +25,7 @@ CORRECTION: Final = "Bonferroni"
 """Of several gates: each is decided at 1 - (1 - confidence) / their number."""
 
 
-class Decision(StrEnum):
+class GateDecision(StrEnum):
     """The decision of a gate."""
 
     PASS = "PASS"  # noqa: S105 - a word, not a password
@@ -33,10 +33,10 @@ class Decision(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"
 
 
-REASONS: Final[Mapping[Decision, str]] = {
-    Decision.PASS: "NoRegression",
-    Decision.FAIL: "Regression",
-    Decision.INCONCLUSIVE: "Inconclusive",
+REASONS: Final[Mapping[GateDecision, str]] = {
+    GateDecision.PASS: "NoRegression",
+    GateDecision.FAIL: "Regression",
+    GateDecision.INCONCLUSIVE: "Inconclusive",
 }
 """The reason of the condition GatePassed."""
 IMPLAUSIBLE: Final = "Implausible"
@@ -44,10 +44,10 @@ IMPLAUSIBLE: Final = "Implausible"
 
 
 @dataclass(frozen=True, slots=True)
-class GateDecision:
+class GateResult:
     """A gate's decision with its figures."""
 
-    decision: Decision
+    decision: GateDecision
     reason: str
     """Of the condition GatePassed, e.g. `Regression`."""
     message: str
@@ -89,18 +89,18 @@ class GateDecision:
         return content | {"decision": self.decision.value}
 
 
-def decide(low: float | None, high: float | None, max_regression: float, problems: int) -> Decision:
+def decide(low: float | None, high: float | None, max_regression: float, problems: int) -> GateDecision:
     """Decide by the interval of candidate minus baseline, both in the metric's good sense.
 
     PASS: low >= -max_regression; FAIL: high < -max_regression; else INCONCLUSIVE. Fewer than `MIN_PROBLEMS` decide
     nothing, and neither does a difference without an interval.
     """
     if problems < MIN_PROBLEMS or low is None or high is None:
-        return Decision.INCONCLUSIVE
+        return GateDecision.INCONCLUSIVE
     least = -max_regression - ROUNDING
     if low >= least:
-        return Decision.PASS
-    return Decision.FAIL if high < least else Decision.INCONCLUSIVE
+        return GateDecision.PASS
+    return GateDecision.FAIL if high < least else GateDecision.INCONCLUSIVE
 
 
 def confidence_of(gate: Gate, family: int) -> float:
@@ -114,7 +114,7 @@ def decide_gate(
     candidate: Mapping[str, DatasetTotals],
     *,
     family: int = 1,
-) -> GateDecision:
+) -> GateResult:
     """Compare a run with its baseline as the gate asks, by an interval that holds at this one look.
 
     Args:
@@ -133,7 +133,7 @@ def decide_gate(
         return undecided(gate, nothing_to_compare(gate), left_out=left_out, family=family)
     low, high = gains(gate, found.low, found.high)
     decision = decide(low, high, -gate.min_gain, found.problems)
-    figures = GateDecision(
+    figures = GateResult(
         decision=decision,
         reason=REASONS[decision],
         message=_message(gate, decision, found, confidence),
@@ -156,7 +156,7 @@ def decide_gate(
     return checked(gate, figures, [candidate[name] for name in gate.dataset_names])
 
 
-def checked(gate: Gate, figures: GateDecision, candidate: Sequence[DatasetTotals]) -> GateDecision:
+def checked(gate: Gate, figures: GateResult, candidate: Sequence[DatasetTotals]) -> GateResult:
     """Return the decision, or INCONCLUSIVE if the run's own figure is implausible."""
     expected, value = gate.expected_range, figures.candidate_value
     if expected is None or value is None or expected.holds(value):
@@ -165,7 +165,7 @@ def checked(gate: Gate, figures: GateDecision, candidate: Sequence[DatasetTotals
         f"{gate.label} {gate.metric}: {value:.4f} is out of the expected range {expected.low} to {expected.high}: "
         f"{likely_causes(candidate)}"
     )
-    return replace(figures, decision=Decision.INCONCLUSIVE, reason=IMPLAUSIBLE, message=message)
+    return replace(figures, decision=GateDecision.INCONCLUSIVE, reason=IMPLAUSIBLE, message=message)
 
 
 def gains(gate: Gate, low: float | None, high: float | None) -> tuple[float | None, float | None]:
@@ -191,10 +191,10 @@ def sample_size(
 
 def undecided(
     gate: Gate, message: str, reason: str = "Inconclusive", *, left_out: int = 0, family: int = 1
-) -> GateDecision:
+) -> GateResult:
     """Return an INCONCLUSIVE decision without figures."""
-    return GateDecision(
-        decision=Decision.INCONCLUSIVE,
+    return GateResult(
+        decision=GateDecision.INCONCLUSIVE,
         reason=reason,
         message=message,
         dataset=gate.label,
@@ -216,17 +216,17 @@ def nothing_to_compare(gate: Gate) -> str:
     return f"{gate.label} {gate.metric}: no problem{needs} in both runs, so nothing to compare"
 
 
-def overall(decisions: Sequence[GateDecision]) -> JsonObject:
+def overall(decisions: Sequence[GateResult]) -> JsonObject:
     """Return the `gate` of summary.json for all gates together: the worst outweighs the others.
 
     With one gate it is that one; with several it has their messages, and all of them are under `gates`.
     """
     if len(decisions) == 1:
         return decisions[0].as_json()
-    ranks = {Decision.FAIL: 0, Decision.INCONCLUSIVE: 1, Decision.PASS: 2}
+    ranks = {GateDecision.FAIL: 0, GateDecision.INCONCLUSIVE: 1, GateDecision.PASS: 2}
     worst = min(decisions, key=lambda each: ranks[each.decision])
     says = [each for each in decisions if each.decision is worst.decision]
-    passed = sum(each.decision is Decision.PASS for each in decisions)
+    passed = sum(each.decision is GateDecision.PASS for each in decisions)
     message = f"{passed} of {len(decisions)} gates pass ({CORRECTION}'s correction); " + "; ".join(
         each.message for each in says
     )
@@ -248,7 +248,7 @@ def bound_text(gate: Gate) -> str:
     return f"{bound:+.4g}" if bound else "0"
 
 
-def _difference(gate: Gate, parts: Sequence[Compared], confidence: float) -> Difference | None:
+def _difference(gate: Gate, parts: Sequence[GateDataset], confidence: float) -> Difference | None:
     """Return the difference over all parts; None where nothing can be compared."""
     parts = [part for part in parts if len(part.baseline)]
     if not parts:
@@ -261,7 +261,7 @@ def _difference(gate: Gate, parts: Sequence[Compared], confidence: float) -> Dif
     return _weighted(gate.metric, parts, np.array(weights) / sum(weights), confidence)
 
 
-def _weighted(metric: str, parts: Sequence[Compared], weights: Floats, confidence: float) -> Difference:
+def _weighted(metric: str, parts: Sequence[GateDataset], weights: Floats, confidence: float) -> Difference:
     """Return the weighted mean over datasets of each one's difference.
 
     Its variance is the weighted sum of theirs, each with a won and a lost problem more, as in Bonett and Price's
@@ -288,7 +288,7 @@ def _min_improvement(gate: Gate) -> float | None:
     return None if gate.min_improvement is None else float(gate.min_improvement)
 
 
-def _mcnemar_of(metric: str, parts: Sequence[Compared]) -> float | None:
+def _mcnemar_of(metric: str, parts: Sequence[GateDataset]) -> float | None:
     if metric not in {"accepted_at_1", "pass_at_1"} or len(parts) != 1:
         return None
     paired = parts[0].paired
@@ -298,13 +298,13 @@ def _mcnemar_of(metric: str, parts: Sequence[Compared]) -> float | None:
     return mcnemar_exact(int((ours & ~theirs).sum()), int((~ours & theirs).sum()))
 
 
-def _message(gate: Gate, decision: Decision, found: Difference, confidence: float) -> str:
+def _message(gate: Gate, decision: GateDecision, found: Difference, confidence: float) -> str:
     bound = bound_text(gate)
     near, far, below, _ = ("upper", "lower", "above", "below") if gate.falls else ("lower", "upper", "below", "above")
     says = {
-        Decision.PASS: f"the {near} bound is not {below} {bound}",
-        Decision.FAIL: f"the {far} bound is {below} {bound}",
-        Decision.INCONCLUSIVE: f"the interval holds {bound}: {_remedy(gate, found, confidence)}",
+        GateDecision.PASS: f"the {near} bound is not {below} {bound}",
+        GateDecision.FAIL: f"the {far} bound is {below} {bound}",
+        GateDecision.INCONCLUSIVE: f"the interval holds {bound}: {_remedy(gate, found, confidence)}",
     }[decision]
     if found.problems < MIN_PROBLEMS:
         says = f"a gate needs at least {MIN_PROBLEMS} problems to decide"

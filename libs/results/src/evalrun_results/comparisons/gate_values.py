@@ -24,7 +24,7 @@ class UnusableGateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class GateDataset:
     """One dataset of a gate: the values of its problems that have one on both sides."""
 
     baseline: Floats
@@ -37,7 +37,7 @@ class Compared:
 
 def compared_values(
     gate: Gate, baseline: Mapping[str, DatasetTotals] | None, candidate: Mapping[str, DatasetTotals]
-) -> list[Compared]:
+) -> list[GateDataset]:
     """Return what a gate compares, by dataset in its order.
 
     Args:
@@ -161,17 +161,17 @@ def _values_of(metric: str, columns: ProblemColumns) -> tuple[Floats, Mask]:
 
 def _compared(
     gate: Gate, name: str, baseline: Mapping[str, DatasetTotals] | None, candidate: DatasetTotals
-) -> Compared:
+) -> GateDataset:
     if baseline is None:
         names = sorted(key for key, each in candidate.problems.items() if each.outcomes.judged)
         seen = sum(1 for each in candidate.problems.values() if each.outcomes.seen)
         values, members = _values_of(gate.metric, columns_of(candidate, names))
         theirs = values[members]
-        return Compared(np.full(len(theirs), gate.anchor_value or 0.0), theirs, seen - len(theirs), None)
+        return GateDataset(np.full(len(theirs), gate.anchor_value or 0.0), theirs, seen - len(theirs), None)
     paired = pair(usable(baseline, name, "baseline"), candidate)
     unpaired = paired.only_in_baseline + paired.only_in_candidate + paired.not_judged
     values_of_both = paired_values(paired, gate.metric)
     if values_of_both is None:
-        return Compared(np.zeros(0), np.zeros(0), unpaired + len(paired.problem_ids), paired)
+        return GateDataset(np.zeros(0), np.zeros(0), unpaired + len(paired.problem_ids), paired)
     ours, theirs, members = values_of_both
-    return Compared(ours[members], theirs[members], unpaired + int((~members).sum()), paired)
+    return GateDataset(ours[members], theirs[members], unpaired + int((~members).sum()), paired)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparisons.gate import GateDecision, decide_gate, undecided
+from evalrun_results.comparisons.gate import GateResult, decide_gate, undecided
 from evalrun_results.comparisons.gate_values import UnusableGateError
 from evalrun_results.comparisons.sequential_gate import decide_sequentially
 from evalrun_results.metrics.problem_totals import DatasetTotals
@@ -41,10 +41,10 @@ def gates_of(
     gates: Sequence[Gate],
     base_dir: Path,
     drawn: Drawn,
-    decided: Mapping[int, GateDecision],
+    decided: Mapping[int, GateResult],
     *,
     partial: str = "",
-) -> Callable[[Totals], Sequence[GateDecision]]:
+) -> Callable[[Totals], Sequence[GateResult]]:
     """Return what decides a run's gates at its end. It never raises for a baseline's sake: the run has its results.
 
     Args:
@@ -57,7 +57,7 @@ def gates_of(
     """
     early = f"the run ended early, so nothing was compared: {partial}"
 
-    def decide(candidate: Totals) -> Sequence[GateDecision]:
+    def decide(candidate: Totals) -> Sequence[GateResult]:
         found = [
             decided.get(place)
             or (undecided(gate, early, family=len(gates)) if partial else None)
@@ -73,7 +73,7 @@ def gates_of(
 
 def decided_or_why_not(
     gate: Gate, base_dir: Path, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
-) -> GateDecision:
+) -> GateResult:
     """Decide a gate; INCONCLUSIVE, with the reason, if the baseline cannot be read or used."""
     try:
         baseline = baseline_totals(gate, base_dir)
@@ -86,7 +86,7 @@ def decided_or_why_not(
 
 def decision_of(
     gate: Gate, baseline: Totals | None, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
-) -> GateDecision:
+) -> GateResult:
     """Decide a gate whose baseline was read; INCONCLUSIVE, with the reason, if a run cannot be used."""
     try:
         return decided_or_raised(gate, baseline, candidate, drawn=drawn, family=family)
@@ -96,7 +96,7 @@ def decision_of(
 
 def decided_or_raised(
     gate: Gate, baseline: Totals | None, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
-) -> GateDecision:
+) -> GateResult:
     """Decide a gate whose baseline was read. Raises UnusableGateError if a run cannot be used."""
     if not gate.sequential:
         return decide_gate(gate, baseline, candidate, family=family)

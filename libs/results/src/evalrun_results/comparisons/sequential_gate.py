@@ -9,8 +9,8 @@ import numpy as np
 from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparisons.gate import (
     REASONS,
-    Decision,
     GateDecision,
+    GateResult,
     bound_text,
     checked,
     confidence_of,
@@ -24,10 +24,10 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.sequential.confidence_sequence import STAKES
 from evalrun_results.sequential.mean_decision import Finding, MeanDecision, Values, decide_mean
 
-DECISIONS: Final[Mapping[MeanDecision, Decision]] = {
-    MeanDecision.AT_LEAST: Decision.PASS,
-    MeanDecision.BELOW: Decision.FAIL,
-    MeanDecision.OPEN: Decision.INCONCLUSIVE,
+DECISIONS: Final[Mapping[MeanDecision, GateDecision]] = {
+    MeanDecision.AT_LEAST: GateDecision.PASS,
+    MeanDecision.BELOW: GateDecision.FAIL,
+    MeanDecision.OPEN: GateDecision.INCONCLUSIVE,
 }
 
 
@@ -39,7 +39,7 @@ def decide_sequentially(
     *,
     seed: int,
     family: int = 1,
-) -> GateDecision:
+) -> GateResult:
     """Decide a gate by the problems drawn so far. Whoever calls it, however often, meets the same first decision.
 
     Args:
@@ -64,7 +64,7 @@ def decide_sequentially(
     base = float(_bases(gate, values)[: found.looked_at].mean()) if found.looked_at else None
     mean = -found.mean if gate.falls else found.mean
     low, high = gains(gate, found.low, found.high)
-    figures = GateDecision(
+    figures = GateResult(
         decision=decision,
         reason=REASONS[decision],
         message=_message(gate, decision, found, values, confidence),
@@ -94,14 +94,14 @@ def _bases(gate: Gate, values: Values) -> "np.ndarray[tuple[int, ...], np.dtype[
     return values.ceilings if gate.falls else -values.floors
 
 
-def _message(gate: Gate, decision: Decision, found: Finding, values: Values, confidence: float) -> str:
+def _message(gate: Gate, decision: GateDecision, found: Finding, values: Values, confidence: float) -> str:
     bound, total = bound_text(gate), len(values.floors)
     low, high = gains(gate, found.low, found.high)
     worse = "above" if gate.falls else "below"
     says = {
-        Decision.PASS: f"not {worse} {bound}, whenever one looks",
-        Decision.FAIL: f"{worse} {bound}, whenever one looks",
-        Decision.INCONCLUSIVE: _open(gate, found, values, confidence),
+        GateDecision.PASS: f"not {worse} {bound}, whenever one looks",
+        GateDecision.FAIL: f"{worse} {bound}, whenever one looks",
+        GateDecision.INCONCLUSIVE: _open(gate, found, values, confidence),
     }[decision]
     mean = "" if not found.looked_at else f"{-found.mean if gate.falls else found.mean:+.4f} "
     return (

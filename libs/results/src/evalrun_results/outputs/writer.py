@@ -15,7 +15,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_data.sources import check_inside_volume
-from evalrun_results.comparisons.gate import GateDecision, overall
+from evalrun_results.comparisons.gate import GateResult, overall
 from evalrun_results.exports.run_exports import ExportReport, RunExports
 from evalrun_results.json_text import json_document, json_line
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
@@ -46,7 +46,7 @@ class OutputPlan:
     """For audit: written as given, keys sorted. JSON's types only, and no secrets."""
     metrics: MetricOptions
     qa: QaOptions
-    decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateDecision]] | None = None
+    decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None = None
     """From the run's totals to what its gates decided; None where the run has none."""
     stopped: StoppedEarly | None = None
     """Early stop by the gates; None if they did not stop the run."""
@@ -69,7 +69,7 @@ class RunSummary:
     datasets: Mapping[str, DatasetMetrics]
     disagreements: Mapping[str, Disagreements]
     """By dataset: where another comparator would have decided otherwise."""
-    gates: Sequence[GateDecision] = ()
+    gates: Sequence[GateResult] = ()
     """The decisions of its gates."""
     stopped: StoppedEarly | None = None
     """Early stop by the gates; None if they did not stop it."""

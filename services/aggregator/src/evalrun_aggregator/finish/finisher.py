@@ -16,11 +16,11 @@ from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.problems import RunProblems
-from evalrun_aggregator.replicas import ReplicaBook
+from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run import Clocks, OutputError
 from evalrun_aggregator.run_end import RunEnd
 from evalrun_api.work_order import WorkOrder
-from evalrun_results.comparisons.gate import GateDecision
+from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.run_gate import NOTHING_SAID, gates_of
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
@@ -43,7 +43,7 @@ class OutputJob:
     """That each export may take."""
     finished_at: float
     """Unix seconds."""
-    decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateDecision]] | None
+    decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None
     """None where the run has no gate."""
     stopped: StoppedEarly | None
     """None where its gates did not end it early."""
@@ -66,7 +66,7 @@ class Finisher:
         problems: RunProblems,
         ledger: Ledger,
         board: Board,
-        replicas: ReplicaBook,
+        replicas: ReplicaRegistry,
         judges: JudgeDescriptions,
         started_at: float,
         clocks: Clocks,
@@ -150,7 +150,7 @@ class Finisher:
             if index is None or board.state(index) is not ItemState.CANCELLED:
                 yield sample
 
-    def _decide_gates(self, partial: str) -> Callable[[Mapping[str, DatasetTotals]], Sequence[GateDecision]] | None:
+    def _decide_gates(self, partial: str) -> Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None:
         gates, watch = self._order.spec.all_gates, self._watch
         if not gates:
             return None

@@ -29,7 +29,7 @@ from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.errors import LedgerFullError
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_client.judge_client import Judge
+from evalrun_client.judge_client import JudgeAddress
 from evalrun_results.run_warnings import BrokenTests
 from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
 
@@ -75,7 +75,7 @@ class Dispatcher:
         self,
         board: Board,
         ledger: Ledger,
-        judges: Sequence[Judge],
+        judges: Sequence[JudgeAddress],
         build: BuildRequest,
         settings: DispatchSettings,
         *,

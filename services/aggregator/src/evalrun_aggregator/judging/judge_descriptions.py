@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToDict
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.errors import LedgerFullError
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_client.judge_client import Judge, JudgeError, JudgeRefusedError
+from evalrun_client.judge_client import JudgeAddress, JudgeError, JudgeRefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,9 @@ class JudgeDescriptions:
         submits: the run needs judges whose sandboxes have the tests (judgeMode: Submit).
     """
 
-    def __init__(self, judges: Sequence[Judge], ledger: Ledger, known: str = "", *, submits: bool = False) -> None:
+    def __init__(
+        self, judges: Sequence[JudgeAddress], ledger: Ledger, known: str = "", *, submits: bool = False
+    ) -> None:
         self._judges = judges
         self._ledger = ledger
         self.descriptions: dict[str, dict[str, object]] = json.loads(known) if known else {}
@@ -65,12 +67,12 @@ class JudgeDescriptions:
             elif isinstance(answer, BaseException):
                 raise answer
 
-    async def _described(self, judge: Judge, seconds: float = ANSWER_SECONDS) -> judge_pb2.DescribeResponse:
+    async def _described(self, judge: JudgeAddress, seconds: float = ANSWER_SECONDS) -> judge_pb2.DescribeResponse:
         said = await judge.describe(seconds)
         self.descriptions[judge.address] = MessageToDict(said, preserving_proto_field_name=True)
         return said
 
-    async def _ask(self, judge: Judge) -> None:
+    async def _ask(self, judge: JudgeAddress) -> None:
         while True:
             try:
                 said = await self._described(judge)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.work import Work, WorkSource
-from evalrun_client.judge_client import Judge, JudgeLostError, JudgeStream
+from evalrun_client.judge_client import JudgeAddress, JudgeLostError, JudgeStream
 from evalrun_runtime.backoff import backoff_seconds
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Lane:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: JudgeAddress,
         source: WorkSource,
         outcomes: AnswerHandler,
         settings: LaneSettings,

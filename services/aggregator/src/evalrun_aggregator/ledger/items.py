@@ -41,7 +41,7 @@ class ItemKey(NamedTuple):
         return f"{text} repeat {self.repeat}" if self.repeat else text
 
 
-class Row(NamedTuple):
+class ItemPosition(NamedTuple):
     """The parts of a row number."""
 
     problem: int
@@ -55,9 +55,9 @@ def pack_row(problem: int, repeat: int, sample: int, turn: int = 0) -> int:
     return (problem << PROBLEM_SHIFT) | (repeat << (SAMPLE_BITS + TURN_BITS)) | (sample << TURN_BITS) | turn
 
 
-def unpack_row(row: int) -> Row:
+def unpack_row(row: int) -> ItemPosition:
     """Return the parts of a row number."""
-    return Row(
+    return ItemPosition(
         row >> PROBLEM_SHIFT,
         (row >> (SAMPLE_BITS + TURN_BITS)) & (MAX_REPEATS - 1),
         (row >> TURN_BITS) & (MAX_SAMPLES - 1),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from evalrun_cli.comparisons import text as words
 from evalrun_results.comparisons.comparison import Comparison, DatasetComparison, Flip, RunFacts
 from evalrun_results.comparisons.differences import AMOUNTS, Difference
-from evalrun_results.comparisons.gate import GateDecision
+from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.roles import named_with_role
 from evalrun_results.report.forest import Shift, forest
 from evalrun_results.report.headline import GATE_CLASS
@@ -29,14 +29,14 @@ def comparison_page(comparison: Comparison) -> str:
     )
 
 
-def gate_page(decisions: Sequence[GateDecision]) -> str:
+def gate_page(decisions: Sequence[GateResult]) -> str:
     """Return the page of a policy's gates."""
     headings = ["Gate", "Decision", "Baseline", "Why"]
     rows = [_gate(each) for each in decisions]
     return page("Gates", element("h1", "Gates"), element("div", table(headings, rows), class_="panel gates"))
 
 
-def _gate(each: GateDecision) -> list[Child]:
+def _gate(each: GateResult) -> list[Child]:
     return [
         joined(each.dataset, element("small", each.metric)),
         element("span", each.decision.value, class_=f"pill {GATE_CLASS[each.decision.value]}"),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from evalrun_results.comparisons.comparison import DatasetComparison
 from evalrun_results.comparisons.differences import AMOUNTS, Difference
-from evalrun_results.comparisons.gate import GateDecision
+from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.power import MIN_SIGNIFICANT_FLIPS
 
 LABELS = {
@@ -138,7 +138,7 @@ def _noise_notes(each: DatasetComparison) -> Sequence[str]:
     return [f"Noise floor (verdicts that flip when the same run is repeated): {', '.join(parts)}"] if parts else []
 
 
-def gate_notes(each: GateDecision) -> Iterator[str]:
+def gate_notes(each: GateResult) -> Iterator[str]:
     """Return what else is to be said of a gate's decision."""
     if each.left_out:
         yield f"{each.left_out} problems could not be compared"

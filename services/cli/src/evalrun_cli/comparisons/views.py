@@ -15,7 +15,7 @@ from evalrun_cli.comparisons import text as words
 from evalrun_cli.comparisons.gate_policy import read_policy
 from evalrun_cli.comparisons.page import comparison_page, gate_page
 from evalrun_results.comparisons.comparison import Comparison, DatasetComparison, Flip, RunFacts, compare_runs
-from evalrun_results.comparisons.gate import Decision, GateDecision
+from evalrun_results.comparisons.gate import GateDecision, GateResult
 from evalrun_results.comparisons.gate_values import UnusableGateError
 from evalrun_results.comparisons.roles import named_with_role, refusal_for_role, role_in
 from evalrun_results.comparisons.run_gate import Totals, baseline_totals, decided_or_raised, drawn_by
@@ -67,7 +67,7 @@ def gate(run: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:
     gates = read_policy(policy)
     stored = StoredRun.open(run)
 
-    def decided(each: Gate, baseline: Totals | None, candidate: Totals) -> GateDecision:
+    def decided(each: Gate, baseline: Totals | None, candidate: Totals) -> GateResult:
         drawn = drawn_by(stored, each, baseline, candidate)
         return decided_or_raised(each, baseline, candidate, drawn=drawn, family=len(gates))
 
@@ -113,11 +113,11 @@ def _of_each_gate(
     return answers
 
 
-def exit_code(decisions: Collection[Decision]) -> ExitCode:
+def exit_code(decisions: Collection[GateDecision]) -> ExitCode:
     """Return the exit code of several gates: a failed one outweighs an inconclusive one, that one a passed one."""
-    if Decision.FAIL in decisions:
+    if GateDecision.FAIL in decisions:
         return ExitCode.GATE_FAILED
-    return ExitCode.GATE_INCONCLUSIVE if Decision.INCONCLUSIVE in decisions else ExitCode.SUCCEEDED
+    return ExitCode.GATE_INCONCLUSIVE if GateDecision.INCONCLUSIVE in decisions else ExitCode.SUCCEEDED
 
 
 def run_facts(place: str) -> RunFacts:
@@ -204,7 +204,7 @@ VIEWS: Mapping[str, Callable[[Comparison], str]] = {
 }
 
 
-def gates_as_text(decisions: Sequence[GateDecision]) -> str:
+def gates_as_text(decisions: Sequence[GateResult]) -> str:
     """Return decisions for a terminal: a line each, and McNemar's test where it fits."""
     lines = []
     for each in decisions:
@@ -213,7 +213,7 @@ def gates_as_text(decisions: Sequence[GateDecision]) -> str:
     return "\n".join(lines)
 
 
-def gates_as_markdown(decisions: Sequence[GateDecision]) -> str:
+def gates_as_markdown(decisions: Sequence[GateResult]) -> str:
     """Return decisions as a table of GitHub's Markdown."""
     lines = ["| Gate | Decision | Why |", "|---|---|---|"]
     for each in decisions:
@@ -222,12 +222,12 @@ def gates_as_markdown(decisions: Sequence[GateDecision]) -> str:
     return "\n".join(lines)
 
 
-def gates_as_json(decisions: Sequence[GateDecision]) -> str:
+def gates_as_json(decisions: Sequence[GateResult]) -> str:
     """Return decisions as JSON: objects as in summary.json."""
     return json.dumps([each.as_json() for each in decisions], indent=2, ensure_ascii=False, allow_nan=False)
 
 
-GATE_VIEWS: Mapping[str, Callable[[Sequence[GateDecision]], str]] = {
+GATE_VIEWS: Mapping[str, Callable[[Sequence[GateResult]], str]] = {
     "text": gates_as_text,
     "markdown": gates_as_markdown,
     "json": gates_as_json,

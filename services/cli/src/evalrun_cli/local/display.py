@@ -55,7 +55,7 @@ def waits_for(status: ledger_pb2.GetStatusResponse) -> str:
     return "" if status.state in ENDED else status.message
 
 
-class News:
+class NewMessages:
     """Tells what a run waits for (room on the disk, a judge, ...) from what was said already: it comes and goes."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class PlainDisplay:
         self._clock = clock
         self._state: ledger_pb2.RunState.ValueType | None = None
         self._printed_at = 0.0
-        self._news = News()
+        self._news = NewMessages()
         self._warnings = Warnings()
 
     def update(self, status: ledger_pb2.GetStatusResponse) -> None:
@@ -121,7 +121,7 @@ class LiveDisplay:
             console=console,
         )
         self._bars: dict[str, tuple[TaskID, TaskID]] = {}
-        self._news = News()
+        self._news = NewMessages()
         self._warnings = Warnings()
         self._generating, self._rate = True, 0.0  # the rate stands still while the judge goes on
         self._progress.start()

@@ -46,7 +46,7 @@ END_STATES = {
 
 
 @dataclass(frozen=True)
-class Generation:
+class CompletionSource:
     """Where completions come from."""
 
     endpoints: Sequence[str]
@@ -66,7 +66,7 @@ class LocalRun:
         self,
         workspace: Workspace,
         options: LocalOptions,
-        generation: Generation | None,
+        generation: CompletionSource | None,
         switch: StopSwitch | None = None,
         launched: Mapping[str, ServiceProcess] = MappingProxyType({}),
     ) -> None:
@@ -162,7 +162,9 @@ class LocalRun:
         address = await self._start("recorded", recorded)
         return [*self._generation.endpoints, address]
 
-    async def _start_generator(self, ledger: str, endpoints: Sequence[str], generation: Generation) -> ServiceProcess:
+    async def _start_generator(
+        self, ledger: str, endpoints: Sequence[str], generation: CompletionSource
+    ) -> ServiceProcess:
         arguments = ["--ledger", ledger, "--model", generation.model, "--worker-id", "generator-0"]
         arguments += ["--tokenizer", generation.tokenizer]
         arguments += ["--start-seconds", str(ENDPOINT_SECONDS)]
@@ -235,7 +237,7 @@ def poll_seconds(elapsed: float) -> float:
 def run_to_end(
     workspace: Workspace,
     options: LocalOptions,
-    generation: Generation | None,
+    generation: CompletionSource | None,
     resume_with: str,
     session: RunSession | None = None,
 ) -> RunOutcome:

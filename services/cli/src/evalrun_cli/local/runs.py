@@ -12,7 +12,7 @@ from evalrun_api.manifest import evalrun_of, load_manifest
 from evalrun_api.v1alpha1 import Dataset, EvalRun, Grader
 from evalrun_api.work_order import WorkOrder, parse_work_order
 from evalrun_cli.local.exclusions import exclusions_of
-from evalrun_cli.local.local_run import Generation, run_to_end
+from evalrun_cli.local.local_run import CompletionSource, run_to_end
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.quick_run import FILE_NAME, PUBLISHED, QuickRun, file_text, manifest_of
 from evalrun_cli.local.run_session import RunOutcome, RunSession
@@ -91,7 +91,7 @@ class _Prepared:
     """A run whose folder is there, and that nothing has been done for."""
 
     workspace: Workspace
-    generation: Generation
+    generation: CompletionSource
     again: str
     """The command that goes on with it."""
 
@@ -242,7 +242,7 @@ def _open(directory: Path, order: WorkOrder, *, resume: bool) -> Workspace:
     return reopen(directory, order) if resume else create(directory, order)
 
 
-def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Generation:
+def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> CompletionSource:
     spec = manifest.spec
     if not endpoints and spec.rollout is not None:
         raise BadInputError(
@@ -258,7 +258,7 @@ def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Gene
         check = demo.check_name if url in builtin else base_url
         check(url)
     recorded = ("--problems", builtin[0], "--responses", builtin[0]) if builtin else ()
-    return Generation(
+    return CompletionSource(
         endpoints=[url for url in named if not url.startswith(BUILTIN)],
         model=models.pop(),
         tokenizer=spec.model.path,

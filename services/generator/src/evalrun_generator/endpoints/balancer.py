@@ -10,7 +10,7 @@ ignored, otherwise 256 requests that break off together would count as 256 outag
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from evalrun_generator.endpoints.retry import Blame, Failure
+from evalrun_generator.endpoints.retry import Blame, RequestFailure
 from evalrun_runtime.backoff import backoff_seconds
 
 
@@ -111,7 +111,7 @@ def after_giving_up(state: EndpointState) -> EndpointState:
 
 
 def after_failure(
-    state: EndpointState, failure: Failure, epoch: int, now: float, limits: BalancerLimits, jitter: float
+    state: EndpointState, failure: RequestFailure, epoch: int, now: float, limits: BalancerLimits, jitter: float
 ) -> EndpointState:
     """Return the state after a failed request.
 

@@ -10,7 +10,7 @@ from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet, Permit
 from evalrun_generator.endpoints.openai_api import ModelRequest, request_for
-from evalrun_generator.endpoints.retry import Backoff, Failure, RetryAction
+from evalrun_generator.endpoints.retry import Backoff, RequestFailure, RetryAction
 from evalrun_generator.ledger.keys import describe, key_of
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.token_counts import TokenCounter
@@ -105,7 +105,7 @@ class CompletionClient:
                 await asyncio.sleep(self._plan.backoff.delay(history.failed, self._rng))
         return None
 
-    async def _send(self, permit: Permit, request: ModelRequest, deadline: float) -> Timed | Failure:
+    async def _send(self, permit: Permit, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         task = asyncio.current_task()
         if task is not None:
             self.sending.add(task)
@@ -123,7 +123,7 @@ class CompletionClient:
             self._fleet.failed(permit, outcome)
         return outcome
 
-    def _note_failure(self, failure: Failure, endpoint: str, history: AttemptHistory) -> None:
+    def _note_failure(self, failure: RequestFailure, endpoint: str, history: AttemptHistory) -> None:
         """Count a failure. Raises if it ends the item or the whole run."""
         reason = f"{endpoint}: {failure.reason}"
         if failure.action is RetryAction.ABORT:

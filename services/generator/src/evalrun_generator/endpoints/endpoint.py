@@ -23,7 +23,7 @@ from evalrun_generator.endpoints.openai_api import (
     read_answer,
     server_version,
 )
-from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction, broken_off, from_status, unreachable
+from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, broken_off, from_status, unreachable
 
 KEEPALIVE_SECONDS = 3.0
 """Shorter than the 5 s of uvicorn, which vLLM uses: a socket reused after 6 s idle is already closed at the other end,
@@ -57,7 +57,7 @@ class Endpoint(Protocol):
         """Its name in results and messages."""
         ...
 
-    async def models(self) -> list[str] | Failure:
+    async def models(self) -> list[str] | RequestFailure:
         """Return the ids of the models it serves."""
         ...
 
@@ -65,7 +65,7 @@ class Endpoint(Protocol):
         """Return the version of the server's engine; empty if it does not say."""
         ...
 
-    async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
+    async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         """Send one request with a timeout of `deadline` seconds. Raises only on cancellation."""
         ...
 
@@ -93,35 +93,35 @@ class HttpEndpoint:
         """The base URL."""
         return self._url
 
-    async def models(self) -> list[str] | Failure:
+    async def models(self) -> list[str] | RequestFailure:
         """Ask /v1/models."""
         answer = await self._send("GET", MODELS_PATH, None, PROBE_SECONDS)
-        if isinstance(answer, Failure):
+        if isinstance(answer, RequestFailure):
             return answer
         try:
             return model_ids(answer)
         except MalformedAnswerError as error:
-            return Failure(RetryAction.RETRY, Blame.SUSPECT, counted=True, reason=f"{MODELS_PATH}: {error}")
+            return RequestFailure(RetryAction.RETRY, Blame.SUSPECT, counted=True, reason=f"{MODELS_PATH}: {error}")
 
     async def version(self) -> str:
         """Ask /version, beside /v1; most servers have none."""
         answer = await self._send("GET", VERSION_PATH, None, VERSION_SECONDS)
-        return "" if isinstance(answer, Failure) else server_version(answer)
+        return "" if isinstance(answer, RequestFailure) else server_version(answer)
 
-    async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
+    async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         """Send one request."""
         started_at = time.time()
         started = time.perf_counter()
         body = await self._send("POST", request.path, request.body, deadline)
         seconds = time.perf_counter() - started
-        if isinstance(body, Failure):
+        if isinstance(body, RequestFailure):
             return body
         try:
             return Timed(read_answer(body, self._model), seconds, started_at)
         except MalformedAnswerError as error:
             return broken_off(f"malformed answer: {error}")
 
-    async def _send(self, method: str, path: str, body: bytes | None, deadline: float) -> bytes | Failure:
+    async def _send(self, method: str, path: str, body: bytes | None, deadline: float) -> bytes | RequestFailure:
         """Return the body of a 200, or the failure."""
         headers: Mapping[str, str] = {} if body is None else {"Content-Type": "application/json"}
         try:
@@ -145,7 +145,7 @@ class HttpEndpoint:
         except TimeoutError:
             return broken_off(f"no answer within {deadline:g} s")
         except aiohttp.InvalidURL as error:
-            return Failure(RetryAction.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
+            return RequestFailure(RetryAction.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
         except (aiohttp.ClientError, OSError) as error:
             return broken_off(_cause(error))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from evalrun_generator.endpoints.endpoint import NO_SUCH_PATH, Endpoint
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
-from evalrun_generator.endpoints.retry import Backoff, Failure, RetryAction
+from evalrun_generator.endpoints.retry import Backoff, RequestFailure, RetryAction
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class EndpointAdmission:
         attempt = 0
         while self._verify:
             answer = await endpoint.models()
-            if not isinstance(answer, Failure):
+            if not isinstance(answer, RequestFailure):
                 self._check_model(endpoint, answer)
                 break
             if answer.status in NO_SUCH_PATH:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from evalrun_generator.endpoints import balancer
 from evalrun_generator.endpoints.balancer import BalancerLimits, EndpointState
 from evalrun_generator.endpoints.endpoint import Endpoint
-from evalrun_generator.endpoints.retry import Failure
+from evalrun_generator.endpoints.retry import RequestFailure
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class EndpointFleet:
         """Return a permit after an answer."""
         self._update(permit, balancer.after_success)
 
-    def failed(self, permit: Permit, failure: Failure) -> None:
+    def failed(self, permit: Permit, failure: RequestFailure) -> None:
         """Return a permit after a failure."""
         now, jitter = self._now(), self._rng.random()
         self._update(

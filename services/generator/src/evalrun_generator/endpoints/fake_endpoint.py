@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.openai_api import CompletionAnswer, ModelRequest
-from evalrun_generator.endpoints.retry import Failure
+from evalrun_generator.endpoints.retry import RequestFailure
 
-Script = Callable[[int, dict[str, object]], "Timed | Failure | Awaitable[Timed | Failure]"]
+Script = Callable[[int, dict[str, object]], "Timed | RequestFailure | Awaitable[Timed | RequestFailure]"]
 """(number of earlier requests, request body) -> the result."""
 
 
@@ -24,7 +24,7 @@ class FakeEndpoint:
         name: str,
         script: Script | None = None,
         *,
-        models: Sequence[str] | Failure = ("model",),
+        models: Sequence[str] | RequestFailure = ("model",),
         version: str = "",
     ) -> None:
         self._name = name
@@ -40,15 +40,15 @@ class FakeEndpoint:
         """The given name."""
         return self._name
 
-    async def models(self) -> list[str] | Failure:
+    async def models(self) -> list[str] | RequestFailure:
         """Return the models, or the failure."""
-        return self._models if isinstance(self._models, Failure) else list(self._models)
+        return self._models if isinstance(self._models, RequestFailure) else list(self._models)
 
     async def version(self) -> str:
         """Return the given version."""
         return self._version
 
-    async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
+    async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         """Return what the script says."""
         del deadline
         body = json.loads(request.body)
@@ -57,6 +57,6 @@ class FakeEndpoint:
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
         try:
             outcome = answer() if self._script is None else self._script(len(self.requests) - 1, body)
-            return outcome if isinstance(outcome, Timed | Failure) else await outcome
+            return outcome if isinstance(outcome, Timed | RequestFailure) else await outcome
         finally:
             self.in_flight -= 1

@@ -44,7 +44,7 @@ class Blame(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RequestFailure:
     """A request without a completion."""
 
     action: RetryAction
@@ -60,20 +60,20 @@ class Failure:
     """HTTP status, if there was an answer."""
 
 
-def unreachable(cause: str) -> Failure:
+def unreachable(cause: str) -> RequestFailure:
     """Classify a request that never reached a server: refused, no such name, connect timeout."""
-    return Failure(RetryAction.RETRY, Blame.DOWN, counted=False, reason=cause)
+    return RequestFailure(RetryAction.RETRY, Blame.DOWN, counted=False, reason=cause)
 
 
-def broken_off(cause: str) -> Failure:
+def broken_off(cause: str) -> RequestFailure:
     """Classify a request without a usable answer: dropped, past its deadline, malformed.
 
     It counts as an attempt: a prompt that crashes the engine looks like this on every endpoint.
     """
-    return Failure(RetryAction.RETRY, Blame.SUSPECT, counted=True, reason=cause)
+    return RequestFailure(RetryAction.RETRY, Blame.SUSPECT, counted=True, reason=cause)
 
 
-def from_status(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Failure:
+def from_status(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> RequestFailure:
     """Classify a response whose status is not 200.
 
     Args:
@@ -85,20 +85,21 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, now: datet
     return replace(_classified(status, headers, body, now), status=status)
 
 
-def _classified(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Failure:
+def _classified(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> RequestFailure:
     error = error_object(body)
     reason = f"HTTP {status}: {error_message(body)}"
     if status in (429, 503):
-        return Failure(RetryAction.RETRY, Blame.BUSY, False, reason, retry_after(headers.get("Retry-After"), now))  # noqa: FBT003 - read as a table
+        wait = retry_after(headers.get("Retry-After"), now)
+        return RequestFailure(RetryAction.RETRY, Blame.BUSY, False, reason, wait)  # noqa: FBT003 - read as a table
     if status in (408, 425):
-        return Failure(RetryAction.RETRY, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+        return RequestFailure(RetryAction.RETRY, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
     if status >= 500:
-        return Failure(RetryAction.RETRY, Blame.SUSPECT, True, reason)  # noqa: FBT003 - read as a table
+        return RequestFailure(RetryAction.RETRY, Blame.SUSPECT, True, reason)  # noqa: FBT003 - read as a table
     # A 404 with an OpenAI error that does not concern the model concerns this one prompt.
     about_the_prompt = status == 404 and error is not None and not names_model(error)
     if (status in (401, 403, 404, 405) and not about_the_prompt) or status < 400:
-        return Failure(RetryAction.ABORT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
-    return Failure(RetryAction.REJECT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+        return RequestFailure(RetryAction.ABORT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
+    return RequestFailure(RetryAction.REJECT, Blame.NONE, True, reason)  # noqa: FBT003 - read as a table
 
 
 def error_object(body: bytes) -> Mapping[str, object] | None:

@@ -67,7 +67,7 @@ async def roll_out(
         def connect(address: str) -> ReplicaApi:
             return HttpReplicaApi(session, address, plan.served_model)
 
-        rollout = Rollout(settings, ledger_client, cluster, options, connect, warnings, rng)
+        rollout = RolloutService(settings, ledger_client, cluster, options, connect, warnings, rng)
         gc.freeze()
         return await rollout.run(signals.asked, signals.urgent)
 
@@ -88,7 +88,7 @@ def replica_options(settings: RolloutSettings, order: RolloutOrder, plan: Engine
     )
 
 
-class Rollout:
+class RolloutService:
     """Runs the work loop, the replica manager and the reports concurrently."""
 
     def __init__(

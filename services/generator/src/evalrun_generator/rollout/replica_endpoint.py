@@ -5,7 +5,7 @@ from typing import Any
 
 from evalrun_generator.endpoints.endpoint import Endpoint, Timed
 from evalrun_generator.endpoints.openai_api import ModelRequest
-from evalrun_generator.endpoints.retry import Blame, Failure, RetryAction
+from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction
 
 
 class ReplicaEndpoint:
@@ -14,7 +14,7 @@ class ReplicaEndpoint:
     def __init__(self, endpoint: Endpoint, name: str) -> None:
         self._endpoint = endpoint
         self._name = name
-        self._cut: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+        self._cut: asyncio.Future[RequestFailure] = asyncio.get_running_loop().create_future()
         self.answered = 0
         """Completions so far, as a measure of progress."""
 
@@ -23,7 +23,7 @@ class ReplicaEndpoint:
         """The replica's name, which is the same for each start on its slot."""
         return self._name
 
-    async def models(self) -> list[str] | Failure:
+    async def models(self) -> list[str] | RequestFailure:
         """Return the ids of the models it serves."""
         return await self._endpoint.models()
 
@@ -31,9 +31,9 @@ class ReplicaEndpoint:
         """Return what the server says; its own machine says more, see `engine_facts`."""
         return await self._endpoint.version()
 
-    async def ask(self, request: ModelRequest, deadline: float) -> Timed | Failure:
+    async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         """Send one request; fail early if the replica is cut off."""
-        asking: asyncio.Future[Timed | Failure] = asyncio.ensure_future(self._endpoint.ask(request, deadline))
+        asking: asyncio.Future[Timed | RequestFailure] = asyncio.ensure_future(self._endpoint.ask(request, deadline))
         try:
             both: list[asyncio.Future[Any]] = [asking, self._cut]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -54,5 +54,5 @@ class ReplicaEndpoint:
         """Fail the requests in flight without counting an attempt: the replica failed, not the items."""
         if not self._cut.done():
             self._cut.set_result(
-                Failure(RetryAction.RETRY, Blame.NONE, counted=False, reason=f"the replica left: {reason}")
+                RequestFailure(RetryAction.RETRY, Blame.NONE, counted=False, reason=f"the replica left: {reason}")
             )

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.openai_api import COMPLETION_PATH, ModelRequest
-from evalrun_generator.endpoints.retry import Failure
+from evalrun_generator.endpoints.retry import RequestFailure
 from evalrun_generator.rollout.engine import EnginePlan
 from evalrun_generator.rollout.engine_facts import is_same_model
 from evalrun_generator.rollout.replica_api import ReplicaApi
 from evalrun_generator.rollout.replica_endpoint import ReplicaEndpoint
 from evalrun_generator.rollout.starts import Start
-from evalrun_generator.rollout.vital_signs import ProbeLimits, Signs, should_ask, trouble
+from evalrun_generator.rollout.vital_signs import ProbeLimits, VitalSigns, should_ask, trouble
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class ReplicaMonitor:
                 "model's. Check the versions of verl and the engine in the image"
             )
         models = await self.endpoint.models()
-        if isinstance(models, Failure):
+        if isinstance(models, RequestFailure):
             raise UnfitReplicaError(f"/v1/models: {models.reason}")
         self.models = models
         if self._plan.served_model not in models:
@@ -81,7 +81,7 @@ class ReplicaMonitor:
 
     async def run(self) -> None:
         """Watch until something is wrong; sets `trouble` then, and ends."""
-        signs = Signs(progress_at=self._now(), answered=self.endpoint.answered)
+        signs = VitalSigns(progress_at=self._now(), answered=self.endpoint.answered)
         question: asyncio.Task[str | None] | None = None
         try:
             while not self.trouble:

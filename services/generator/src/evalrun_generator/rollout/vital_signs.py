@@ -21,7 +21,7 @@ class ProbeLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class VitalSigns:
     """Observations of a replica. Times are seconds of one monotonic clock."""
 
     progress_at: float
@@ -33,35 +33,35 @@ class Signs:
     asked_at: float | None = None
     """When the pending probe was sent."""
 
-    def after_health(self, error: str | None) -> "Signs":
+    def after_health(self, error: str | None) -> "VitalSigns":
         """Return the signs after a health check; `error` is None if it succeeded."""
         if error is None:
             return replace(self, failures=0, error="")
         return replace(self, failures=self.failures + 1, error=error)
 
-    def after_count(self, answered: int, tokens: float | None, now: float) -> "Signs":
+    def after_count(self, answered: int, tokens: float | None, now: float) -> "VitalSigns":
         """Return the signs after counting completions and tokens; any change is progress."""
         moved = answered != self.answered or (tokens is not None and tokens != self.tokens)
         known = self.tokens if tokens is None else tokens
         return replace(self, answered=answered, tokens=known, progress_at=now if moved else self.progress_at)
 
-    def after_asking(self, now: float) -> "Signs":
+    def after_asking(self, now: float) -> "VitalSigns":
         """Return the signs after a probe was sent."""
         return replace(self, asked_at=now)
 
-    def after_reply(self, error: str | None, now: float) -> "Signs":
+    def after_reply(self, error: str | None, now: float) -> "VitalSigns":
         """Return the signs after the probe's answer; a failed probe counts as a failed health check."""
         if error is None:
             return replace(self, asked_at=None, progress_at=now, failures=0, error="")
         return replace(self, asked_at=None, failures=self.failures + 1, error=error)
 
 
-def should_ask(signs: Signs, patience: ProbeLimits, now: float) -> bool:
+def should_ask(signs: VitalSigns, patience: ProbeLimits, now: float) -> bool:
     """Return whether to probe with a tiny completion now."""
     return signs.asked_at is None and now - signs.progress_at >= patience.quiet_seconds
 
 
-def trouble(signs: Signs, patience: ProbeLimits, now: float) -> str:
+def trouble(signs: VitalSigns, patience: ProbeLimits, now: float) -> str:
     """Return why the replica must be ended, or an empty text while it is healthy."""
     if signs.failures >= patience.failures:
         return f"dead: {signs.error}"

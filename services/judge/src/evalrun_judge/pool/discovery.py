@@ -18,7 +18,7 @@ class DiscoveryError(Exception):
     """It cannot be said where the sandboxes are; what was known still holds."""
 
 
-class Discovery(Protocol):
+class SandboxDiscovery(Protocol):
     """One source of addresses."""
 
     async def find(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from evalrun_executor.api import LEVELS, Level, RunReply, RunRequest
-from evalrun_judge.pool.discovery import Discovery
+from evalrun_judge.pool.discovery import SandboxDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
 from evalrun_judge.pool.hedged_calls import HedgedCalls
 from evalrun_judge.pool.info import PoolInfo, info_of
@@ -61,7 +61,7 @@ class SandboxPool:
         randomness: random.Random,
         on_retry: Callable[[str], None] = lambda reason: None,
         on_call: Callable[[float], None] = lambda seconds: None,
-        discoveries: Sequence[Discovery] = (),
+        discoveries: Sequence[SandboxDiscovery] = (),
         connect: Callable[[str], Sandbox] = _connect_nowhere,
         health: HealthPolicy | None = None,
         hedging: HedgePolicy | None = None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from evalrun_executor.api import LEVELS, Level
-from evalrun_judge.pool.discovery import Discovery, DiscoveryError
+from evalrun_judge.pool.discovery import DiscoveryError, SandboxDiscovery
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint
 from evalrun_judge.sandboxes import (
     Backend,
@@ -43,7 +43,7 @@ class Member:
     """A sandbox and what goes on with it."""
 
     endpoint: SandboxEndpoint
-    source: Discovery | None = None
+    source: SandboxDiscovery | None = None
     """Who found it; None: it was given."""
     url: str = ""
     """As it was found."""
@@ -61,7 +61,7 @@ class SandboxFleet:
     def __init__(
         self,
         sandboxes: Sequence[Sandbox],
-        discoveries: Sequence[Discovery],
+        discoveries: Sequence[SandboxDiscovery],
         connect: Callable[[str], Sandbox],
         *,
         required_level: Level,
@@ -168,7 +168,7 @@ class SandboxFleet:
                 member.lost.set()
             self._note_if_all_lost()
 
-    def apply(self, source: Discovery, urls: frozenset[str]) -> None:
+    def apply(self, source: SandboxDiscovery, urls: frozenset[str]) -> None:
         """Take in the sandboxes that a source found, and let those go that it no longer names."""
         known = [member for member in self._members.values() if member.source is source]
         for url in sorted(urls - {member.url for member in known}):
@@ -207,7 +207,7 @@ class SandboxFleet:
         if self.out_of_budget:
             self._on_hopeless(why)
 
-    async def _follow(self, discovery: Discovery) -> None:
+    async def _follow(self, discovery: SandboxDiscovery) -> None:
         failing = False
         while True:
             try:

@@ -19,7 +19,7 @@ from evalrun_judge.sandboxes import (
 )
 from evalrun_judge.sandboxes.http_answer import BadAnswerError
 from evalrun_judge.sandboxes.http_calls import HttpCalls
-from evalrun_judge.sandboxes.kept_there import KeptThere
+from evalrun_judge.sandboxes.kept_there import SandboxInputs
 from evalrun_runtime.deadlines import deadline_headers
 from evalrun_runtime.tracing import trace_headers
 
@@ -60,7 +60,7 @@ class EvalrunSandbox:
             headers["Authorization"] = f"Bearer {token}"
         self._calls = HttpCalls(self.address, headers, connect_seconds=CONNECT_SECONDS)
         self._spare_seconds = spare_seconds
-        self._kept = KeptThere()
+        self._kept = SandboxInputs()
         self._encoder = msgspec.msgpack.Encoder()
         self._reply = msgspec.msgpack.Decoder(RunReply)
         self._busy = msgspec.msgpack.Decoder(Busy)

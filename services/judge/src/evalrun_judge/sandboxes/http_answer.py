@@ -16,7 +16,7 @@ class BadAnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A whole answer."""
 
     status: int
@@ -39,11 +39,11 @@ class AnswerReader:
         self._chunked = False
         self._pieces: list[bytes] = []
         self._body_bytes = 0
-        self._answer: Answer | None = None
+        self._answer: HttpResponse | None = None
         self._more = False
         """Something came after the answer."""
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> HttpResponse | None:
         """Take the next piece; gives the answer once it is whole, and takes no more then. Raises BadAnswerError."""
         try:
             self._parser.feed_data(data)
@@ -105,7 +105,7 @@ class AnswerReader:
         """See `httptools`."""
         status = self._parser.get_status_code()
         if self._answer is None and status >= 200:
-            self._answer = Answer(status, b"".join(self._pieces), self._parser.should_keep_alive())
+            self._answer = HttpResponse(status, b"".join(self._pieces), self._parser.should_keep_alive())
 
     def _check_size(self, size: int) -> None:
         if size > self._max_bytes:

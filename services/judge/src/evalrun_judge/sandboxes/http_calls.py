@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import cast
 from urllib.parse import urlsplit
 
-from evalrun_judge.sandboxes.http_answer import Answer, AnswerReader, BadAnswerError
+from evalrun_judge.sandboxes.http_answer import AnswerReader, BadAnswerError, HttpResponse
 
 KEEP_SECONDS = 15.0
 """How long an idle connection is used again: less than any server keeps it, so that none closes as a call goes out."""
@@ -121,7 +121,7 @@ class _Connection(asyncio.Protocol):
         self._loop = loop
         self._open = open_ones
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[HttpResponse] | None = None
         self._reader: AnswerReader | None = None
         self.closed = False
         self.used_at = 0.0
@@ -131,7 +131,7 @@ class _Connection(asyncio.Protocol):
         """It is open, and all that was written has gone out: an answer may come before."""
         return not self.closed and self._transport is not None and self._transport.get_write_buffer_size() == 0
 
-    def ask(self, head: bytes, body: bytes, max_bytes: int) -> "asyncio.Future[Answer]":
+    def ask(self, head: bytes, body: bytes, max_bytes: int) -> "asyncio.Future[HttpResponse]":
         """Send a request; gives what will hold its answer."""
         self._answer = self._loop.create_future()
         self._reader = AnswerReader(max_bytes)

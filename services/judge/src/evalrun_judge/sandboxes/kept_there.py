@@ -17,7 +17,7 @@ MAX_KNOWN = 4096
 """Digests remembered of a sandbox; one forgotten costs sending its inputs once more."""
 
 
-class KeptThere:
+class SandboxInputs:
     """What one sandbox keeps."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 
 from evalrun_client.judge_client import JudgeRefusedError
-from evalrun_reward.metrics import Reply
-from evalrun_reward.refusals import Refused
+from evalrun_reward.metrics import ReplyKind
+from evalrun_reward.refusals import ErrorReply
 from evalrun_reward.sessions.messages import (
     ActionRequest,
     ActionResponse,
@@ -42,12 +42,12 @@ Work = Callable[[web.Request], Awaitable[msgspec.Struct]]
 Enter = Callable[[str, int], AbstractContextManager[None]]
 """Takes a place of the service's queue for a run's request of so many bytes; raises Refused."""
 
-_STATUS: dict[type[SessionError], tuple[int, Reply, float | None]] = {
-    UnknownSessionError: (404, Reply.NO_SESSION, None),
-    SessionClosedError: (409, Reply.CONFLICT, None),
-    TurnConflictError: (409, Reply.CONFLICT, None),
-    SessionLimitError: (413, Reply.TOO_LARGE, None),
-    TooManySessionsError: (429, Reply.QUEUE_FULL, FULL_RETRY_SECONDS),
+_STATUS: dict[type[SessionError], tuple[int, ReplyKind, float | None]] = {
+    UnknownSessionError: (404, ReplyKind.NO_SESSION, None),
+    SessionClosedError: (409, ReplyKind.CONFLICT, None),
+    TurnConflictError: (409, ReplyKind.CONFLICT, None),
+    SessionLimitError: (413, ReplyKind.TOO_LARGE, None),
+    TooManySessionsError: (429, ReplyKind.QUEUE_FULL, FULL_RETRY_SECONDS),
 }
 
 
@@ -109,15 +109,17 @@ class SessionRoutes:
                 yield
         except NotJudgedError as error:
             if error.invalid:
-                raise Refused(422, Reply.MALFORMED, f"it cannot be judged: {error}") from error
-            raise Refused(503, Reply.NOT_JUDGED, f"not judged: {error}. Ask again", 1.0) from error
+                raise ErrorReply(422, ReplyKind.MALFORMED, f"it cannot be judged: {error}") from error
+            raise ErrorReply(503, ReplyKind.NOT_JUDGED, f"not judged: {error}. Ask again", 1.0) from error
         except SessionError as error:
             status, reply, wait = _STATUS[type(error)]
-            raise Refused(status, reply, str(error), wait) from error
+            raise ErrorReply(status, reply, str(error), wait) from error
         except StoreError as error:
-            raise Refused(503, Reply.STORE_DOWN, f"{error}. Ask again", STORE_RETRY_SECONDS) from error
+            raise ErrorReply(503, ReplyKind.STORE_DOWN, f"{error}. Ask again", STORE_RETRY_SECONDS) from error
         except DeadlineError as error:
-            raise Refused(503, Reply.NOT_JUDGED, "no answer by the request's deadline: ask again", 1.0) from error
+            raise ErrorReply(
+                503, ReplyKind.NOT_JUDGED, "no answer by the request's deadline: ask again", 1.0
+            ) from error
         except JudgeRefusedError as error:
             message = "the judge refuses this service: set EVALRUN_REWARD_JUDGE_TOKEN to the judge's token"
-            raise Refused(503, Reply.NOT_JUDGED, message, 1.0) from error
+            raise ErrorReply(503, ReplyKind.NOT_JUDGED, message, 1.0) from error

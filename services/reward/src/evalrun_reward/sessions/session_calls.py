@@ -15,7 +15,7 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.judge_request import Answer, judge_request
 from evalrun_data.records import Problem, ProblemComparator, StdioTests
-from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, Tests
+from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, ProblemRequest
 from evalrun_reward.metrics import Step
 from evalrun_reward.rewards import reason_of, result_of
 from evalrun_reward.samples import SampleTests, submission_of, tests_of_request
@@ -81,7 +81,7 @@ class SessionCalls:
         self._instances: RecentlyUsed[tuple[str, str], _Instance] = RecentlyUsed(
             cache_bytes // 3, lambda instance: len(instance.suite)
         )
-        self._suites: RecentlyUsed[bytes, tuple[Tests, Suite]] = RecentlyUsed(
+        self._suites: RecentlyUsed[bytes, tuple[ProblemRequest, Suite]] = RecentlyUsed(
             cache_bytes * 2 // 3,
             lambda held: 2 * held[0].size,  # as bytes and parsed
         )
@@ -183,14 +183,14 @@ class SessionCalls:
         observation = observation_of(verdict, suite.shown, self._limits.max_observation)
         return Turn(content, observation, has_program(verdict))
 
-    async def _verdict(self, tests: Tests, session: Session, text: str) -> judge_pb2.Verdict:
+    async def _verdict(self, tests: ProblemRequest, session: Session, text: str) -> judge_pb2.Verdict:
         submission = submission_of(Sample(text, language=session.language), 0)
         try:
             return await self._calls.verdict(tests, session.run, submission, seconds_left)
         except NoVerdictError as error:
             raise NotJudgedError(str(error), invalid=error.invalid) from error
 
-    async def _suite(self, session: Session) -> tuple[Tests, Suite]:
+    async def _suite(self, session: Session) -> tuple[ProblemRequest, Suite]:
         held = self._suites.get(session.suite)
         if held is None:
             encoded = await self._store.suite(session.suite)
@@ -212,7 +212,7 @@ def _shown(problem: Problem) -> tuple[tuple[str, str], ...]:
     return tuple(case for case in cases if max(map(len, case)) <= MAX_SHOWN_CHARACTERS)[:SHOWN_TESTS]
 
 
-def _run_of(tests: Tests, suite: Suite, judging: Dataset) -> Tests:
+def _run_of(tests: ProblemRequest, suite: Suite, judging: Dataset) -> ProblemRequest:
     """Return the run of an action: on the public tests, or once with an empty input."""
     cases = suite.shown or (("", ""),)
     truth = StdioTests(tuple(given for given, _ in cases), tuple(expected for _, expected in cases))
