@@ -83,7 +83,7 @@ def test_coverage_stands_beside_with_its_bounds() -> None:
         "samples": 10,
         "judged": 8,
         "accepted": 2,
-        "not_judged": 2, "not_judged_repeats": 0,
+        "not_judged": 2, "not_judged_repeats": 0, "not_judged_later_turns": 0,
         "memory_limit": 1,
         "final_status": {
             "success": 2, "empty_output": 1, "syntax_error": 1, "runtime_error": 2, "timeout": 1, "wrong_answer": 1,

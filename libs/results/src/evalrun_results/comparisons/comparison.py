@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from evalrun_results.comparisons.conditions import Info, differing_conditions
-from evalrun_results.comparisons.differences import COMPARED, Difference, paired_differences, pass_at_names
+from evalrun_results.comparisons.differences import COMPARED, Difference, paired_differences, pass_at_names, turn_names
 from evalrun_results.comparisons.history import lineage_of
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.pairing import PairedDataset, pair
@@ -72,7 +72,9 @@ class ProblemOutcome:
     @property
     def text(self) -> str:
         """The final status of a single sample, or the number of accepted samples."""
-        return next(iter(self.final_status)) if self.judged == 1 else f"{self.accepted} of {self.judged}"
+        if self.judged != 1:
+            return f"{self.accepted} of {self.judged}"
+        return "success" if self.accepted else next(iter(self.final_status))  # a later turn's answer may be accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,7 @@ def compared_metrics(dataset: str, runs: Iterable[RunFacts]) -> list[str]:
     reported = [metric for run in runs for metric in run.metric_names(dataset)]
     metrics = [metric for metric in COMPARED if metric != "solved_within_budget" or metric in reported]
     metrics[1:1] = [metric for metric in pass_at_names(reported) if metric != "pass_at_1"]  # that is accepted@1
+    metrics[1:1] = turn_names(reported)
     return metrics
 
 
@@ -196,7 +199,7 @@ def _flips(paired: PairedDataset, which: list[bool], ours: DatasetTotals, theirs
 def outcome_of(problem: ProblemTotals) -> ProblemOutcome:
     """Return the outcome of a problem."""
     return ProblemOutcome(
-        problem.outcomes.judged.bit_count(), problem.outcomes.accepted.bit_count(), dict(problem.statuses)
+        problem.outcomes.judged.bit_count(), problem.accepted_samples.bit_count(), dict(problem.statuses)
     )
 
 

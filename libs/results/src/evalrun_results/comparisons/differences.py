@@ -20,6 +20,8 @@ from evalrun_results.metrics.intervals import (
     bootstrap_ratios,
     plus_two,
 )
+from evalrun_results.metrics.problem_columns import ProblemColumns
+from evalrun_results.metrics.turns import BY_TURN, RECOVERY, turns_asked_for
 
 COMPARED: Final = (
     "accepted_at_1", "solved_within_budget", "pass_ratio_mean", "score_mean", "exec_success_rate",
@@ -108,6 +110,19 @@ def _bounds(values: Mapping[str, tuple[Floats, Floats, Mask]], confidence: float
     return bounds
 
 
+def values_of(metric: str, columns: ProblemColumns) -> dict[str, tuple[Floats, Mask]]:
+    """Return the values of problems, those of a metric that is computed on request among them."""
+    ks = [k_of(metric)] if metric.startswith("pass_at_") else []
+    turns = turns_asked_for(metric, columns.problems)
+    return problem_values(columns, ks, budget=metric == "solved_within_budget", turns=turns)
+
+
+def turn_names(names: Iterable[str]) -> list[str]:
+    """Return the names of the shares by turn among others: recovery first, then each kind by turn."""
+    shares = {name for name in names if name == RECOVERY or name.startswith(BY_TURN)}
+    return sorted(shares, key=lambda name: (name != RECOVERY, name.rstrip("0123456789"), len(name), name))
+
+
 def pass_at_names(names: Iterable[str]) -> list[str]:
     """Return the names of pass@k metrics among others, by k."""
     return sorted({name for name in names if name.startswith("pass_at_")}, key=k_of)
@@ -120,10 +135,7 @@ def k_of(metric: str) -> int:
 
 def paired_values(paired: PairedDataset, metric: str) -> tuple[Floats, Floats, Mask] | None:
     """Return each problem's value in both runs, and which have one in both; None where none has."""
-    ks = [k_of(metric)] if metric.startswith("pass_at_") else []
-    budget = metric == "solved_within_budget"
-    first = problem_values(paired.baseline, ks, budget=budget).get(metric)
-    second = problem_values(paired.candidate, ks, budget=budget).get(metric)
+    first, second = (values_of(metric, each).get(metric) for each in (paired.baseline, paired.candidate))
     if first is None or second is None:
         return None
     members = first[1] & second[1]

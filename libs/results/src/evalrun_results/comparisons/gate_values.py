@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparisons.differences import k_of, paired_values
+from evalrun_results.comparisons.differences import k_of, paired_values, values_of
 from evalrun_results.comparisons.pairing import PairedDataset, columns_of, pair
-from evalrun_results.metrics.accumulator import problem_values
 from evalrun_results.metrics.estimators import pass_at_k
 from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats
@@ -153,8 +152,7 @@ def base_values(gate: Gate, baseline: DatasetTotals | None, problem_ids: Sequenc
 
 
 def _values_of(metric: str, columns: ProblemColumns) -> tuple[Floats, Mask]:
-    ks = [k_of(metric)] if metric.startswith("pass_at_") else []
-    found = problem_values(columns, ks, budget=metric == "solved_within_budget").get(metric)
+    found = values_of(metric, columns).get(metric)
     count = len(columns.seen)
     return (np.zeros(count), np.zeros(count, dtype=np.bool_)) if found is None else found
 

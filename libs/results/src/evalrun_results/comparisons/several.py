@@ -18,6 +18,7 @@ from evalrun_results.metrics.accumulator import problem_values
 from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats, plus_four
 from evalrun_results.metrics.problem_columns import ProblemColumns
+from evalrun_results.metrics.turns import turns_asked_for
 from evalrun_results.samples import JsonObject
 
 HEADLINE: Final = "accepted_at_1"
@@ -200,7 +201,8 @@ def _across(name: str, configurations: Sequence[Configuration], *, all_pairs: bo
 
 def _values(columns: ProblemColumns, metrics: Sequence[str]) -> _Values:
     ks = [k_of(metric) for metric in metrics if metric.startswith("pass_at_")]
-    found = problem_values(columns, ks, budget="solved_within_budget" in metrics)
+    turns = max((turns_asked_for(metric, columns.problems) for metric in metrics), default=0)
+    found = problem_values(columns, ks, budget="solved_within_budget" in metrics, turns=turns)
     return {metric: found[metric] for metric in metrics if metric in found}
 
 

@@ -15,7 +15,14 @@ from evalrun_results.metrics.activity import RunActivity, WorkShares
 from evalrun_results.metrics.figures import Figure, FigureSheet, Mask
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
-from evalrun_results.metrics.problem_totals import FINAL_STATUSES, NOT_JUDGED_REPEATS, OTHER_CAUSES, DatasetTotals
+from evalrun_results.metrics.problem_totals import (
+    FINAL_STATUSES,
+    NOT_JUDGED_REPEATS,
+    NOT_JUDGED_TURNS,
+    OTHER_CAUSES,
+    DatasetTotals,
+)
+from evalrun_results.metrics.turns import RECOVERY, add_turn_figures, left_out_at
 from evalrun_results.samples import JsonObject, SampleResult
 
 FLAGGED: Final = (
@@ -37,6 +44,8 @@ class MetricOptions:
     """The k of pass@k to report; None: 1, 10 and 100 as far as n reaches."""
     budget: bool = False
     """EVAL@budget: report `solved_within_budget`."""
+    turns: int = 1
+    """EVAL@turns: report the figures of each of this many turns."""
     gpu_seconds: float | None = None
     """Every replica from its start to its release; None or 0 where there were none of ours."""
     gpu_hour_price: float | None = None
@@ -66,8 +75,9 @@ class DatasetMetrics:
 
     @property
     def complete(self) -> bool:
-        """Whether every sample was judged, those of noise-floor passes included; otherwise the run is degraded."""
-        return self.not_judged == 0 and self.counts[NOT_JUDGED_REPEATS] == 0
+        """Whether every answer was judged, of every turn and noise-floor pass; otherwise the run is degraded."""
+        others = (self.counts[NOT_JUDGED_REPEATS], self.counts[NOT_JUDGED_TURNS])
+        return self.not_judged == 0 and others == (0, 0)
 
     def summary(self) -> JsonObject:
         """Return the dataset's entry in summary.json."""
@@ -102,7 +112,7 @@ class MetricsAccumulator:
         if totals is None:
             totals = self._datasets[result.dataset] = DatasetTotals()
         totals.add(result)
-        if result.repeat == 0 and result.turn == 0:
+        if result.repeat == 0:
             self._activity.add(result)
 
     def finish(self, options: MetricOptions) -> dict[str, DatasetMetrics]:
@@ -158,6 +168,9 @@ def dataset_metrics(
             left_out[f"pass_at_{k}"] = int((~enough).sum())
     if options.budget:
         left_out["solved_within_budget"] = _budget_figure(sheet, columns)
+    if options.turns > 1:
+        add_turn_figures(sheet, columns.problems, options.turns)
+        left_out[RECOVERY] = left_out_at(columns.problems, options.turns)
     if columns.comparable.any():
         sheet.share("flip_rate", columns.flips, columns.comparable, columns.comparable > 0)
     figures = sheet.figures(options.seed)
@@ -171,7 +184,7 @@ def dataset_metrics(
 
 
 def problem_values(
-    columns: ProblemColumns, ks: Iterable[int] = (), *, budget: bool = False
+    columns: ProblemColumns, ks: Iterable[int] = (), *, budget: bool = False, turns: int = 0
 ) -> dict[str, tuple[Floats, Mask]]:
     """Return, for each metric that is a mean over problems, every problem's value and which problems have one.
 
@@ -181,6 +194,7 @@ def problem_values(
         columns: the problems.
         ks: of pass@k.
         budget: whether `solved_within_budget` is asked for.
+        turns: up to which turn figures by turn are asked for; 0: none.
     """
     sheet = FigureSheet(clustered=True)
     _verdict_figures(sheet, columns)
@@ -189,6 +203,8 @@ def problem_values(
         sheet.mean_share(f"pass_at_{k}", columns.pass_at(k), columns.judged >= k)
     if budget:
         _budget_figure(sheet, columns)
+    if turns:
+        add_turn_figures(sheet, columns.problems, turns)
     return sheet.means()
 
 
@@ -297,5 +313,6 @@ def _counts(totals: DatasetTotals, columns: ProblemColumns, left_out: JsonObject
         "final_status": dict(statuses),
         "left_out_problems": left_out,
         NOT_JUDGED_REPEATS: totals.flags[NOT_JUDGED_REPEATS],
+        NOT_JUDGED_TURNS: totals.flags[NOT_JUDGED_TURNS],
         **{name: totals.flags[name] for name in FLAGGED},
     }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from evalrun_results.metrics.activity import WorkShares
 from evalrun_results.metrics.estimators import default_ks, pass_at_k
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.metrics.problem_totals import FINAL_STATUSES, DatasetTotals
+from evalrun_results.metrics.problem_totals import FINAL_STATUSES, DatasetTotals, ProblemTotals
 
 Counts: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -40,22 +40,26 @@ class ProblemColumns:
     """Of the problems that have a score."""
     output_tokens: Floats
     tokens_known: Mask
-    """Every sample's tokens were counted."""
+    """Every answer's tokens were counted."""
     gen_seconds: Floats
     gen_seconds_known: Mask
     judge_seconds: Floats
     flips: Counts
     comparable: Counts
     """Verdicts of noise-floor passes that can be compared with the run's own."""
+    solved: Mask
+    """One answer at least was accepted, of whichever sample and turn."""
+    problems: tuple[ProblemTotals, ...]
+    """What the columns are made of."""
 
     @classmethod
     def of(cls, totals: DatasetTotals) -> Self:
         """Turn a dataset's problems into columns."""
         problems = [problem for _, problem in sorted(totals.problems.items()) if problem.outcomes.seen]
         flips = [problem.flips() for problem in problems]
-        seen = _counts(problem.outcomes.seen.bit_count() for problem in problems)
+        answers = _counts(problem.answers for problem in problems)
         return cls(
-            seen=seen,
+            seen=_counts(problem.outcomes.seen.bit_count() for problem in problems),
             judged=_counts(problem.outcomes.judged.bit_count() for problem in problems),
             accepted=_counts(problem.outcomes.accepted.bit_count() for problem in problems),
             statuses={name: _counts(problem.statuses.get(name, 0) for problem in problems) for name in FINAL_STATUSES},
@@ -68,18 +72,15 @@ class ProblemColumns:
             score_count=_counts(problem.score_count for problem in problems),
             data_sources=tuple(problem.data_source for problem in problems if problem.score_count),
             output_tokens=_floats(problem.output_tokens for problem in problems),
-            tokens_known=_counts(problem.with_tokens for problem in problems) == seen,
+            tokens_known=_counts(problem.with_tokens for problem in problems) == answers,
             gen_seconds=_floats(problem.gen_seconds for problem in problems),
-            gen_seconds_known=_counts(problem.with_gen_seconds for problem in problems) == seen,
+            gen_seconds_known=_counts(problem.with_gen_seconds for problem in problems) == answers,
             judge_seconds=_floats(problem.judge_seconds for problem in problems),
             flips=_counts(differ for differ, _ in flips),
             comparable=_counts(comparable for _, comparable in flips),
+            solved=np.fromiter((problem.accepted_samples > 0 for problem in problems), dtype=np.bool_),
+            problems=tuple(problems),
         )
-
-    @property
-    def solved(self) -> Mask:
-        """One sample at least was accepted."""
-        return self.accepted > 0
 
     def pass_ratio(self) -> Floats:
         """Return each problem's mean pass ratio; 0 where none is known."""

@@ -14,6 +14,8 @@ from evalrun_results.samples import FINAL_STATUS_NAMES, SampleResult
 FINAL_STATUSES = tuple(FINAL_STATUS_NAMES.values())
 NOT_JUDGED_REPEATS: Final = "not_judged_repeats"
 """The count of noise-floor samples that were not judged: no figure of the run itself misses them."""
+NOT_JUDGED_TURNS: Final = "not_judged_later_turns"
+"""The count of answers of later turns that were not judged: figures by turn miss their samples."""
 NO_REASON: Final = "no verdict came"
 """The cause of a sample that was never judged: nothing was generated, or the run was stopped."""
 OTHER_CAUSES: Final = "other causes"
@@ -46,8 +48,26 @@ class Outcomes:
 
 
 @dataclass(slots=True)
+class LaterTurn:
+    """Answers of one problem in one later turn."""
+
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    zero_samples: int = 0
+    """Samples whose answer passed no test, a bit a sample."""
+    output_tokens: int = 0
+    with_tokens: int = 0
+
+
+NO_TURN: Final = LaterTurn()
+"""Of a turn that no sample had; never changed."""
+
+
+@dataclass(slots=True)
 class ProblemTotals:
-    """One problem's samples of the run itself (repeat 0, turn 0), summed."""
+    """One problem's samples of the run itself (repeat 0), summed.
+
+    Verdicts are those of the first turn; tokens and seconds are those of all turns.
+    """
 
     outcomes: Outcomes = field(default_factory=Outcomes)
     statuses: dict[str, int] = field(default_factory=dict)
@@ -58,21 +78,67 @@ class ProblemTotals:
     """The same had every assumed time-out passed."""
     pass_ratio_count: int = 0
     zero_rewards: int = 0
+    zero_samples: int = 0
+    """The samples in `zero_rewards`, a bit a sample."""
     score_sum: float = 0.0
     score_count: int = 0
     data_source: str = ""
+    answers: int = 0
+    """Of all turns."""
     output_tokens: int = 0
     with_tokens: int = 0
-    """Samples whose tokens were counted."""
+    """Answers whose tokens were counted."""
     gen_seconds: float = 0.0
     with_gen_seconds: int = 0
     judge_seconds: float = 0.0
     repeats: dict[int, Outcomes] | None = None
     """Noise-floor passes by number, or None if there are none, to save memory."""
+    turns: dict[int, LaterTurn] | None = None
+    """Later turns by number, from 1; None if there are none."""
 
     def add(self, result: SampleResult) -> None:
-        """Add one sample of the run itself."""
+        """Add one sample's first answer in the run itself."""
         self.outcomes.add(result)
+        self._add_work(result)
+        if result.judged:
+            self._add_verdict(result)
+            self.zero_samples |= is_zero_reward(result) << result.sample
+
+    def add_turn(self, result: SampleResult) -> None:
+        """Add one answer of a later turn."""
+        if self.turns is None:
+            self.turns = {}
+        turn = self.turns.setdefault(result.turn, LaterTurn())
+        turn.outcomes.add(result)
+        turn.zero_samples |= is_zero_reward(result) << result.sample
+        turn.output_tokens += result.output_tokens or 0
+        turn.with_tokens += result.output_tokens is not None
+        self._add_work(result)
+
+    def later_turn(self, turn: int) -> LaterTurn:
+        """Return a later turn; an empty one where no sample had it."""
+        return (self.turns or {}).get(turn, NO_TURN)
+
+    def turn_tokens(self, turn: int) -> tuple[int, bool]:
+        """Return the output tokens of one turn's answers, and whether there are any and all were counted."""
+        if turn:
+            later = self.later_turn(turn)
+            return later.output_tokens, later.with_tokens == later.outcomes.seen.bit_count() > 0
+        others = (self.turns or {}).values()
+        tokens = self.output_tokens - sum(later.output_tokens for later in others)
+        counted = self.with_tokens - sum(later.with_tokens for later in others)
+        return tokens, counted == self.outcomes.seen.bit_count() > 0
+
+    @property
+    def accepted_samples(self) -> int:
+        """Samples of which an answer was accepted, in whichever turn, a bit a sample."""
+        accepted = self.outcomes.accepted
+        for turn in (self.turns or {}).values():
+            accepted |= turn.outcomes.accepted
+        return accepted
+
+    def _add_work(self, result: SampleResult) -> None:
+        self.answers += 1
         if result.output_tokens is not None:
             self.output_tokens += result.output_tokens
             self.with_tokens += 1
@@ -80,8 +146,6 @@ class ProblemTotals:
             self.gen_seconds += result.gen_seconds
             self.with_gen_seconds += 1
         self.judge_seconds += result.total_judge_time or 0.0
-        if result.judged:
-            self._add_verdict(result)
 
     def _add_verdict(self, result: SampleResult) -> None:
         status = result.final_status
@@ -91,12 +155,11 @@ class ProblemTotals:
             self.pass_ratio_sum += result.pass_ratio
             self.pass_ratio_high_sum += result.pass_ratio_high or 0.0
             self.pass_ratio_count += 1
-            self.zero_rewards += result.pass_ratio == 0
         if result.score is not None:
             self.score_sum += result.score
             self.score_count += 1
             self.data_source = result.data_source
-            self.zero_rewards += result.pass_ratio is None and result.score == 0
+        self.zero_rewards += is_zero_reward(result)
 
     def add_repeat(self, result: SampleResult) -> None:
         """Add one sample of a noise-floor pass."""
@@ -112,6 +175,11 @@ class ProblemTotals:
             comparable += both.bit_count()
             differ += (both & (own.accepted ^ repeat.accepted)).bit_count()
         return differ, comparable
+
+
+def is_zero_reward(result: SampleResult) -> bool:
+    """Return whether no test passed; of an answer that a grader alone scored, whether its score is 0."""
+    return (result.score if result.pass_ratio is None else result.pass_ratio) == 0
 
 
 def has_memory_limit(verdict: pb.Verdict | None) -> bool:
@@ -137,11 +205,15 @@ class DatasetTotals:
         if result.output_tokens is not None:
             self.all_output_tokens += result.output_tokens
             self.tokens_known = True
-        if result.turn != 0:
-            return
         problem = self.problems.get(result.problem_id)
         if problem is None:
             problem = self.problems[result.problem_id] = ProblemTotals()
+        if result.turn != 0:
+            problem.add_turn(result)
+            if not result.judged:
+                self.flags[NOT_JUDGED_TURNS] += 1
+                self._add_cause(result.not_judged_reason or NO_REASON)
+            return
         if result.repeat != 0:
             problem.add_repeat(result)
             self.flags[NOT_JUDGED_REPEATS] += not result.judged

@@ -35,9 +35,7 @@ def dataset_section(
     if problems:
         ratios = [each.pass_ratio_sum / each.pass_ratio_count for each in problems.values() if each.pass_ratio_count]
         judging = [each.judge_seconds for each in problems.values() if each.outcomes.judged]
-        generation = [
-            each.gen_seconds for each in problems.values() if each.with_gen_seconds == each.outcomes.seen.bit_count()
-        ]
+        generation = [each.gen_seconds for each in problems.values() if each.with_gen_seconds == each.answers]
         plots += [
             _panel("Tests passed, share of each problem", histogram(share_bars(ratios), "pass ratio by problem")),
             _panel("Generation time a problem", _times(generation, "answers made elsewhere carry no time")),
