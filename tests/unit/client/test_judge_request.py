@@ -7,7 +7,7 @@ import pytest
 from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Comparator, Dataset, TestLimits
 from evalrun_client.judge_request import Answer, deciding_comparator, judge_request
-from evalrun_data.records import AssertTests, CheckTest, Problem, ProblemComparator, ProblemLimits, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, MainTest, Problem, ProblemComparator, ProblemLimits, StdioTests
 
 STDIO = Problem("d", "p", "Solve.", StdioTests(("1\n", "2\n"), ("3\n", "4\n")))
 ANSWER = Answer("```python\nprint(1)\n```")
@@ -73,10 +73,11 @@ def test_a_prelude_goes_with_the_answer_for_tests_may_be_named_by_digest_alone()
         (STDIO.ground_truth, "stdio", 30),
         (CheckTest("def f():", "def check(f): ...", "f"), "check", 10),
         (AssertTests(("assert f() == 1",), "import math", "f"), "asserts", 10),
+        (MainTest("int f() {", "int main() {}", "f"), "main", 10),
     ],
 )
 def test_each_family_has_its_form_and_default_limits(
-    truth: StdioTests | CheckTest | AssertTests, form: str, seconds: float
+    truth: StdioTests | CheckTest | AssertTests | MainTest, form: str, seconds: float
 ) -> None:
     request = judge_request("run", dataset(), Problem("d", "p", "Solve.", truth), ANSWER)
     assert request.WhichOneof("tests") == form

@@ -15,10 +15,10 @@ from builders.data import assert_problem, check_problem, data_file, json_rows, s
 
 from evalrun_data.entry_points import entry_point
 from evalrun_data.formats.codecontests import parse_statement_and_tests
-from evalrun_data.formats.record import record_of
+from evalrun_data.formats.record import parse_record, record_of
 from evalrun_data.prompts import render
 from evalrun_data.readers import iter_problems, load_problem_files, load_problems, merged
-from evalrun_data.records import AssertTests, CheckTest, Message, ProblemLimits, Reference, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, MainTest, Message, ProblemLimits, Reference, StdioTests
 from evalrun_data.rows import Row
 from evalrun_runtime.exits import BadInputError
 
@@ -214,6 +214,27 @@ def test_evalplus_files_are_the_plus_datasets_whatever_they_are_called(tmp_path:
     assert load_problems(mbpp)[0].key == ("mbpp_plus", "MBPP/2")
 
 
+MULTIPL_E: dict[str, Any] = {
+    "name": "HumanEval_0_f", "language": "cpp", "prompt": "#include<assert.h>\nlong f(long x) {\n",
+    "tests": "}\nint main() {\n    auto candidate = f;\n    assert(candidate((1)) == (1));\n}\n",
+    "stop_tokens": ["\n}"],
+}  # fmt: skip
+
+
+def test_multipl_es_rows_in_cpp_are_functions_with_a_main(tmp_path: Path) -> None:
+    path = str(write_jsonl(tmp_path / "m.jsonl", [MULTIPL_E]))
+    (problem,) = load_problems(path)
+    assert (problem.key, problem.family, problem.language) == (("multipl_e_cpp", "HumanEval_0_f"), "main", "cpp")
+    main = "int main() {\n    auto candidate = f;\n    assert(candidate((1)) == (1));\n}"
+    assert problem.ground_truth == MainTest(MULTIPL_E["prompt"], main, "f")
+    assert parse_record(Row(record_of(problem), "x", 1), None) == problem
+    assert load_problems(path, "ours")[0].dataset == "ours"
+    (message,) = render(problem)
+    assert "Complete the following C++ function." in message.content
+    assert problem.prompt.strip("\n") in message.content
+    assert render(problem, "Completion")[0].content == problem.prompt
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -229,8 +250,14 @@ def test_evalplus_files_are_the_plus_datasets_whatever_they_are_called(tmp_path:
             "has no field 'test_cases': the subset default has no tests: take one of the subsets 1x to 5x",
         ),
         (
-            {"name": "HumanEval_0", "language": "rs", "prompt": "fn f", "tests": "fn main", "stop_tokens": "}"},
-            "MultiPL-E (rs) is not supported: its tests are the end of the program itself, in whose process a program",
+            {**MULTIPL_E, "language": "rs"},
+            "MultiPL-E in 'rs' is not supported, only in cpp: the sandbox runs Python, C and C++; use MultiPL-E's own",
+        ),
+        ({**MULTIPL_E, "language": "py"}, "MultiPL-E in 'py' is not supported, only in cpp: the sandbox runs Python"),
+        ({**MULTIPL_E, "tests": "int main() {}"}, "field 'tests' is not MultiPL-E's for C++: '}', then 'int main() {'"),
+        (
+            {**MULTIPL_E, "tests": MULTIPL_E["tests"].replace("assert", "return 0; assert")},
+            "field 'tests' has 'return'",
         ),
         (
             {"instance_id": "a__b-1", "repo": "a/b", "base_commit": "0", "patch": "", "FAIL_TO_PASS": "[]"},

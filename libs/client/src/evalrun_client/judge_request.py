@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
-from evalrun_data.records import AssertTests, CheckTest, Problem, ServerTests, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, MainTest, Problem, ServerTests, StdioTests
 
 DEFAULT_TIME_SECONDS = 10.0
 CONTEST_TIME_SECONDS = 30.0
@@ -66,6 +66,10 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) 
             request.check.prompt = truth.prompt
             request.check.test = truth.test
             request.check.entry_point = truth.entry_point
+        case MainTest():
+            request.main.prompt = truth.prompt
+            request.main.main = truth.main
+            request.main.entry_point = truth.entry_point
         case AssertTests():
             request.asserts.asserts.extend(truth.test_list)
             request.asserts.setup_code = truth.test_setup_code

@@ -9,7 +9,17 @@ import re
 from pathlib import Path
 from typing import Final, Literal
 
-from evalrun_data.records import AssertTests, CheckTest, Language, Message, Problem, Reference, ServerTests, StdioTests
+from evalrun_data.records import (
+    AssertTests,
+    CheckTest,
+    Language,
+    MainTest,
+    Message,
+    Problem,
+    Reference,
+    ServerTests,
+    StdioTests,
+)
 from evalrun_data.sources import read_bytes
 from evalrun_runtime.exits import BadInputError
 
@@ -28,6 +38,15 @@ Complete the following Python function. Answer with one Python code block that h
 every import that it needs.
 
 ```python
+{prompt}
+```
+"""
+
+_MAIN_CHAT = """\
+Complete the following {language} function. Answer with one {tag} code block that holds the complete function, with \
+every include that it needs, and without a main function.
+
+```{tag}
 {prompt}
 ```
 """
@@ -119,7 +138,7 @@ def _filled(template: str, problem: Problem) -> str:
     texts = {
         "prompt": problem.prompt,
         "asserts": _shown(truth.test_list) if isinstance(truth, AssertTests) else "",
-        "entry_point": truth.entry_point if isinstance(truth, AssertTests | CheckTest) else "",
+        "entry_point": truth.entry_point if isinstance(truth, AssertTests | CheckTest | MainTest) else "",
         "language": _LANGUAGE_NAMES[problem.language],
     }
     return _PLACES.sub(lambda place: texts[place[1]], template)
@@ -130,6 +149,8 @@ def _chat(problem: Problem) -> str:
     match problem.ground_truth:
         case CheckTest():
             return _FUNCTION_CHAT.format(prompt=prompt)
+        case MainTest():
+            return _MAIN_CHAT.format(prompt=prompt, language=_LANGUAGE_NAMES[problem.language], tag=problem.language)
         case AssertTests(test_list=asserts):
             return _ASSERTS_CHAT.format(prompt=prompt, asserts=_shown(asserts))
         case ServerTests() | Reference():
@@ -139,7 +160,7 @@ def _chat(problem: Problem) -> str:
 
 
 def _completion(problem: Problem) -> str:
-    if problem.messages or isinstance(problem.ground_truth, CheckTest | ServerTests | Reference):
+    if problem.messages or isinstance(problem.ground_truth, CheckTest | MainTest | ServerTests | Reference):
         return problem.prompt
     prompt = problem.prompt.strip("\n")
     if isinstance(problem.ground_truth, AssertTests):

@@ -23,6 +23,7 @@ from evalrun_data.formats.evalplus import BASE_SUFFIX, is_evalplus, parse_evalpl
 from evalrun_data.formats.humaneval import parse_humaneval
 from evalrun_data.formats.livecodebench import is_livecodebench, parse_livecodebench
 from evalrun_data.formats.mbpp import REGRESSION_IDS, parse_mbpp, task_number
+from evalrun_data.formats.multipl_e import is_multipl_e, parse_multipl_e
 from evalrun_data.formats.record import parse_record
 from evalrun_data.formats.reference import parse_reference
 from evalrun_data.formats.unsupported import refuse_unsupported
@@ -42,6 +43,7 @@ _TOLD_BY_FIELDS: Final[tuple[tuple[Callable[[Row], bool], Parser], ...]] = (
     (is_livecodebench, parse_livecodebench),
     (is_apps, parse_apps),
     (is_codecontests_plus, parse_codecontests_plus),
+    (is_multipl_e, parse_multipl_e),
 )
 """Formats whose fields no other has; before the file's name is asked, and before what looks like a record."""
 

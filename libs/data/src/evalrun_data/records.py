@@ -20,9 +20,9 @@ TEST_GROUPS: Final[tuple[TestGroup, ...]] = ("public", "private", "generated")
 Role = Literal["train", "dev", "test"]
 ROLES: Final[tuple[Role, ...]] = ("train", "dev", "test")
 
-Family = Literal["stdio", "check", "asserts", "server", "reference"]
-"""`stdio`: a program that reads stdin; `check`: HumanEval's form; `asserts`: MBPP's form; `server`: not known here;
-`reference`: what a grader compares with."""
+Family = Literal["stdio", "check", "asserts", "main", "server", "reference"]
+"""`stdio`: a program that reads stdin; `check`: HumanEval's form; `asserts`: MBPP's form; `main`: MultiPL-E's form;
+`server`: not known here; `reference`: what a grader compares with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,22 @@ class AssertTests:
 
 
 @dataclass(frozen=True, slots=True)
+class MainTest:
+    """MultiPL-E's form, in C++: one test, a `main` that asserts and follows the program in the same file."""
+
+    prompt: str
+    """Ends within the function that the answer completes."""
+    main: str
+    """The whole function `int main() { ... }`."""
+    entry_point: str
+
+    @property
+    def count(self) -> int:
+        """Number of tests: all asserts are one."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
 class ServerTests:
     """A SandboxFusion server has the tests, in the row that the problem names; judgeMode: Submit only."""
 
@@ -116,7 +132,7 @@ class Reference:
         return 1
 
 
-GroundTruth = StdioTests | CheckTest | AssertTests | ServerTests | Reference
+GroundTruth = StdioTests | CheckTest | AssertTests | MainTest | ServerTests | Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +206,8 @@ class Problem:
                 return "check"
             case AssertTests():
                 return "asserts"
+            case MainTest():
+                return "main"
             case ServerTests():
                 return "server"
             case Reference():

@@ -114,6 +114,19 @@ class AssertTests:
 
 
 @dataclass(frozen=True, slots=True)
+class MainTest:
+    """MultiPL-E's form: one test, a `main` that asserts and follows the program in the same file."""
+
+    prompt: str
+    main: str
+    entry_point: str
+
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return the function that asserts, as the input of the one test."""
+        return [(_bytes(self.main), b"")]
+
+
+@dataclass(frozen=True, slots=True)
 class TestLimits:
     """What each test may use."""
 

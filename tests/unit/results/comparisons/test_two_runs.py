@@ -175,7 +175,7 @@ def test_what_is_left_out_is_warned_of() -> None:
     warnings = compare_runs(facts_of(first), facts_of(second)).warnings
     assert warnings == (
         "mbpp_reg: only A has it; not compared",
-        "humaneval: 1 results of B can be forged (judgeMode: Submit); they feed no gate",
+        "humaneval: 1 results of B can be forged (judgeMode: Submit, or tests beside the program); they feed no gate",
         "humaneval: problems that are not compared: 1 only in A, 1 not judged in one of them",
     )
 

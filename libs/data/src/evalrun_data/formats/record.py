@@ -15,6 +15,7 @@ from evalrun_data.records import (
     CheckTest,
     GroundTruth,
     Language,
+    MainTest,
     Message,
     Problem,
     ProblemComparator,
@@ -127,6 +128,8 @@ def parse_ground_truth(truth: Row) -> GroundTruth:
             raise truth.error(f"field '{truth.path}test_list' is empty: a problem needs at least one test")
         setup, prelude = truth.optional_text("test_setup_code"), truth.optional_text("prelude")
         return AssertTests(asserts, setup, truth.name("entry_point"), prelude)
+    if truth.has("main"):
+        return MainTest(truth.text("prompt"), truth.name("main"), truth.name("entry_point"))
     if truth.has("test") or truth.has("entry_point"):
         return CheckTest(truth.text("prompt"), truth.name("test"), truth.name("entry_point"))
     raise truth.error(

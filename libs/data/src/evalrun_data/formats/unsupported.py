@@ -16,9 +16,3 @@ def refuse_unsupported(row: Row) -> None:
             "the program runs, and the assertions here run apart from it, out of the program's reach: use "
             "BigCodeBench's own evaluator"
         )
-    if row.has("stop_tokens") and row.has("tests") and row.has("prompt") and row.has("language"):
-        raise row.error(
-            f"MultiPL-E ({row.values['language']}) is not supported: its tests are the end of the program itself, in "
-            "whose process a program can end before they run and pass; Python is its source, HumanEval or MBPP: read "
-            "those, and use MultiPL-E's own containers for other languages"
-        )

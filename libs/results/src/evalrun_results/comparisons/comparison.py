@@ -10,7 +10,7 @@ from evalrun_results.comparisons.history import lineage_of
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.pairing import PairedDataset, pair
 from evalrun_results.comparisons.roles import role_in
-from evalrun_results.metrics.problem_totals import DatasetTotals, ProblemTotals
+from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals, ProblemTotals
 from evalrun_results.samples import JsonObject
 
 
@@ -210,7 +210,7 @@ def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetCo
     for letter, run, other in (("A", baseline, candidate), ("B", candidate, baseline)):
         lines += [f"{name}: only {letter} has it; not compared" for name in sorted(set(run.totals) - set(other.totals))]
         lines += [
-            f"{name}: {count} results of {letter} can be forged (judgeMode: Submit); they feed no gate"
+            f"{name}: {count} results of {letter} can be forged ({FORGED_WHERE}); they feed no gate"
             for name in names
             if (count := run.totals[name].flags["forgeable"])
         ]

@@ -12,7 +12,7 @@ from evalrun_results.metrics.estimators import pass_at_k
 from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
-from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE, Bounds
 from evalrun_results.sequential.mean_decision import Values
 from evalrun_results.sequential.order import drawing_order
@@ -59,7 +59,7 @@ def usable(run: Mapping[str, DatasetTotals], dataset: str, role: str) -> Dataset
     forgeable = totals.flags["forgeable"]
     if forgeable:
         raise UnusableGateError(
-            f"{forgeable} results of {dataset} in the {role} can be forged (judgeMode: Submit) and feed no gate"
+            f"{forgeable} results of {dataset} in the {role} can be forged ({FORGED_WHERE}) and feed no gate"
         )
     return totals
 

@@ -18,6 +18,7 @@ from evalrun_results.metrics.accumulator import problem_values
 from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats, plus_four
 from evalrun_results.metrics.problem_columns import ProblemColumns
+from evalrun_results.metrics.problem_totals import FORGED_WHERE
 from evalrun_results.metrics.turns import turns_asked_for
 from evalrun_results.samples import JsonObject
 
@@ -291,7 +292,7 @@ def _warnings(configurations: Sequence[Configuration], datasets: Sequence[Datase
             if (said := run.stopped_early) is not None:
                 yield said
             yield from (
-                f"{name}: {count} results of {run.place} can be forged (judgeMode: Submit); they feed no gate"
+                f"{name}: {count} results of {run.place} can be forged ({FORGED_WHERE}); they feed no gate"
                 for name in names
                 if (count := run.totals[name].flags["forgeable"])
             )

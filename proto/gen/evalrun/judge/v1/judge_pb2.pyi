@@ -168,6 +168,7 @@ class JudgeRequest(_message.Message):
     CHECK_FIELD_NUMBER: _builtins.int
     ASSERTS_FIELD_NUMBER: _builtins.int
     SUBMIT_FIELD_NUMBER: _builtins.int
+    MAIN_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     COMPARATOR_FIELD_NUMBER: _builtins.int
     STOP_AFTER_TIMEOUTS_FIELD_NUMBER: _builtins.int
@@ -208,6 +209,8 @@ class JudgeRequest(_message.Message):
     @_builtins.property
     def submit(self) -> Global___SubmitTests: ...
     @_builtins.property
+    def main(self) -> Global___MainTest: ...
+    @_builtins.property
     def limits(self) -> Global___Limits: ...
     @_builtins.property
     def comparator(self) -> Global___Comparator:
@@ -223,6 +226,7 @@ class JudgeRequest(_message.Message):
         check: Global___CheckTest | None = ...,
         asserts: Global___AssertTests | None = ...,
         submit: Global___SubmitTests | None = ...,
+        main: Global___MainTest | None = ...,
         limits: Global___Limits | None = ...,
         comparator: Global___Comparator | None = ...,
         stop_after_timeouts: _builtins.int = ...,
@@ -231,11 +235,11 @@ class JudgeRequest(_message.Message):
         fresh: _builtins.bool = ...,
         deadline_seconds: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "stdio", b"stdio", "submission", b"submission", "submit", b"submit", "tests", b"tests"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "main", b"main", "stdio", b"stdio", "submission", b"submission", "submit", b"submit", "tests", b"tests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "limits", b"limits", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "limits", b"limits", "main", b"main", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts", "submit"]  # noqa: Y015
+    _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts", "submit", "main"]  # noqa: Y015
     _WhichOneofArgType_tests: _TypeAlias = _typing.Literal["tests", b"tests"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_tests) -> _WhichOneofReturnType_tests | None: ...
 
@@ -490,6 +494,38 @@ class AssertTests(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AssertTests: _TypeAlias = AssertTests  # noqa: Y015
+
+@_typing.final
+class MainTest(_message.Message):
+    """MultiPL-E's form, in C++ alone: one test, a `main` that asserts and follows the program in the same file. Program and test
+    share a process, so the verdict is `forgeable`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROMPT_FIELD_NUMBER: _builtins.int
+    MAIN_FIELD_NUMBER: _builtins.int
+    ENTRY_POINT_FIELD_NUMBER: _builtins.int
+    prompt: _builtins.str
+    """Ends within the function that the answer completes: includes, a comment, and the function's head."""
+    main: _builtins.str
+    """The whole function `int main() { ... }`, without a return."""
+    entry_point: _builtins.str
+    """The function that `main` calls."""
+    def __init__(
+        self,
+        *,
+        prompt: _builtins.str = ...,
+        main: _builtins.str = ...,
+        entry_point: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry_point", b"entry_point", "main", b"main", "prompt", b"prompt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MainTest: _TypeAlias = MainTest  # noqa: Y015
 
 @_typing.final
 class SubmitTests(_message.Message):

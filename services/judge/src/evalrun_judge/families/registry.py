@@ -6,12 +6,13 @@ from typing import Any, Final
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.families.function import FunctionFamily
+from evalrun_judge.families.main import MainFamily
 from evalrun_judge.families.stdio import StdioFamily
 from evalrun_judge.families.submit import SubmitFamily
 from evalrun_judge.submission import InvalidRequestError, Tests
 from evalrun_judge.suites import Suites
 
-FAMILIES: Final = (StdioFamily, FunctionFamily, SubmitFamily)
+FAMILIES: Final = (StdioFamily, FunctionFamily, MainFamily, SubmitFamily)
 
 _FORMS: Mapping[str, FormReader] = {form: reader for family in FAMILIES for form, reader in family.FORMS.items()}
 
