@@ -32,6 +32,6 @@ def quick(install: Installed) -> dict[str, object]:
 
 @pytest.fixture(scope="session")
 def slow(install: Installed) -> dict[str, object]:
-    """The endpoint of a server that takes 80 s for the demo set: longer than an upgrade and a rollback together."""
-    install.serve_answers("slow-demo-answers", DEMO, "--latency-seconds=5", "--max-concurrency=2")
+    """The endpoint of a server that takes 112 s for the demo set: a busy machine upgrades and rolls back meanwhile."""
+    install.serve_answers("slow-demo-answers", DEMO, "--latency-seconds=7", "--max-concurrency=2")
     return install.endpoint("slow-demo-answers")
