@@ -206,6 +206,41 @@ BOUNDED = {
 }  # fmt: skip
 """Programs that pass what no limit of the kernel holds, and a word of the reason."""
 
+OPEN_FILES = """
+import os
+def found():
+    numbers = []
+    for fd in range(3, 2048):
+        try:
+            os.fstat(fd)
+            numbers.append(fd)
+        except OSError:
+            pass
+    return numbers
+"""
+"""Defines `found`, which returns the numbers of open descriptors above 2."""
+
+LOOKING = """
+import os, time
+seen = []
+near = 0
+for pid in [*range(max(1, os.getpid() - 2000), os.getpid()), *range(os.getpid() + 1, os.getpid() + 2000)]:
+    try:
+        os.stat(f"/proc/{pid}")
+    except OSError:
+        continue
+    near += 1
+    for what in ("exe", "cwd", "fd/0", "fd/1", "fd/3", "ns/pid", "mem", "maps", "environ", "cmdline", "status"):
+        for look in (os.stat, os.readlink) if what[:2] in ("ex", "cw", "fd", "ns") else (open,):
+            try:
+                look(f"/proc/{pid}/{what}")
+                seen.append((pid, what))
+            except OSError:
+                pass
+print(near > 2, seen)
+"""
+"""Prints whether there are other processes, and what it can see of them."""
+
 
 def tried(name: str) -> str:
     """Return a program that tries what `REFUSED` names, and prints `refused` where it was."""

@@ -12,7 +12,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders.judge.cheat_programs import BOUNDED, FLOODS, NOTHING_PRINTED, REFUSED, all_called, tried
+from builders.judge.cheat_programs import (
+    BOUNDED,
+    FLOODS,
+    LOOKING,
+    NOTHING_PRINTED,
+    OPEN_FILES,
+    REFUSED,
+    all_called,
+    tried,
+)
 from builders.judge.sandbox import living_children, request, run_one, started, state_of, until
 
 from evalrun_executor.api import Limits, ProgramRun, RunRequest
@@ -89,20 +98,6 @@ print(found)
 """
     run = await beside_an_honest_one(sandbox, code)
     assert run.stdout == b"[0, 1, 2]\n"
-
-
-OPEN_FILES = """
-import os
-def found():
-    numbers = []
-    for fd in range(3, 2048):
-        try:
-            os.fstat(fd)
-            numbers.append(fd)
-        except OSError:
-            pass
-    return numbers
-"""
 
 
 async def test_in_many_slots_nothing_is_inherited_either() -> None:
@@ -246,27 +241,6 @@ async def test_nobody_sees_the_neighbours_files(sandbox: Executor) -> None:
     )
     _, read = await asyncio.gather(sandbox.run(writer), sandbox.run(reader))
     assert read.runs[0].stdout == b""
-
-
-LOOKING = """
-import os, time
-seen = []
-near = 0
-for pid in [*range(max(1, os.getpid() - 2000), os.getpid()), *range(os.getpid() + 1, os.getpid() + 2000)]:
-    try:
-        os.stat(f"/proc/{pid}")
-    except OSError:
-        continue
-    near += 1
-    for what in ("exe", "cwd", "fd/0", "fd/1", "fd/3", "ns/pid", "mem", "maps", "environ", "cmdline", "status"):
-        for look in (os.stat, os.readlink) if what[:2] in ("ex", "cw", "fd", "ns") else (open,):
-            try:
-                look(f"/proc/{pid}/{what}")
-                seen.append((pid, what))
-            except OSError:
-                pass
-print(near > 2, seen)
-"""
 
 
 async def test_nobody_looks_into_the_neighbours_or_the_runners(sandbox: Executor) -> None:

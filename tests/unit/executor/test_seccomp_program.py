@@ -129,3 +129,24 @@ keyctl mount unshare setns open_by_handle_at chmod chown setpriority sched_setaf
 def test_dangerous_calls_are_on_no_list(name: str) -> None:
     assert name not in PLAIN
     assert name == "chmod" or name not in COMPILERS
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_a_session_is_refused_what_outlasts_an_execution(machine: str) -> None:
+    column, arch = ARCHITECTURES[machine]
+    program = seccomp.session_filter(machine).for_process(OWN_PID)
+
+    def asked(name: str, *arguments: int) -> int:
+        number = NUMBERS[name][column]
+        assert number is not None
+        return answer(program, arch, number, *arguments)
+
+    assert asked("timer_create") == REFUSED
+    for command in (6, 7, 37, 38):  # file locks
+        assert asked("fcntl", 1, command) == REFUSED
+    assert asked("fcntl", 1, 3) == ALLOW
+    for flags, expected in ((0x22, ALLOW), (0x02, ALLOW), (0x21, REFUSED), (0x01, REFUSED), (0x03, REFUSED)):
+        assert asked("mmap", 0, 4096, 3, flags) == expected, flags
+    assert asked("kill", OWN_PID, 10) == ALLOW
+    assert asked("kill", OWN_PID + 1, 10) == REFUSED
+    assert asked("kill", OWN_PID, 19) == REFUSED

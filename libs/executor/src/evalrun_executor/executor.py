@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -115,6 +116,29 @@ class Executor:
     def zygote_pid(self) -> int | None:
         """The zygote's process id, where one runs."""
         return self._zygote.pid if self._zygote is not None and not self._zygote.lost.done() else None
+
+    @property
+    def zygote_plan(self) -> ZygotePlan:
+        """How its zygotes are started. Raises RuntimeError before `start`."""
+        if self._zygote_plan is None:
+            raise RuntimeError("the executor has not started")
+        return self._zygote_plan
+
+    @asynccontextmanager
+    async def slot(self, patience_seconds: float) -> AsyncIterator[None]:
+        """Wait for a slot, in line with everybody, and hold it inside the block: for what runs elsewhere.
+
+        Raises:
+            Busy: none was free within `patience_seconds`.
+        """
+        try:
+            slots = await asyncio.wait_for(self._slots.take(1), patience_seconds)
+        except TimeoutError:
+            raise Busy(self._slots.free, _RETRY_MS) from None
+        try:
+            yield
+        finally:
+            self._slots.give_back(slots)
 
     @property
     def languages(self) -> list[str]:

@@ -57,7 +57,11 @@ def read_files(payload: bytes, descriptors: list[int], request: RunRequest) -> M
     Raises:
         ExecutorLost: it cannot be.
     """
-    wanted = request.fetch if isinstance(request, RequestWithFiles) else []
+    return read_parts(payload, descriptors, request.fetch if isinstance(request, RequestWithFiles) else [])
+
+
+def read_parts(payload: bytes, descriptors: list[int], wanted: Sequence[str]) -> Mapping[str, bytes] | None:
+    """Read a FILES frame for the files of these paths, as `read_files`. Raises ExecutorLost."""
     if not descriptors or len(payload) % frames.INDEX.size or len(payload) > len(wanted) * frames.INDEX.size:
         raise ExecutorLost("a runner sent files that nobody asked for")
     fd = descriptors.pop(0)

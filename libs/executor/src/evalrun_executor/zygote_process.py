@@ -19,7 +19,8 @@ from evalrun_executor.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
     "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "supervision", "entrance", "program",
-    "site", "python_source", "compiler", "exchange", "execution", "runner", "harness_worker", "zygote",
+    "site", "python_source", "compiler", "exchange", "execution", "runner", "harness_worker",
+    "session", "session_worker", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""
 _PACKAGE = Path(__file__).parent
@@ -50,6 +51,8 @@ class ZygotePlan:
     """By mode; each is loaded at start."""
     work_dir: str | None
     """Where the private folders lie; None: the first temporary folder that the candidates' user can write to."""
+    imports: Sequence[str] = ()
+    """Modules of the standard library that it imports ahead of every fork."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +100,7 @@ class ZygoteProcess:
                 "package_dirs": list(plan.package_dirs),
                 "contain": plan.contain,
                 "harnesses": {mode: harness.main for mode, harness in plan.harnesses.items()},
+                "imports": list(plan.imports),
             }
             texts = (boot_source, _module_sources(), sources(plan.harnesses.values()), settings)
             file.write(marshal.dumps(texts, 2))
@@ -131,6 +135,11 @@ class ZygoteProcess:
             raise Unusable("the zygote did not start; its error is on stderr")
         self.hello = dict(line.split("=", 1) for line in hello.decode().splitlines())
         self._loop.add_reader(self._control, self._read_ends)
+
+    @property
+    def place(self) -> str:
+        """The folder that holds the private folders."""
+        return self._place
 
     @property
     def pid(self) -> int:

@@ -21,19 +21,27 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def breach(folder: str) -> str | None:
     """Return how the folder passes its bounds; None where it does not."""
+    return measure(folder)[0]
+
+
+def measure(folder: str) -> tuple[str | None, int]:
+    """Return how the folder passes its bounds, None where it does not, and the bytes of its files."""
     totals = [0, 0]
     root = os.open(folder, _OPEN)
     try:
         deeper = _measure(root, totals, DEPTH)
     except OSError:  # it changed underneath us: the next look will tell
-        return None
+        return None, totals[1]
     finally:
         os.close(root)
+    reason = None
     if not deeper:
-        return f"folders nested deeper than {DEPTH}"
-    if totals[0] > FILES:
-        return f"more than {FILES} files"
-    return f"more than {TOTAL_MIB} MiB in files" if totals[1] > TOTAL_MIB * 1024 * 1024 else None
+        reason = f"folders nested deeper than {DEPTH}"
+    elif totals[0] > FILES:
+        reason = f"more than {FILES} files"
+    elif totals[1] > TOTAL_MIB * 1024 * 1024:
+        reason = f"more than {TOTAL_MIB} MiB in files"
+    return reason, totals[1]
 
 
 def free_bytes(folder: str) -> int:

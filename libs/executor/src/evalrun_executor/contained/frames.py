@@ -12,12 +12,13 @@ import os
 import struct
 from collections.abc import Callable
 
-KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_HARNESS_WORKER = range(5)
-"""Kinds of spawned processes: a runner of a Python program, harness, compiler or executable; a harness worker."""
+KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_HARNESS_WORKER, KIND_SESSION = range(6)
+"""Kinds of spawned processes: a runner of a Python program, harness, compiler or executable; a harness worker; the
+worker of a live session."""
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""
-COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES = 1, 2, 3, 4, 5, 6, 7, 8
+COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES, EXECUTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 """A RUN is one test's result; DONE ends the job; FAULT is text on why the runner could not go on; with a BINARY, which
 is empty, comes the descriptor of a compiled program. A FILED is a RUN whose texts come as descriptors of memory files,
 one for each that is not empty: so a harness worker never holds what a program wrote.
@@ -42,6 +43,19 @@ NOT_STOPPED, STOPPED_TIME, STOPPED_OUTPUT, STOPPED_OTHER = range(4)
 
 FILED_HEAD = struct.Struct("<IBiddQII")
 """As `RUN_HEAD`, then bytes of stderr."""
+
+EXECUTED_HEAD = struct.Struct("<BBddQQIIIQII")
+"""A session's answer to a job: why the worker interfered (see `NOT_STOPPED`), whether the interpreter lives on, CPU and
+wall seconds, bytes that it printed to stdout and to stderr, sizes of stdout, stderr and the interpreter's reply, which
+follow, bytes that it holds outside its memory (files, pipes, sockets), threads, process id. The rest
+says why it has ended."""
+
+REPLY_HEAD = struct.Struct("<BIIII")
+"""The interpreter's own word on a piece of code: 0, or 1 where it raised; sizes of the result's text, the exception's
+name, its text, and the traceback, which follow. The code in the session can forge all of it."""
+
+MAX_REPLY_TEXT = 1 << 16
+"""Bytes of each text in a reply."""
 
 INDEX = struct.Struct("<I")
 """An item of the index pipe: the runners of one batch take the next test from it, and its end stops them."""

@@ -26,6 +26,13 @@ TASKS_PER_USER = 8192
 """RLIMIT_NPROC counts all threads of the user, the neighbours' too, so this is a far backstop: the runner stops a
 program at `supervision.THREADS` threads, and fork is denied."""
 
+SESSION_OPEN_FILES = 64
+"""What an idle session's pipes and sockets hold is the kernel's memory, which RLIMIT_AS does not count."""
+SESSION_TASKS_PER_USER = TASKS_PER_USER * 3 // 4
+"""Counted over all of the user's threads like TASKS_PER_USER: what all sessions hold leaves programs the rest."""
+SESSION_PENDING_SIGNALS = 64
+"""Counted over the user's processes too: below the 256 of programs, for the same reason."""
+
 
 def wall_limit(time_seconds: float) -> float:
     """Return the wall seconds after which a program is stopped whatever it does; alone again where it was starved."""
@@ -60,6 +67,20 @@ def _limit_stack(stack_mib: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = stack_mib * MIB if hard == resource.RLIM_INFINITY else min(stack_mib * MIB, hard)
     resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))  # the hard one stays: programs do ask for more
+
+
+def limit_session(memory_mib: int, max_file_bytes: int) -> None:
+    """Limit this process, a session's worker, and with it the interpreter that it forks.
+
+    No CPU limit: the kernel's counts a process's whole life, and a session's has no end. The worker watches each
+    execution.
+    """
+    _set(resource.RLIMIT_AS, (memory_mib + INTERPRETER_MIB) * MIB)
+    _limit_common(max(FILE_MIB, max_file_bytes // MIB + 1))
+    _limit_stack(PYTHON_STACK_MIB)
+    _set(resource.RLIMIT_NOFILE, SESSION_OPEN_FILES)
+    _set(resource.RLIMIT_NPROC, SESSION_TASKS_PER_USER)
+    _set(resource.RLIMIT_SIGPENDING, SESSION_PENDING_SIGNALS)
 
 
 def limit_harness_worker() -> None:

@@ -53,6 +53,7 @@ PURPOSES = {
     frames.KIND_HARNESS_WORKER: "harness",
     frames.KIND_COMPILE: "compile",
     frames.KIND_EXECUTABLE: "executable",
+    frames.KIND_SESSION: "harness",
 }
 """Which Landlock ruleset what is spawned stands under."""
 

@@ -33,6 +33,9 @@ _NOT_A_THREAD = 0x7E02A000  # every CLONE_NEW*, CLONE_PTRACE, CLONE_PARENT
 _FCNTL = (0, 1, 2, 3, 4, 6, 7, 37, 38, 1030, 1032, 1034)
 """No F_SETOWN and F_SETSIG: they make the kernel send a signal to any process of the same user. Nor F_GETLK and
 F_OFD_GETLK: they tell of another slot's lock on a file that both may only read."""
+_LOCKS = (6, 7, 37, 38)
+"""Of those: F_SETLK, F_SETLKW, and the same for open file descriptions."""
+_MAP_TYPE, _MAP_PRIVATE = 0x3, 0x2
 _IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
 _CLOSE_RANGE = (0, 4)
 """Not CLOSE_RANGE_UNSHARE: with a table of its own, each thread could open as many files as the limit allows a process,
@@ -103,6 +106,27 @@ def program_assembly(machine: str, *, executable: bool) -> tuple[bytes, list[int
     if executable:
         rules["execveat"] = [[(0, None, EXECUTABLE_FD), (4, None, _AT_EMPTY_PATH)]]
     return assemble(machine, PLAIN, rules)
+
+
+def session_filter(machine: str) -> Filter:
+    """Return the filter of a live session's interpreter."""
+    return Filter(*session_assembly(machine))
+
+
+def session_assembly(machine: str) -> tuple[bytes, list[int]]:
+    """Assemble it: as a candidate's, without what would outlast an execution unseen.
+
+    A POSIX timer may send SIGCONT, which would let a stopped session run. File locks are kernel memory without a limit
+    (630,000 of them in 10 s). A shared mapping keeps its pages when all but one of them are unmapped, so it escapes
+    RLIMIT_AS.
+    """
+    rules = dict(_COMMON)
+    rules["fcntl"] = [[(1, None, command)] for command in _FCNTL if command not in _LOCKS]
+    rules["mmap"] = [[(3, _MAP_TYPE, _MAP_PRIVATE)]]
+    own_signal: list[Condition] = [(0, None, _SELF)]
+    rules["kill"] = [own_signal]
+    rules["tgkill"] = [own_signal]
+    return assemble(machine, PLAIN - {"mmap", "timer_create"}, rules)
 
 
 def compiler_filter(machine: str) -> Filter:

@@ -32,6 +32,7 @@ class Site:
         known = contain and self.machine in seccomp.ARCHITECTURES
         self.program_filter = seccomp.program_filter(self.machine, executable=False) if known else None
         self.executable_filter = seccomp.program_filter(self.machine, executable=True) if known else None
+        self.session_filter = seccomp.session_filter(self.machine) if known else None
         self.compiler_filter = seccomp.compiler_filter(self.machine) if known else None
         self._rulesets: dict[tuple[str, int], int] = {}
 

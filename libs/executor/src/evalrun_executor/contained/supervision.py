@@ -250,13 +250,10 @@ class ChildSupervisor:
     def _look(self, pid: int, stop_at: float, deadline: float) -> float:
         """Return the CPU seconds that the child has used. Raises _Stop where that, or something else, is too much."""
         try:
-            used = time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
+            used = cpu_seconds_of(pid)
         except OSError:  # it has just ended
             return 0.0
-        try:
-            threads = os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
-        except OSError:  # it has just ended, or this machine hides processes: the other limits still hold
-            threads = 0
+        threads = threads_of(pid)
         if used >= stop_at or time.monotonic() >= deadline:
             raise _Stop(STOPPED_TIME)
         if threads > THREADS:
@@ -269,6 +266,19 @@ class ChildSupervisor:
         if reason is not None:
             raise _Stop(STOPPED_OTHER, reason)
         return used
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Return the CPU seconds that a process has used. Raises OSError where it has ended."""
+    return time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
+
+
+def threads_of(pid: int) -> int:
+    """Return how many threads a process has; 0 where it has ended or this machine hides processes."""
+    try:
+        return os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
+    except OSError:
+        return 0
 
 
 def _read_some(fd: int, text: bytearray, events: int) -> int:

@@ -50,6 +50,7 @@ from evalrun_executor.contained.kernel import (
     trim_heap,
 )
 from evalrun_executor.contained.runner import PURPOSES, Runner
+from evalrun_executor.contained.session_worker import SessionWorker
 from evalrun_executor.contained.site import Site
 
 SPAWN = struct.Struct("<III")
@@ -106,11 +107,15 @@ class Zygote:
             for fd in self._runners:
                 os.close(fd)
             if max(fds) >= _LOW_FDS:
-                self._site.forget_rulesets(but=self._site.ruleset(slot, PURPOSES[kind]))
+                if kind != frames.KIND_SESSION:
+                    self._site.forget_rulesets(but=self._site.ruleset(slot, PURPOSES[kind]))
                 fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0) for fd in fds]
             if kind == frames.KIND_HARNESS_WORKER:
                 worker = HarnessWorker(self._site, slot, fds[0])
                 return lambda: worker.begin(zygote)
+            if kind == frames.KIND_SESSION:
+                session = SessionWorker(self._site, slot, fds[0])
+                return lambda: session.begin(zygote)
             runner = Runner(self._site, slot, kind, fds)
             return lambda: runner.run(zygote)
         for fd in fds:
@@ -122,7 +127,9 @@ class Zygote:
         return None
 
     def _prepare_ruleset(self, slot: int, kind: int) -> None:
-        """Build the ruleset here, once a slot, rather than in each runner."""
+        """Build the ruleset here, once a slot, rather than in each runner. A session needs its ruleset once."""
+        if kind == frames.KIND_SESSION:
+            return
         self._site.ruleset(slot, PURPOSES[kind])
 
     def _reap(self, pidfd: int) -> None:
@@ -170,7 +177,8 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
 
     Args:
         settings: `control` (descriptor), `place` (folder for private folders, made here), `package_dirs`,
-            `contain` (False: no Landlock and no filter), `harnesses` (mode to main module).
+            `contain` (False: no Landlock and no filter), `harnesses` (mode to main module), `imports` (modules of the
+            standard library to import ahead).
         harnesses: their modules in order: name, file name, code; no code: a package.
     """
     control = socket.socket(fileno=int(str(settings["control"])))
@@ -186,6 +194,8 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
             load_module(name, path, code)
     for mode, name in settings["harnesses"].items():  # type: ignore[attr-defined]  # dict of str
         site.harnesses[mode] = sys.modules[name].main
+    for name in settings["imports"]:  # type: ignore[attr-defined]  # list of str
+        __import__(name)
     _look_ordinary(package_dirs)
     _thread.stack_size(_THREAD_STACK)
     harnesses.clear()

@@ -1,0 +1,432 @@
+"""The worker of a live session: forks its interpreter once, hands it code, and stops it between two executions.
+
+A stopped interpreter (SIGSTOP) holds memory but uses no CPU, whatever threads the code has left behind. The worker is
+like a runner: under the session's Landlock ruleset and limits, beside hostile code, and without any of its own. Unlike
+a runner's child the interpreter outlives its answer, so what it holds outside its memory is counted after each one.
+
+Front to worker: one byte with the descriptor of a memory file, a `frames.Job`. The first is the session's: memory limit
+and files to place. Of the others, mode `execute` brings code and limits, mode `fetch` names files. Worker to front:
+EXECUTED for each (also for the first, once the interpreter waits for code), FILES for `fetch`, FAULT where it cannot go
+on. The worker never ends with status 0, so that the zygote always tells the front when the session's folder is free.
+"""
+
+# ruff: noqa: PTH116, SIM105
+# Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
+from __future__ import annotations
+
+import _socket
+import gc
+import os
+import select
+import stat
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+from evalrun_executor.contained import folder, frames, landlock, program
+from evalrun_executor.contained.entrance import confinement, entrance
+from evalrun_executor.contained.exchange import Exchange
+from evalrun_executor.contained.kernel import die_with
+from evalrun_executor.contained.limits import MIB, SESSION_OPEN_FILES, STOP_FACTOR, limit_session, wall_limit
+from evalrun_executor.contained.session import SIZE, Session
+from evalrun_executor.contained.site import Site
+from evalrun_executor.contained.supervision import (
+    FAULTY,
+    FRONT_GONE,
+    TICK_SECONDS,
+    FrontGoneError,
+    cpu_seconds_of,
+    threads_of,
+)
+
+Next = Callable[[], "object"]
+MAX_THREADS = 32
+GRACE_SECONDS = 1.0
+"""CPU seconds that code may use after it was interrupted; wall seconds twice as many."""
+START_SECONDS = 10.0
+"""CPU seconds until an interpreter waits for code; 3 ms are usual."""
+_SIGINT, _SIGKILL, _SIGCONT, _SIGSTOP = 2, 9, 18, 19
+_ENDING_MS = 1000
+_CHUNK = 1 << 16
+_PIPE_BYTES, _SOCKET_BYTES = 1 << 16, 1 << 19
+"""The most that the kernel holds for one: of a socket, what its user may make of it with SO_SNDBUF."""
+_KEPT: list[object] = []
+
+
+class _LostError(Exception):
+    """The interpreter cannot be used any more; the text says why."""
+
+
+class _Execution:
+    """What one piece of code has printed and used so far."""
+
+    def __init__(self, message: bytes, seconds: float, output_bytes: int, cpu_before: float) -> None:
+        self.message = memoryview(message)
+        """What the interpreter has not taken yet."""
+        self.output_bytes = output_bytes
+        self.cpu_before = cpu_before
+        self.cpu_stop = cpu_before + STOP_FACTOR * seconds
+        """When the code is interrupted, by the interpreter's CPU clock."""
+        self.texts = (bytearray(), bytearray())
+        """Of stdout and stderr, up to `output_bytes` each."""
+        self.printed = [0, 0]
+        self.reply = bytearray()
+        self.stopped = frames.NOT_STOPPED
+        self.started = time.monotonic()
+        self.wall_stop = self.started + wall_limit(seconds)
+
+    def take(self, stream: int, data: bytes) -> None:
+        """Keep what was printed up to the bound, and count the rest."""
+        self.printed[stream] += len(data)
+        room = self.output_bytes - len(self.texts[stream])
+        if room > 0:
+            self.texts[stream].extend(data[:room])
+
+    @property
+    def replied(self) -> bool:
+        """Whether the reply is complete. Raises _LostError where it cannot be one."""
+        head = frames.REPLY_HEAD
+        if len(self.reply) < head.size:
+            return False
+        _, *sizes = head.unpack_from(self.reply)
+        if any(size > frames.MAX_REPLY_TEXT for size in sizes) or len(self.reply) > head.size + sum(sizes):
+            raise _LostError("the code broke the interpreter's channel")
+        return bool(len(self.reply) == head.size + sum(sizes))
+
+
+class SessionWorker:
+    """One live session."""
+
+    def __init__(self, site: Site, slot: int, front: int) -> None:
+        self._site = site
+        self._front = _socket.socket(fileno=front)
+        self._slot = slot
+        self._work = site.work_folder(slot)
+        self._pid = -1
+        self._pidfd = self._channel = self._out = self._err = -1
+        self._own: set[tuple[int, int]] = set()
+        self._free = 0
+        self._used = 0.0
+        """CPU seconds of the interpreter, when it was last looked at."""
+
+    def begin(self, zygote: int) -> Next | None:
+        """Confine this process, and with it all that it forks; gives the next step, see `boot`."""
+        try:
+            die_with(zygote)
+            os.setsid()
+            if self._site.session_filter is None:
+                raise OSError("live sessions need Landlock and seccomp, and this machine lacks one")
+            landlock.restrict_self(self._ruleset())
+            self._site.forget_rulesets()
+            os.chdir(self._work)
+            folder.empty(self._work)
+            job, exchange, blob = self._take_job()
+            limit_session(job.memory_mib, exchange.largest)
+            exchange.place()
+            os.close(blob)
+            sys.path.insert(0, self._work)
+            namespace = program.prepare_main("<session>")
+            del namespace["__file__"]
+            program.prepare_streams()
+            program.forget_ours()
+            self._session = Session(namespace)
+            gc.freeze()
+        except FrontGoneError:
+            os._exit(FRONT_GONE)
+        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+            self._fault(f"session: {type(error).__name__}: {error}")
+            os._exit(FAULTY)
+        return self.serve
+
+    def _ruleset(self) -> int:
+        ruleset = self._site.ruleset(self._slot, "harness")
+        if ruleset is None:
+            raise OSError("live sessions need Landlock, and this machine lacks it")
+        return ruleset
+
+    def serve(self) -> Next | None:
+        """Fork the interpreter and do jobs until the front leaves; gives the interpreter's next step."""
+        status = FRONT_GONE
+        try:
+            enter, confine = entrance(watched=True), confinement(self._site.session_filter)
+            stdin = os.open("/dev/null", os.O_RDONLY)
+            out, out_end = os.pipe()
+            err, err_end = os.pipe()
+            ours, theirs = _socket.socketpair()
+            channel = theirs.fileno()
+            _KEPT.extend((self, enter, confine, ours, theirs))
+            pid = os.fork()
+            if pid == 0:
+                enter(stdin, out_end, err_end, channel)
+                confine()
+                return self._session.run
+            self._own = {_identity(fd) for fd in (out_end, err_end, channel)}
+            for fd in (stdin, out_end, err_end, theirs.detach()):
+                os.close(fd)
+            self._pid, self._pidfd, self._out, self._err = pid, os.pidfd_open(pid), out, err
+            self._channel = ours.fileno()
+            for fd in (out, err, self._channel):
+                os.set_blocking(fd, False)
+            self._do(b"", START_SECONDS, 0)
+            while True:
+                self._wait_for_job()
+        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+            pass
+        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+            self._fault(f"session: {type(error).__name__}: {error}")
+            status = FAULTY
+        self._end()
+        os._exit(status)
+
+    def _wait_for_job(self) -> None:
+        """Wait for the front's next job, as long as the interpreter lives, and do it."""
+        poller = select.poll()
+        poller.register(self._front.fileno(), select.POLLIN)
+        poller.register(self._pidfd, select.POLLIN)
+        if any(fd == self._pidfd for fd, _ in poller.poll()):
+            raise FrontGoneError  # the end of our socket tells it
+        job, exchange, blob = self._take_job()
+        os.close(blob)
+        if job.mode == "fetch":
+            self._fetch(exchange)
+            return
+        self._do(SIZE.pack(len(job.code)) + job.code, job.time_seconds, job.output_bytes)
+
+    def _take_job(self) -> tuple[frames.Job, Exchange, int]:
+        """Wait for a job. Raises FrontGoneError."""
+        message, ancillary, _, _ = self._front.recvmsg(1, _socket.CMSG_SPACE(4))
+        if not message:
+            raise FrontGoneError
+        ((_, _, data),) = ancillary
+        (blob,) = struct.unpack("i", data)
+        job, code_at, _ = frames.decode_job(lambda size, offset: frames.read_at(blob, size, offset))
+        return job, Exchange(self._work, job, blob, code_at + job.code_size), blob
+
+    def _fetch(self, exchange: Exchange) -> None:
+        found = exchange.gather()
+        if found is None:
+            raise OSError("a job wants no file")
+        together, payload = found
+        rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", together))]
+        self._front.sendmsg([frames.FRAME.pack(frames.FILES, len(payload))], rights)
+        os.close(together)
+        self._front.sendall(payload)
+
+    def _do(self, message: bytes, seconds: float, output_bytes: int) -> None:
+        """Let the interpreter run until it has replied to the message, stop it, and report."""
+        execution = _Execution(message, seconds, output_bytes, cpu_seconds_of(self._pid))
+        reason, held = "", 0
+        try:
+            os.kill(self._pid, _SIGCONT)
+            self._free = folder.free_bytes(self._work)
+            self._until_replied(execution)
+            os.kill(self._pid, _SIGSTOP)  # which cannot be blocked; nor can its own code send SIGCONT then
+            status = self._wait(os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                raise _LostError(_ending(status))
+            self._drain(execution)
+            held = self._held()
+        except _LostError as lost:
+            reason = str(lost)
+        if reason:
+            self._kill()
+            self._drain(execution)
+        else:
+            self._used = cpu_seconds_of(self._pid)
+        threads = 0 if reason else threads_of(self._pid)
+        out, err = execution.texts
+        reply = b"" if reason else execution.reply
+        used, wall = max(0.0, self._used - execution.cpu_before), time.monotonic() - execution.started
+        sizes = (len(out), len(err), len(reply))
+        head = frames.EXECUTED_HEAD.pack(
+            execution.stopped, reason == "", used, wall, *execution.printed, *sizes, held, threads, max(0, self._pid)
+        )
+        self._send(frames.EXECUTED, b"".join((head, out, err, reply, reason.encode(errors="replace")[:1000])))
+        if reason:
+            raise FrontGoneError
+
+    def _until_replied(self, execution: _Execution) -> None:
+        """Exchange bytes with the interpreter and hold it to its limits. Raises _LostError, FrontGoneError."""
+        poller = select.poll()
+        for fd in (self._front.fileno(), self._pidfd, self._out, self._err):
+            poller.register(fd, select.POLLIN)
+        poller.register(self._channel, select.POLLIN | (select.POLLOUT if execution.message else 0))
+        next_look = time.monotonic() + TICK_SECONDS
+        while not execution.replied:
+            left = next_look - time.monotonic()
+            if left <= 0:
+                used = self._look()
+                if used >= execution.cpu_stop or time.monotonic() >= execution.wall_stop:
+                    self._interrupt(execution, frames.STOPPED_TIME)
+                left = min(TICK_SECONDS, max((execution.cpu_stop - used) / self._site.cpus, 0.001))
+                next_look = time.monotonic() + left
+            for fd, events in poller.poll(left * 1000):
+                self._handle(execution, poller, fd, events)
+
+    def _handle(self, execution: _Execution, poller: select.poll, fd: int, events: int) -> None:
+        """Read or write what a descriptor is ready for. Raises _LostError, FrontGoneError."""
+        if fd == self._front.fileno():
+            raise FrontGoneError
+        if fd == self._pidfd:
+            raise self._ended()
+        if fd != self._channel:
+            stream = int(fd == self._err)
+            if _take(execution, stream, fd) == 0:
+                poller.unregister(fd)  # closed by the code
+            elif execution.printed[stream] > execution.output_bytes and not execution.stopped:
+                self._interrupt(execution, frames.STOPPED_OUTPUT)
+            return
+        if events & select.POLLOUT and execution.message:
+            execution.message = execution.message[self._write(execution.message[:_CHUNK]) :]
+            if not execution.message:
+                poller.modify(self._channel, select.POLLIN)
+        if events & ~select.POLLOUT:
+            self._read_reply(execution)
+
+    def _read_reply(self, execution: _Execution) -> None:
+        try:
+            data = os.read(self._channel, _CHUNK)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise self._closed()
+        execution.reply += data
+        if execution.replied and execution.message:
+            raise _LostError("the code broke the interpreter's channel")
+
+    def _write(self, piece: memoryview) -> int:
+        try:
+            return os.write(self._channel, piece)
+        except BrokenPipeError:
+            raise self._closed() from None
+
+    def _closed(self) -> _LostError:
+        """Return why the channel has closed: mostly as the interpreter is ending."""
+        poller = select.poll()
+        poller.register(self._pidfd, select.POLLIN)
+        return self._ended() if poller.poll(_ENDING_MS) else _LostError("the code closed the interpreter's channel")
+
+    def _ended(self) -> _LostError:
+        """Reap the interpreter, which has ended."""
+        return _LostError(_ending(self._wait()))
+
+    def _wait(self, options: int = 0) -> int:
+        """Wait until the interpreter has ended, or for what the options name; gives its wait status."""
+        _, status, usage = os.wait4(self._pid, options)
+        if not os.WIFSTOPPED(status):
+            self._pid = -1
+            self._used = usage.ru_utime + usage.ru_stime
+        return status
+
+    def _interrupt(self, execution: _Execution, why: int) -> None:
+        """Send the code a KeyboardInterrupt, and leave it a moment to reply.
+
+        Raises:
+            _LostError: it was interrupted before.
+        """
+        if execution.stopped != frames.NOT_STOPPED:
+            raise _LostError("the code went on after it was interrupted")
+        execution.stopped = why
+        os.kill(self._pid, _SIGINT)
+        execution.cpu_stop = self._look() + GRACE_SECONDS
+        execution.wall_stop = time.monotonic() + 2 * GRACE_SECONDS
+
+    def _look(self) -> float:
+        """Return the CPU seconds that the interpreter has used. Raises _LostError where it takes too much else."""
+        try:
+            used = cpu_seconds_of(self._pid)
+        except OSError:  # it has just ended: its descriptor tells
+            return 0.0
+        if threads_of(self._pid) > MAX_THREADS:
+            raise _LostError(f"more than {MAX_THREADS} threads")
+        reason = folder.breach(self._work)
+        if reason is None and self._free - folder.free_bytes(self._work) > folder.TOTAL_MIB * MIB:
+            reason = folder.hidden_breach(self._work, self._pid)
+        if reason is not None:
+            raise _LostError(reason)
+        return used
+
+    def _held(self) -> int:
+        """Return the bytes that the stopped interpreter holds in files, pipes and sockets.
+
+        Raises:
+            _LostError: too much, or it cannot be seen.
+        """
+        try:
+            os.stat(f"/proc/{self._pid}/exe")
+        except FileNotFoundError:
+            raise _LostError("its first thread has ended") from None
+        except OSError:
+            raise _LostError("this machine hides what it holds") from None
+        if threads_of(self._pid) > MAX_THREADS:
+            raise _LostError(f"more than {MAX_THREADS} threads")
+        reason, total = folder.measure(self._work)
+        sizes: dict[tuple[int, int], int] = {}
+        for fd in range(SESSION_OPEN_FILES):
+            try:
+                found = os.stat(f"/proc/{self._pid}/fd/{fd}")
+            except OSError:
+                continue
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
+            elif stat.S_ISFIFO(found.st_mode):
+                sizes[found.st_dev, found.st_ino] = _PIPE_BYTES
+            elif stat.S_ISSOCK(found.st_mode):
+                sizes[found.st_dev, found.st_ino] = _SOCKET_BYTES
+        total += sum(size for inode, size in sizes.items() if inode not in self._own)
+        if reason is None and total > folder.TOTAL_MIB * MIB:
+            reason = f"more than {folder.TOTAL_MIB} MiB in files, pipes and sockets"
+        if reason is not None:
+            raise _LostError(reason)
+        return total
+
+    def _drain(self, execution: _Execution) -> None:
+        """Take what the stopped interpreter has printed and we have not read."""
+        for stream, fd in enumerate((self._out, self._err)):
+            try:
+                while _take(execution, stream, fd):
+                    pass
+            except BlockingIOError:
+                pass
+
+    def _kill(self) -> None:
+        """End the interpreter where it lives."""
+        if self._pid > 0:
+            os.kill(self._pid, _SIGKILL)  # not reaped yet, so the number is still its own
+            self._wait()
+
+    def _end(self) -> None:
+        """Leave nothing behind."""
+        try:
+            self._kill()
+            folder.empty(self._work)
+        except OSError:  # the slot's next session empties the folder
+            pass
+
+    def _send(self, frame: int, payload: bytes) -> None:
+        self._front.sendall(frames.FRAME.pack(frame, len(payload)) + payload)
+
+    def _fault(self, text: str) -> None:
+        try:
+            self._send(frames.FAULT, text.encode(errors="replace")[:2000])
+        except OSError:
+            pass
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def _take(execution: _Execution, stream: int, fd: int) -> int:
+    """Read what is there; 0 at the end."""
+    data = os.read(fd, _CHUNK)
+    execution.take(stream, data)
+    return len(data)
+
+
+def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"the interpreter was ended by signal {os.WTERMSIG(status)}"
+    return f"the interpreter ended with status {os.WEXITSTATUS(status)}"
