@@ -126,7 +126,7 @@ def by_verl(python: str, folder: str, server: str, pid: int | None, problems: li
     return Cost(seconds, client, after - before, verdicts)
 
 
-def by_gateway(server: str, pid: int | None, problems: list[Problem]) -> Cost:
+def by_gateway(server: str, pid: int | None, problems: list[Problem], *, lone: bool) -> Cost:
     command = [sys.executable, "-m", "evalrun_judge", f"--sandbox={server}", "--backend=SandboxFusion"]
     process = subprocess.Popen(
         [*command, "--required-level=none", "--exit-with-parent", "--log-level=warning"],
@@ -142,8 +142,11 @@ def by_gateway(server: str, pid: int | None, problems: list[Problem]) -> Cost:
             stub.Judge(request_of(problems_of(1, 1, seed=-1)[0]), timeout=120)  # it has found its sandbox
             before, client = cpu_seconds(pid), cpu_seconds(process.pid) + time.process_time()
             started = time.monotonic()
-            calls = [stub.Judge.future(request_of(problem)) for problem in problems]
-            verdicts = [call.result().verdict for call in calls]
+            if lone:
+                verdicts = [stub.Judge(request_of(problem)).verdict for problem in problems]
+            else:
+                calls = [stub.Judge.future(request_of(problem)) for problem in problems]
+                verdicts = [call.result().verdict for call in calls]
             seconds = time.monotonic() - started
             server_cpu, client = cpu_seconds(pid) - before, cpu_seconds(process.pid) + time.process_time() - client
             level = verdicts[0].containment_level
@@ -189,6 +192,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--problems", type=int, default=32, help="a round; with few, the last call's tail weighs")
     parser.add_argument("--tests", type=int, nargs="+", default=[20, 100])
+    parser.add_argument("--lone", action="store_true", help="the gateway gets one program at a time, as verl does")
     parser.add_argument("--at-once", type=int, default=4, help="verl's semaphore: 4 is its best on 2 CPUs")
     chosen = parser.parse_args()
     for tests in chosen.tests:
@@ -198,7 +202,7 @@ def main() -> None:
             theirs = by_verl(
                 chosen.python, chosen.verl, chosen.server, chosen.server_pid, problems, chosen.at_once
             )  # fmt: skip
-            ours = by_gateway(chosen.server, chosen.server_pid, problems)
+            ours = by_gateway(chosen.server, chosen.server_pid, problems, lone=chosen.lone)
             total = tests * len(problems)
             truth = [rights_of(number, problem) for number, problem in enumerate(problems)]
             their_faults, our_faults = faults(theirs.verdicts, truth), faults(ours.verdicts, truth)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,8 @@ async def command(line: str, folder: str, seconds: float, stdin: str | None = No
     try:
         code = await asyncio.wait_for(process.wait(), seconds)
     except TimeoutError:
-        os.killpg(process.pid, 9)
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            os.killpg(process.pid, 9)
         await process.wait()
     texts = []
     for fd in (out_end, err_end):
