@@ -144,7 +144,7 @@ async def measure(samples: int, tests: int, folder: Path) -> dict[str, float]:
 
         workers = [
             GrpcLedger(
-                channel, address=address, worker_id=f"w{number}", token=None, start_seconds=60, away_seconds=60,
+                channel, address=address, worker_id=f"w{number}", tokens=None, start_seconds=60, away_seconds=60,
                 rng=random.Random(number),
             )
             for number in range(WORKERS)

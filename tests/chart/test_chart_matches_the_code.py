@@ -138,13 +138,16 @@ def test_the_operators_ports_are_the_ones_it_listens_on(chart: Chart) -> None:
 @pytest.mark.parametrize("values", ["shared-judge", "gvisor"])
 def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, monkeypatch: pytest.MonkeyPatch) -> None:
     objects = chart.render(VALUE_SETS[values])
-    for name in ("EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN", "EVALRUN_SANDBOX_TOKEN"):
-        monkeypatch.setenv(name, "secret")
+    for name in ("evalrun-judge", "evalrun-sandbox"):
+        for variable, file in token_files(objects, name).items():
+            monkeypatch.setenv(variable, str(file))
     gateway = load_settings(JudgeSettings, container_of(objects, "evalrun-judge")["args"], program="judge")
     assert (gateway.host, gateway.port, gateway.metrics_port) == ("0.0.0.0", names.GRPC_PORT, names.METRICS_PORT)
     sandbox = load_settings(SandboxSettings, container_of(objects, "evalrun-sandbox")["args"], program="sandbox")
     assert (sandbox.host, sandbox.port, sandbox.metrics_port) == ("0.0.0.0", names.SANDBOX_PORT, names.METRICS_PORT)
     assert gateway.required_level == sandbox.required_level
+    assert gateway.sandbox_token_file == sandbox.token_file
+    assert gateway.token_file not in {None, sandbox.token_file}
     (url,) = gateway.sandbox
     assert url.endswith(f":{sandbox.port}")
 
@@ -155,17 +158,36 @@ def test_the_reward_service_understands_its_flags(chart: Chart, monkeypatch: pyt
     secrets = [one["name"] for one in container["env"] if "valueFrom" in one]
     for name in secrets:
         monkeypatch.setenv(name, "secret")
+    for name, file in token_files(objects, "evalrun-reward").items():
+        monkeypatch.setenv(name, str(file))
     settings = load_settings(RewardSettings, container["args"], program="reward")
     assert (settings.host, settings.metrics_port) == ("0.0.0.0", names.METRICS_PORT)
     assert settings.judge == f"dns:///evalrun-judge.evalrun-system.svc:{names.GRPC_PORT}"
     assert settings.problems == ["/data/train.parquet"]
     assert settings.grader == ["*=builtin:verl", "openai/gsm8k=/data/graders/gsm8k.py"]
-    assert {settings.token, settings.judge_token} == {SecretStr("secret")}
+    assert None not in {settings.token_file, settings.judge_token_file}
+    assert settings.token_file != settings.judge_token_file
     assert (settings.in_flight, settings.queue_limit) == (256, 16384)
     assert (settings.max_sessions, settings.session_idle_seconds) == (10_000, 3600)
     assert settings.session_store == SecretStr("secret")
     ports = {port["name"]: port["port"] for port in named(objects, "Service", "evalrun-reward")["spec"]["ports"]}
     assert ports == {"http": settings.port, "metrics": names.METRICS_PORT}
+
+
+def token_files(objects: list[Object], workload: str) -> dict[str, Path]:
+    """Return by variable the files of tokens that a container reads; its pod's volumes hold them."""
+    container = container_of(objects, workload)
+    files = {one["name"]: Path(one["value"]) for one in container["env"] if one["name"].endswith("_TOKEN_FILE")}
+    pod = named(objects, "Deployment", workload)["spec"]["template"]["spec"]
+    folders = {mount["name"]: Path(mount["mountPath"]) for mount in container["volumeMounts"]}
+    held = {
+        folders[volume["name"]] / item["path"]
+        for volume in pod["volumes"]
+        for source in volume.get("projected", {}).get("sources", [])
+        for item in source["secret"]["items"]
+    }
+    assert set(files.values()) == held
+    return files
 
 
 def test_pods_end_later_than_their_services_drain(chart: Chart) -> None:

@@ -219,28 +219,35 @@ def test_the_shared_token_is_made_at_random_and_used_by_all(chart: Chart) -> Non
     tokens = [base64.b64decode(named(x, "Secret", "evalrun-judge-token")["data"]["token"]) for x in (first, second)]
     assert tokens[0] != tokens[1]
     assert min(len(token) for token in tokens) >= 43  # 256 bits in letters and digits
-    assert secret_references(first) == {
-        "EVALRUN_JUDGE_TOKEN": ("evalrun-judge-token", "token"),
-        "EVALRUN_JUDGE_SANDBOX_TOKEN": ("evalrun-judge-token", "token"),
-        "EVALRUN_SANDBOX_TOKEN": ("evalrun-judge-token", "token"),
+    assert held_tokens(first) == {
+        "evalrun-judge": {"evalrun-judge-token": "token", "evalrun-sandbox-token": "token"},
+        "evalrun-sandbox": {"evalrun-sandbox-token": "token"},
     }
+    secrets = [secret["data"]["token"] for secret in of_kind(first, "Secret")]
+    assert len(secrets) == len(set(secrets)) == 2
 
 
 def test_a_token_that_is_there_already_is_used(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["gvisor"])
     assert not of_kind(objects, "Secret")
-    assert set(secret_references(objects).values()) == {("judge-token", "secret")}
+    assert held_tokens(objects) == {
+        "evalrun-judge": {"judge-token": "secret", "sandbox-token": "other"},
+        "evalrun-sandbox": {"sandbox-token": "other"},
+    }
 
 
-def secret_references(objects: list[Object]) -> dict[str, tuple[str, str]]:
-    references: list[Any] = [
-        (item["name"], item["valueFrom"]["secretKeyRef"])
-        for _, template in workloads(objects)
-        for container in template["spec"]["containers"]
-        for item in container["env"]
-        if "valueFrom" in item
-    ]
-    return {name: (reference["name"], reference["key"]) for name, reference in references}
+def held_tokens(objects: list[Object]) -> dict[str, dict[str, str]]:
+    """Return by workload the Secrets, and their keys, that its pods hold as files of tokens."""
+    held = {
+        name: {
+            source["secret"]["name"]: source["secret"]["items"][0]["key"]
+            for volume in template["spec"]["volumes"]
+            for source in volume.get("projected", {}).get("sources", [])
+        }
+        for name, template in workloads(objects)
+        if "volumes" in template["spec"]
+    }
+    return {name: secrets for name, secrets in held.items() if secrets}
 
 
 @pytest.mark.parametrize("values", ["shared-judge-cpu", "shared-judge-custom", "shared-judge-keda"])
@@ -347,10 +354,7 @@ def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": given})
     assert not [one for one in objects if one["metadata"]["name"] == "evalrun-reward-token"]
     assert not [one for one in of_kind(objects, "PodDisruptionBudget") if one["metadata"]["name"].endswith("-reward")]
-    container = named(objects, "Deployment", "evalrun-reward")["spec"]["template"]["spec"]["containers"][0]
-    variables = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container["env"]}
-    assert variables["EVALRUN_REWARD_TOKEN"] == {"name": "mine", "key": "k"}
-    assert variables["EVALRUN_REWARD_JUDGE_TOKEN"]["name"] == "evalrun-judge-token"
+    assert held_tokens(objects)["evalrun-reward"] == {"mine": "k", "evalrun-judge-token": "token"}
 
 
 @pytest.mark.parametrize(

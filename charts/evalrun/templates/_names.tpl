@@ -55,3 +55,35 @@ app.kubernetes.io/component: {{ .component }}
 {{- define "evalrun.judgeSecret" -}}
 {{- default (printf "%s-judge-token" (include "evalrun.fullname" .)) .Values.sharedJudge.token.existingSecret }}
 {{- end }}
+
+{{- define "evalrun.sandboxSecret" -}}
+{{- default (printf "%s-sandbox-token" (include "evalrun.fullname" .)) .Values.sharedJudge.sandboxToken.existingSecret }}
+{{- end }}
+
+{{/* Secret with a token made once; argument: (dict "root" $ "component" "judge" "name" ... "key" ...). */}}
+{{- define "evalrun.tokenSecret" -}}
+{{- $present := (lookup "v1" "Secret" .root.Release.Namespace .name).data | default dict -}}
+# Made once: an upgrade finds it in the cluster and keeps it. `helm template` sees no cluster and makes another each
+# time; name an existing Secret there.
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "evalrun.labels" . | nindent 4 }}
+type: Opaque
+data:
+  {{ .key }}: {{ default (randAlphaNum 48 | b64enc) (index $present .key) | quote }}
+{{- end }}
+
+{{/* Volume with tokens as files, which the kubelet exchanges when a Secret changes; argument: file by file, (dict
+     "judge-token" (dict "name" ... "key" ...)). */}}
+{{- define "evalrun.identityVolume" -}}
+- name: identity
+  projected:
+    sources:
+    {{- range $file, $secret := . }}
+      - secret: {name: {{ $secret.name }}, items: [{key: {{ $secret.key }}, path: {{ $file }}}]}
+    {{- end }}
+{{- end }}

@@ -8,6 +8,7 @@ import grpc
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatus, ReportedFigure, RunState
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
 
 STATES = {
@@ -65,7 +66,7 @@ class GrpcAggregators:
 
     async def status(self, address: str, token: str) -> LedgerStatus:
         """Ask the aggregator at `address`. Raises AggregatorError where it does not answer."""
-        request, metadata = ledger_pb2.GetStatusRequest(), token_metadata(token)
+        request, metadata = ledger_pb2.GetStatusRequest(), token_metadata(BearerTokens(token))
         try:
             answer = await self._stub(address).GetStatus(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
@@ -74,7 +75,7 @@ class GrpcAggregators:
 
     async def end_run(self, address: str, token: str, reason: str) -> None:
         """Have the run end with what there is. Raises AggregatorError where that cannot be."""
-        request, metadata = ledger_pb2.EndRunRequest(reason=reason), token_metadata(token)
+        request, metadata = ledger_pb2.EndRunRequest(reason=reason), token_metadata(BearerTokens(token))
         try:
             await self._stub(address).EndRun(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:

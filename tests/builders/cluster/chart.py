@@ -41,6 +41,7 @@ VALUE_SETS: dict[str, Values] = {
         "sharedJudge": {
             "enabled": True,
             "token": {"existingSecret": "judge-token", "key": "secret"},
+            "sandboxToken": {"existingSecret": "sandbox-token", "key": "other"},
             "sandbox": {"runtimeClassName": "gvisor", "slots": 16, "nodeSelector": {"pool": "sandbox"}},
         }
     },

@@ -14,7 +14,8 @@ LOOKS = 6
 COMPONENTS = ("aggregator", "generator", "judge", "sandbox")
 ASKS_FOR_INFO = """
 import os, urllib.request
-token = {"Authorization": "Bearer " + os.environ["EVALRUN_SANDBOX_TOKEN"]}
+tokens = open(os.environ["EVALRUN_SANDBOX_TOKEN_FILE"]).read().split()
+token = {"Authorization": "Bearer " + tokens[0]}
 print(urllib.request.urlopen(urllib.request.Request("http://127.0.0.1:8080/v1/info", headers=token)).read().decode())
 """
 READS_MEMORY = """

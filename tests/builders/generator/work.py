@@ -17,6 +17,7 @@ from evalrun_generator.ledger.fake_ledger import FakeLedger, FakeLedgerService
 from evalrun_generator.recorded.__main__ import source_of
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_server import TokenCheck
 from evalrun_runtime.ready_line import address_of
 from evalrun_runtime.settings import load_settings
@@ -56,7 +57,7 @@ class LedgerServer:
         self.fake = FakeLedger(items)
         self.service = FakeLedgerService(self.fake)
         self.port = 0
-        self._interceptors = [] if token is None else [TokenCheck(token)]
+        self._interceptors = [] if token is None else [TokenCheck(BearerTokens(token))]
         self._server: grpc.aio.Server | None = None
 
     @property

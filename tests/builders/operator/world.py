@@ -20,6 +20,7 @@ from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import belonging, parse_record
 from evalrun_operator.observation.records import Baseline, ObjectKey, Observed
 from evalrun_operator.policies.admission import QueuePosition
+from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -113,7 +114,7 @@ class World:
     def observed(self) -> Observed:
         return Observed(
             belonging(parse_record(item) for item in self.objects.values()),
-            self.token,
+            None if self.token is None else RunTokens({names.TOKEN_KEY: self.token}),
             self.ledger(),
             self.missing_kinds,
             self.baseline,

@@ -21,6 +21,7 @@ from evalrun_judge.sandboxes import (
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox, timeout_seconds
 from evalrun_judge.sandboxes.fake import echo, ended
 from evalrun_judge.sandboxes.kept_there import WORTH_BYTES
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.deadlines import HEADER, until
 from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs
 
@@ -130,7 +131,7 @@ async def test_a_good_answer_crosses_byte_for_byte_on_one_connection_with_the_to
         seen.append((request.headers.get("Authorization"), request.transport, body))
         return web.Response(body=GOOD)
 
-    async with serving(handler) as url, EvalrunSandbox(url + "/", token="s3cret") as sandbox:
+    async with serving(handler) as url, EvalrunSandbox(url + "/", tokens=BearerTokens("s3cret")) as sandbox:
         replies = [await sandbox.run(REQUEST) for _ in range(3)]
     assert [run.stdout for run in replies[0].runs] == [b"\xff\x00 1", b""]
     assert {token for token, _, _ in seen} == {"Bearer s3cret"}

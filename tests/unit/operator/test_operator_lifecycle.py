@@ -961,6 +961,19 @@ def test_the_token_is_made_once_and_a_new_one_restarts_the_pods() -> None:
     assert again["evalrun.dev/token-digest"] != notes["evalrun.dev/token-digest"]
 
 
+def test_a_run_that_began_before_there_was_a_token_per_hop_keeps_its_one() -> None:
+    """Its pods hold that one in their environment: with others in the Secret they would be refused."""
+    world = generating()
+    world.token = None
+    (secret,) = (item for item in world.step().apply if item["kind"] == "Secret")
+    assert secret["stringData"].keys() == {"token", *names.HOP_TOKENS}
+    kept = {key: value for key, value in world.status.settings.items() if key != "tokens"}
+    world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"settings": kept})})
+    world.token = None
+    (secret,) = (item for item in world.step().apply if item["kind"] == "Secret")
+    assert secret["stringData"].keys() == {"token"}
+
+
 def test_a_decision_needs_no_more_than_what_it_is_given() -> None:
     world = generating()
     one, two = (decide(world.run, world.observed(), world.settings, world.now, "t") for _ in range(2))

@@ -5,6 +5,7 @@ import ipaddress
 import json
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def test_every_pod_is_restricted_and_has_no_service_account_token(rollout: bool)
             }, name  # fmt: skip
             assert container["resources"]["limits"]["memory"], name
         volumes = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
-        assert volumes <= {"emptyDir", "configMap", "persistentVolumeClaim"}, name
+        assert volumes <= {"emptyDir", "configMap", "persistentVolumeClaim", "projected"}, name
+        projected = [source for volume in pod["volumes"] for source in volume.get("projected", {}).get("sources", ())]
+        assert all(source.keys() == {"secret"} for source in projected), name
 
 
 def test_names_fit_from_the_longest_run_name() -> None:
@@ -130,6 +133,65 @@ def test_everything_is_owned_but_a_volume_that_is_retained() -> None:
 def test_the_token_stands_in_the_secret_alone() -> None:
     for item in objects(plan_of(evalrun())):
         assert (TOKEN in json.dumps(item)) == (item["kind"] == "Secret")
+
+
+def held_by(pod: Object) -> dict[str, dict[str, str]]:
+    """Return by Secret the keys that a pod's volume of tokens holds, with the names of their files."""
+    return {
+        source["secret"]["name"]: {item["key"]: item["path"] for item in source["secret"]["items"]}
+        for volume in pod["volumes"]
+        for source in volume.get("projected", {}).get("sources", [])
+    }
+
+
+def test_each_part_holds_the_tokens_of_its_own_hops_and_no_other() -> None:
+    simple = objects(plan_of(evalrun(rollout=False)))
+    made = [*objects(plan_of(evalrun())), of_kind(simple, "Job")]
+    held = {}
+    for _, pod in pods(made):
+        own = held_by(pod).get("run-token", {})
+        assert all(key == path for key, path in own.items())
+        held[pod["containers"][0]["name"]] = set(own)
+        assert not [
+            variable
+            for one in pod["containers"]
+            for variable in one.get("env", ())
+            if variable.get("valueFrom", {}).get("secretKeyRef", {}).get("name") == "run-token"
+        ]
+    assert held == {
+        "aggregator": {"ledger-token", "operator-token", "gateway-token"},
+        "judge": {"gateway-token", "sandbox-token"},
+        "sandbox": {"sandbox-token"},
+        "generator": {"ledger-token"},
+        "ray-head": {"ledger-token"},
+        "ray-worker": set(),
+    }
+    (secret,) = (item for item in made if item["kind"] == "Secret")
+    assert len({value for value in secret["stringData"].values() if len(value) >= 43 or value == TOKEN}) == 5
+
+
+def test_beside_a_stock_server_only_the_proxy_holds_a_token() -> None:
+    made = objects(plan_of(evalrun({"spec.judge.sandbox.backend": "SandboxFusion"})))
+    (pod,) = (pod for name, pod in pods(made) if name == "Deployment/run-sandbox")
+    with_tokens = [one["name"] for one in pod["containers"] if "identity" in {m["name"] for m in one["volumeMounts"]}]
+    assert with_tokens == ["slot-proxy"]
+
+
+def test_a_run_that_began_with_one_token_goes_on_with_it() -> None:
+    made = objects(replace(plan_of(evalrun()), hop_tokens=False))
+    assert of_kind(made, "Secret")["stringData"] == {"token": TOKEN}
+    variables = {
+        variable["name"]
+        for _, pod in pods(made)
+        for one in pod["containers"]
+        for variable in one.get("env", ())
+        if variable.get("valueFrom", {}).get("secretKeyRef") == {"name": "run-token", "key": "token"}
+    }
+    assert variables == {
+        "EVALRUN_AGGREGATOR_TOKEN", "EVALRUN_AGGREGATOR_JUDGE_TOKEN", "EVALRUN_JUDGE_TOKEN",
+        "EVALRUN_JUDGE_SANDBOX_TOKEN", "EVALRUN_SANDBOX_TOKEN", "EVALRUN_GENERATOR_LEDGER_TOKEN",
+    }  # fmt: skip
+    assert not any(held_by(pod) for _, pod in pods(made))
 
 
 def test_the_sandbox_reaches_nobody_and_is_reached_by_the_gateway_alone() -> None:
@@ -313,7 +375,7 @@ def test_each_service_takes_the_flags_and_variables_that_it_is_given(
     prefix = str(settings.model_config["env_prefix"])
     for name in variables:
         field = name.removeprefix(prefix).lower()
-        assert getattr(read, field).get_secret_value() == TOKEN
+        assert getattr(read, field) == Path(TOKEN)
     assert read.host == "0.0.0.0"
     assert read.metrics_port == 9090
 
@@ -578,12 +640,11 @@ def test_the_rollout_understands_its_entrypoint_its_order_and_the_heads_environm
     assert (python, flag) == ("python", "-m")
     assert importlib.util.find_spec(f"{module}.__main__") is not None
     head = of_kind(made, "RayCluster")["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
-    tokens = [entry["name"] for entry in head["env"] if "TOKEN" in entry["name"] and "valueFrom" in entry]
-    for name in tokens:
-        monkeypatch.setenv(name, TOKEN)
+    for entry in head["env"]:
+        if "TOKEN" in entry["name"] and "value" in entry:
+            monkeypatch.setenv(entry["name"], entry["value"])
     settings = load_settings(RolloutSettings, flags, program="rollout")
-    assert settings.ledger_token is not None
-    assert settings.ledger_token.get_secret_value() == TOKEN
+    assert settings.ledger_token_file == Path("/etc/evalrun/identity/ledger-token")
     assert settings.ledger == "dns:///run-aggregator.evals.svc:50051"
     assert str(settings.work_order) == "/etc/evalrun/order/work-order.json"
     assert settings.worker_id == "run"
@@ -601,8 +662,9 @@ def test_a_shared_judge_is_used_and_none_is_made() -> None:
     assert not [item for item in made if item["kind"] == "Deployment"]
     aggregator = container_of(made, "aggregator")
     assert "--judge=dns:///shared.judges.svc:50051" in aggregator["args"]
-    (token,) = (entry for entry in aggregator["env"] if entry["name"] == "EVALRUN_AGGREGATOR_JUDGE_TOKEN")
-    assert token["valueFrom"]["secretKeyRef"] == {"name": "judge", "key": "token"}
+    (token,) = (entry for entry in aggregator["env"] if entry["name"] == "EVALRUN_AGGREGATOR_JUDGE_TOKEN_FILE")
+    pod = of_kind(made, "StatefulSet")["spec"]["template"]["spec"]
+    assert {"judge": {"token": Path(token["value"]).name}}.items() <= held_by(pod).items()
 
 
 def test_a_runtime_class_isolates_where_landlock_may_be_missing() -> None:

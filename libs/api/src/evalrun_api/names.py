@@ -37,7 +37,7 @@ SCHEDULED_AT_ANNOTATION: Final = f"{PREFIX}/scheduled-at"
 TRIGGER_ANNOTATION: Final = f"{PREFIX}/trigger"
 """On an EvalSchedule: any new value asks for a start at once."""
 TOKEN_DIGEST_ANNOTATION: Final = f"{PREFIX}/token-digest"
-"""On pods: a digest of the run's token, so that a new token restarts them all."""
+"""On pods: a digest of the run's root token, so that a new Secret restarts them all; a rotation does not."""
 
 AGGREGATOR: Final = "aggregator"
 JUDGE: Final = "judge"
@@ -55,7 +55,18 @@ LEDGER_FOLDER: Final = "/var/lib/evalrun"
 ORDER_FOLDER: Final = "/etc/evalrun/order"
 ORDER_FILE: Final = "work-order.json"
 CLAIMS_FOLDER: Final = "/mnt/claims"
+IDENTITY_FOLDER: Final = "/etc/evalrun/identity"
 TOKEN_KEY: Final = "token"  # noqa: S105 - the key inside the Secret, not a secret
+"""Of the root, from which the other tokens are derived. No pod holds it, but those of runs that began with it alone."""
+LEDGER_TOKEN: Final = "ledger-token"  # noqa: S105 - a key too
+"""Of what workers send to the ledger."""
+OPERATOR_TOKEN: Final = "operator-token"  # noqa: S105 - a key too
+"""Of what the operator sends to the ledger, to ask for the run's state and to end it."""
+GATEWAY_TOKEN: Final = "gateway-token"  # noqa: S105 - a key too
+"""Of what the aggregator sends to the gateways."""
+SANDBOX_TOKEN: Final = "sandbox-token"  # noqa: S105 - a key too
+"""Of what the gateways send to the sandboxes."""
+HOP_TOKENS: Final = (LEDGER_TOKEN, OPERATOR_TOKEN, GATEWAY_TOKEN, SANDBOX_TOKEN)
 
 UID_DIGITS: Final = 5
 """Of a run's uid, in the names of what may outlive it for a while."""
@@ -74,7 +85,7 @@ def order_config_map(run: str) -> str:
 
 
 def token_secret(run: str) -> str:
-    """Return the name of the Secret that holds the run's token."""
+    """Return the name of the Secret that holds the run's tokens."""
     return f"{run}-token"
 
 

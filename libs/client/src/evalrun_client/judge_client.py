@@ -13,6 +13,7 @@ from typing import Protocol
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
 
 REFUSALS = frozenset(
@@ -72,16 +73,16 @@ class JudgeAddress(Protocol):
 class GrpcJudge:
     """A judge at `grpc://host:port`, or behind `dns:///name:port`: each new stream goes to the next pod."""
 
-    def __init__(self, address: str, token: str | None = None) -> None:
+    def __init__(self, address: str, tokens: BearerTokens | None = None) -> None:
         self.address = address
-        self._metadata = token_metadata(token)
+        self._tokens = tokens
         self._channel = open_channel(address)
         self._stub: judge_pb2_grpc.JudgeServiceAsyncStub = judge_pb2_grpc.JudgeServiceStub(self._channel)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[JudgeStream]:
         """Open a stream; it is cancelled at the end of the context."""
-        stream = GrpcJudgeStream(self.address, self._stub.JudgeStream(metadata=self._metadata))
+        stream = GrpcJudgeStream(self.address, self._stub.JudgeStream(metadata=token_metadata(self._tokens)))
         try:
             yield stream
         finally:
@@ -93,7 +94,7 @@ class GrpcJudge:
         Each call goes to the next pod behind the address. Cancelling it stops what is done for it there.
         """
         try:
-            return (await self._stub.Judge(request, metadata=self._metadata)).verdict
+            return (await self._stub.Judge(request, metadata=token_metadata(self._tokens))).verdict
         except grpc.aio.AioRpcError as error:
             if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
                 raise judge_error(self.address, error) from error
@@ -102,7 +103,9 @@ class GrpcJudge:
     async def describe(self, seconds: float) -> judge_pb2.DescribeResponse:
         """Return what it judges with. Raises JudgeError."""
         try:
-            return await self._stub.Describe(judge_pb2.DescribeRequest(), timeout=seconds, metadata=self._metadata)
+            return await self._stub.Describe(
+                judge_pb2.DescribeRequest(), timeout=seconds, metadata=token_metadata(self._tokens)
+            )
         except grpc.aio.AioRpcError as error:
             raise judge_error(self.address, error) from error
 

@@ -164,8 +164,8 @@ class Cluster:
         """
         return await self._named(EVAL_RUN.kind, name, namespace)
 
-    async def read_token(self, run: RunIdentity) -> str | None:
-        """Return the run's token; None if the run has no Secret yet.
+    async def read_tokens(self, run: RunIdentity) -> dict[str, str] | None:
+        """Return what the run's Secret holds, by key; None if the run has no Secret yet.
 
         Raises:
             ClusterError: as the module `errors` says.
@@ -174,7 +174,7 @@ class Cluster:
         secret = await self._named(SECRET.kind, name, run.namespace)
         if secret is None or controller_of(secret) != run.uid:
             return None  # creating ours says whose it is
-        return base64.b64decode(secret["data"][names.TOKEN_KEY]).decode()
+        return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
 
     async def create(self, manifest: Object) -> None:
         """Create an object; one that is there already is fine if it is the same run's.

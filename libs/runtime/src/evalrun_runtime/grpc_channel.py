@@ -5,13 +5,15 @@ Apart from the server: a client's image needs neither health checking nor reflec
 
 import grpc
 
+from evalrun_runtime.bearer_tokens import BearerTokens
+
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 """A contest problem's tests reach tens of MB; gRPC's own default of 4 MB would refuse them."""
 
 
-def token_metadata(token: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the call metadata that carries the token."""
-    return () if token is None else (("authorization", f"Bearer {token}"),)
+def token_metadata(tokens: BearerTokens | None) -> tuple[tuple[str, str], ...]:
+    """Return the metadata of a call that carries the token to send now."""
+    return () if tokens is None else (("authorization", f"Bearer {tokens.sent}"),)
 
 
 def open_channel(address: str) -> grpc.aio.Channel:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
-import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from errno import EADDRINUSE
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
 from evalrun_runtime.settings import ServiceSettings
 
@@ -29,9 +29,23 @@ class GrpcServer:
     """A grpc.aio server with health and reflection. `stop` reports NOT_SERVING first, then drains."""
 
     def __init__(
-        self, settings: ServiceSettings, service_names: Sequence[str], handshake_seconds: float = HANDSHAKE_SECONDS
+        self,
+        settings: ServiceSettings,
+        service_names: Sequence[str],
+        handshake_seconds: float = HANDSHAKE_SECONDS,
+        *,
+        own_tokens: Mapping[str, BearerTokens] | None = None,
     ) -> None:
-        interceptors = [] if settings.token is None else [TokenCheck(settings.token.get_secret_value())]
+        """Make it; it listens once started.
+
+        Args:
+            settings: the service's own.
+            service_names: for health and reflection.
+            handshake_seconds: for a new connection's first bytes.
+            own_tokens: by method, as `/package.Service/Method`, tokens that it accepts instead of the service's.
+        """
+        tokens = BearerTokens.of(settings.token, settings.token_file)
+        interceptors = [] if tokens is None else [TokenCheck(tokens, own_tokens)]
         self._settings = settings
         self._names = [*service_names, health.SERVICE_NAME]
         self._health = health.aio.HealthServicer()
@@ -80,15 +94,17 @@ class GrpcServer:
 
 
 class TokenCheck(grpc.aio.ServerInterceptor):
-    """Refuses calls without the run's token (UNAUTHENTICATED), health excepted."""
+    """Refuses calls without a token of the service or, where it has its own, of the method (UNAUTHENTICATED), health
+    excepted."""
 
-    def __init__(self, token: str) -> None:
-        if not token.strip():
-            raise ValueError("an empty token would let anyone in")
-        self._expected = f"Bearer {token}"
+    def __init__(self, tokens: BearerTokens, own_tokens: Mapping[str, BearerTokens] | None = None) -> None:
+        self._tokens = tokens
+        self._own_tokens = own_tokens or {}
 
         async def refuse(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "send the run's token as 'authorization: Bearer ...'")
+            await context.abort(
+                grpc.StatusCode.UNAUTHENTICATED, "send this service's token as 'authorization: Bearer ...'"
+            )
 
         self._refusal: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(refuse)
 
@@ -99,7 +115,7 @@ class TokenCheck(grpc.aio.ServerInterceptor):
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Pass the call on if it is authorised."""
         given = dict(handler_call_details.invocation_metadata or ()).get("authorization", "")
-        open_method = handler_call_details.method.startswith(OPEN_METHODS)
-        if open_method or hmac.compare_digest(str(given).encode(), self._expected.encode()):
+        method = handler_call_details.method
+        if method.startswith(OPEN_METHODS) or self._own_tokens.get(method, self._tokens).accept(str(given)):
             return await continuation(handler_call_details)
         return self._refusal

@@ -38,6 +38,11 @@ class ServiceSettings(BaseSettings):
     token: SecretStr | None = Field(
         None, description="Bearer token that callers must send. Set it in the environment: flags are visible in ps."
     )
+    token_file: Path | None = Field(
+        None,
+        description="File with the tokens that callers may send, one a line; read again when it changes. Instead of "
+        "the token.",
+    )
     drain_seconds: float = Field(
         60.0, ge=0, description="Seconds that requests in flight may take after SIGTERM before they are cut off."
     )
@@ -55,8 +60,19 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _token_beyond_loopback(self) -> Self:
-        if self.token is None and not is_loopback(self.host):
-            raise ValueError(f"host {self.host} is not loopback: set a token (environment variable ..._TOKEN)")
+        if self.token is None and self.token_file is None and not is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host} is not loopback: set a token (environment variable ..._TOKEN) or a token_file"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_source_of_tokens(self) -> Self:
+        for name in type(self).model_fields:
+            if name.endswith("token_file") and getattr(self, name) is not None:
+                token = name.removesuffix("_file")
+                if getattr(self, token) is not None:
+                    raise ValueError(f"{token} and {name} are both set: unset one of them")
         return self
 
     @classmethod

@@ -19,6 +19,12 @@ FROZEN = {
 """By its name in the status, each setting that is frozen."""
 
 
+TOKENS = "tokens"
+"""By this name in the status, how the run's parts know each other. It is no setting: runs that began before there was
+one token per hop go on with the one that their pods hold."""
+PER_HOP = "perHop"
+
+
 class UnreadableSettingsError(Exception):
     """Raised when the settings in a status cannot be read."""
 
@@ -27,7 +33,13 @@ def frozen(settings: OperatorSettings) -> dict[str, str]:
     """Return the settings that a run keeps, as text; those that are not set are left out."""
     values = settings.model_dump(mode="json", include=set(FROZEN.values()))
     given = {key: values[name] for key, name in FROZEN.items() if values[name] is not None}
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+    return {**texts, TOKENS: PER_HOP}
+
+
+def has_hop_tokens(kept: Mapping[str, str]) -> bool:
+    """Return whether a run has one token per hop, by the settings that it has kept."""
+    return kept.get(TOKENS) == PER_HOP
 
 
 def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSettings:

@@ -10,7 +10,7 @@ from datetime import datetime
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
 from evalrun_operator.lifecycle.acceptance import accept, queued
 from evalrun_operator.lifecycle.decision import Decision
-from evalrun_operator.lifecycle.frozen import thawed
+from evalrun_operator.lifecycle.frozen import has_hop_tokens, thawed
 from evalrun_operator.lifecycle.progress import advance
 from evalrun_operator.lifecycle.run_end import after_end, close, early_end, finish, leave, may_close
 from evalrun_operator.lifecycle.situation import ReconcileContext, holds, identity_of
@@ -28,14 +28,16 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
         observed: what was seen of its objects.
         settings: the operator's settings.
         now: the time, with its zone.
-        fresh_token: a new random token, used where the run has none yet.
+        fresh_token: a new random token, from which the run's are derived where it has none yet.
 
     Raises:
         UnreadableSettingsError: the settings that the run has kept cannot be read.
     """
     before = run.status or EvalRunStatus.model_validate({})
     settings = thawed(settings, before.settings)
-    plan = RunPlan(identity_of(run), run.spec, settings, observed.token or fresh_token, before.baseline_url)
+    root = fresh_token if observed.tokens is None else observed.tokens.root
+    per_hop = has_hop_tokens(before.settings)
+    plan = RunPlan(identity_of(run), run.spec, settings, root, before.baseline_url, hop_tokens=per_hop)
     context = ReconcileContext(run, before, plan, observed, now)
     if run.metadata.deletion_timestamp is not None:
         return leave(context)

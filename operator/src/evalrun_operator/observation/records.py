@@ -9,6 +9,7 @@ from datetime import datetime
 
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.policies.admission import QueuePosition
+from evalrun_operator.resources.run_tokens import RunTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +158,8 @@ class Observed:
     """Everything that one pass knows of a run."""
 
     objects: Mapping[ObjectKey, ObservedObject] = field(default_factory=dict)
-    token: str | None = None
-    """The token in the run's Secret."""
+    tokens: RunTokens | None = None
+    """What the run's Secret holds; None where it has none yet."""
     ledger: LedgerStatus | None = None
     """None where the aggregator is not up or does not answer."""
     missing_kinds: frozenset[str] = frozenset()

@@ -32,6 +32,7 @@ from evalrun_operator.passes.places import Places
 from evalrun_operator.passes.work_queue import FIRST
 from evalrun_operator.passes.writes import makes_something, write
 from evalrun_operator.policies.refusals import NAMESPACE_GONE, WriteFailure, applied_words
+from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.schedules.runs import schedule_of
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.backoff import backoff_seconds
@@ -156,9 +157,8 @@ class Controller:
         # Read in one go with the decision, so that two passes cannot both take the last place.
         observed = replace(observed, place=self._places.of(identity.uid))
         now = self._now()
-        fresh_token = self._new_token()
         try:
-            decision = decide(run, observed, self._settings, now, fresh_token)
+            decision = decide(run, observed, self._settings, now, self._new_token())
         except UnreadableSettingsError as error:
             await self._give_up(key, manifest, str(error), error)
         if decision.expired:
@@ -170,11 +170,12 @@ class Controller:
             logger.info("%s/%s: it was deleted while nobody looked", *key)
             self._forget(key, identity.uid)
             return None, None
-        if decision.end_early and observed.token is not None:
-            await self._gatherer.end_early(identity, observed.token, decision.end_early)
+        if decision.end_early and observed.tokens is not None:
+            await self._gatherer.end_early(identity, observed.tokens, decision.end_early)
         errors = await write(self._cluster, identity, decision, observed)
-        if observed.token is None and not errors and any(item["kind"] == SECRET.kind for item in decision.apply):
-            self._gatherer.made_token(identity.uid, fresh_token)
+        made = next((item for item in decision.apply if item["kind"] == SECRET.kind), None)
+        if made is not None and not errors:
+            self._gatherer.made_tokens(identity.uid, RunTokens(made["stringData"]))
         if observed.resync:
             self._gatherer.resynced(identity.uid)
         status = self._told(key, run, decision.status, errors, now)

@@ -1,4 +1,4 @@
-"""Gathers what one pass over a run goes by: its objects, its token, its ledger's word, and what only events tell."""
+"""Gathers what one pass over a run goes by: its objects, its tokens, its ledger's word, and what only events tell."""
 
 import logging
 from collections.abc import Callable
@@ -14,12 +14,13 @@ from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.observation.record_parser import belonging
 from evalrun_operator.observation.records import Baseline, Observed
+from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
 
 TOKEN_SECONDS = 60.0
-"""Seconds for which a run's token is assumed to be still in its Secret."""
+"""Seconds for which a run's tokens are assumed to be still in its Secret."""
 WARNING_SECONDS = 5.0
 """Seconds for which an object may start without a report before its events are read, and between two readings."""
 
@@ -48,7 +49,7 @@ class Gatherer:
         self._children = children
         self._aggregators = aggregators
         self._clock = clock
-        self._tokens: dict[str, tuple[str, float]] = {}
+        self._tokens: dict[str, tuple[RunTokens, float]] = {}
         self._resynced: dict[str, float] = {}
         self._warnings: dict[str, dict[str, tuple[str, float]]] = {}
         """By uid of a run and of an object of it: the object's last warning, and when it was asked for."""
@@ -58,12 +59,12 @@ class Gatherer:
         objects = belonging(self._children.of(identity.namespace, identity.uid))
         started = run.status is not None and run.status.start_time is not None
         ended = run.status is not None and holds(run.status, ConditionType.COMPLETE)
-        token = await self._token(identity) if started and not ended else None
+        tokens = await self._read_tokens(identity) if started and not ended else None
         resync = self._clock() - self._resynced.setdefault(identity.uid, self._clock()) >= self._settings.resync_seconds
         baseline = None if started else await self._baseline(run)
         observed = Observed(
             objects,
-            token,
+            tokens,
             None,
             frozenset(self._children.missing_kinds),
             baseline,
@@ -76,9 +77,9 @@ class Gatherer:
         if started and not ended:
             observed = replace(observed, warnings=await self._ask_for_warnings(identity, observed))
         aggregator = observed.workload("StatefulSet", names.component(identity.name, names.AGGREGATOR))
-        if token is None or aggregator is None or aggregator.ready == 0 or ended:
+        if tokens is None or aggregator is None or aggregator.ready == 0 or ended:
             return observed
-        ledger = await self._ask(identity, token)
+        ledger = await self._ask(identity, tokens.operator)
         return replace(observed, ledger=ledger)
 
     async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, str]:
@@ -93,16 +94,16 @@ class Gatherer:
         self._warnings[identity.uid] = fresh
         return {uid: text for uid, (text, _) in fresh.items() if text}
 
-    async def end_early(self, identity: RunIdentity, token: str, reason: str) -> None:
+    async def end_early(self, identity: RunIdentity, tokens: RunTokens, reason: str) -> None:
         """Have a run's ledger end it with what there is; it is asked again in the next pass where it cannot."""
         try:
-            await self._aggregators.end_run(self._address(identity.namespace, identity.name), token, reason)
+            await self._aggregators.end_run(self._address(identity.namespace, identity.name), tokens.operator, reason)
         except AggregatorError as error:
             logger.warning("%s/%s: its aggregator does not end it: %s", identity.namespace, identity.name, error)
 
-    def made_token(self, uid: str, token: str) -> None:
-        """Remember a token that was written just now: no need to read it back."""
-        self._tokens[uid] = (token, self._clock())
+    def made_tokens(self, uid: str, tokens: RunTokens) -> None:
+        """Remember tokens that were written just now: no need to read them back."""
+        self._tokens[uid] = (tokens, self._clock())
 
     def resynced(self, uid: str) -> None:
         """Remember that every object of a run was applied again."""
@@ -138,16 +139,17 @@ class Gatherer:
             logger.info("%s/%s: its aggregator does not answer: %s", identity.namespace, identity.name, error)
             return None
 
-    async def _token(self, identity: RunIdentity) -> str | None:
+    async def _read_tokens(self, identity: RunIdentity) -> RunTokens | None:
         known = self._tokens.get(identity.uid)
         if known is not None and self._clock() - known[1] < TOKEN_SECONDS:
             return known[0]
-        token = await self._cluster.read_token(identity)
-        if token is None:
+        held = await self._cluster.read_tokens(identity)
+        if held is None:
             self._tokens.pop(identity.uid, None)
-        else:
-            self._tokens[identity.uid] = (token, self._clock())
-        return token
+            return None
+        tokens = RunTokens(held)
+        self._tokens[identity.uid] = (tokens, self._clock())
+        return tokens
 
     def _address(self, namespace: str, name: str) -> str:
         service = names.component(name, names.AGGREGATOR)

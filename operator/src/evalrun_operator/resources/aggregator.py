@@ -9,16 +9,18 @@ from evalrun_operator.resources.pods import (
     GRPC_READINESS,
     METRICS,
     ORDER_MOUNT,
+    SHARED_TOKEN,
+    HeldTokens,
     claim_volumes,
     container,
     headless_service,
+    held_tokens,
     order_volume,
     pod_spec,
     pod_template,
     resources_of,
     secret_env,
     service_account,
-    token_env,
     tracing_env,
 )
 
@@ -78,6 +80,7 @@ def _pod(plan: RunPlan) -> Object:
     sources = [url for each in spec.datasets for url in (each.source, each.manifest, each.prompt_template)]
     sources += [each.grader.path for each in spec.datasets if each.grader is not None]
     volumes, mounts = claim_volumes([*sources, *map(plan.baseline_of, spec.all_gates)], writable=output.url)
+    tokens = _tokens(plan)
     main = container(
         plan,
         names.AGGREGATOR,
@@ -85,14 +88,14 @@ def _pod(plan: RunPlan) -> Object:
         resources=resources_of(
             spec.aggregator.resources, plan.settings.aggregator_resources, default=DEFAULT_RESOURCES
         ),
-        mounts=[ORDER_MOUNT, {"name": "ledger", "mountPath": names.LEDGER_FOLDER}, *mounts],
+        mounts=[ORDER_MOUNT, {"name": "ledger", "mountPath": names.LEDGER_FOLDER}, *tokens.mounts, *mounts],
         command=["python", "-m", "evalrun_aggregator"],
         args=[
             f"--work-order={names.ORDER_FOLDER}/{names.ORDER_FILE}", f"--ledger={names.LEDGER_FOLDER}/ledger.sqlite",
             f"--judge={judge_address(plan)}", "--host=0.0.0.0", f"--port={names.GRPC_PORT}",
             f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
-        env=[*_environment(plan), *tracing_env(plan)],
+        env=[*tokens.env, *_environment(plan), *tracing_env(plan)],
         envFrom=_environment_from(plan),
         ports=[GRPC, METRICS],
         readinessProbe=GRPC_READINESS,
@@ -106,21 +109,28 @@ def _pod(plan: RunPlan) -> Object:
     return pod_spec(
         plan,
         [main],
-        [order_volume(plan), ledger, *volumes],
+        [order_volume(plan), ledger, *tokens.volumes, *volumes],
         scratch="16Gi",  # a dataset is copied there from its store, one after the other
         terminationGracePeriodSeconds=90,
         **service_account(plan),
     )
 
 
-def _environment(plan: RunPlan) -> list[Object]:
+def _tokens(plan: RunPlan) -> HeldTokens:
     reference = plan.spec.judge_ref
     shared = None if reference is None else reference.token_secret_ref
-    variables = token_env(plan, "EVALRUN_AGGREGATOR_TOKEN")
+    held = {"EVALRUN_AGGREGATOR_TOKEN": names.LEDGER_TOKEN}
     if shared is not None:
-        variables.append(secret_env("EVALRUN_AGGREGATOR_JUDGE_TOKEN", shared.name, shared.key))
+        held["EVALRUN_AGGREGATOR_JUDGE_TOKEN"] = SHARED_TOKEN
     elif reference is None:
-        variables += token_env(plan, "EVALRUN_AGGREGATOR_JUDGE_TOKEN")
+        held["EVALRUN_AGGREGATOR_JUDGE_TOKEN"] = names.GATEWAY_TOKEN
+    if plan.hop_tokens:
+        held["EVALRUN_AGGREGATOR_OPERATOR_TOKEN"] = names.OPERATOR_TOKEN
+    return held_tokens(plan, held, shared)
+
+
+def _environment(plan: RunPlan) -> list[Object]:
+    variables = []
     wandb = plan.spec.exports.wandb
     if wandb is not None and wandb.secret_ref is not None:
         variables.append(secret_env("WANDB_API_KEY", wandb.secret_ref.name, wandb.secret_ref.key))

@@ -9,12 +9,12 @@ from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     METRICS,
     container,
+    held_tokens,
     pod_spec,
     pod_template,
     resources_of,
     secret_env,
     service_account,
-    token_env,
     tracing_env,
 )
 from evalrun_operator.resources.ray_cluster import fetched_adapter, fetched_model
@@ -30,6 +30,11 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
     """Return the Job of an attempt in simple mode. A node that is drained does not cost an attempt."""
     key = endpoints[0].api_key_secret_ref
     secrets = [] if key is None else [secret_env("EVALRUN_GENERATOR_API_KEY", key.name, key.key)]
+    tokens = held_tokens(
+        plan,
+        # It answers to nobody, but nothing listens beyond loopback without a token, not even for metrics.
+        {"EVALRUN_GENERATOR_LEDGER_TOKEN": names.LEDGER_TOKEN, "EVALRUN_GENERATOR_TOKEN": names.LEDGER_TOKEN},
+    )
     main = container(
         plan,
         names.GENERATOR,
@@ -48,9 +53,8 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
             f"--worker-id={plan.run.name}",
             "--host=0.0.0.0", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
-        env=[
-            *token_env(plan, "EVALRUN_GENERATOR_LEDGER_TOKEN", "EVALRUN_GENERATOR_TOKEN"), *secrets, *tracing_env(plan),
-        ],
+        mounts=tokens.mounts,
+        env=[*tokens.env, *secrets, *tracing_env(plan)],
         ports=[METRICS],
     )  # fmt: skip
     return plan.made(
@@ -66,7 +70,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
             "template": pod_template(
                 plan,
                 "generator",
-                pod_spec(plan, [main], scratch="1Gi", restartPolicy="Never", **service_account(plan)),
+                pod_spec(plan, [main], tokens.volumes, scratch="1Gi", restartPolicy="Never", **service_account(plan)),
             ),
         },
     )

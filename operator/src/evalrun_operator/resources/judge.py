@@ -13,11 +13,11 @@ from evalrun_operator.resources.pods import (
     METRICS,
     container,
     headless_service,
+    held_tokens,
     pod_spec,
     pod_template,
     resources_of,
     spread,
-    token_env,
     tracing_env,
 )
 
@@ -61,6 +61,9 @@ def required_level(judge: Judge) -> str:
 
 def _pod(plan: RunPlan, judge: Judge) -> Object:
     host = names.service_host(names.component(plan.run.name, names.SANDBOX), plan.run.namespace)
+    tokens = held_tokens(
+        plan, {"EVALRUN_JUDGE_TOKEN": names.GATEWAY_TOKEN, "EVALRUN_JUDGE_SANDBOX_TOKEN": names.SANDBOX_TOKEN}
+    )
     main = container(
         plan,
         names.JUDGE,
@@ -78,12 +81,18 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
             "--host=0.0.0.0", f"--port={names.GRPC_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
             *judge.sandbox.package_flags,
         ],
-        env=[*token_env(plan, "EVALRUN_JUDGE_TOKEN", "EVALRUN_JUDGE_SANDBOX_TOKEN"), *tracing_env(plan)],
+        mounts=tokens.mounts,
+        env=[*tokens.env, *tracing_env(plan)],
         ports=[GRPC, METRICS],
         startupProbe=GRPC_START,
         readinessProbe=GRPC_READINESS,
         livenessProbe=GRPC_LIVENESS,
     )  # fmt: skip
     return pod_spec(
-        plan, [main], scratch="1Gi", terminationGracePeriodSeconds=GRACE_SECONDS, **spread(plan, names.JUDGE)
+        plan,
+        [main],
+        tokens.volumes,
+        scratch="1Gi",
+        terminationGracePeriodSeconds=GRACE_SECONDS,
+        **spread(plan, names.JUDGE),
     )

@@ -14,7 +14,7 @@ from evalrun_operator.settings import OperatorSettings
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run, its spec, the operator's settings and the run's token."""
+    """A run, its spec, the operator's settings and the run's root token."""
 
     run: RunIdentity
     spec: EvalRunSpec
@@ -22,6 +22,8 @@ class RunPlan:
     token: str
     baseline_url: str | None = None
     """Where the gate's baseline lies, where the spec names an EvalRun."""
+    hop_tokens: bool = True
+    """False for a run that began with one token for all parts."""
 
     def baseline_of(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""
@@ -40,7 +42,7 @@ class RunPlan:
 
     @property
     def token_digest(self) -> str:
-        """A digest of the token that tells nothing about it: the token has 256 random bits."""
+        """A digest of the root token that tells nothing about it: the token has 256 random bits."""
         return hashlib.sha256(self.token.encode()).hexdigest()[:12]
 
     def labels(self, component: str) -> dict[str, str]:

@@ -5,11 +5,12 @@ ServiceAccount: nothing that a run makes talks to the API server.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
 from evalrun_api import names
-from evalrun_api.api_model import Resources
+from evalrun_api.api_model import Resources, SecretKeyReference
 from evalrun_api.v1alpha1 import Part
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.plan import RunPlan
@@ -29,6 +30,7 @@ RAY_NODE: Mapping[Part, dict[str, str]] = {
 """KubeRay's label, which tells the pods of one component apart."""
 UNMOVABLE = frozenset({names.RAY, names.GENERATOR, names.AGGREGATOR})
 """Components whose pods must not be moved: that would lose minutes of GPU work or delay the whole run."""
+SHARED_TOKEN = "shared-judge-token"  # noqa: S105 - the name of a file
 CONTAINER_SECURITY: Object = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -152,9 +154,42 @@ def tracing_env(plan: RunPlan) -> list[Object]:
     return [] if endpoint is None else [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": endpoint}]
 
 
-def token_env(plan: RunPlan, *variables: str) -> list[Object]:
-    """Return environment variables that hold the run's token."""
-    return [secret_env(variable, names.token_secret(plan.run.name), names.TOKEN_KEY) for variable in variables]
+@dataclass(frozen=True)
+class HeldTokens:
+    """What a container and its pod need to hold tokens."""
+
+    env: list[Object]
+    mounts: list[Object]
+    volumes: list[Object]
+
+
+def held_tokens(plan: RunPlan, held: Mapping[str, str], shared: SecretKeyReference | None = None) -> HeldTokens:
+    """Return what a part needs to hold its tokens as files, which the kubelet exchanges when the Secret changes.
+
+    Args:
+        plan: the run's.
+        held: by environment variable, a key of the run's Secret, or `SHARED_TOKEN`.
+        shared: the Secret of a shared judge's token.
+    """
+    if not plan.hop_tokens:
+        secrets = {key: (names.token_secret(plan.run.name), names.TOKEN_KEY) for key in held.values()}
+        if shared is not None:
+            secrets[SHARED_TOKEN] = shared.name, shared.key
+        return HeldTokens([secret_env(variable, *secrets[key]) for variable, key in held.items()], [], [])
+    own = sorted({key for key in held.values() if key != SHARED_TOKEN})
+    sources = [_files_of(names.token_secret(plan.run.name), {key: key for key in own})]
+    if shared is not None:
+        sources.append(_files_of(shared.name, {shared.key: SHARED_TOKEN}))
+    return HeldTokens(
+        [{"name": f"{variable}_FILE", "value": f"{names.IDENTITY_FOLDER}/{key}"} for variable, key in held.items()],
+        [{"name": "identity", "mountPath": names.IDENTITY_FOLDER, "readOnly": True}],
+        [{"name": "identity", "projected": {"sources": sources}}],
+    )
+
+
+def _files_of(secret: str, paths: Mapping[str, str]) -> Object:
+    """Return a source of a projected volume: files with these keys of a Secret."""
+    return {"secret": {"name": secret, "items": [{"key": key, "path": path} for key, path in paths.items()]}}
 
 
 def secret_env(variable: str, secret: str, key: str) -> Object:

@@ -8,15 +8,16 @@ from evalrun_operator.resources.images import ray_image
 from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     ORDER_MOUNT,
+    HeldTokens,
     claim_volumes,
     container,
+    held_tokens,
     order_volume,
     pod_spec,
     pod_template,
     resources_of,
     secret_env,
     service_account,
-    token_env,
     tracing_env,
 )
 
@@ -123,9 +124,9 @@ def worker_disk(plan: RunPlan, rollout: Rollout) -> str:
 
 def _head(plan: RunPlan, rollout: Rollout) -> Object:
     amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory, DISK: SCRATCH_DISK}
-    environment = token_env(plan, "EVALRUN_GENERATOR_LEDGER_TOKEN")
+    tokens = held_tokens(plan, {"EVALRUN_GENERATOR_LEDGER_TOKEN": names.LEDGER_TOKEN})
     resources = resources_of(rollout.head_resources, default={"requests": amounts, "limits": amounts})
-    return _pod(plan, rollout, "ray-head", resources, environment)
+    return _pod(plan, rollout, "ray-head", resources, tokens)
 
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
@@ -136,7 +137,7 @@ def _worker(plan: RunPlan, rollout: Rollout) -> Object:
         fetched += ["--adapter", model.adapter, adapter_folder]
     if fetched:
         fields["initContainers"] = [_fetch(plan, rollout, fetched)]
-    return _pod(plan, rollout, "ray-worker", worker_resources(plan, rollout), [], **fields)
+    return _pod(plan, rollout, "ray-worker", worker_resources(plan, rollout), NO_TOKENS, **fields)
 
 
 def gpu_resource(plan: RunPlan, rollout: Rollout) -> str:
@@ -183,6 +184,8 @@ def _fetch(plan: RunPlan, rollout: Rollout, arguments: list[str]) -> Object:
     )
 
 
+NO_TOKENS = HeldTokens([], [], [])
+"""Of the workers, in which a model's own code may run."""
 SCRATCH_MOUNT: Object = {"name": "scratch", "mountPath": HOME}
 
 
@@ -195,9 +198,7 @@ def _cache(plan: RunPlan) -> tuple[str, list[Object], list[Object]]:
     return CACHE, [volume], [{"name": "model-cache", "mountPath": CACHE}]
 
 
-def _pod(
-    plan: RunPlan, rollout: Rollout, name: str, resources: Object, environment: list[Object], **fields: object
-) -> Object:
+def _pod(plan: RunPlan, rollout: Rollout, name: str, resources: Object, tokens: HeldTokens, **fields: object) -> Object:
     volumes, mounts = claim_volumes([plan.spec.model.path, plan.spec.model.adapter])
     hub = plan.spec.model.token_secret_ref
     secrets = [] if hub is None else [secret_env("HF_TOKEN", hub.name, hub.key)]
@@ -207,11 +208,11 @@ def _pod(
         name,
         ray_image(plan, rollout),
         resources=resources,
-        mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *cache_mounts, *mounts],
-        env=[*ENGINE_ENV, {"name": "HF_HOME", "value": hub_home}, *secrets, *environment, *tracing_env(plan)],
+        mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *tokens.mounts, *cache_mounts, *mounts],
+        env=[*ENGINE_ENV, {"name": "HF_HOME", "value": hub_home}, *secrets, *tokens.env, *tracing_env(plan)],
     )
     disk = resources.get("limits", {}).get(DISK, SCRATCH_DISK)
     scratch = {"name": "scratch", "emptyDir": {"sizeLimit": disk}}
-    all_volumes = [order_volume(plan), scratch, *cache_volumes, *volumes]
+    all_volumes = [order_volume(plan), scratch, *tokens.volumes, *cache_volumes, *volumes]
     spec = pod_spec(plan, [main], all_volumes, user=USER, scratch=disk, **service_account(plan))
     return {**spec, **fields}

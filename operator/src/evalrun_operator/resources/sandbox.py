@@ -10,13 +10,14 @@ from evalrun_operator.resources.pods import (
     CONTAINER_SECURITY,
     METRICS,
     USER,
+    HeldTokens,
     container,
     headless_service,
+    held_tokens,
     pod_spec,
     pod_template,
     resources_of,
     spread,
-    token_env,
 )
 
 FUSION_PORT = 8081
@@ -53,16 +54,17 @@ def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Obj
 def _pod(plan: RunPlan, judge: Judge) -> Object:
     scratch = f"{slots_of(plan, judge) * SCRATCH_GIB_PER_SLOT}Gi"
     fields: Object = {"terminationGracePeriodSeconds": 90, "scratch": scratch, **spread(plan, names.SANDBOX)}
+    tokens = held_tokens(plan, {"EVALRUN_SANDBOX_TOKEN": names.SANDBOX_TOKEN})
     if judge.sandbox.runtime_class_name is not None:
         fields["runtimeClassName"] = judge.sandbox.runtime_class_name
     if judge.sandbox.backend == "SandboxFusion":
         # Its image knows no user but root. The namespace must allow that: prefer backend Evalrun.
         fields["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}}
-        return pod_spec(plan, [_fusion(plan, judge), _slot_proxy(plan, judge)], **fields)
-    return pod_spec(plan, [_executor(plan, judge)], **fields)
+        return pod_spec(plan, [_fusion(plan, judge), _slot_proxy(plan, judge, tokens)], tokens.volumes, **fields)
+    return pod_spec(plan, [_executor(plan, judge, tokens)], tokens.volumes, **fields)
 
 
-def _executor(plan: RunPlan, judge: Judge) -> Object:
+def _executor(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
     slots = slots_of(plan, judge)
     return container(
         plan,
@@ -75,7 +77,8 @@ def _executor(plan: RunPlan, judge: Judge) -> Object:
             f"--required-level={required_level(judge)}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
             *judge.sandbox.package_flags,
         ],
-        env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
+        mounts=tokens.mounts,
+        env=tokens.env,
         ports=[HTTP, METRICS],
         startupProbe={**PING, "periodSeconds": 2, "failureThreshold": 60},
         readinessProbe={**PING, "periodSeconds": 5, "timeoutSeconds": 5},
@@ -84,7 +87,7 @@ def _executor(plan: RunPlan, judge: Judge) -> Object:
     )  # fmt: skip
 
 
-def _slot_proxy(plan: RunPlan, judge: Judge) -> Object:
+def _slot_proxy(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
     """Return the sidecar that admits no more than the slots; nothing else of the pod is exposed."""
     slots = slots_of(plan, judge)
     return container(
@@ -97,7 +100,8 @@ def _slot_proxy(plan: RunPlan, judge: Judge) -> Object:
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
             f"--upstream=http://127.0.0.1:{FUSION_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
         ],
-        env=token_env(plan, "EVALRUN_SANDBOX_TOKEN"),
+        mounts=tokens.mounts,
+        env=tokens.env,
         ports=[HTTP, METRICS],
         # The pod says nothing of users, for the server's sake.
         securityContext={**CONTAINER_SECURITY, "runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER},

@@ -1,4 +1,4 @@
-"""The run's work order, which the aggregator (and the generator on Ray) reads, and the Secret with its token."""
+"""The run's work order, which the aggregator (and the generator on Ray) reads, and the Secret with its tokens."""
 
 import json
 
@@ -8,6 +8,7 @@ from evalrun_api.work_order import WorkOrder
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.images import images
 from evalrun_operator.resources.plan import RunPlan, timestamp
+from evalrun_operator.resources.run_tokens import derived_tokens
 
 
 def order_config_map(plan: RunPlan) -> Object:
@@ -55,11 +56,11 @@ def output_folder(plan: RunPlan) -> str:
 
 
 def token_secret(plan: RunPlan) -> Object:
-    """Return the Secret with the token that ledger, judge and sandboxes ask for."""
+    """Return the Secret with the tokens that ledger, judge and sandboxes ask for."""
     return plan.made(
         "Secret",
         names.token_secret(plan.run.name),
         names.AGGREGATOR,
         type="Opaque",
-        stringData={names.TOKEN_KEY: plan.token},
+        stringData=dict(derived_tokens(plan.token, per_hop=plan.hop_tokens).by_key),
     )

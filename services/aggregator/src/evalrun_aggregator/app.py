@@ -34,11 +34,14 @@ from evalrun_aggregator.work_time import WorkTime
 from evalrun_api.work_order import Protocol, WorkOrder, read_work_order
 from evalrun_client.judge_client import GrpcJudge, JudgeAddress
 from evalrun_results.exports.content import export_id
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_server import GrpcServer
 
 logger = logging.getLogger(__name__)
 
 SERVICE_NAME = "evalrun.ledger.v1.LedgerService"
+OPERATOR_METHODS = tuple(f"/{SERVICE_NAME}/{name}" for name in ("GetStatus", "EndRun"))
+"""What the operator asks, and a worker does not: model code that runs beside a worker must not end the run."""
 PAGES_A_MIB = 256
 SYSTEM_CLOCKS = Clocks(time.time, time.monotonic)
 
@@ -48,7 +51,7 @@ class Aggregator:
 
     Args:
         settings: the process's settings.
-        open_judge: (address, token) -> a judge.
+        open_judge: (address, tokens) -> a judge.
         write: writes the outputs.
         registry: where the metrics go.
         clocks: where time comes from.
@@ -58,7 +61,7 @@ class Aggregator:
         self,
         settings: AggregatorSettings,
         *,
-        open_judge: Callable[[str, str | None], JudgeAddress] = GrpcJudge,
+        open_judge: Callable[[str, BearerTokens | None], JudgeAddress] = GrpcJudge,
         write: OutputWriter = write_run_outputs,
         registry: CollectorRegistry = REGISTRY,
         clocks: Clocks = SYSTEM_CLOCKS,
@@ -68,7 +71,9 @@ class Aggregator:
         self._write = write
         self._registry = registry
         self._clocks = clocks
-        self._server = GrpcServer(settings, [SERVICE_NAME])
+        operator = BearerTokens.of(settings.operator_token, settings.operator_token_file)
+        own_tokens = {} if operator is None else dict.fromkeys(OPERATOR_METHODS, operator)
+        self._server = GrpcServer(settings, [SERVICE_NAME], own_tokens=own_tokens)
         self._ledger: Ledger | None = None
         self._judges: list[JudgeAddress] = []
         self._run: Run | None = None
@@ -101,8 +106,8 @@ class Aggregator:
                 now=self._clocks.now(),
             )
             watch = await gate_watch_of(order, problems, ledger)
-            token = None if settings.judge_token is None else settings.judge_token.get_secret_value()
-            self._judges = [self._open_judge(address, token) for address in settings.judge]
+            tokens = BearerTokens.of(settings.judge_token, settings.judge_token_file)
+            self._judges = [self._open_judge(address, tokens) for address in settings.judge]
             traces = ItemTraces(export_id(order), problems.items)
             self._run = run = self._wire(order, problems, ledger, opened, budget, traces, watch)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(

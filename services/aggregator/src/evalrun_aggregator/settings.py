@@ -24,6 +24,19 @@ class AggregatorSettings(ServiceSettings):
     judge_token: SecretStr | None = Field(
         None, description="Bearer token of the judges. Set it in the environment: flags are visible in ps."
     )
+    judge_token_file: Path | None = Field(
+        None,
+        description="File with the judges' token, on its first line; read again when it changes. Instead of "
+        "judge_token.",
+    )
+    operator_token: SecretStr | None = Field(
+        None,
+        description="Bearer token that GetStatus and EndRun require instead of the other. Set it in the environment: "
+        "flags are visible in ps.",
+    )
+    operator_token_file: Path | None = Field(
+        None, description="File with it, as --token-file: workers, which have the other token, cannot end the run."
+    )
     judge_in_flight: int = Field(
         64, ge=1, le=65536, description="Maximum requests in flight over all judges; use about twice their slots."
     )

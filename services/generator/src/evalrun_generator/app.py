@@ -20,6 +20,7 @@ from evalrun_generator.ledger.ledger_client import GrpcLedger, LedgerClient
 from evalrun_generator.settings import GeneratorSettings, WorkSettings
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import ExitCode
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.process import die_with_parent, serve_metrics
@@ -54,7 +55,7 @@ async def connections(
             channel,
             address=settings.ledger,
             worker_id=settings.worker_id,
-            token=settings.ledger_token.get_secret_value() if settings.ledger_token else None,
+            tokens=BearerTokens.of(settings.ledger_token, settings.ledger_token_file),
             start_seconds=settings.start_seconds,
             away_seconds=settings.ledger_seconds,
             rng=rng,

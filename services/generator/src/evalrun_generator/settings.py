@@ -1,5 +1,6 @@
 """Settings of the generator: endpoints, concurrency, retries, time limits."""
 
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -18,6 +19,11 @@ class WorkSettings(ServiceSettings):
     ledger: str = Field(description="Address of the aggregator's ledger, e.g. grpc://127.0.0.1:50051.")
     ledger_token: SecretStr | None = Field(
         None, description="The ledger's bearer token. Set it in the environment: flags are visible in ps."
+    )
+    ledger_token_file: Path | None = Field(
+        None,
+        description="File with the ledger's token, on its first line; read again when it changes. Instead of "
+        "ledger_token.",
     )
     worker_id: str = Field(
         "generator", min_length=1, description="Name of this worker for its leases. Use the same name after a restart."

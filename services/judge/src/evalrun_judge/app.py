@@ -31,6 +31,7 @@ from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
 from evalrun_judge.suites import Suites
 from evalrun_runtime.admission import Admission
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
 from evalrun_runtime.tracing import past_span
@@ -115,7 +116,7 @@ class JudgeGateway:
 
 def build_gateway(settings: JudgeSettings) -> JudgeGateway:
     """Make the gateway that the settings describe; called inside the running loop."""
-    token = None if settings.sandbox_token is None else settings.sandbox_token.get_secret_value()
+    tokens = BearerTokens.of(settings.sandbox_token, settings.sandbox_token_file)
     metrics = JudgeMetrics(REGISTRY)
 
     def connect(url: str) -> Sandbox:
@@ -123,8 +124,8 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
             # Here, since it imports aiohttp: a quarter of the CPU time that the gateway's imports take.
             from evalrun_judge.sandboxes.fusion import FusionSandbox
 
-            return FusionSandbox(url, token, nonces=secrets.token_bytes)
-        return EvalrunSandbox(url, token)
+            return FusionSandbox(url, tokens, nonces=secrets.token_bytes)
+        return EvalrunSandbox(url, tokens)
 
     pool = build_pool(
         settings,

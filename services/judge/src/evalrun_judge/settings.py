@@ -1,5 +1,6 @@
 """The gateway's settings."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import DirectoryPath, Field, SecretStr, field_validator
@@ -30,6 +31,11 @@ class JudgeSettings(ServiceSettings):
     )
     sandbox_token: SecretStr | None = Field(
         None, description="Bearer token of the sandboxes. Set it in the environment: flags are visible in ps."
+    )
+    sandbox_token_file: Path | None = Field(
+        None,
+        description="File with the sandboxes' token, on its first line; read again when it changes. Instead of "
+        "sandbox_token.",
     )
     queue_limit: int = Field(
         1024, ge=1, description="Maximum requests that wait for a slot; more get RESOURCE_EXHAUSTED."

@@ -1,7 +1,6 @@
 """The HTTP front: requests in, one result a sample out; wires the rest and decides nothing."""
 
 import asyncio
-import hmac
 import logging
 import math
 import random
@@ -45,6 +44,7 @@ from evalrun_reward.wire import (
     Shape,
 )
 from evalrun_runtime.admission import Admission, DrainingError, QueueFullError, Ticket
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.http_site import serve
@@ -82,6 +82,7 @@ class RewardService:
         sessions: SessionStore | None = None,
     ) -> None:
         self._settings = settings
+        self._tokens = BearerTokens.of(settings.token, settings.token_file)
         self._tests = tests
         self._metrics = metrics
         self._close = close
@@ -149,11 +150,10 @@ class RewardService:
 
     @web.middleware
     async def _check_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        token = self._settings.token
-        if token is None or request.path in _OPEN_PATHS:
+        tokens = self._tokens
+        if tokens is None or request.path in _OPEN_PATHS:
             return await handler(request)
-        given = request.headers.get("Authorization", "").encode(errors="replace")
-        if hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
+        if tokens.accept(request.headers.get("Authorization", "")):
             return await handler(request)
         return json_response(Problem("send the service's token as 'Authorization: Bearer ...'"), 401)
 
@@ -300,8 +300,7 @@ def build_service(settings: RewardSettings, registry: CollectorRegistry = REGIST
         settings.cache_mib * 1024 * 1024,
     )
     graders = load_graders(settings.grader)
-    token = None if settings.judge_token is None else settings.judge_token.get_secret_value()
-    judge = GrpcJudge(settings.judge, token)
+    judge = GrpcJudge(settings.judge, BearerTokens.of(settings.judge_token, settings.judge_token_file))
     store = None
     if settings.session_store is not None:
         store = open_store(

@@ -1,5 +1,6 @@
 """The reward service's settings."""
 
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
@@ -20,6 +21,11 @@ class RewardSettings(ServiceSettings):
     )
     judge_token: SecretStr | None = Field(
         None, description="Bearer token of the judge. Set it in the environment: flags are visible in ps."
+    )
+    judge_token_file: Path | None = Field(
+        None,
+        description="File with the judge's token, on its first line; read again when it changes. Instead of "
+        "judge_token.",
     )
     problems: CommaSeparated[str] = Field(
         default_factory=list,

@@ -1,7 +1,6 @@
 """The HTTP front: passes requests to the executor and returns its replies."""
 
 import asyncio
-import hmac
 import importlib.metadata
 import logging
 import os
@@ -16,6 +15,7 @@ from evalrun_executor.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRe
 from evalrun_executor.errors import Busy as BusyError
 from evalrun_executor.errors import RequestRefused, SandboxError
 from evalrun_executor.executor import Executor
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
 from evalrun_runtime.http_site import serve
 from evalrun_runtime.tracing import HEADER, span
@@ -42,6 +42,7 @@ class SandboxService:
 
     def __init__(self, settings: SandboxSettings, executor: Executor, registry: CollectorRegistry = REGISTRY) -> None:
         self._settings = settings
+        self._tokens = BearerTokens.of(settings.token, settings.token_file)
         self._executor = executor
         self._decoder = msgspec.msgpack.Decoder(RunRequest)
         self._encoder = msgspec.msgpack.Encoder()
@@ -103,13 +104,12 @@ class SandboxService:
 
     @web.middleware
     async def _check_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        token = self._settings.token
-        if token is None or request.path in _OPEN_PATHS:
+        tokens = self._tokens
+        if tokens is None or request.path in _OPEN_PATHS:
             return await handler(request)
-        given = as_bearer(request.headers.get("Authorization", "")).encode(errors="replace")
-        if hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
+        if tokens.accept(as_bearer(request.headers.get("Authorization", ""))):
             return await handler(request)
-        return web.json_response({"message": "send the run's token as 'Authorization: Bearer ...'"}, status=401)
+        return web.json_response({"message": "send the sandbox's token as 'Authorization: Bearer ...'"}, status=401)
 
     async def _ping(self, _: web.Request) -> web.Response:
         return web.json_response("pong")

@@ -16,6 +16,7 @@ from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.endpoints.retry import Backoff
 from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_channel import token_metadata
 
@@ -75,7 +76,7 @@ class GrpcLedger:
         *,
         address: str,
         worker_id: str,
-        token: str | None,
+        tokens: BearerTokens | None,
         start_seconds: float,
         away_seconds: float,
         rng: random.Random,
@@ -84,7 +85,7 @@ class GrpcLedger:
         self._stub = ledger_grpc.LedgerServiceStub(channel)
         self._address = address
         self._worker_id = worker_id
-        self._metadata = token_metadata(token)
+        self._tokens = tokens
         self._start_seconds = start_seconds
         self._away_seconds = away_seconds
         self._rng = rng
@@ -94,13 +95,15 @@ class GrpcLedger:
     async def get_work(self, max_items: int, *, fresh: bool) -> ledger.GetWorkResponse:
         """Lease work."""
         request = ledger.GetWorkRequest(worker_id=self._worker_id, max_items=max_items, fresh=fresh)
-        return await self._patiently(lambda: self._stub.GetWork(request, timeout=CALL_SECONDS, metadata=self._metadata))
+        return await self._patiently(
+            lambda: self._stub.GetWork(request, timeout=CALL_SECONDS, metadata=token_metadata(self._tokens))
+        )
 
     async def submit(self, completions: Sequence[ledger.Completion]) -> int:
         """Store completions."""
         request = ledger.SubmitCompletionsRequest(worker_id=self._worker_id, completions=completions)
         response = await self._patiently(
-            lambda: self._stub.SubmitCompletions(request, timeout=CALL_SECONDS, metadata=self._metadata)
+            lambda: self._stub.SubmitCompletions(request, timeout=CALL_SECONDS, metadata=token_metadata(self._tokens))
         )
         return response.stored
 
@@ -110,7 +113,7 @@ class GrpcLedger:
             worker_id=self._worker_id, replicas=replicas, reported_at=self._now(), warnings=warnings
         )
         try:
-            await self._stub.ReportReplicas(request, timeout=REPORT_SECONDS, metadata=self._metadata)
+            await self._stub.ReportReplicas(request, timeout=REPORT_SECONDS, metadata=token_metadata(self._tokens))
         except grpc.aio.AioRpcError as error:
             logger.debug("the ledger did not accept the endpoint report: %s", error.details())
 

@@ -22,6 +22,7 @@ from evalrun_generator.rollout.reports import current_of_slots, gpu_seconds
 from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.rollout.vital_signs import ProbeLimits
 from evalrun_generator.work_loop import WorkLoop
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.process import die_with_parent, serve_metrics
@@ -58,7 +59,7 @@ async def roll_out(
             channel,
             address=settings.ledger,
             worker_id=settings.worker_id,
-            token=settings.ledger_token.get_secret_value() if settings.ledger_token else None,
+            tokens=BearerTokens.of(settings.ledger_token, settings.ledger_token_file),
             start_seconds=settings.start_seconds,
             away_seconds=settings.ledger_seconds,
             rng=rng,

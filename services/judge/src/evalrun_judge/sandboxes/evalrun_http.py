@@ -20,6 +20,7 @@ from evalrun_judge.sandboxes import (
 from evalrun_judge.sandboxes.http_answer import BadAnswerError
 from evalrun_judge.sandboxes.http_calls import HttpCalls
 from evalrun_judge.sandboxes.kept_there import SandboxInputs
+from evalrun_runtime.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.deadlines import deadline_headers
 from evalrun_runtime.tracing import trace_headers
 
@@ -46,19 +47,17 @@ class EvalrunSandbox:
     A request whose caller is cancelled closes its connection, which is how the sandbox learns to stop the program.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, spare_seconds: float = WAIT_SECONDS) -> None:
+    def __init__(self, url: str, tokens: BearerTokens | None = None, *, spare_seconds: float = WAIT_SECONDS) -> None:
         """Make the client; connections open with the first call, inside the running loop.
 
         Args:
             url: `http://host:port`.
-            token: sent as a bearer token.
+            tokens: the first is sent as a bearer token.
             spare_seconds: what it may take beyond its programs' own limits before it counts as hung.
         """
         self.address = url.rstrip("/")
-        headers = {"Content-Type": CONTENT_TYPE}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        self._calls = HttpCalls(self.address, headers, connect_seconds=CONNECT_SECONDS)
+        self._tokens = tokens
+        self._calls = HttpCalls(self.address, {"Content-Type": CONTENT_TYPE}, connect_seconds=CONNECT_SECONDS)
         self._spare_seconds = spare_seconds
         self._kept = SandboxInputs()
         self._encoder = msgspec.msgpack.Encoder()
@@ -132,7 +131,7 @@ class EvalrunSandbox:
                 body,
                 max_seconds=max_seconds,
                 max_bytes=max_bytes,
-                headers=trace_headers() | deadline_headers(),
+                headers=authorization(self._tokens) | trace_headers() | deadline_headers(),
             )
         except TimeoutError as error:
             raise SandboxTimeoutError(f"{self.address}: no answer in {max_seconds:.1f} s") from error

@@ -36,6 +36,7 @@ from evalrun_judge.sandboxes.fusion_datasets import CONFIRM_WAIT_SECONDS, Fusion
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
 from evalrun_judge.sandboxes.fusion_shared import MAX_PROGRAMS, SHARED_SECONDS, SharedCalls
 from evalrun_judge.sandboxes.stock_harness import CODE
+from evalrun_runtime.bearer_tokens import BearerTokens
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class FusionSandbox:
     def __init__(
         self,
         url: str,
-        token: str | None = None,
+        tokens: BearerTokens | None = None,
         *,
         nonces: Callable[[int], bytes],
         prefer_own_api: bool = True,
@@ -90,14 +91,14 @@ class FusionSandbox:
 
         Args:
             url: `http://host:port`.
-            token: sent as a bearer token; a stock server ignores it, our slot proxy asks for it.
+            tokens: the first is sent as a bearer token; a stock server ignores it, our slot proxy asks for it.
             nonces: gives that many random bytes.
             prefer_own_api: use the batch API where an `evalrun-sandbox` answers.
             shared_seconds: see `SharedCalls`.
         """
-        self._server = FusionServer(url, token)
+        self._server = FusionServer(url, tokens)
         self.address = self._server.address
-        self._own = EvalrunSandbox(url, token) if prefer_own_api else None
+        self._own = EvalrunSandbox(url, tokens) if prefer_own_api else None
         self._datasets = FusionDatasets(self._server)
         self._is_own = False
         self._own_level: Level = "none"

@@ -18,6 +18,7 @@ from evalrun_judge.sandboxes import (
     SandboxTimeoutError,
     SandboxUnreachableError,
 )
+from evalrun_runtime.bearer_tokens import BearerTokens, authorization
 
 CONNECT_SECONDS = 5.0
 
@@ -53,11 +54,10 @@ class _Busy(msgspec.Struct):
 class FusionServer:
     """A SandboxFusion server, stock or not, with or without a slot proxy before it."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, tokens: BearerTokens | None = None) -> None:
         self.address = url.rstrip("/")
         self._headers = {"Content-Type": "application/json"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._tokens = tokens
         self._session: aiohttp.ClientSession | None = None
 
     async def run_code(self, body: Mapping[str, Any], max_seconds: float) -> CodeAnswer:
@@ -106,7 +106,10 @@ class FusionServer:
         limits = aiohttp.ClientTimeout(total=max_seconds, sock_connect=CONNECT_SECONDS)
         data = None if body is None else io.BytesIO(body)  # large bytes would be written at one go, holding the loop
         try:
-            async with self._open().request(method, self.address + path, data=data, timeout=limits) as response:
+            request = self._open().request(
+                method, self.address + path, data=data, timeout=limits, headers=authorization(self._tokens)
+            )
+            async with request as response:
                 return response.status, await response.read()
         except aiohttp.ConnectionTimeoutError as error:
             raise SandboxUnreachableError(f"{self.address}: no connection in {CONNECT_SECONDS:g} s") from error

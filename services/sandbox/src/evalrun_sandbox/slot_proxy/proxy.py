@@ -1,7 +1,6 @@
 """The proxy: takes a slot for each request that runs programs, and streams bodies without reading or storing them."""
 
 import asyncio
-import hmac
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -9,6 +8,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.http_site import WatchedSite
 from evalrun_sandbox.fusion.credentials import as_bearer
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
@@ -41,6 +41,7 @@ class SlotProxy:
 
     def __init__(self, settings: SlotProxySettings, registry: CollectorRegistry = REGISTRY) -> None:
         self._settings = settings
+        self._tokens = BearerTokens.of(settings.token, settings.token_file)
         self._busy = 0
         self._draining = False
         self._session: aiohttp.ClientSession | None = None
@@ -90,13 +91,12 @@ class SlotProxy:
 
     @web.middleware
     async def _check_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        token = self._settings.token
-        if token is None or request.path in OPEN_PATHS:
+        tokens = self._tokens
+        if tokens is None or request.path in OPEN_PATHS:
             return await handler(request)
-        given = as_bearer(request.headers.get("Authorization", "")).encode(errors="replace")
-        if hmac.compare_digest(given, f"Bearer {token.get_secret_value()}".encode()):
+        if tokens.accept(as_bearer(request.headers.get("Authorization", ""))):
             return await handler(request)
-        return web.json_response({"detail": "send the run's token as 'Authorization: Bearer ...'"}, status=401)
+        return web.json_response({"detail": "send the sandbox's token as 'Authorization: Bearer ...'"}, status=401)
 
     async def _ping(self, _: web.Request) -> web.Response:
         """Answer "pong" if the server does, or 503 if it does not or this proxy is stopping."""

@@ -1,0 +1,68 @@
+"""Bearer tokens of a connection between two parts: the client sends the first, the server accepts each.
+
+Several are accepted so that a token can be exchanged while both run: servers learn the new one as their second, then
+clients send it as their first, then the old one is removed.
+"""
+
+import hmac
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.reloaded_files import ReloadedFiles
+
+
+class BearerTokens:
+    """Tokens that are given once, or lines of a file that is read again when it changes.
+
+    Raises:
+        ValueError: there is no token, or one that no header may hold.
+        BadInputError: the file cannot be used.
+    """
+
+    def __init__(self, *tokens: str, file: Path | None = None) -> None:
+        self._file = None if file is None else ReloadedFiles([file], _lines)
+        self._given = _checked(tokens) if file is None else ()
+
+    @classmethod
+    def of(cls, token: SecretStr | None, file: Path | None) -> "BearerTokens | None":
+        """Return the tokens that two settings name; None where neither is set. Raises BadInputError."""
+        if file is not None:
+            return cls(file=file)
+        try:
+            return None if token is None else cls(token.get_secret_value())
+        except ValueError as error:
+            raise BadInputError(f"token: {error}") from error
+
+    @property
+    def sent(self) -> str:
+        """The token that a client sends."""
+        return self._tokens()[0]
+
+    def accept(self, authorization: str) -> bool:
+        """Return whether an Authorization header carries one of them."""
+        given = authorization.encode(errors="replace")
+        return any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in self._tokens())
+
+    def _tokens(self) -> Sequence[str]:
+        return self._given if self._file is None else self._file.current
+
+
+def authorization(tokens: BearerTokens | None) -> dict[str, str]:
+    """Return the headers of an HTTP call that carries the token to send now."""
+    return {} if tokens is None else {"Authorization": f"Bearer {tokens.sent}"}
+
+
+def _lines(contents: Sequence[bytes]) -> tuple[str, ...]:
+    return _checked([line for line in contents[0].decode("ascii").splitlines() if line.strip()])
+
+
+def _checked(tokens: Sequence[str]) -> tuple[str, ...]:
+    if not tokens or not all(token.strip() for token in tokens):
+        raise ValueError("it holds no token, or an empty one, which would let anyone in")
+    stripped = tuple(token.strip() for token in tokens)
+    if not all(token.isascii() and token.isprintable() for token in stripped):
+        raise ValueError("a token holds a character that no HTTP header may hold: use letters and digits")
+    return stripped
