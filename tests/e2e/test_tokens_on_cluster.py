@@ -1,0 +1,162 @@
+"""Tokens on real pods: strangers and neighbours try every port; all tokens of a run are exchanged while it goes on."""
+
+import base64
+import json
+import secrets
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from builders.cluster.cluster import CommandFailedError
+from builders.cluster.controlplane import until
+from builders.cluster.install import PROBLEMS, Installed
+from builders.cluster.runs import Verdicts, outcome, progress, small
+from builders.cluster.tasks import Tasks
+
+from evalrun_api import names
+
+RUN = "rotated"
+HOLDERS = {
+    names.LEDGER_TOKEN: (names.AGGREGATOR, names.GENERATOR),
+    names.OPERATOR_TOKEN: (names.AGGREGATOR,),
+    names.GATEWAY_TOKEN: (names.AGGREGATOR, names.JUDGE),
+    names.SANDBOX_TOKEN: (names.JUDGE, names.SANDBOX),
+}
+"""By key, the components whose pods hold it as a file."""
+PORTS = {"work": names.LEDGER_TOKEN, "state": names.OPERATOR_TOKEN, "judge": names.GATEWAY_TOKEN,
+         "sandbox": names.SANDBOX_TOKEN}  # fmt: skip
+"""By what is asked for, the key of the token that opens it."""
+SETTLED_SECONDS = 3.0
+"""Processes look at their files each second."""
+KNOCKS = """
+import json, urllib.error, urllib.request
+import grpc
+from evalrun.judge.v1 import judge_pb2 as j, judge_pb2_grpc as jg
+from evalrun.ledger.v1 import ledger_pb2 as l, ledger_pb2_grpc as lg
+
+def called(method, request, token):
+    metadata = [("authorization", "Bearer " + token)] if token else []
+    try:
+        method(request, metadata=metadata, timeout=20)
+    except grpc.RpcError as error:
+        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            return "unreachable"
+        return "refused" if error.code() is grpc.StatusCode.UNAUTHENTICATED else "opened"
+    return "opened"
+
+def fetched(url, token):
+    headers = {"Authorization": "Bearer " + token} if token else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20):
+            return "opened"
+    except urllib.error.HTTPError as error:
+        return "refused" if error.code == 401 else "opened"
+    except OSError:
+        return "unreachable"
+
+place, tokens = HOST, TOKENS
+ledger = lg.LedgerServiceStub(grpc.insecure_channel(place % "aggregator" + ":50051"))
+judge = jg.JudgeServiceStub(grpc.insecure_channel(place % "judge" + ":50051"))
+print(json.dumps({
+    key: {
+        "work": called(ledger.SubmitCompletions, l.SubmitCompletionsRequest(worker_id="knocks"), token),
+        "state": called(ledger.GetStatus, l.GetStatusRequest(), token),
+        "judge": called(judge.Describe, j.DescribeRequest(), token),
+        "sandbox": fetched("http://" + place % "sandbox" + ":8080/v1/info", token),
+    }
+    for key, token in tokens.items()
+}))
+"""
+HOLDS = """
+import os, time
+file = FILE
+settled = time.time() - os.stat(file).st_mtime > SECONDS
+print(settled and open(file).read().split() == TOKENS)
+"""
+
+
+def test_every_port_is_closed_without_its_token_and_rotation_changes_no_verdict(
+    install: Installed, paced_tasks: tuple[Tasks, Verdicts], folder: Path
+) -> None:
+    tasks, wanted = paced_tasks
+    judge = {"gateway": {"maxReplicas": 1}, "sandbox": {"maxReplicas": 1, "slots": 1}}
+    spec = small(judge=judge)
+    install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("paced-answers"), **spec), folder)
+    for judged, _ in progress(install, RUN):
+        if judged:
+            break
+    first, before = tokens_of(install), pods(install)
+    assert len(set(first.values())) == len(first) == 5
+    with install.another_namespace("strangers") as there:
+        there.mount("stranger")
+        for namespace, pod in ((there.runs, "stranger"), (install.runs, "files")):
+            check(knock(install, namespace, pod, {**first, "none": "", "other": "guessed"}))
+
+    new = {key: secrets.token_hex(32) for key in HOLDERS}
+    write(install, {key: [first[key], new[key]] for key in HOLDERS})
+    write(install, {key: [new[key], first[key]] for key in HOLDERS})
+    write(install, {key: [new[key]] for key in HOLDERS})
+    judged, total = map(int, install.cluster.get(install.runs, "evalrun", RUN)["status"]["progress"].split("/"))
+    assert judged < total, "the run was over before the tokens were exchanged"
+    found = knock(install, install.runs, "files", {**{f"old {key}": first[key] for key in HOLDERS}, **new})
+    check(found)
+
+    run = outcome(install, RUN)
+    assert run.verdicts == wanted
+    assert run.status["notJudged"] == "0"
+    assert run.status["attempts"] == 1
+    assert {uid: restarts for uid, restarts in pods(install).items() if uid in before and restarts} == {}
+    print(f"{judged} of {total} judged when all tokens were new; {json.dumps(found)}")
+
+
+def check(found: dict[str, dict[str, str]]) -> None:
+    """Where an enforcer of NetworkPolicies is at work, ports may be out of reach: that is closed as well."""
+    for key, ports in found.items():
+        for port, answer in ports.items():
+            assert answer in ({"opened", "unreachable"} if PORTS[port] == key else {"refused", "unreachable"}), (
+                key, port, answer,
+            )  # fmt: skip
+
+
+def knock(install: Installed, namespace: str, pod: str, tokens: dict[str, str]) -> dict[str, dict[str, str]]:
+    host = f"{RUN}-%s.{install.runs}.svc"
+    program = KNOCKS.replace("HOST", repr(host)).replace("TOKENS", repr(tokens))
+    answers: dict[str, dict[str, str]] = json.loads(install.cluster.python(namespace, pod, program))
+    return answers
+
+
+def tokens_of(install: Installed) -> dict[str, str]:
+    data: dict[str, str] = install.cluster.get(install.runs, "secret", names.token_secret(RUN))["data"]
+    return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+
+def pods(install: Installed) -> dict[str, int]:
+    """Return by uid how often a pod's containers were started again."""
+    found: list[Any] = install.cluster.get(install.runs, "pods", "--selector", f"evalrun.dev/run={RUN}")["items"]
+    return {
+        pod["metadata"]["uid"]: sum(state["restartCount"] for state in pod["status"].get("containerStatuses", ()))
+        for pod in found
+    }
+
+
+def write(install: Installed, tokens: dict[str, list[str]]) -> None:
+    """Change the run's Secret, and wait until each pod holds it: an annotation spares the kubelet's minute."""
+    cluster, where = install.cluster, ("--namespace", install.runs)
+    patch = {"stringData": {key: "\n".join(lines) for key, lines in tokens.items()}}
+    cluster.kubectl("patch", "secret", names.token_secret(RUN), *where, "--patch", json.dumps(patch))
+    note = f"example.org/touched={secrets.token_hex(4)}"
+    cluster.kubectl("annotate", "pods", "--selector", f"evalrun.dev/run={RUN}", *where, "--overwrite", note)
+    for key, components in HOLDERS.items():
+        program = HOLDS.replace("FILE", repr(f"{names.IDENTITY_FOLDER}/{key}"))
+        program = program.replace("SECONDS", str(SETTLED_SECONDS)).replace("TOKENS", repr(tokens[key]))
+        for component in components:
+            for pod in cluster.pods(install.runs, RUN, component):
+                until(partial(holds_or_ended, install, component, pod, program), f"{pod} to hold {key}", 150.0)
+
+
+def holds_or_ended(install: Installed, component: str, pod: str, program: str) -> bool:
+    """Return whether a pod holds what it should; the generator's ends as soon as every answer is stored."""
+    try:
+        return install.cluster.python(install.runs, pod, program).strip() == "True"
+    except CommandFailedError:
+        return pod not in install.cluster.pods(install.runs, RUN, component)
