@@ -12,7 +12,7 @@ SERVICE_LEVELS := $(filter-out tests/integration/cli/ tests/integration/rollout/
 IMAGE_LEVELS := tests/chart tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules kill-gates sbom clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules kill-gates kill-runs sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ sbom: $(VENV)/.dev ## write a CycloneDX bill of materials for each image of Dock
 
 kill-gates: $(VENV)/.dev ## kill a run with a sequential gate at 20 random moments: its decision must stay the same
 	EVALRUN_GATE_KILL_MOMENTS=20 $(BIN)/pytest -q tests/integration/cli/test_sequential_run_killed.py
+
+kill-runs: $(VENV)/.dev ## kill parts of a run at 20 random moments: every verdict must stay the same
+	EVALRUN_KILL_MOMENTS=20 $(BIN)/pytest -q tests/integration/cli/test_kill_and_resume.py
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist

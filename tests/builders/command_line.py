@@ -12,9 +12,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 PROJECT = Path(__file__).resolve().parents[2]
 DEMO = PROJECT / "k8s" / "samples" / "demo.yaml"
 COMMAND = [sys.executable, "-m", "evalrun_cli"]
+
+
+def quick_demo(folder: Path) -> Path:
+    """Write the demo's file with a time limit of 2 s: two of its answers never end, and use up theirs in every run."""
+    manifest = yaml.safe_load(DEMO.read_text())
+    manifest["spec"]["datasets"][0]["limits"] = {"timeMilliseconds": 2000}
+    file = folder / "demo.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+    return file
+
+
+def run_of(file: Path) -> tuple[str | Path, ...]:
+    """Return the arguments that run a file of the demo set on this machine."""
+    return ("run", file, "--local", "--endpoint", "builtin:demo")
 
 
 def evalrun(

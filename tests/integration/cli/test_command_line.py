@@ -13,12 +13,14 @@ from builders.command_line import (
     evalrun,
     evalrun_started,
     processes_with,
+    quick_demo,
     results,
+    run_of,
     summary,
     verdicts,
 )
 
-RUN_DEMO = ("run", DEMO, "--local", "--endpoint", "builtin:demo")
+RUN_DEMO = run_of(DEMO)
 EXPECTED = json.loads((DEMO.parents[2] / "tests" / "unit" / "data" / "demo_expected.json").read_text())
 
 ADD: dict[str, Any] = {
@@ -140,8 +142,8 @@ def test_a_gzipped_published_file_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    with evalrun_started(*RUN_DEMO, "--output", output) as process:
+    run, output = run_of(quick_demo(tmp_path)), tmp_path / "out"
+    with evalrun_started(*run, "--output", output) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "judging" in line:
@@ -151,14 +153,14 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Pa
         assert process.wait(30) == 130, rest
         assert "--resume" in rest
     assert processes_with(str(output)) == []
-    done = evalrun(*RUN_DEMO, "--resume", output)
+    done = evalrun(*run, "--resume", output)
     assert done.returncode == 0, done.stdout + done.stderr
     assert verdicts(output) == verdicts(demo)
 
 
 def test_nothing_outlives_the_command(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    with evalrun_started(*RUN_DEMO, "--output", output) as process:
+    run, output = run_of(quick_demo(tmp_path)), tmp_path / "out"
+    with evalrun_started(*run, "--output", output) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "judging" in line:
@@ -249,11 +251,11 @@ def test_a_rollout_needs_an_endpoint_on_one_machine(tmp_path: Path) -> None:
 
 
 def test_an_unreachable_endpoint_is_named_and_the_run_can_be_resumed(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    done = evalrun("run", DEMO, "--local", "--endpoint", "http://127.0.0.1:9/v1", "--output", output)
+    demo, output = quick_demo(tmp_path), tmp_path / "out"
+    done = evalrun("run", demo, "--local", "--endpoint", "http://127.0.0.1:9/v1", "--output", output)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "http://127.0.0.1:9" in done.stderr
-    done = evalrun(*RUN_DEMO, "--resume", output)
+    done = evalrun(*run_of(demo), "--resume", output)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

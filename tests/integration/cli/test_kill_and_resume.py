@@ -5,31 +5,36 @@ import random
 from pathlib import Path
 
 import pytest
-from builders.command_line import DEMO, VICTIMS, evalrun, evalrun_started, kill_at, summary, verdicts
+from builders.command_line import VICTIMS, evalrun, evalrun_started, kill_at, quick_demo, run_of, summary, verdicts
 
 SEED = int(os.environ.get("EVALRUN_KILL_SEED", "20260101"))
-MOMENTS = int(os.environ.get("EVALRUN_KILL_MOMENTS", "10"))
-"""Each takes some 15 s; another seed, and more of them, once in a while."""
+MOMENTS = int(os.environ.get("EVALRUN_KILL_MOMENTS", str(len(VICTIMS))))
+"""Each takes some 15 s: every part once; `make kill-runs` tries 20."""
 SLOW_ANSWERS = {"EVALRUN_RECORDED_LATENCY_SECONDS": "0.1", "EVALRUN_RECORDED_MAX_CONCURRENCY": "4"}
 GENERATION_SECONDS = 0.8
 """Of 32 answers, four at a time. Else the generator would mostly have ended before its moment comes."""
 HITS: list[bool] = []
-RUN = ("run", DEMO, "--local", "--endpoint", "builtin:demo")
 
+Run = tuple[str | Path, ...]
 RunOutcome = dict[tuple[str, str, int], str]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_of(quick_demo(tmp_path_factory.mktemp("run")))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run: Run, tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     output = tmp_path_factory.mktemp("undisturbed") / "out"
-    done = evalrun(*RUN, "--output", output)
+    done = evalrun(*run, "--output", output)
     assert done.returncode == 0, done.stdout + done.stderr
     return verdicts(output)
 
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_a_kill_changes_nothing(
-    moment: int, undisturbed: RunOutcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moment: int, run: Run, undisturbed: RunOutcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SLOW_ANSWERS.items():
         monkeypatch.setenv(name, value)
@@ -38,7 +43,7 @@ def test_a_kill_changes_nothing(
     delay = rng.uniform(0.0, GENERATION_SECONDS if victim == "generator" else 3.0)
     print(f"seed {SEED}, moment {moment}: SIGKILL to the {victim} {delay:.3f} s after its start")
     output = tmp_path / "out"
-    with evalrun_started(*RUN, "--output", output) as process:
+    with evalrun_started(*run, "--output", output) as process:
         killed = kill_at(process.pid, victim, delay)
         HITS.append(killed)
         print("it was running" if killed else "it had ended: nothing was killed")
@@ -47,7 +52,7 @@ def test_a_kill_changes_nothing(
         assert victim == "command" or process.returncode in (1, 130), printed
         began = "stopped before the run began: nothing was written" not in printed
         assert began == output.exists()
-        done = evalrun(*RUN, "--resume" if began else "--output", output)
+        done = evalrun(*run, "--resume" if began else "--output", output)
         assert done.returncode == 0, printed + done.stdout + done.stderr
     assert verdicts(output) == undisturbed
     assert summary(output)["state"] == "Succeeded"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.command_line import DEMO, VICTIMS, evalrun, evalrun_started, kill_at, results, summary
+from builders.command_line import VICTIMS, evalrun, evalrun_started, kill_at, quick_demo, results, run_of, summary
 
 SEED = int(os.environ.get("EVALRUN_KILL_SEED", "20260102"))
 MOMENTS = int(os.environ.get("EVALRUN_GATE_KILL_MOMENTS", "2"))
@@ -32,18 +32,15 @@ def decided(output: Path) -> Decided:
 def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file whose run is gated by a run of the same answers."""
     folder = tmp_path_factory.mktemp("gated")
-    done = evalrun("run", DEMO, "--local", "--endpoint", "builtin:demo", "--output", folder / "main", timeout=PATIENCE)
+    demo = quick_demo(folder)
+    done = evalrun(*run_of(demo), "--output", folder / "main", timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
-    manifest = yaml.safe_load(DEMO.read_text())
+    manifest = yaml.safe_load(demo.read_text())
     asked = {"baseline": "main", "dataset": "demo", "maxRegression": "0.25", "sequential": True}
     manifest["spec"]["gate"] = asked
     file = folder / "gated.yaml"
     file.write_text(yaml.safe_dump(manifest))
     return file
-
-
-def run_of(file: Path) -> tuple[str | Path, ...]:
-    return ("run", file, "--local", "--endpoint", "builtin:demo")
 
 
 @pytest.fixture(scope="module")
