@@ -146,6 +146,48 @@ REFUSED: tuple[Refused, ...] = (
         "remove samples",
     ),
     Refused(
+        "EVAL@turns without turns", protocol(name="EVAL@turns"), "spec.protocol.turns", "EVAL@turns needs turns.limit"
+    ),
+    Refused(
+        "turns without EVAL@turns",
+        protocol(turns={"limit": 3}),
+        "spec.protocol.turns",
+        "remove turns, or write name: EVAL@turns",
+    ),
+    Refused(
+        "turns with samples that are all the same",
+        protocol(name="EVAL@turns", turns={"limit": 3}, samples=2),
+        "spec.protocol.temperature",
+        "every sample is the same",
+    ),
+    Refused(
+        "turns with a noise floor",
+        protocol(name="EVAL@turns", turns={"limit": 3}, noiseFloorRepeats=2),
+        "spec.protocol.noiseFloorRepeats",
+        "repeats a greedy run",
+    ),
+    Refused(
+        "feedback that says nothing",
+        protocol(name="EVAL@turns", turns={"limit": 3, "template": "Again."}),
+        "spec.protocol.turns.template",
+        "write {status}, {tests} or both",
+    ),
+    Refused(
+        "turns of a completion prompt",
+        {
+            **protocol(name="EVAL@turns", turns={"limit": 3}),
+            "spec.datasets": [{"name": "d", "source": "s3://b/d.jsonl", "promptFormat": "Completion"}],
+        },
+        "spec.datasets",
+        "write promptFormat: Chat",
+    ),
+    Refused(
+        "feedback without turns",
+        {"spec.datasets": [{"name": "d", "source": "s3://b/d.jsonl", "feedback": "Wrong"}]},
+        "spec.datasets",
+        "feedback belongs to EVAL@turns",
+    ),
+    Refused(
         "noise floor at a temperature",
         protocol(name="EVAL@k", temperature="0.8", samples=2, k=[1], noiseFloorRepeats=2),
         "spec.protocol.noiseFloorRepeats",
@@ -188,8 +230,8 @@ REFUSED: tuple[Refused, ...] = (
         "unknown protocol",
         protocol(name="EVAL@2"),
         "spec.protocol.name",
-        "Write one of EVAL@1, EVAL@k, EVAL@budget",
-        server_says='supported values: "EVAL@1", "EVAL@k", "EVAL@budget"',
+        "Write one of EVAL@1, EVAL@k, EVAL@budget, EVAL@turns",
+        server_says='supported values: "EVAL@1", "EVAL@k", "EVAL@budget", "EVAL@turns"',
     ),
     Refused(
         "snake_case field",
@@ -471,6 +513,13 @@ REFUSED: tuple[Refused, ...] = (
         {"spec.rollout.maxNumBatchedTokens": 128},
         "spec.rollout.maxNumBatchedTokens",
         "at least as large as maxNumSeqs",
+        rollout=True,
+    ),
+    Refused(
+        "turns beyond the prompt of the replicas",
+        protocol(name="EVAL@turns", turns={"limit": 3, "maxPromptTokens": 8192}),
+        "spec.protocol.turns.maxPromptTokens",
+        "raise promptLength",
         rollout=True,
     ),
     Refused(
@@ -869,6 +918,21 @@ REFUSED: tuple[Refused, ...] = (
         {"spec.gate": {**GATE, "metric": "solved_within_budget"}},
         "spec.gate.metric",
         "write protocol.name: EVAL@budget or another metric",
+    ),
+    Refused(
+        "gate on turns that are not measured",
+        {"spec.gate": {**GATE, "metric": "accepted_by_turn_2"}},
+        "spec.gate.metric",
+        "write protocol.name: EVAL@turns or another metric",
+    ),
+    Refused(
+        "sequential gate on turns",
+        {
+            **protocol(name="EVAL@turns", turns={"limit": 3}),
+            "spec.gate": {**GATE, "metric": "recovery_rate", "sequential": True},
+        },
+        "spec.gate.sequential",
+        "write sequential: false",
     ),
     Refused(
         "gate that lets everything pass",

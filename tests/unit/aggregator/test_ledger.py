@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_aggregator.ledger.entries import StoredCompletion, StoredReplica, StoredVerdict
+from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion, StoredReplica, StoredVerdict
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
@@ -125,7 +125,7 @@ async def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> No
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT version FROM schema_version").fetchall() == [(99,)]
         assert connection.execute("SELECT count(*) FROM completions").fetchone() == (1,)
-        connection.execute("UPDATE schema_version SET version = 3")
+        connection.execute("UPDATE schema_version SET version = 4")
     connection.close()
     async with Ledger(path):  # the refusal let the lock go
         pass
@@ -145,6 +145,7 @@ async def test_a_ledger_of_the_first_version_is_brought_up_to_date(tmp_path: Pat
     with sqlite3.connect(path) as connection:  # as version 1 wrote it
         connection.execute("ALTER TABLE replicas DROP COLUMN load_format")
         connection.execute("ALTER TABLE replicas DROP COLUMN engine")
+        connection.execute("DROP TABLE feedbacks")
         said = '{"ids": ["m"], "load_format": "safetensors"}'
         connection.executemany(
             "INSERT INTO replicas VALUES ('w', ?, 'http://x', ?, '')", [("told", said), ("silent", '["m"]')]
@@ -156,6 +157,35 @@ async def test_a_ledger_of_the_first_version_is_brought_up_to_date(tmp_path: Pat
             found = {replica.name: (replica.models, replica.load_format) for replica in ledger.reader.replicas()}
             assert found == {"told": (["m"], "safetensors"), "silent": (["m"], "")}
             assert [sample.completion.row for sample in ledger.samples()] == [0]
+
+
+async def test_a_ledger_of_a_run_before_there_were_turns_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    async with Ledger(path) as ledger:
+        await ledger.add_completions([completion(0)])
+    with sqlite3.connect(path) as connection:  # as version 3 wrote it
+        connection.execute("DROP TABLE feedbacks")
+        connection.execute("UPDATE schema_version SET version = 3")
+    connection.close()
+    async with Ledger(path) as ledger:
+        assert [sample.feedback for sample in ledger.samples()] == [""]
+
+
+async def test_feedback_is_stored_with_its_verdict_and_stays_when_verdicts_are_set_aside(tmp_path: Path) -> None:
+    async with Ledger(tmp_path / "l.db") as ledger:
+        await ledger.add_completions([completion(0, "first"), completion(1)])
+        rows = [pack_row(position, 0, 0) for position in range(2)]
+        stored = [
+            StoredVerdict(row, b"", 6, judged=True, accepted=False, recorded_at=1.0, feedback="again")
+            for row in rows[:1]
+        ]
+        await ledger.add_verdicts(
+            [*stored, StoredVerdict(rows[1], b"", 6, judged=True, accepted=False, recorded_at=1.0)]
+        )
+        await ledger.start_rejudging({})
+        assert list(ledger.reader.feedback_rows()) == rows[:1]
+        assert await ledger.exchanges(rows[0], rows[0] + 1) == [Exchange("first", "again")]
+        assert [sample.feedback for sample in ledger.samples()] == ["again", ""]
 
 
 async def test_another_file_is_refused(tmp_path: Path) -> None:

@@ -61,3 +61,16 @@ def test_echo_answers_anything_with_exactly_so_many_tokens() -> None:
     said = EchoCompletions(3).find("whatever", 7)
     assert said.text.split() == ["word"] * 3
     assert said.output_tokens == 3
+
+
+def test_a_conversation_gets_the_samples_answer_of_its_turn_whatever_the_replies_say() -> None:
+    first, second = (RecordedAnswer(f"s{s} t0", later=(RecordedAnswer(f"s{s} t1"),)) for s in range(2))
+    completions = RecordedCompletions(base_seed=5)
+    completions.add("d/p", [(("user", "Solve."),)], [first, second])
+    turn_1 = (("user", "Solve."), ("assistant", "s1 t0"), ("user", "wrong"))
+    assert completions.find(turn_1, seed=6).text == "s1 t1"
+    assert completions.find(turn_1[:1], seed=6).text == "s1 t0"
+    with pytest.raises(PromptUnknownError, match="turn 2 of problem d/p"):
+        completions.find((*turn_1, ("assistant", "s1 t1"), ("user", "wrong")), seed=6)
+    with pytest.raises(PromptUnknownError, match="nothing is recorded"):
+        completions.find((("user", "Other."), *turn_1[1:]), seed=6)

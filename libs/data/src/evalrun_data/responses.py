@@ -46,6 +46,8 @@ class Response:
     output_tokens: int | None = None
     prompt_tokens: int | None = None
     generation_seconds: float | None = None
+    turn: int = 0
+    """0: the first answer; later ones followed feedback."""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -66,7 +68,7 @@ def load_responses(sources: Sequence[str], problems: Sequence[Problem], base_dir
 
     Raises:
         BadInputError: one line with file and line: a broken file or line, a missing field, an unknown problem, dataset,
-            mode or language, a problem id of several datasets without `dataset`, a repeated (problem, sample).
+            mode or language, a problem id of several datasets without `dataset`, a repeated (problem, sample, turn).
     """
     index = _ProblemIndex(problems)
     found: list[tuple[Response, Row | None, bool]] = []
@@ -98,24 +100,26 @@ def _one_filter(rows: Iterable[Row]) -> Iterator[Row]:
 
 def _numbered(found: Sequence[tuple[Response, Row | None, bool]]) -> Iterator[Response]:
     """Refuses repeated samples, and numbers those without a number in order."""
-    taken: dict[tuple[str, str, int], str] = {}
+    taken: dict[tuple[str, str, int, int], str] = {}
     for response, row, explicit in found:
         if explicit:
             where = row.where if row else "builtin:demo"
-            if response.key in taken:
-                what = f"sample {response.sample} of problem '{response.problem_id}' is there twice"
-                raise BadInputError(f"{where}: {what} (first {taken[response.key]})")
-            taken[response.key] = where
-    next_free: dict[tuple[str, str], int] = {}
+            key = (*response.key, response.turn)
+            if key in taken:
+                of_turn = f", turn {response.turn}," if response.turn else ""
+                what = f"sample {response.sample} of problem '{response.problem_id}'{of_turn} is there twice"
+                raise BadInputError(f"{where}: {what} (first {taken[key]})")
+            taken[key] = where
+    next_free: dict[tuple[str, str, int], int] = {}
     for response, _, explicit in found:
         if explicit:
             yield response
             continue
-        key = response.dataset, response.problem_id
-        number = next_free.get(key, 0)
-        while (*key, number) in taken:
+        unnumbered = response.dataset, response.problem_id, response.turn
+        number = next_free.get(unnumbered, 0)
+        while (response.dataset, response.problem_id, number, response.turn) in taken:
             number += 1
-        next_free[key] = number + 1
+        next_free[unnumbered] = number + 1
         yield replace(response, sample=number)
 
 
@@ -130,7 +134,7 @@ def _answers(row: Row, index: "_ProblemIndex") -> Iterator[Response]:
     if mode is None:
         raise row.error(f"field 'mode' is '{spelt}' (known: {', '.join(_MODES)})")
     for answer in _each(
-        row, text_field, ("sample", "finish_reason", tokens_field, "prompt_tokens", "generation_seconds")
+        row, text_field, ("sample", "turn", "finish_reason", tokens_field, "prompt_tokens", "generation_seconds")
     ):
         response = Response(
             dataset=problem.dataset,
@@ -143,6 +147,7 @@ def _answers(row: Row, index: "_ProblemIndex") -> Iterator[Response]:
             output_tokens=answer.optional_count(tokens_field),
             prompt_tokens=answer.optional_count("prompt_tokens"),
             generation_seconds=answer.optional_number("generation_seconds"),
+            turn=answer.optional_count("turn") or 0,
         )
         yield response
         if base is not None:

@@ -5,10 +5,11 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
+from evalrun.ledger.v1 import ledger_pb2_grpc
 from evalrun_aggregator.facts import identity_of, rejudging_of
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
 from evalrun_aggregator.finish.writer import check_destination, write_run_outputs
@@ -21,7 +22,13 @@ from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.ledger_start import OpenedRun, open_run
-from evalrun_aggregator.problems import RunProblems, check_supported, draws_by_chance, load_datasets
+from evalrun_aggregator.problems import (
+    RunProblems,
+    check_supported,
+    draws_by_chance,
+    load_datasets,
+    turn_policies_of,
+)
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.responses import GivenResponses, read_responses
 from evalrun_aggregator.run import Clocks, Run
@@ -30,6 +37,8 @@ from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.start_warnings import start_warnings
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
+from evalrun_aggregator.turns.policy import TurnPolicy
+from evalrun_aggregator.work_items import WorkItems
 from evalrun_aggregator.work_time import WorkTime
 from evalrun_api.work_order import Protocol, WorkOrder, read_work_order
 from evalrun_client.judge_client import GrpcJudge, JudgeAddress
@@ -102,6 +111,7 @@ class Aggregator:
                 retry_not_judged=settings.retry_not_judged,
                 responses=None if responses is None else responses.completions,
                 budget=budget,
+                turns=turn_policies(order) is not None,
                 kept=lambda facts: kept_problems(facts, order.spec, problems.items),
                 now=self._clocks.now(),
             )
@@ -111,7 +121,7 @@ class Aggregator:
             traces = ItemTraces(export_id(order), problems.items)
             self._run = run = self._wire(order, problems, ledger, opened, budget, traces, watch)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(
-                LedgerService(run, traced(work_items(problems, budget), traces)), self._server.server
+                LedgerService(run, WorkItems(problems, ledger, budget, traces)), self._server.server
             )
             address = await self._server.start()
         except BaseException:
@@ -146,6 +156,7 @@ class Aggregator:
         telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now(), price)
         output_tokens = restore_tallies(telemetry, ledger, board.items)
         book = ReplicaRegistry(ledger.reader.gpu_seconds())
+        policies = turn_policies(order)
         dispatcher = Dispatcher(
             board,
             ledger,
@@ -153,6 +164,7 @@ class Aggregator:
             problems.request,
             dispatch_settings(settings),
             read=problems.verdict,
+            feedback=None if policies is None else partial(problems.next_feedback, policies),
             now=clocks.now,
             clock=clocks.monotonic,
             chance=random.Random(),  # noqa: S311 - jitter of delays
@@ -221,7 +233,11 @@ def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | No
         samples = protocol.samples if budget is None else budget.max_samples(sum(len(d.problems) for d in datasets))
         repeats = protocol.noise_floor_repeats
         by_chance = draws_by_chance(order.spec)
-        return RunProblems(order.run, datasets, protocol, samples=samples, repeats=repeats, by_chance=by_chance), None
+        turns = 1 if protocol.turns is None else protocol.turns.limit
+        numbered = RunProblems(
+            order.run, datasets, protocol, samples=samples, repeats=repeats, turns=turns, by_chance=by_chance
+        )
+        return numbered, None
     return read_responses(order, datasets)
 
 
@@ -240,28 +256,11 @@ def budget_book_of(order: WorkOrder, items: RunItems) -> TokenBudgets | None:
     return TokenBudgets(budget, items)
 
 
-def work_items(problems: RunProblems, budget: TokenBudgets | None) -> Callable[[int], ledger_pb2.WorkItem]:
-    """Return what makes a worker's item of an index, cut to what the problem's budget still holds."""
-    if budget is None:
-        return problems.work_item
-
-    def within(index: int) -> ledger_pb2.WorkItem:
-        item = problems.work_item(index)
-        item.sampling.max_tokens = budget.allowance(index)
-        return item
-
-    return within
-
-
-def traced(work_item: Callable[[int], ledger_pb2.WorkItem], traces: ItemTraces) -> Callable[[int], ledger_pb2.WorkItem]:
-    """Return what makes a worker's item, with the trace that it belongs to."""
-
-    def with_trace(index: int) -> ledger_pb2.WorkItem:
-        item = work_item(index)
-        item.traceparent = traces.of(index)
-        return item
-
-    return with_trace
+def turn_policies(order: WorkOrder) -> dict[str, TurnPolicy] | None:
+    """Return the rules of further turns by dataset; None where no turn opens: answers are not generated."""
+    if order.responses is not None or order.rejudge is not None:
+        return None
+    return turn_policies_of(order.spec)
 
 
 def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> int:

@@ -37,7 +37,7 @@ def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha2
     generation = {
         "model": spec.model.to_wire(),
         "protocol": spec.protocol.to_wire(),
-        "prompts": [[d.spec.name, d.spec.prompt_format, d.prompts_sha256] for d in datasets],
+        "prompts": [_prompts_of(d) for d in datasets],
         "templates": TEMPLATES_VERSION,
         "responses": responses_sha256,
     }
@@ -54,6 +54,13 @@ def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha2
         for d in datasets
     ]
     return LedgerIdentity(order.run, digest_records([generation]), digest_records(judging))
+
+
+def _prompts_of(dataset: RunDataset) -> list[str]:
+    """Return what the model sees. Feedback as usual is omitted, so digests of earlier versions stay valid."""
+    spec = dataset.spec
+    feedback = [] if spec.feedback == "PublicTests" else ["feedback", spec.feedback]
+    return [spec.name, spec.prompt_format, dataset.prompts_sha256, *feedback]
 
 
 def rejudging_of(order: WorkOrder) -> str | None:

@@ -40,6 +40,7 @@ async def open_run(
     retry_not_judged: bool,
     responses: Sequence[StoredCompletion] | None,
     budget: TokenBudgets | None,
+    turns: bool = False,
     kept: Callable[[Mapping[str, str]], Mapping[int, int]] = lambda facts: {},
     now: float,
 ) -> OpenedRun:
@@ -53,6 +54,7 @@ async def open_run(
         retry_not_judged: open a run that has ended again, for what was not judged.
         responses: answers made elsewhere, by row; what has none is left out of the run. None: answers are generated.
         budget: new; opens the samples that a token budget allows. None: every item is to be generated.
+        turns: a failed answer may open its sample's next turn.
         kept: from the ledger's facts, of how many problems of a dataset the results count where its gates have
             decided without the others.
         now: Unix seconds.
@@ -87,6 +89,8 @@ async def open_run(
         logger.info("%d samples have an answer; %d have none and are left out", board.items.count - left_out, left_out)
     elif budget is not None:
         budget.restore(board, ledger.reader.output_tokens())
+    elif turns:
+        board.leave_out_later_turns(ledger.reader.feedback_rows())
     board.cancel(kept(facts))
     ended_early = facts.get("ended_early", "")
     if retry_not_judged and ended_early:

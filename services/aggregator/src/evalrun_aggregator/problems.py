@@ -8,8 +8,9 @@ from pathlib import Path
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.ledger.entries import StoredCompletion
+from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
+from evalrun_aggregator.turns.policy import TurnPolicy, conversation, turn_policy_of
 from evalrun_api.work_order import Dataset, EvalRunSpec, Protocol
 from evalrun_client.grader import Grader, answer_request, answer_verdict, grader_of
 from evalrun_client.judge_request import Answer
@@ -78,6 +79,7 @@ class RunProblems:
         *,
         samples: int,
         repeats: int,
+        turns: int = 1,
         by_chance: bool = False,
     ) -> None:
         """Number the problems.
@@ -88,6 +90,7 @@ class RunProblems:
             protocol: how answers are drawn.
             samples: answers a problem.
             repeats: noise-floor passes.
+            turns: answers a sample, at most.
             by_chance: number each dataset's problems in the order that the protocol's seed draws: what sequential gates
                 need. Else as they stand in the dataset.
         """
@@ -103,14 +106,20 @@ class RunProblems:
             ],
             samples,
             repeats,
+            turns,
         )
 
     def problem_at(self, position: int) -> tuple[RunDataset, Problem]:
         """Return the problem at a position."""
         return self._problems[position]
 
-    def work_item(self, index: int) -> ledger_pb2.WorkItem:
-        """Return what a worker gets of an item: never a test or an expected output."""
+    def work_item(self, index: int, exchanges: Sequence[Exchange] = ()) -> ledger_pb2.WorkItem:
+        """Return what a worker gets of an item: of tests nothing but what the feedback of earlier turns shows.
+
+        Args:
+            index: of the item.
+            exchanges: the sample's earlier answers, with the feedback on each.
+        """
         key = self.items.key_of(index)
         dataset, problem = self._problems[self.items.position_of(index)]
         protocol = self._protocol
@@ -120,7 +129,7 @@ class RunProblems:
             ),
             messages=[
                 ledger_pb2.ChatMessage(role=message.role, content=message.content)
-                for message in dataset.messages(problem)
+                for message in conversation(dataset.messages(problem), exchanges)
             ],
             format=FORMATS[dataset.spec.prompt_format],
             sampling=ledger_pb2.Sampling(
@@ -143,6 +152,23 @@ class RunProblems:
         request.fresh = self.items.key_of(index).repeat > 0
         return request
 
+    def next_feedback(
+        self, policies: Mapping[str, TurnPolicy], index: int, completion: StoredCompletion, verdict: judge_pb2.Verdict
+    ) -> str:
+        """Return what opens the next turn of an item's sample; empty if none opens.
+
+        Args:
+            policies: by dataset.
+            index: of the item.
+            completion: its answer.
+            verdict: on it.
+        """
+        dataset, problem = self._problems[self.items.position_of(index)]
+        decided = dataset.grader is not None and dataset.grader.decides(problem.data_source)
+        ours = dataset.spec.judge_mode == "RunCode" and not decided
+        policy = policies[dataset.spec.name]
+        return policy.next_feedback(self.items.turn_of(index), problem, completion, verdict, ours=ours)
+
     def verdict(self, index: int, said: judge_pb2.Verdict) -> judge_pb2.Verdict:
         """Return the verdict on an item, from what the judge said to its request."""
         dataset, problem = self._problems[self.items.position_of(index)]
@@ -157,6 +183,12 @@ def _by_chance(dataset: RunDataset, seed: int) -> list[Problem]:
 def draws_by_chance(spec: EvalRunSpec) -> bool:
     """Return whether a run draws its problems in an order of chance: where a gate decides before all are there."""
     return any(gate.sequential for gate in spec.all_gates)
+
+
+def turn_policies_of(spec: EvalRunSpec) -> dict[str, TurnPolicy] | None:
+    """Return the rules of further turns by dataset; None where the protocol draws single answers."""
+    found = {each.name: policy for each in spec.datasets if (policy := turn_policy_of(spec, each)) is not None}
+    return found or None
 
 
 def answer_of(completion: StoredCompletion) -> Answer:

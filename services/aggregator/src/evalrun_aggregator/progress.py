@@ -12,7 +12,7 @@ class Progress:
     started: bool
     """A worker has asked for work, or there are completions."""
     remaining: int
-    """Items without a completion."""
+    """Items without a completion, later turns that a verdict may open among them."""
     unjudged: int
     """Items with a completion whose verdict is still to be reached."""
     not_judged: int

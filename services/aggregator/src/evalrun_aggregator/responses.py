@@ -46,6 +46,11 @@ def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[Ru
     if not responses:
         but = " but to excluded problems" if found else ""
         raise BadInputError(f"responses: no answer{but} in {', '.join(order.responses or ['no file'])}")
+    if (later := next((each for each in responses if each.turn), None)) is not None:
+        raise BadInputError(
+            f"responses: turn {later.turn} of {later.dataset} {later.problem_id}: single answers are judged here: keep "
+            "turn 0 alone, or judge a run of several turns again by evalrun rejudge"
+        )
     samples = 1 + max(response.sample for response in responses)
     if samples > MAX_SAMPLES or samples * len(problems) > MAX_ITEMS:
         raise BadInputError(
@@ -55,7 +60,12 @@ def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[Ru
         order.run, datasets, order.spec.protocol, samples=samples, repeats=0, by_chance=draws_by_chance(order.spec)
     )
     completions = [completion_of(response, numbered) for response in responses]
-    return numbered, GivenResponses(completions, digest_records(dataclasses.asdict(r) for r in responses))
+    return numbered, GivenResponses(completions, digest_records(map(_judged_fields, responses)))
+
+
+def _judged_fields(response: Response) -> dict[str, object]:
+    """Return what identifies an answer; without the turn, which is 0, so digests of earlier versions stay valid."""
+    return {name: value for name, value in dataclasses.asdict(response).items() if name != "turn"}
 
 
 def completion_of(response: Response, problems: RunProblems) -> StoredCompletion:

@@ -165,7 +165,7 @@ class Run:
         generated = board.items.count - out
         return Progress(
             started=self._asked_for_work or generated > 0,
-            remaining=board.remaining,
+            remaining=board.remaining + board.may_follow,
             unjudged=board.unjudged,
             not_judged=board.count(ItemState.NOT_JUDGED),
             outputs_written=self._ended is not None,
@@ -242,8 +242,8 @@ class Run:
 
     @property
     def remaining(self) -> int:
-        """Items that a worker may still be asked for, leased ones included."""
-        return 0 if self._ended_early else self.board.remaining
+        """Items that a worker may still be asked for: leased ones, and later turns that a verdict may open."""
+        return 0 if self._ended_early else self.board.remaining + self.board.may_follow
 
     def known_replicas(self) -> list[ledger_pb2.Replica]:
         """Return the replicas of every worker."""

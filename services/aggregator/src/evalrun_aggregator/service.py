@@ -1,7 +1,5 @@
 """LedgerService: RPC <-> domain, nothing else."""
 
-from collections.abc import Callable
-
 import grpc
 
 from evalrun.judge.v1 import judge_pb2
@@ -11,6 +9,7 @@ from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.ledger.items import ItemKey
 from evalrun_aggregator.run import NothingToWriteError, Run, UnknownItemError
+from evalrun_aggregator.work_items import WorkItems
 from evalrun_results.samples import FINAL_STATUS_NAMES
 
 RETRY_MILLISECONDS = 500
@@ -26,7 +25,6 @@ GATE_DECISIONS = {
 """By the reason of the condition GatePassed."""
 
 Context = grpc.aio.ServicerContext[object, object]
-WorkItems = Callable[[int], ledger_pb2.WorkItem]
 
 
 class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
@@ -34,12 +32,12 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
 
     Args:
         run: the run.
-        work_item: an item -> what a worker gets of it.
+        work_items: makes what a worker gets of an item.
     """
 
-    def __init__(self, run: Run, work_item: WorkItems) -> None:
+    def __init__(self, run: Run, work_items: WorkItems) -> None:
         self._run = run
-        self._work_item = work_item
+        self._work_items = work_items
 
     async def GetWork(self, request: ledger_pb2.GetWorkRequest, context: Context) -> ledger_pb2.GetWorkResponse:  # noqa: N802 - gRPC's name
         """Lease pending work."""
@@ -47,8 +45,12 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "worker_id: name the worker")
         taken = self._run.take_work(request.worker_id, request.max_items, fresh=request.fresh)
         remaining = self._run.remaining
+        try:
+            items = await self._work_items.of(taken)
+        except (LedgerFullError, LedgerBrokenError) as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return ledger_pb2.GetWorkResponse(
-            items=[self._work_item(index) for index in taken],
+            items=items,
             remaining=remaining,
             retry_after_ms=RETRY_MILLISECONDS if remaining and not taken else 0,
         )

@@ -24,6 +24,7 @@ MAX_NAME_WIDTH: Final = 18
 
 ASKED_FOR: Final = {
     "solved_within_budget": "solved within budget",
+    "recovery_rate": "recovery rate",
     "flip_rate": "noise floor",
 }
 """Figures that stand in a table of their own where the run has them, beside pass@k."""
@@ -73,7 +74,9 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
     for name, dataset in summary["datasets"].items():
         metrics, counts = dataset["metrics"], dataset["counts"]
         ks = sorted(int(metric[1]) for metric in map(re.compile(r"pass_at_(\d+)").fullmatch, metrics) if metric)
-        wanted = {f"pass_at_{k}": f"pass@{k}" for k in ks} | ASKED_FOR
+        turns = sum(metric.startswith("accepted_by_turn_") for metric in metrics)
+        by_turn = {f"accepted_by_turn_{turn}": f"accepted by turn {turn}" for turn in range(2, turns + 1)}
+        wanted = {f"pass_at_{k}": f"pass@{k}" for k in ks} | by_turn | ASKED_FOR
         for metric, heading in wanted.items():
             figure = metrics.get(metric)
             if figure is None:

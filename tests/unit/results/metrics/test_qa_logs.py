@@ -12,6 +12,7 @@ def test_a_record_has_the_pages_fields() -> None:
         "problem_id": "P/00007",
         "dataset": "humaneval",
         "sample": 0,
+        "turn": 0,
         "prompt": "Solve P/00007.",
         "messages": [],
         "response": "```python\nprint('out')\n```",
@@ -112,3 +113,14 @@ def test_a_dataset_smaller_than_its_places_says_that_some_stayed_empty() -> None
     records, summary = logs.finish()
     assert len(records["humaneval"]) == 3
     assert "17 places stayed empty: the dataset has no more results" in str(summary)
+
+
+def test_of_a_sample_with_several_turns_the_last_answer_is_sampled() -> None:
+    logs = QaLogs(OPTIONS)
+    for problem, turns in ((0, 3), (1, 1), (2, 2)):
+        for turn in range(turns):
+            logs.add(with_changes(sample_result(problem, 0, ["wrong_answer"]), turn=turn))
+    records, _ = logs.finish()
+    assert [(record["problem_id"], record["turn"]) for record in records["humaneval"]] == [
+        ("P/00000", 2), ("P/00001", 0), ("P/00002", 1),
+    ]  # fmt: skip

@@ -61,6 +61,7 @@ from evalrun_api.v1alpha1.task import (
     Protocol,
     TestGroup,
     TestLimits,
+    Turns,
 )
 
 __all__ = [
@@ -133,6 +134,7 @@ __all__ = [
     "Toleration",
     "TopologySpread",
     "TroubledCheckpoint",
+    "Turns",
     "Wandb",
     "condition_of",
     "schedule_condition",

@@ -20,8 +20,8 @@ FALLING: Final = (
     "zero_reward_rate",
 )  # fmt: skip
 """Metrics that are better when they fall."""
-RISING: Final = ("accepted_at_1", "pass_ratio_mean", "exec_success_rate", "solved_within_budget")
-"""Metrics that are better when they rise, besides pass_at_<k>."""
+RISING: Final = ("accepted_at_1", "pass_ratio_mean", "exec_success_rate", "solved_within_budget", "recovery_rate")
+"""Metrics that are better when they rise, besides pass_at_<k> and accepted_by_turn_<t>."""
 
 
 LAST_GOOD: Final = "LastGood"
@@ -77,16 +77,19 @@ class Gate(ApiModel):
         str,
         Field(
             max_length=64,
-            description="accepted_at_1, pass_ratio_mean, exec_success_rate, solved_within_budget or pass_at_<k> "
-            "(k at most protocol.samples; it is measured whether protocol.k lists it or not); or one that should fall: "
+            description="accepted_at_1, pass_ratio_mean, exec_success_rate, solved_within_budget, recovery_rate, "
+            "accepted_by_turn_<t> or pass_at_<k> (k at most protocol.samples; it is measured whether protocol.k lists "
+            "it or not); or one that should fall: "
             "syntax_error_rate, runtime_error_rate, timeout_rate, wrong_answer_rate, empty_output_rate, "
             "zero_reward_rate.",
         ),
         Rule(
-            f"self.matches('^({'|'.join((*RISING, *FALLING))}|pass_at_[1-9][0-9]{{0,3}})$')",
+            f"self.matches('^({'|'.join((*RISING, *FALLING))}|accepted_by_turn_[1-9][0-9]?|"
+            "pass_at_[1-9][0-9]{0,3})$')",
             "write a metric that should rise: accepted_at_1, pass_ratio_mean, exec_success_rate, "
-            "solved_within_budget or pass_at_<k>; or one that should fall: syntax_error_rate, runtime_error_rate, "
-            "timeout_rate, wrong_answer_rate, empty_output_rate or zero_reward_rate",
+            "solved_within_budget, recovery_rate, accepted_by_turn_<t> or pass_at_<k>; or one that should fall: "
+            "syntax_error_rate, runtime_error_rate, timeout_rate, wrong_answer_rate, empty_output_rate or "
+            "zero_reward_rate",
         ),
     ] = "accepted_at_1"
     dataset: DatasetName | None = Field(

@@ -214,6 +214,33 @@ class EvalRunSpec(ApiModel):
             "solved_within_budget is measured by EVAL@budget only: write protocol.name: EVAL@budget or another metric",
             "metric",
         ),
+        *_gate_rules(
+            "(g.metric != 'recovery_rate' && !g.metric.startsWith('accepted_by_turn_')) || "
+            "self.protocol.name == 'EVAL@turns'",
+            "figures by turn are measured by EVAL@turns only: write protocol.name: EVAL@turns or another metric",
+            "metric",
+        ),
+        *_gate_rules(
+            "!g.sequential || self.protocol.name != 'EVAL@turns'",
+            "a sequential gate stops a run by first answers, EVAL@turns is about later ones: write sequential: false",
+            "sequential",
+        ),
+        Rule(
+            "self.protocol.name != 'EVAL@turns' || self.datasets.all(d, d.promptFormat == 'Chat')",
+            "feedback is a message of a chat: write promptFormat: Chat, or another protocol than EVAL@turns",
+            ".datasets",
+        ),
+        Rule(
+            "self.protocol.name == 'EVAL@turns' || self.datasets.all(d, d.feedback == 'PublicTests')",
+            "feedback belongs to EVAL@turns: remove it from the datasets, or write protocol.name: EVAL@turns",
+            ".datasets",
+        ),
+        Rule(
+            "!has(self.rollout) || !has(self.protocol.turns) || !has(self.protocol.turns.maxPromptTokens) || "
+            "self.protocol.turns.maxPromptTokens <= self.rollout.promptLength",
+            "the replicas take prompts up to rollout.promptLength: lower maxPromptTokens, or raise promptLength",
+            ".protocol.turns.maxPromptTokens",
+        ),
         Rule(
             "!has(self.rollout) || self.rollout.loadFormat != 'dummy' || (!has(self.gate) && size(self.gates) == 0)",
             "figures of dummy weights are worthless: remove gate, or write loadFormat: auto",

@@ -306,6 +306,11 @@ class Dataset(ApiModel):
         description="The dataset's purpose: a gate may use a test dataset only if allowTestRole names it. Unset: the "
         "role in its audit or its records.",
     )
+    feedback: Literal["PublicTests", "Wrong"] = Field(
+        "PublicTests",
+        description="EVAL@turns: what a failed answer is told. PublicTests: how it failed, and failed public tests; "
+        "private and generated ones never. Wrong: nothing but that it is wrong, as a control.",
+    )
     stop_after_timeouts: int = Field(
         3,
         ge=0,
@@ -357,13 +362,43 @@ class Budget(ApiModel):
     )
 
 
+class Turns(ApiModel):
+    """The turns of EVAL@turns."""
+
+    limit: int = Field(ge=2, le=32, description="Maximum answers per sample, the first one included.")
+    shown_tests: int = Field(
+        1, ge=0, le=16, description="Maximum failed public tests in the feedback, with input, expected and own output."
+    )
+    shown_characters: int = Field(500, ge=16, le=8192, description="Maximum characters of each text of a shown test.")
+    template: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=4096,
+            description="The feedback after a failed answer. {status} is replaced by how it failed, {tests} by the "
+            "shown tests; unset: our own.",
+        ),
+        Rule(
+            "self.contains('{status}') || self.contains('{tests}')",
+            "the feedback would say nothing about the answer: write {status}, {tests} or both, or feedback: Wrong",
+        ),
+    ] = None
+    max_prompt_tokens: int | None = Field(
+        None,
+        ge=64,
+        le=1_048_576,
+        description="No turn opens whose conversation would exceed this many tokens; unset: rollout.promptLength, and "
+        "4096 with endpoints.",
+    )
+
+
 class Protocol(ApiModel):
     """The protocol: how answers are drawn and what is reported."""
 
-    name: Literal["EVAL@1", "EVAL@k", "EVAL@budget"] = Field(
+    name: Literal["EVAL@1", "EVAL@k", "EVAL@budget", "EVAL@turns"] = Field(
         "EVAL@1",
         description="EVAL@1: one greedy answer. EVAL@k: samples answers at a temperature above 0, pass@k. EVAL@budget: "
-        "samples until a token budget is spent.",
+        "samples until a token budget is spent. EVAL@turns: a failed answer gets feedback and another turn.",
     )
     temperature: Annotated[
         DecimalText,
@@ -401,7 +436,12 @@ class Protocol(ApiModel):
         description="Continue after the end-of-text token up to maxNewTokens, for load tests. Only vLLM and SGLang "
         "support it.",
     )
-    samples: int = Field(1, ge=1, le=1000, description="Answers per problem; more than 1 needs EVAL@k.")
+    samples: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="Answers per problem; more than 1 needs EVAL@k, or EVAL@turns with a temperature above 0.",
+    )
     k: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
         [],
         max_length=16,
@@ -421,6 +461,7 @@ class Protocol(ApiModel):
         description="Repeat a greedy run this many times to measure how often verdicts change by chance.",
     )
     budget: Budget | None = Field(None, description="The budget of EVAL@budget.")
+    turns: Turns | None = Field(None, description="The turns of EVAL@turns.")
 
     RULES = (
         Rule(
@@ -440,7 +481,8 @@ class Protocol(ApiModel):
             ".topP",
         ),
         Rule(
-            "self.name == 'EVAL@1' || double(self.temperature) > 0.0",
+            "self.name == 'EVAL@1' || (self.name == 'EVAL@turns' && self.samples == 1) || "
+            "double(self.temperature) > 0.0",
             'at temperature 0 every sample is the same: write a temperature above 0, e.g. "0.8", or name: EVAL@1',
             ".temperature",
         ),
@@ -475,7 +517,17 @@ class Protocol(ApiModel):
             ".samples",
         ),
         Rule(
-            "self.noiseFloorRepeats == 0 || double(self.temperature) == 0.0",
+            "self.name != 'EVAL@turns' || has(self.turns)",
+            "EVAL@turns needs turns.limit",
+            ".turns",
+        ),
+        Rule(
+            "self.name == 'EVAL@turns' || !has(self.turns)",
+            "turns belongs to EVAL@turns: remove turns, or write name: EVAL@turns",
+            ".turns",
+        ),
+        Rule(
+            "self.noiseFloorRepeats == 0 || self.name == 'EVAL@1'",
             'noiseFloorRepeats repeats a greedy run: remove it, or write name: EVAL@1 with temperature: "0.0"',
             ".noiseFloorRepeats",
         ),

@@ -9,7 +9,7 @@ Info = Mapping[str, object]
 
 DATASET_FIELDS: Final = (
     "judgeMode", "promptFormat", "systemPrompt", "promptTemplate", "maxAnswerCharacters", "comparator", "limits",
-    "tests", "maxProblems", "excludeProblems", "stopAfterTimeouts",
+    "tests", "feedback", "maxProblems", "excludeProblems", "stopAfterTimeouts",
 )  # fmt: skip
 ROLLOUT_FIELDS: Final = ("engine", "dtype", "tensorParallel", "dataParallel", "pipelineParallel", "loadFormat")
 """Of spec.rollout: what the weights are computed by."""

@@ -21,7 +21,7 @@ from evalrun_results.metrics.intervals import (
     plus_two,
 )
 from evalrun_results.metrics.problem_columns import ProblemColumns
-from evalrun_results.metrics.turns import BY_TURN, RECOVERY, turns_asked_for
+from evalrun_results.metrics.turns import RECOVERY, RISING_BY_TURN, turns_asked_for
 
 COMPARED: Final = (
     "accepted_at_1", "solved_within_budget", "pass_ratio_mean", "score_mean", "exec_success_rate",
@@ -118,8 +118,8 @@ def values_of(metric: str, columns: ProblemColumns) -> dict[str, tuple[Floats, M
 
 
 def turn_names(names: Iterable[str]) -> list[str]:
-    """Return the names of the shares by turn among others: recovery first, then each kind by turn."""
-    shares = {name for name in names if name == RECOVERY or name.startswith(BY_TURN)}
+    """Return the names of what rises by turn among others: recovery first, then each kind by turn."""
+    shares = {name for name in names if name == RECOVERY or name.startswith(RISING_BY_TURN)}
     return sorted(shares, key=lambda name: (name != RECOVERY, name.rstrip("0123456789"), len(name), name))
 
 

@@ -16,7 +16,8 @@ from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import Counts
 from evalrun_results.metrics.problem_totals import ProblemTotals
 
-BY_TURN: Final = ("accepted_by_turn_", "recovery_rate_by_turn_", "zero_reward_rate_by_turn_")
+RISING_BY_TURN: Final = ("accepted_by_turn_", "recovery_rate_by_turn_")
+BY_TURN: Final = (*RISING_BY_TURN, "zero_reward_rate_by_turn_")
 """Beginnings of the names of metrics that are shares, each followed by the number of a turn, from 1."""
 RECOVERY: Final = "recovery_rate"
 

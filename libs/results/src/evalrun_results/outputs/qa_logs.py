@@ -41,22 +41,36 @@ class QaOptions:
 
 @dataclass(slots=True)
 class QaLogs:
-    """Takes results one by one, in any order, and keeps the records that are sampled."""
+    """Takes results one by one and keeps the records that are sampled.
+
+    In any order, but for the turns of a sample, which follow each other: its last answer is what is sampled, and the
+    chat that led to it shows the earlier ones.
+    """
 
     options: QaOptions
+    _last: SampleResult | None = None
     _sampler: StratifiedSampler[JsonObject] = field(init=False)
 
     def __post_init__(self) -> None:
         self._sampler = StratifiedSampler(self.options.seed)
 
     def add(self, result: SampleResult) -> None:
-        """Offer one result; noise-floor passes and later turns are not sampled."""
-        if result.repeat == 0 and result.turn == 0:
+        """Offer one result; noise-floor passes are not sampled."""
+        if result.repeat == 0:
+            if result.turn == 0:
+                self._offer_last()
+            self._last = result
+
+    def _offer_last(self) -> None:
+        result = self._last
+        if result is not None:
             key = (result.problem_id, result.sample)
             self._sampler.offer(result.dataset, result.final_status, key, lambda: qa_record(result, self.options))
 
     def finish(self) -> tuple[dict[str, list[JsonObject]], JsonObject]:
         """Return the records of each dataset, and the summary."""
+        self._offer_last()
+        self._last = None
         samples = self._sampler.finish()
         records = {
             name: [record for stratum in sample.taken.values() for record in sorted(stratum, key=_place)]
@@ -77,6 +91,7 @@ def qa_record(result: SampleResult, options: QaOptions) -> JsonObject:
         "problem_id": result.problem_id,
         "dataset": result.dataset,
         "sample": result.sample,
+        "turn": result.turn,
         "prompt": result.prompt,
         "messages": [dict(message) for message in result.messages],
         "response": result.response,

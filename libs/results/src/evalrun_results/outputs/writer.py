@@ -58,6 +58,8 @@ class OutputPlan:
     """Manifests and audits of the data, by their names in `audit/`."""
     partial: str = ""
     """Why the run ended before everything was decided; empty for any other."""
+    generation: JsonObject | None = None
+    """How busy its replicas were; None where that is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class RunSummary:
     """Reasons why its figures may mislead, one line each."""
     partial: str = ""
     """Why the run ended before everything was decided; empty for any other."""
+    generation: JsonObject | None = None
+    """How busy its replicas were; None where that is not told."""
     exports: ExportReport | None = None
     """Results of its exports; written to run_info.json only."""
 
@@ -95,6 +99,7 @@ class RunSummary:
         stopped: JsonObject = {} if self.stopped is None else {"stoppedEarly": self.stopped.as_json()}
         cost: JsonObject = {} if self.cost is None else {"cost": self.cost}
         partial: JsonObject = {"partial": self.partial} if self.partial else {}
+        generation: JsonObject = {} if self.generation is None else {"generation": self.generation}
         return {
             "schema": SUMMARY_SCHEMA_VERSION,
             "state": self.state,
@@ -105,6 +110,7 @@ class RunSummary:
                 name: {**metrics.summary(), "comparators": self._comparators(name, metrics)}
                 for name, metrics in self.datasets.items()
             },
+            **generation,
             **cost,
             **gate,
             **stopped,
@@ -213,7 +219,16 @@ def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan:
     complete = all(dataset.complete for dataset in datasets.values())
     gates = () if plan.decide_gates is None else plan.decide_gates(metrics.datasets)
     state: FinalState = "Succeeded" if complete else "Degraded"
-    return RunSummary(state, datasets, disagreements.datasets, gates, plan.stopped, cost_of(plan), partial=plan.partial)
+    return RunSummary(
+        state,
+        datasets,
+        disagreements.datasets,
+        gates,
+        plan.stopped,
+        cost_of(plan),
+        partial=plan.partial,
+        generation=plan.generation,
+    )
 
 
 def _partial_lines(summary: RunSummary) -> list[str]:

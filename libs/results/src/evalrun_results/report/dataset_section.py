@@ -43,6 +43,7 @@ def dataset_section(
         ]
     return joined(
         element("div", plots, class_="grid plots"),
+        _turns(mapping(dataset, "metrics")),
         element("div", *_lists(problems), class_="grid"),
         _disagreements(disagreements) if disagreements is not None else None,
         folded(f"Every figure of {name}", _figures(mapping(dataset, "metrics"))),
@@ -151,6 +152,39 @@ def _disagreements(found: Disagreements) -> Markup:
             element("p", f"and {more} more: results.jsonl has them all", class_="quiet") if more > 0 else None,
         ),
     )
+
+
+TURN_COLUMNS: Final = {
+    "accepted_by_turn_": "Accepted so far",
+    "recovery_rate_by_turn_": "Recovered of those that failed at first",
+    "zero_reward_rate_by_turn_": "No test passed",
+    "avg_gen_tokens_turn_": "Tokens a problem",
+}
+"""Figures by turn, by the beginning of their names."""
+
+
+def _turns(metrics: Json) -> Markup | None:
+    """Return what samples had reached by each turn; None where there was one."""
+    count_of_turns = sum(name.startswith("accepted_by_turn_") for name in metrics)
+    if not count_of_turns:
+        return None
+    rows: list[list[Child]] = []
+    for turn in range(1, count_of_turns + 1):
+        names = [f"{beginning}{turn}" for beginning in TURN_COLUMNS]
+        rows.append([str(turn), *(_turn_figure(name, metrics) for name in names)])
+    mean = shown.figure("turns_to_accept", amount(metrics, "turns_to_accept", "value"))
+    return _panel(
+        "By turn",
+        table(["Turn", *TURN_COLUMNS.values()], rows, right=frozenset(range(1, 1 + len(TURN_COLUMNS)))),
+        element("p", f"Turns up to acceptance, in the mean of those that were accepted: {mean}", class_="quiet"),
+    )
+
+
+def _turn_figure(name: str, metrics: Json) -> Child:
+    if name not in metrics:
+        return ""  # nothing can recover in the first turn
+    value = shown.figure(name, amount(metrics, name, "value"))
+    return joined(value, element("small", interval_text(name, metrics)))
 
 
 def _figures(metrics: Json) -> Markup:

@@ -42,7 +42,7 @@ def render_report(content: ReportContent) -> str:
         joined(headline(content.summary, content.run_info), cost_section(content.summary)),
         sections,
         element("h2", "The run"),
-        _run_table(content.run_info),
+        _run_table(content.run_info, content.summary),
         folded("run_info.json", element("pre", json_document(content.run_info, sort_keys=True).decode(), dir="ltr")),
     )
 
@@ -56,7 +56,7 @@ def _dataset(name: str, dataset: Json, content: ReportContent) -> Markup:
     )
 
 
-def _run_table(info: Json) -> Markup:
+def _run_table(info: Json, summary: Json) -> Markup:
     protocol = mapping(info, "spec", "protocol")
     sampling = {
         "temperature": text(protocol, "temperature"), "top_p": text(protocol, "topP"),
@@ -78,11 +78,20 @@ def _run_table(info: Json) -> Markup:
         "Started": text(info, "started_at"),
         "Ended": text(info, "ended_at"),
         "GPU time": shown.seconds(gpu) if gpu else "",
+        "Replicas without a request": _idle(mapping(summary, "generation")),
         "Versions": _pairs(mapping(info, "versions")),
         "Git revision of the spec's folder": text(info, "base_dir_git_revision"),
     }
     body: list[list[Child]] = [[element("b", name), value] for name, value in rows.items() if value]
     return table(["", ""], body) if body else element("p", "Nothing is known of the run.", class_="quiet")
+
+
+def _idle(generation: Json) -> str:
+    share = amount(generation, "idle_share")
+    if share is None:
+        return ""
+    idle = shown.seconds(amount(generation, "idle_seconds"))
+    return f"{shown.percent(share)} of the time between their first and last request ({idle} in all)"
 
 
 def _pairs(values: Json) -> str:

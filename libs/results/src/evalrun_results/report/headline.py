@@ -9,7 +9,8 @@ from evalrun_results.report.json_access import Json, amount, count, inside, mapp
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.plots import interval_bar
 
-BUDGET: Final = "solved_within_budget"
+NAMED: Final = {"solved_within_budget": "Solved within budget", "recovery_rate": "Recovery rate"}
+"""Figures that a protocol asks for, with their headings."""
 
 GATE_CLASS = {"PASS": "success", "FAIL": "runtime_error", "INCONCLUSIVE": "wrong_answer"}
 
@@ -48,11 +49,12 @@ def _table(datasets: Json, run_info: Json) -> Markup:
         key=lambda name: (len(name), name),
     )
     asked = [name for name in passes if name != "pass_at_1"]  # the same figure as accepted@1
-    if any(BUDGET in mapping(datasets, each, "metrics") for each in datasets):
-        asked.insert(0, BUDGET)
+    for name in NAMED:
+        if any(name in mapping(datasets, each, "metrics") for each in datasets):
+            asked.insert(0, name)
     floors = any(amount(datasets, each, "metrics", "flip_rate", "value") is not None for each in datasets)
     headings = ["Dataset", "accepted@1"]
-    headings += ["Solved within budget" if name == BUDGET else name.replace("pass_at_", "pass@") for name in asked]
+    headings += [NAMED.get(name, name.replace("pass_at_", "pass@")) for name in asked]
     headings += ["Pass ratio", "Runs to its end", "Coverage", "Tokens a problem", "Judge CPU a problem"]
     headings += ["Noise floor"] * floors
     rows = [
@@ -119,7 +121,8 @@ def _coverage(dataset: Json) -> Markup:
 
 
 def _degraded(summary: Json) -> Markup | None:
-    missing, repeats = (count(summary, "counts", name) for name in ("not_judged", "not_judged_repeats"))
+    names = ("not_judged", "not_judged_repeats", "not_judged_later_turns")
+    missing, repeats, turns = (count(summary, "counts", name) for name in names)
     lines = []
     causes = [
         element("li", f"{name}: {cause} ({number})")
@@ -133,6 +136,10 @@ def _degraded(summary: Json) -> Markup | None:
         )
     if repeats:
         lines.append(f"{repeats} answers of noise-floor passes could not be judged: the noise floor does without them.")
+    if turns:
+        lines.append(
+            f"{turns} answers of later turns could not be judged: figures from their turn on leave out their samples."
+        )
     if not lines:
         return None
     return element("div", " ".join(lines), element("ul", causes) if causes else None, class_="notice")

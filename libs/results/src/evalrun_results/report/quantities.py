@@ -50,6 +50,6 @@ def figure(metric: str, value: float | None) -> str:
         ("_gen_time", "_judge_time")
     ):
         return seconds(value)
-    if metric in {"throughput", "money_per_solved"} or "tokens" in metric:
+    if metric in {"throughput", "money_per_solved", "turns_to_accept"} or "tokens" in metric:
         return number(value)
     return percent(value)

@@ -218,7 +218,7 @@ Global___Sampling: _TypeAlias = Sampling  # noqa: Y015
 
 @_typing.final
 class WorkItem(_message.Message):
-    """Never holds a test or an expected output."""
+    """Holds no test and no expected output, but for public tests in the feedback on an earlier answer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -288,7 +288,9 @@ class GetWorkResponse(_message.Message):
     REMAINING_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     remaining: _builtins.int
-    """Items without a completion, leased ones included. 0: every completion is on disk, the worker may exit."""
+    """Items without a completion: leased ones, and further turns that a verdict may still open. 0: every completion is on
+    disk and none can follow, the worker may exit.
+    """
     retry_after_ms: _builtins.int
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkItem]: ...
@@ -625,7 +627,9 @@ Global___Interval: _TypeAlias = Interval  # noqa: Y015
 
 @_typing.final
 class DatasetStatus(_message.Message):
-    """Counts are of samples of the run itself (repeat 0)."""
+    """Counts are of answers of the run itself (repeat 0). With EVAL@turns `total` holds one more for each answer whose verdict
+    may open another turn: while `generated` is less, completions may follow.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

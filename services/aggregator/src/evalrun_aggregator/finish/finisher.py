@@ -19,6 +19,7 @@ from evalrun_aggregator.problems import RunProblems
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run import Clocks, OutputError
 from evalrun_aggregator.run_end import RunEnd
+from evalrun_aggregator.turns.idleness import idle_share
 from evalrun_api.work_order import WorkOrder
 from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.run_gate import NOTHING_SAID, gates_of
@@ -49,6 +50,8 @@ class OutputJob:
     """None where its gates did not end it early."""
     staging: Path
     """A folder on this machine with room for the outputs of a remote place: the ledger's."""
+    generation: Callable[[], dict[str, float | int | None]] | None = None
+    """How busy its replicas were; None where no turn depends on a verdict."""
     partial: str = ""
     """Why the run ends before everything was decided; empty for any other."""
 
@@ -133,6 +136,7 @@ class Finisher:
             decide_gates=self._decide_gates(partial),
             stopped=self._stopped(),
             staging=self._ledger.path.parent,
+            generation=self._generation(),
             partial=partial,
         )
         try:
@@ -141,6 +145,12 @@ class Finisher:
             raise OutputError(f"the outputs could not be written to {self._order.output_dir}: {error}") from error
         await self._ledger.finish(end_facts(end))
         return end
+
+    def _generation(self) -> Callable[[], dict[str, float | int | None]] | None:
+        turns = self._order.spec.protocol.turns
+        if turns is None or self._order.responses is not None:
+            return None
+        return lambda: idle_share(self._ledger.replica_requests())
 
     def _counting(self) -> Iterator[StoredSample]:
         """Read the samples whose results count: those that the gates made needless are left in the ledger."""

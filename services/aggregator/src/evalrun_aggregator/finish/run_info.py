@@ -8,8 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from evalrun_aggregator.ledger.entries import StoredReplica
-from evalrun_aggregator.problems import RunDataset, RunProblems
+from evalrun_aggregator.problems import RunDataset, RunProblems, turn_policies_of
 from evalrun_aggregator.start_warnings import dataset_warnings
+from evalrun_aggregator.turns.feedback import WRONG
 from evalrun_api.work_order import WorkOrder
 from evalrun_data.prompts import TEMPLATES_VERSION
 
@@ -55,6 +56,10 @@ def run_info(
         "responses": order.responses,
         "rejudge": order.rejudge,
         "prompt_templates": TEMPLATES_VERSION,
+        "feedback_templates": {
+            name: WRONG if policy.feedback.only_wrong else policy.feedback.template
+            for name, policy in (turn_policies_of(order.spec) or {}).items()
+        },
         "base_dir_git_revision": git_revision(order.base_dir),
         "versions": package_versions(),
         "images": order.images,

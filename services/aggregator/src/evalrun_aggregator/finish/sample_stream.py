@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.ledger.entries import StoredSample
+from evalrun_aggregator.ledger.entries import Exchange, StoredSample
 from evalrun_aggregator.ledger.items import unpack_row
 from evalrun_aggregator.problems import RunProblems
+from evalrun_aggregator.turns.policy import conversation
 from evalrun_data.records import Message, Problem, Reference, StdioTests
 from evalrun_results.samples import SampleResult
 
@@ -30,14 +31,18 @@ def sample_results(
         undecided: why a sample has no verdict that was neither judged nor given up.
     """
     position, truth = -1, dict[str, object]()
+    exchanges: list[Exchange] = []
     for sample in samples:
         parts = unpack_row(sample.completion.row)
+        if parts.turn == 0:
+            exchanges = []
         dataset, problem = problems.problem_at(parts.problem)
         if parts.problem != position:
             position, truth = parts.problem, dict(ground_truth_of(problem))
         completion, stored = sample.completion, sample.verdict
         made_elsewhere = completion.started_at == 0
-        sent = () if made_elsewhere else tuple(dataset.messages(problem))
+        sent = () if made_elsewhere else tuple(conversation(dataset.messages(problem), exchanges))
+        exchanges.append(Exchange(completion.text, sample.feedback))
         yield SampleResult(
             dataset=dataset.spec.name,
             problem_id=problem.problem_id,

@@ -35,12 +35,14 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
     """Write the outputs; summary.json last. Blocking. Raises OSError."""
     spec = job.order.spec
     made_elsewhere = job.order.responses is not None
+    turns = None if made_elsewhere else spec.protocol.turns
     plan = OutputPlan(
         run_info=job.run_info,
         audit_files=job.audit_files,
         metrics=MetricOptions(
-            ks=() if spec.protocol.budget else tuple(spec.protocol.k) or None,
+            ks=() if spec.protocol.budget or turns else tuple(spec.protocol.k) or None,
             budget=spec.protocol.budget is not None,
+            turns=1 if turns is None else turns.limit,
             gpu_seconds=job.gpu_seconds,
             gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
             throughput=job.order.rejudge is None,
@@ -53,6 +55,7 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
         decide_gates=job.decide_gates,
         stopped=job.stopped,
         partial=job.partial,
+        generation=None if job.generation is None else {**job.generation()},
         export=exports_of(job.order, scratch_in=job.staging, seconds=job.export_seconds),
     )
     summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging)

@@ -41,6 +41,7 @@ ROOM_FOR_ENVELOPE = 4096
 
 BuildRequest = Callable[[int, StoredCompletion], judge_pb2.JudgeRequest]
 ReadVerdict = Callable[[int, judge_pb2.Verdict], judge_pb2.Verdict]
+NextFeedback = Callable[[int, StoredCompletion, judge_pb2.Verdict], str]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Dispatcher:
         judges: where to ask; each gets its share of what is in flight.
         build: an item and its completion -> the request.
         read: an item and what the judge said -> its verdict; None: what the judge said.
+        feedback: an item, its completion and its verdict -> what opens its sample's next turn, empty if none opens;
+            None: the run has no further turns.
         now: Unix seconds.
         clock: seconds, monotonic.
         chance: jitter of delays.
@@ -80,6 +83,7 @@ class Dispatcher:
         settings: DispatchSettings,
         *,
         read: ReadVerdict | None = None,
+        feedback: NextFeedback | None = None,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
@@ -89,6 +93,7 @@ class Dispatcher:
         self._ledger = ledger
         self._build = build
         self._read = read
+        self._feedback = feedback
         self._traces = traces
         self._policy = settings.retries
         self._now = now
@@ -211,6 +216,7 @@ class Dispatcher:
             recorded_at=self._now(),
             attempts=1 + work.history.failures + work.history.losses + work.history.uncounted,
             reason=reason,
+            feedback="" if self._feedback is None else self._feedback(work.index, work.completion, verdict),
         )
         self._outcomes.put_nowait((work, stored))
 
@@ -226,6 +232,8 @@ class Dispatcher:
                     self._board.judge(
                         work.index, judged=stored.judged, accepted=stored.accepted, final_status=stored.final_status
                     )
+                    if stored.feedback:
+                        self._board.open_next_turn(work.index)
                 self._source.done()
                 if self._traces is not None:
                     self._traces.ended(work.index, work.completion, stored)

@@ -40,6 +40,7 @@ class ItemTraces:
                 "dataset": key.dataset,
                 "problem_id": key.problem_id,
                 "sample": key.sample,
+                "turn": key.turn,
                 "repeat": key.repeat,
                 "final_status": status,
                 "accepted": verdict.accepted,

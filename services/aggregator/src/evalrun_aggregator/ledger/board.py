@@ -1,5 +1,7 @@
 """State of every item of a run, and the counts by state. Pure; updated with the ledger, never scanned.
 
+Of a run with several turns an item of a later turn is ABSENT until the verdict on the answer before it opens it.
+
 One byte an item: a million items cost a megabyte, and the next item in a given state is found by `bytearray.find`.
 """
 
@@ -44,6 +46,7 @@ class ItemState(IntEnum):
 
 
 STATES = tuple(ItemState)
+UNJUDGED = (ItemState.GENERATED, ItemState.JUDGING)
 SETTLED = frozenset({ItemState.ACCEPTED, ItemState.REJECTED, ItemState.NOT_JUDGED, ItemState.ABSENT})
 """Nothing more is to come of such an item."""
 
@@ -61,16 +64,18 @@ class DatasetCounts:
     """Sum over problems of accepted / judged samples."""
     rated_problems: int = 0
     """Problems with a judged sample."""
+    may_follow: int = 0
+    """Answers of later turns that may follow: one for each answer whose verdict can open another turn."""
 
     @property
     def total(self) -> int:
-        """Samples of the run."""
-        return sum(self.states) - self.states[ItemState.ABSENT] - self.states[ItemState.CANCELLED]
+        """Answers of the run, those that may follow included."""
+        return sum(self.states) - self.states[ItemState.ABSENT] - self.states[ItemState.CANCELLED] + self.may_follow
 
     @property
     def generated(self) -> int:
-        """Samples with a completion."""
-        return self.total - self.states[ItemState.PENDING] - self.states[ItemState.LEASED]
+        """Answers that there are."""
+        return self.total - self.may_follow - self.states[ItemState.PENDING] - self.states[ItemState.LEASED]
 
     @property
     def accepted(self) -> int:
@@ -94,7 +99,7 @@ class DatasetCounts:
 
     @property
     def accepted_at_1(self) -> float | None:
-        """Mean over problems of accepted / judged samples so far (docs/outputs.md); None before any."""
+        """Mean over problems of accepted / judged first answers so far (docs/outputs.md); None before any."""
         return self.rate_sum / self.rated_problems if self.rated_problems else None
 
 
@@ -110,10 +115,11 @@ class Board:
         """Final status of each own item that has a verdict."""
         self._judged = array("I", bytes(4 * items.problems))
         self._accepted = array("I", bytes(4 * items.problems))
+        self._opens_turns = False
         self.datasets = []
         for dataset in items.datasets:
             states = [0] * len(STATES)
-            states[ItemState.PENDING] = len(dataset.problem_ids) * items.samples
+            states[ItemState.PENDING] = len(dataset.problem_ids) * items.width
             self.datasets.append(DatasetCounts(dataset.name, states, Counter()))
 
     def state(self, index: int) -> ItemState:
@@ -132,7 +138,12 @@ class Board:
     @property
     def unjudged(self) -> int:
         """Items with a completion whose verdict is still to be reached."""
-        return self.count(ItemState.GENERATED, ItemState.JUDGING)
+        return self.count(*UNJUDGED)
+
+    @property
+    def may_follow(self) -> int:
+        """Answers of later turns that may follow, by dataset in `datasets`; such runs have no noise-floor passes."""
+        return sum(counts.may_follow for counts in self.datasets)
 
     def first(self, state: ItemState, start: int = 0) -> int | None:
         """Return the first item in this state, searching from `start` and then from the beginning, or None."""
@@ -150,9 +161,16 @@ class Board:
         self._totals[before] -= 1
         self._totals[state] += 1
         if index < self.items.own_count:
-            states = self.datasets[self.items.dataset_at(self.items.position_of(index))].states
-            states[before] -= 1
-            states[state] += 1
+            counts = self.datasets[self.items.dataset_at(self.items.position_of(index))]
+            counts.states[before] -= 1
+            counts.states[state] += 1
+            if self._opens_turns and self.items.turn_of(index) + 1 < self.items.turns:
+                counts.may_follow += (state in UNJUDGED) - (before in UNJUDGED)
+
+    def open_next_turn(self, index: int) -> None:
+        """Make the turn after a rejected answer pending, unless it is open already or no longer needed."""
+        if self.state(index) is ItemState.REJECTED and self.state(index + 1) is ItemState.ABSENT:
+            self.move(index + 1, ItemState.PENDING)
 
     def judge(self, index: int, *, judged: bool, accepted: bool, final_status: int) -> None:
         """Record that an item's verdict is on disk."""
@@ -163,6 +181,8 @@ class Board:
         counts = self.datasets[self.items.dataset_at(position)]
         counts.final_status[final_status] += 1
         self._statuses[index] = final_status
+        if self.items.turn_of(index):
+            return
         before = self._accepted[position] / self._judged[position] if self._judged[position] else 0.0
         counts.rated_problems += self._judged[position] == 0
         self._judged[position] += 1
@@ -207,6 +227,24 @@ class Board:
         self._recount(states)
         return int(np.count_nonzero(pending))
 
+    def leave_out_later_turns(self, opening: Iterable[int]) -> None:
+        """Take every later turn out of the run that is not open yet, and count those that may follow; after `restore`.
+
+        Args:
+            opening: rows of the answers whose feedback is on disk: the turns after them are open.
+        """
+        items = self.items
+        self._opens_turns = True
+        states = np.frombuffer(self._states, dtype=np.uint8).reshape(-1, items.turns)
+        later = states[:, 1:]
+        is_open = np.zeros((len(states), items.turns - 1), dtype=np.bool_)
+        for rows in _chunks(opening, np.dtype(np.int64)):
+            indices, known = self._indices_of(rows)
+            indices = indices[known & (indices % items.turns + 1 < items.turns)]
+            is_open[indices // items.turns, indices % items.turns] = True
+        later[(later == ItemState.PENDING) & ~is_open] = ItemState.ABSENT
+        self._recount(states.reshape(-1))
+
     def missing_rows(self) -> Iterator[int]:
         """Return the rows of the items without a completion that are part of the run, in order."""
         states = np.frombuffer(self._states, dtype=np.uint8)
@@ -215,8 +253,8 @@ class Board:
 
     def settled(self, position: int) -> bool:
         """Return whether nothing more is to come of a problem in the run itself."""
-        first = position * self.items.samples
-        return all(state in SETTLED for state in self._states[first : first + self.items.samples])
+        first = position * self.items.width
+        return all(state in SETTLED for state in self._states[first : first + self.items.width])
 
     def cancel(self, kept: Mapping[int, int]) -> list[int]:
         """Take out of the run what its gates decided without; gives the items that somebody had leased.
@@ -228,7 +266,7 @@ class Board:
         if not kept:
             return []
         states = np.frombuffer(self._states, dtype=np.uint8)
-        by_pass = states.reshape(1 + self.items.repeats, self.items.problems, self.items.samples)
+        by_pass = states.reshape(1 + self.items.repeats, self.items.problems, self.items.width)
         leased = states == ItemState.LEASED
         for number, count in kept.items():
             start = self.items.start_of(number)
@@ -249,12 +287,13 @@ class Board:
         """Return `items.index_of_row` of many rows, and which of them are of this run."""
         items, parts = self.items, unpack_rows(rows)
         known = (parts.problem < items.problems) & (parts.repeat <= items.repeats)
-        known &= (parts.sample < items.samples) & (parts.turn == 0)
-        return (parts.repeat * items.problems + parts.problem) * items.samples + parts.sample, known
+        known &= (parts.sample < items.samples) & (parts.turn < items.turns)
+        samples = (parts.repeat * items.problems + parts.problem) * items.samples + parts.sample
+        return samples * items.turns + parts.turn, known
 
     def _tally(self, indices: Integers, statuses: Integers) -> None:
         starts = [self.items.start_of(number) for number in range(len(self.datasets))]
-        numbers = np.searchsorted(starts, indices // self.items.samples, side="right") - 1
+        numbers = np.searchsorted(starts, indices // self.items.width, side="right") - 1
         for number, counts in enumerate(self.datasets):
             found = np.unique(statuses[numbers == number], return_counts=True)
             counts.final_status.update(dict(zip(*(column.tolist() for column in found), strict=True)))
@@ -263,15 +302,18 @@ class Board:
         """Derive every count but `final_status` from the states."""
         items = self.items
         self._totals = np.bincount(states, minlength=len(STATES)).tolist()
-        own = states[: items.own_count].reshape(items.problems, items.samples)
-        accepted = np.count_nonzero(own == ItemState.ACCEPTED, axis=1)
-        judged = accepted + np.count_nonzero(own == ItemState.REJECTED, axis=1)
+        own = states[: items.own_count].reshape(items.problems, items.samples, items.turns)
+        first = own[:, :, 0]
+        accepted = np.count_nonzero(first == ItemState.ACCEPTED, axis=1)
+        judged = accepted + np.count_nonzero(first == ItemState.REJECTED, axis=1)
         self._accepted, self._judged = array("I", accepted.tolist()), array("I", judged.tolist())
         for number, counts in enumerate(self.datasets):
             start = items.start_of(number)
             problems = slice(start, start + len(items.datasets[number].problem_ids))
             rated = judged[problems] > 0
             counts.states = np.bincount(own[problems].ravel(), minlength=len(STATES)).tolist()
+            waiting = np.isin(own[problems, :, :-1], UNJUDGED) if self._opens_turns else np.zeros(0)
+            counts.may_follow = int(np.count_nonzero(waiting))
             counts.rated_problems = int(np.count_nonzero(rated))
             counts.rate_sum = float(np.sum(accepted[problems][rated] / judged[problems][rated]))
 

@@ -40,6 +40,8 @@ class StoredVerdict:
     attempts: int = 1
     reason: str = ""
     """One line: why it could not be judged."""
+    feedback: str = ""
+    """What the model is told about the answer: opens its sample's next turn. Empty: no turn follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,16 @@ class StoredSample:
 
     completion: StoredCompletion
     verdict: StoredVerdict | None
+    feedback: str = ""
+    """As it was sent with the sample's next turn; empty where none opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An earlier answer of a sample, and what the model was told about it."""
+
+    answer: str
+    feedback: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 An item is one completion and its verdict: (dataset, problem, sample, turn, repeat). Two numbers stand for it:
 
-- its *index*, 0 to `RunItems.count - 1`, repeat outermost, then problem, then sample. State is kept by index, one byte
-  an item, so that a million items cost a megabyte.
+- its *index*, 0 to `RunItems.count - 1`, repeat outermost, then problem, sample and turn. State is kept by index, one
+  byte an item, so that a million items cost a megabyte.
 - its *row*, the 63-bit key under which the ledger stores it: problem, repeat, sample, turn, in this order. New items
   of a run land near each other in the file, and reading in row order is reading problem by problem.
 """
@@ -22,6 +22,7 @@ REPEAT_BITS = 8
 PROBLEM_SHIFT = TURN_BITS + SAMPLE_BITS + REPEAT_BITS
 MAX_SAMPLES = 1 << SAMPLE_BITS
 MAX_REPEATS = 1 << REPEAT_BITS
+MAX_TURNS = 1 << TURN_BITS
 MAX_PROBLEMS = 1 << (63 - PROBLEM_SHIFT)
 
 
@@ -94,15 +95,16 @@ class DatasetItems:
 
 @dataclass(frozen=True)
 class RunItems:
-    """Every item of a run: the datasets' problems, each with `samples` samples, in `1 + repeats` passes.
+    """Every item of a run: problems by dataset, each with `samples` samples of `turns` turns, in `1 + repeats` passes.
 
     Raises:
-        ValueError: more problems, samples or repeats than row numbers can hold.
+        ValueError: more problems, samples, turns or repeats than row numbers can hold.
     """
 
     datasets: Sequence[DatasetItems]
     samples: int = 1
     repeats: int = 0
+    turns: int = 1
     _starts: list[int] = field(init=False, repr=False)
     _positions: dict[tuple[str, str], int] = field(init=False, repr=False)
 
@@ -113,8 +115,11 @@ class RunItems:
             starts.append(len(positions))
             for problem_id in dataset.problem_ids:
                 positions[dataset.name, problem_id] = len(positions)
-        if len(positions) > MAX_PROBLEMS or self.samples > MAX_SAMPLES or self.repeats >= MAX_REPEATS:
-            raise ValueError(f"at most {MAX_PROBLEMS} problems, {MAX_SAMPLES} samples and {MAX_REPEATS - 1} repeats")
+        bounds = (self.samples, MAX_SAMPLES), (self.repeats, MAX_REPEATS - 1), (self.turns, MAX_TURNS)
+        if len(positions) > MAX_PROBLEMS or any(number > most for number, most in bounds):
+            raise ValueError(
+                f"at most {MAX_PROBLEMS} problems, {MAX_SAMPLES} samples, {MAX_REPEATS - 1} repeats, {MAX_TURNS} turns"
+            )
         object.__setattr__(self, "_starts", starts)
         object.__setattr__(self, "_positions", positions)
 
@@ -126,12 +131,17 @@ class RunItems:
     @property
     def count(self) -> int:
         """Items, noise-floor passes included."""
-        return self.problems * self.samples * (1 + self.repeats)
+        return self.problems * self.width * (1 + self.repeats)
+
+    @property
+    def width(self) -> int:
+        """Items of a problem in one pass."""
+        return self.samples * self.turns
 
     @property
     def own_count(self) -> int:
         """Items of the run itself (repeat 0); their indices come first."""
-        return self.problems * self.samples
+        return self.problems * self.width
 
     def names(self) -> Iterator[tuple[str, str]]:
         """Return (dataset, problem id) of each problem in order of position."""
@@ -140,32 +150,36 @@ class RunItems:
     def index_of(self, key: ItemKey) -> int | None:
         """Return the index of a key; None where it is not of this run."""
         position = self._positions.get((key.dataset, key.problem_id))
-        if position is None or key.sample >= self.samples or key.repeat > self.repeats or key.turn:
+        if position is None or key.sample >= self.samples or key.repeat > self.repeats or key.turn >= self.turns:
             return None
-        return (key.repeat * self.problems + position) * self.samples + key.sample
+        return ((key.repeat * self.problems + position) * self.samples + key.sample) * self.turns + key.turn
 
     def key_of(self, index: int) -> ItemKey:
         """Return the key of an index."""
-        position, repeat, sample = self._split(index)
+        position, repeat, sample, turn = self._split(index)
         number = self.dataset_at(position)
         dataset = self.datasets[number]
-        return ItemKey(dataset.name, dataset.problem_ids[position - self._starts[number]], sample, 0, repeat)
+        return ItemKey(dataset.name, dataset.problem_ids[position - self._starts[number]], sample, turn, repeat)
 
     def row_of(self, index: int) -> int:
         """Return the ledger's row of an index."""
-        position, repeat, sample = self._split(index)
-        return pack_row(position, repeat, sample)
+        position, repeat, sample, turn = self._split(index)
+        return pack_row(position, repeat, sample, turn)
 
     def index_of_row(self, row: int) -> int | None:
         """Return the index of a row; None where it is not of this run."""
         problem, repeat, sample, turn = unpack_row(row)
-        if problem >= self.problems or repeat > self.repeats or sample >= self.samples or turn:
+        if problem >= self.problems or repeat > self.repeats or sample >= self.samples or turn >= self.turns:
             return None
-        return (repeat * self.problems + problem) * self.samples + sample
+        return ((repeat * self.problems + problem) * self.samples + sample) * self.turns + turn
+
+    def turn_of(self, index: int) -> int:
+        """Return the item's turn, from 0. The next index is the same sample's next turn, if it has one."""
+        return index % self.turns
 
     def position_of(self, index: int) -> int:
         """Return the position of the item's problem, over all datasets."""
-        return index // self.samples % self.problems
+        return index // self.width % self.problems
 
     def dataset_at(self, position: int) -> int:
         """Return the number of the dataset that the problem at this position belongs to."""
@@ -175,7 +189,8 @@ class RunItems:
         """Return the position of the dataset's first problem."""
         return self._starts[dataset]
 
-    def _split(self, index: int) -> tuple[int, int, int]:
-        rest, sample = divmod(index, self.samples)
+    def _split(self, index: int) -> tuple[int, int, int, int]:
+        rest, turn = divmod(index, self.turns)
+        rest, sample = divmod(rest, self.samples)
         repeat, position = divmod(rest, self.problems)
-        return position, repeat, sample
+        return position, repeat, sample, turn

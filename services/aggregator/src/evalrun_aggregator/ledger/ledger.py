@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from evalrun_aggregator.ledger.entries import StoredCompletion, StoredReplica, StoredSample, StoredVerdict
+from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion, StoredReplica, StoredSample, StoredVerdict
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError, ledger_error
 from evalrun_aggregator.ledger.place import LedgerLock, check_file_system
 from evalrun_aggregator.ledger.store import LAST_ROW, LedgerReader, LedgerWriter
@@ -147,11 +147,29 @@ class Ledger:
         except sqlite3.Error as error:
             raise ledger_error(error, self.path) from error
 
+    async def exchanges(self, first: int, end: int) -> list[Exchange]:
+        """Read the answers of some rows of one sample with the feedback on each, in order of turn."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._reads, self.reader.exchanges, first, end)
+        except sqlite3.Error as error:
+            raise ledger_error(error, self.path) from error
+
     def samples(self, first: int = 0, end: int = LAST_ROW) -> Iterator[StoredSample]:
         """Read the completions of some rows with their verdicts, in order, one at a time. Blocking; for any thread."""
         reader = LedgerReader(self.path)
         try:
             yield from reader.samples(first, end)
+        except sqlite3.Error as error:
+            raise ledger_error(error, self.path) from error
+        finally:
+            reader.close()
+
+    def replica_requests(self) -> Iterator[tuple[str, float, float]]:
+        """Read (replica, started at, seconds) of each request, in order of time. Blocking; for any thread."""
+        reader = LedgerReader(self.path)
+        try:
+            yield from reader.replica_requests()
         except sqlite3.Error as error:
             raise ledger_error(error, self.path) from error
         finally:

@@ -10,8 +10,13 @@ import sqlite3
 from evalrun_aggregator.ledger.items import MAX_REPEATS, MAX_SAMPLES, PROBLEM_SHIFT, SAMPLE_BITS, TURN_BITS
 from evalrun_runtime.exits import BadInputError
 
-SCHEMA_VERSION = 3
-"""1: `replicas.models` was a list, or an object with the load format where the replica told it. 2: without `engine`."""
+SCHEMA_VERSION = 4
+"""1: `replicas.models` was a list, or an object with the load format where the replica told it. 2: without `engine`.
+3: without `feedbacks`."""
+
+CREATE_FEEDBACKS = "CREATE TABLE feedbacks (row INTEGER PRIMARY KEY, text TEXT NOT NULL)"
+"""What was sent after an answer, by the answer's row. Apart from the verdicts: judging again does not change what was
+sent."""
 
 CREATE_VERDICTS = (
     """CREATE TABLE verdicts (
@@ -30,6 +35,7 @@ CREATE = (
         attempts INTEGER NOT NULL, mode INTEGER NOT NULL, language TEXT NOT NULL)""",
     "CREATE TABLE texts (row INTEGER PRIMARY KEY, text TEXT NOT NULL)",
     *CREATE_VERDICTS,
+    CREATE_FEEDBACKS,
     """CREATE TABLE replicas (
         worker TEXT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL, models TEXT NOT NULL, error TEXT NOT NULL,
         load_format TEXT NOT NULL DEFAULT '', engine TEXT NOT NULL DEFAULT '{}',
@@ -74,7 +80,9 @@ def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
         connection.execute("BEGIN IMMEDIATE")
         if found[0] < 2:
             _split_served(connection)
-        connection.execute("ALTER TABLE replicas ADD COLUMN engine TEXT NOT NULL DEFAULT '{}'")
+        if found[0] < 3:
+            connection.execute("ALTER TABLE replicas ADD COLUMN engine TEXT NOT NULL DEFAULT '{}'")
+        connection.execute(CREATE_FEEDBACKS)
         connection.execute("UPDATE schema_version SET version = ?", (SCHEMA_VERSION,))
         connection.execute("COMMIT")
 

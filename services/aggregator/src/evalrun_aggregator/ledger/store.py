@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evalrun_aggregator.ledger.entries import (
     CompletionTally,
+    Exchange,
     StoredCompletion,
     StoredReplica,
     StoredSample,
@@ -30,14 +31,16 @@ INSERT_TEXT = "INSERT OR IGNORE INTO texts VALUES (?, ?)"
 INSERT_VERDICT = """INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (row) DO UPDATE SET
     final_status = excluded.final_status, judged = excluded.judged, accepted = excluded.accepted,
     recorded_at = excluded.recorded_at, attempts = excluded.attempts, reason = excluded.reason WHERE judged = 0"""
+INSERT_FEEDBACK = "INSERT OR IGNORE INTO feedbacks VALUES (?, ?)"
 INSERT_VERDICT_BYTES = "INSERT OR REPLACE INTO verdict_bytes VALUES (?, ?)"
 
 SELECT_COMPLETION = """SELECT c.row, t.text, c.finish_reason, c.prompt_tokens, c.output_tokens, c.generation_seconds,
     c.started_at, c.replica, c.model, c.attempts, c.mode, c.language"""
 SELECT_SAMPLES = f"""{SELECT_COMPLETION}, b.verdict, v.final_status, v.judged, v.accepted,
-    v.recorded_at, v.attempts, v.reason
+    v.recorded_at, v.attempts, v.reason, coalesce(f.text, '')
     FROM completions c JOIN texts t ON t.row = c.row
     LEFT JOIN verdicts v ON v.row = c.row LEFT JOIN verdict_bytes b ON b.row = c.row
+    LEFT JOIN feedbacks f ON f.row = c.row
     WHERE c.row >= ? AND c.row < ? ORDER BY c.row"""
 LAST_ROW = (1 << 63) - 1
 
@@ -121,6 +124,8 @@ class LedgerWriter:
             ).rowcount == 1  # fmt: skip
             if changed:
                 execute(INSERT_VERDICT_BYTES, (v.row, v.verdict))
+                if v.feedback:
+                    execute(INSERT_FEEDBACK, (v.row, v.feedback))
             new.append(changed)
         return new
 
@@ -207,6 +212,14 @@ class LedgerReader:
             self._connection.execute("SELECT started_at, generation_seconds FROM completions ORDER BY started_at")
         )
 
+    def replica_requests(self) -> Iterator[tuple[str, float, float]]:
+        """Return (replica, started at, seconds) of each completion's request, in order of time."""
+        return iter(
+            self._connection.execute(
+                "SELECT replica, started_at, generation_seconds FROM completions ORDER BY started_at"
+            )
+        )
+
     def verdict_times(self) -> Iterator[float]:
         """Return when each verdict was stored, in order of time; Unix seconds."""
         return (at for (at,) in self._connection.execute("SELECT recorded_at FROM verdicts ORDER BY recorded_at"))
@@ -215,6 +228,19 @@ class LedgerReader:
         """Return (row, final status, judged, accepted) of every verdict, in order."""
         found = self._connection.execute("SELECT row, final_status, judged, accepted FROM verdicts ORDER BY row")
         return ((row, status, bool(judged), bool(accepted)) for row, status, judged, accepted in found)
+
+    def feedback_rows(self) -> Iterator[int]:
+        """Return the rows of the answers that the model was told something about, in order."""
+        return (row for (row,) in self._connection.execute("SELECT row FROM feedbacks ORDER BY row"))
+
+    def exchanges(self, first: int, end: int) -> list[Exchange]:
+        """Return the answers of the rows from `first` to before `end` with the feedback on each, in order."""
+        found = self._connection.execute(
+            "SELECT t.text, f.text FROM texts t JOIN feedbacks f ON f.row = t.row "
+            "WHERE t.row >= ? AND t.row < ? ORDER BY t.row",
+            (first, end),
+        )
+        return [Exchange(answer, feedback) for answer, feedback in found]
 
     def tallies(self, first: int, end: int) -> list[CompletionTally]:
         """Return the completions of the rows from `first` to before `end`, counted by finish reason."""
@@ -241,11 +267,12 @@ class LedgerReader:
         """
         for columns in self._connection.execute(SELECT_SAMPLES, (first, end)):
             completion, blob = StoredCompletion(*columns[:12]), columns[12]
+            feedback = columns[19]
             if blob is None:
-                yield StoredSample(completion, None)
+                yield StoredSample(completion, None, feedback)
                 continue
-            status, judged, accepted, recorded_at, attempts, reason = columns[13:]
+            status, judged, accepted, recorded_at, attempts, reason = columns[13:19]
             verdict = StoredVerdict(
                 completion.row, blob, status, bool(judged), bool(accepted), recorded_at, attempts, reason
             )
-            yield StoredSample(completion, verdict)
+            yield StoredSample(completion, verdict, feedback)

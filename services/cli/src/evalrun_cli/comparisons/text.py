@@ -1,5 +1,6 @@
 """Texts for figures and differences, shared by all formats. Pure."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from evalrun_results.comparisons.comparison import DatasetComparison
@@ -10,6 +11,7 @@ from evalrun_results.comparisons.power import MIN_SIGNIFICANT_FLIPS
 LABELS = {
     "accepted_at_1": "accepted@1",
     "solved_within_budget": "solved within budget",
+    "recovery_rate": "recovery rate",
     "pass_ratio_mean": "pass ratio",
     "score_mean": "score",
     "exec_success_rate": "runs to its end",
@@ -25,6 +27,8 @@ LABELS = {
 }
 """In words."""
 
+BY_TURN = re.compile(r"([a-z_]+)_by_turn_([0-9]+)")
+
 FAILURES = frozenset(
     {
         "wrong_answer_rate", "runtime_error_rate", "timeout_rate", "syntax_error_rate", "empty_output_rate",
@@ -36,6 +40,8 @@ FAILURES = frozenset(
 
 def label(metric: str) -> str:
     """Return a metric's name in words."""
+    if (by_turn := BY_TURN.fullmatch(metric)) is not None:
+        return f"{LABELS.get(by_turn[1], by_turn[1])} by turn {by_turn[2]}"
     return metric.replace("pass_at_", "pass@") if metric.startswith("pass_at_") else LABELS.get(metric, metric)
 
 

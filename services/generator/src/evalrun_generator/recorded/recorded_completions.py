@@ -2,7 +2,9 @@
 
 A prompt must match word for word. The request's seed selects among the samples recorded for it:
 `(seed - base_seed) mod recorded`, because a run requests sample s with seed = seed + s. Without a seed, or in a greedy
-run with its single seed, that is the first sample. Model, temperature and `max_tokens` are ignored: a recorded
+run with its single seed, that is the first sample. A prompt that is not known may continue a conversation: without its
+last answers and the user's replies to them it is known, and the sample's answer of that turn follows, whatever the
+replies say. Model, temperature and `max_tokens` are ignored: a recorded
 completion is returned unchanged.
 """
 
@@ -24,6 +26,8 @@ class RecordedAnswer:
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     """As counted by the server that generated it; None if not recorded."""
+    later: tuple["RecordedAnswer", ...] = ()
+    """The same sample's answers of later turns."""
 
 
 class PromptUnknownError(Exception):
@@ -66,14 +70,26 @@ class RecordedCompletions:
         Raises:
             PromptUnknownError: the message names the problem without answers, or shows the prompt's beginning.
         """
+        asked = prompt
+        prompt, turn = self._beginning_of(prompt)
         label = self._labels.get(prompt)
         if label is None:
-            raise PromptUnknownError(f"nothing is recorded for this prompt: {_beginning(prompt)!r}")
+            raise PromptUnknownError(f"nothing is recorded for this prompt: {_beginning(asked)!r}")
         samples = self._samples[prompt]
         if not samples:
             raise PromptUnknownError(f"no completion is recorded for problem {label}")
         first = 0 if seed is None else seed - self._base_seed
-        return samples[(first + choice) % len(samples)]
+        answer = samples[(first + choice) % len(samples)]
+        if turn > len(answer.later):
+            raise PromptUnknownError(f"no completion is recorded for turn {turn} of problem {label}")
+        return answer.later[turn - 1] if turn else answer
+
+    def _beginning_of(self, prompt: PromptKey) -> tuple[PromptKey, int]:
+        """Return the known prompt that a conversation began with, and how many answers followed it."""
+        beginning, turn = prompt, 0
+        while beginning not in self._labels and isinstance(beginning, tuple) and is_continued(beginning):
+            beginning, turn = beginning[:-2], turn + 1
+        return (beginning, turn) if beginning in self._labels else (prompt, 0)
 
 
 class EchoCompletions:
@@ -86,6 +102,11 @@ class EchoCompletions:
         """Return the words; each is one token."""
         del prompt, seed, choice
         return self._answer
+
+
+def is_continued(chat: tuple[tuple[str, str], ...]) -> bool:
+    """Return whether a chat ends with an answer and a reply to it."""
+    return len(chat) > 2 and (chat[-2][0], chat[-1][0]) == ("assistant", "user")
 
 
 def approximate_tokens(text: str) -> int:

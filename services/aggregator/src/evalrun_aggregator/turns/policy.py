@@ -1,0 +1,97 @@
+"""When a sample gets another turn, and what is sent for it. Pure.
+
+A turn opens once the answer before it was judged and failed: with the feedback on that answer, which is stored with
+its verdict in one transaction. The stored feedback is what opens the turn after a restart, and what is sent, so a kill
+between turns changes nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
+from evalrun_aggregator.turns.feedback import DEFAULT_TEMPLATE, FeedbackOptions, feedback_text
+from evalrun_api.work_order import Dataset, EvalRunSpec
+from evalrun_data.records import Message, Problem
+
+DEFAULT_PROMPT_TOKENS: Final = 4096
+"""Prompt length that endpoints are taken to hold where the spec says nothing: the default of a rollout."""
+FRAME_TOKENS: Final = 16
+"""Of a chat template around the answer and the feedback."""
+THINK_START, THINK_END = "<think>", "</think>"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPolicy:
+    """The rules of one dataset."""
+
+    limit: int
+    """Turns of a sample, the first answer included."""
+    max_prompt_tokens: int
+    """Longest prompt that the model takes."""
+    feedback: FeedbackOptions = field(default_factory=FeedbackOptions)
+
+    def next_feedback(
+        self,
+        turn: int,
+        problem: Problem,
+        completion: StoredCompletion,
+        verdict: judge_pb2.Verdict,
+        *,
+        ours: bool = True,
+    ) -> str:
+        """Return the feedback that opens the turn after this one; empty where none opens.
+
+        None opens after an accepted answer, after one that could not be judged (nobody knows whether it failed), after
+        the last turn, and where the conversation would exceed the model's prompt.
+        """
+        if turn + 1 >= self.limit or not verdict.judged or verdict.accepted:
+            return ""
+        text = feedback_text(problem, verdict, self.feedback, ours=ours)
+        return text if self.has_room(completion, text) else ""
+
+    def has_room(self, completion: StoredCompletion, feedback: str) -> bool:
+        """Return whether the conversation so far, this answer and the feedback fit into a prompt.
+
+        A token is at least a byte, so the feedback's bytes bound its tokens. Where a server counts no tokens nothing
+        can be known, and the turn opens.
+        """
+        if completion.prompt_tokens is None or completion.output_tokens is None:
+            return True
+        spoken = completion.prompt_tokens + completion.output_tokens
+        return spoken + len(feedback.encode("utf-8", "replace")) + FRAME_TOKENS <= self.max_prompt_tokens
+
+
+def turn_policy_of(spec: EvalRunSpec, dataset: Dataset) -> TurnPolicy | None:
+    """Return the rules of a dataset; None where the protocol draws single answers."""
+    turns = spec.protocol.turns
+    if turns is None:
+        return None
+    prompt = DEFAULT_PROMPT_TOKENS if spec.rollout is None else spec.rollout.prompt_length
+    options = FeedbackOptions(
+        template=DEFAULT_TEMPLATE if turns.template is None else turns.template,
+        shown_tests=turns.shown_tests,
+        shown_characters=turns.shown_characters,
+        only_wrong=dataset.feedback == "Wrong",
+    )
+    return TurnPolicy(turns.limit, turns.max_prompt_tokens or prompt, options)
+
+
+def conversation(prompt: Sequence[Message], exchanges: Iterable[Exchange]) -> list[Message]:
+    """Return the chat of a later turn: the prompt, then each earlier answer with the feedback on it.
+
+    What a model thought before its answer is left out, as chat templates of reasoning models do.
+    """
+    messages = list(prompt)
+    for each in exchanges:
+        messages.append(Message("assistant", _without_thought(each.answer)))
+        messages.append(Message("user", each.feedback))
+    return messages
+
+
+def _without_thought(answer: str) -> str:
+    """Return what follows the thought. A mark after the beginning of code is the program's own text."""
+    thought, mark, rest = answer.partition(THINK_END)
+    is_thought = mark and (thought.lstrip().startswith(THINK_START) or "```" not in thought)
+    return rest.lstrip("\n") if is_thought else answer

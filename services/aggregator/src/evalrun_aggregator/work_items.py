@@ -1,0 +1,41 @@
+"""What a worker gets of the items that it leases."""
+
+from collections.abc import Sequence
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.judging.item_traces import ItemTraces
+from evalrun_aggregator.ledger.items import pack_row, unpack_row
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.problems import RunProblems
+from evalrun_aggregator.token_budget import TokenBudgets
+
+
+class WorkItems:
+    """Makes work items.
+
+    Args:
+        problems: the run's.
+        ledger: has the earlier turns of a sample.
+        budget: cuts an answer to what its problem may still spend; None: there is no budget.
+        traces: of the items.
+    """
+
+    def __init__(self, problems: RunProblems, ledger: Ledger, budget: TokenBudgets | None, traces: ItemTraces) -> None:
+        self._problems = problems
+        self._ledger = ledger
+        self._budget = budget
+        self._traces = traces
+
+    async def of(self, indices: Sequence[int]) -> list[ledger_pb2.WorkItem]:
+        """Return the items. Raises LedgerError where earlier turns cannot be read."""
+        return [await self._of(index) for index in indices]
+
+    async def _of(self, index: int) -> ledger_pb2.WorkItem:
+        row = self._problems.items.row_of(index)
+        parts = unpack_row(row)
+        first = pack_row(parts.problem, parts.repeat, parts.sample)
+        item = self._problems.work_item(index, await self._ledger.exchanges(first, row) if parts.turn else ())
+        if self._budget is not None:
+            item.sampling.max_tokens = self._budget.allowance(index)
+        item.traceparent = self._traces.of(index)
+        return item
