@@ -26,6 +26,8 @@ from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_reward.metrics import RewardMetrics
 from evalrun_sandbox.app import SandboxService
+from evalrun_sandbox.sessions.interpreter import Interpreters
+from evalrun_sandbox.sessions.sessions import Sessions
 from evalrun_sandbox.settings import SandboxSettings
 from evalrun_sandbox.slot_proxy.proxy import SlotProxy
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
@@ -65,6 +67,12 @@ SANDBOX = {
     "evalrun_sandbox_containment_level": set[str](),
     "evalrun_sandbox_requests_total": {"answer"},
     "evalrun_sandbox_runs_total": {"end"},
+}
+LIVE_SESSIONS = {
+    "evalrun_sandbox_sessions": set[str](),
+    "evalrun_sandbox_session_memory_bytes": set[str](),
+    "evalrun_sandbox_session_executions_total": {"answer"},
+    "evalrun_sandbox_sessions_lost_total": {"cause"},
 }
 SLOT_PROXY = {"evalrun_sandbox_slots": {"state"}, "evalrun_sandbox_requests_total": {"answer"}}
 REWARD = {
@@ -176,6 +184,10 @@ async def test_a_sandbox_shows_these_series_from_the_start() -> None:
     await executor.start()  # it is scraped only once it serves
     try:
         check(registry, SANDBOX)
+        limits = SandboxSettings(max_sessions=1).session_limits()
+        sessions = Sessions(executor, Interpreters(executor.zygote_plan), limits, registry)
+        check(registry, SANDBOX | LIVE_SESSIONS)
+        await sessions.close()
     finally:
         await executor.close()
 
@@ -204,6 +216,6 @@ def labels_of(metric: Metric) -> set[str]:
 
 def test_every_series_is_described_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
-    for name in {**AGGREGATOR, **JUDGE, **SANDBOX, **REWARD, **GENERATOR, **OPERATOR, **SCHEDULES}:
+    for name in {**AGGREGATOR, **JUDGE, **SANDBOX, **LIVE_SESSIONS, **REWARD, **GENERATOR, **OPERATOR, **SCHEDULES}:
         short = re.sub("^evalrun_(judge|reward|sandbox)", "", name)  # of the series after the first in a row
         assert f"`{name}" in page or f"`{short}" in page, name

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
@@ -12,6 +14,7 @@ from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
 from evalrun_executor.errors import Busy
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.machine import Machine
+from evalrun_runtime.ready_line import address_of
 
 Found = TypeVar("Found")
 
@@ -41,6 +44,24 @@ async def started(plan: ExecutorPlan | None = None, slowness: float = 1.0) -> As
         yield executor
     finally:
         await executor.close()
+
+
+@asynccontextmanager
+async def service(*flags: str, **environment: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+    """Return the address and the process of a sandbox service, and end it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "evalrun_sandbox", "--allow-uncontained", *flags,
+        stdout=asyncio.subprocess.PIPE, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        address = address_of((await process.stdout.readline()).decode())
+        assert address is not None
+        yield address, process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
 
 
 def request(code: str, *inputs: bytes, language: str = "python", seconds: float = 5.0, memory: int = 512,

@@ -1,35 +1,14 @@
 """The sandbox as a service: its own process, over HTTP."""
 
 import asyncio
-import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 import msgspec
-from builders.judge.sandbox import living_children, request, state_of, until
+from builders.judge.sandbox import living_children, request, service, state_of, until
 
 from evalrun_executor.api import Busy, Refused, RunReply, RunRequest, SandboxInfo
-from evalrun_runtime.ready_line import address_of
-
-
-@asynccontextmanager
-async def service(*flags: str, **environment: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "evalrun_sandbox", "--allow-uncontained", *flags,
-        stdout=asyncio.subprocess.PIPE, env={**os.environ, **environment},
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        address = address_of((await process.stdout.readline()).decode())
-        assert address is not None
-        yield address, process
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
 
 
 async def post(session: aiohttp.ClientSession, address: str, wanted: RunRequest) -> tuple[int, bytes]:

@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, gener
 
 from evalrun_executor.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
 from evalrun_executor.errors import Busy as BusyError
-from evalrun_executor.errors import RequestRefused, SandboxError
+from evalrun_executor.errors import RequestRefused, SandboxError, Unusable
 from evalrun_executor.executor import Executor
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
@@ -25,6 +25,9 @@ from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.front import FusionFront
 from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs
+from evalrun_sandbox.sessions.routes import SessionRoutes
+from evalrun_sandbox.sessions.sessions import Sessions
+from evalrun_sandbox.sessions.start import start_sessions
 from evalrun_sandbox.settings import SandboxSettings
 
 logger = logging.getLogger(__name__)
@@ -62,15 +65,23 @@ class SandboxService:
         for end in get_args(End):
             self._runs.labels(end)
         self._runner: web.AppRunner | None = None
+        self._sessions: Sessions | None = None
 
     async def start(self) -> str:
         """Start the executor, listen, return the address. Raises Unusable, or OSError if the port is taken."""
         await self._executor.start()
         try:
+            if self._settings.max_sessions > 0:
+                self._sessions = start_sessions(self._executor, self._settings.session_limits(), self._registry)
             return await self._listen()
-        except OSError:
-            await self._executor.close()
+        except (OSError, Unusable):
+            await self._close()
             raise
+
+    async def _close(self) -> None:
+        if self._sessions is not None:
+            await self._sessions.close()
+        await self._executor.close()
 
     async def _listen(self) -> str:
         settings = self._settings
@@ -84,7 +95,7 @@ class SandboxService:
         if self._runner is not None:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
                 await self._runner.cleanup()
-        await self._executor.close()
+        await self._close()
 
     def application(self) -> web.Application:
         """Return the routes."""
@@ -99,6 +110,7 @@ class SandboxService:
         application.router.add_get("/v1/info", self._info)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_post("/v1/run", self._run)
+        SessionRoutes(self._sessions).add_routes(application.router)
         self._fusion.add_routes(application.router)
         return application
 

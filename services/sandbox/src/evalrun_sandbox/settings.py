@@ -9,6 +9,8 @@ from evalrun_executor.api import Level
 from evalrun_executor.cpus import usable_cpus
 from evalrun_executor.executor import ExecutorPlan
 from evalrun_runtime.settings import ServiceSettings
+from evalrun_sandbox.sessions.policy import Budget
+from evalrun_sandbox.sessions.sessions import SessionLimits
 
 
 class SandboxSettings(ServiceSettings):
@@ -50,6 +52,24 @@ class SandboxSettings(ServiceSettings):
     max_request_mib: int = Field(
         512, ge=1, le=4096, description="Maximum request body in MiB; larger ones are answered with 413."
     )
+
+    max_sessions: int = Field(
+        0, ge=0, le=2000, description="Maximum open live sessions. 0 disables their routes and /run_jupyter."
+    )
+    session_idle_seconds: float = Field(
+        600.0, gt=0, le=86400, description="A live session ends after so many seconds without an execution."
+    )
+    session_memory_mib: int = Field(256, ge=16, le=65536, description="Memory limit of one live session, in MiB.")
+    session_budget_mib: int = Field(
+        2048,
+        ge=16,
+        description="What all idle live sessions may hold together, in MiB; beyond it the largest one ends.",
+    )
+
+    def session_limits(self) -> SessionLimits:
+        """Return the limits of live sessions."""
+        budget = Budget(self.session_idle_seconds, self.session_budget_mib << 20)
+        return SessionLimits(self.max_sessions, self.session_memory_mib, budget)
 
     def plan(self) -> ExecutorPlan:
         """Return the executor's settings."""

@@ -1,0 +1,36 @@
+"""The memory of a stopped interpreter, read from the kernel."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAPPING_BYTES = 256
+"""Of the kernel's memory for one mapping; a process may have 65,530."""
+_COUNTED = ("Pss:", "SwapPss:")
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a process holds."""
+
+    memory_bytes: int
+    """Its own pages, and its share of those that it shares with others."""
+    maps_removed_file: bool
+    """It maps a file of its folder that has no name any more: that holds disk space which nothing else shows."""
+
+
+def footprint(pid: int, place: str, proc: Path = Path("/proc")) -> Footprint | None:
+    """Return what a process holds, None where the kernel does not tell us.
+
+    Args:
+        pid: the process.
+        place: the folder that holds its private folder.
+        proc: where the process file system is mounted.
+    """
+    try:
+        rollup = (proc / str(pid) / "smaps_rollup").read_text()
+        maps = (proc / str(pid) / "maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    pages = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith(_COUNTED)) * 1024
+    removed = any(line.endswith(" (deleted)") and f" {place}/" in line for line in maps)
+    return Footprint(pages + _MAPPING_BYTES * len(maps), removed)

@@ -1,0 +1,73 @@
+"""Which idle sessions end: pure decisions over plain data."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Cause = Literal["expired", "memory", "threads", "ran", "ended", "gone"]
+"""Why a session was lost: unused, over a budget, it ran while it was stopped, its own code ended it, its process or its
+zygote is gone."""
+
+MAX_IDLE_THREADS = 2000
+"""Of all idle sessions together, beside one each: the threads of a user have a limit, see `contained.limits`."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """An idle session, as the policy sees it."""
+
+    session: str
+    since: float
+    """When it became idle, by the monotonic clock."""
+    memory_bytes: int
+    extra_threads: int = 0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What idle sessions may use."""
+
+    idle_seconds: float
+    memory_bytes: int
+    """Together."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A session that has to end, and why."""
+
+    session: str
+    cause: Cause
+    reason: str
+
+
+def to_end(idle: Sequence[Idle], budget: Budget, now: float) -> list[Ending]:
+    """Return the sessions that have to end: the expired ones; over a budget the largest, of equal ones the oldest."""
+    expired = [one for one in idle if now - one.since >= budget.idle_seconds]
+    reason = f"nobody used it for {budget.idle_seconds:g} s"
+    endings = [Ending(one.session, "expired", reason) for one in expired]
+    left = [one for one in idle if now - one.since < budget.idle_seconds]
+    limit = budget.memory_bytes >> 20
+    for one in _excess(left, budget.memory_bytes, lambda one: one.memory_bytes):
+        held = (
+            f"idle sessions held more than {limit} MiB together, and this one held most: {one.memory_bytes >> 20} MiB"
+        )
+        endings.append(Ending(one.session, "memory", held))
+        left.remove(one)
+    for one in _excess(left, MAX_IDLE_THREADS, lambda one: one.extra_threads):
+        kept = f"idle sessions kept more than {MAX_IDLE_THREADS} threads, and this one kept most: {one.extra_threads}"
+        endings.append(Ending(one.session, "threads", kept))
+    return endings
+
+
+def _excess(idle: Sequence[Idle], budget: int, size: Callable[[Idle], int]) -> list[Idle]:
+    """Return the sessions without which the others keep the budget."""
+    total = sum(map(size, idle))
+    excess: list[Idle] = []
+    if total > budget:
+        for one in sorted(idle, key=lambda one: (-size(one), one.since)):
+            if total <= budget:
+                break
+            total -= size(one)
+            excess.append(one)
+    return excess
