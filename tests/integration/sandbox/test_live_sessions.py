@@ -193,3 +193,41 @@ async def test_sessions_need_the_token() -> None:
     protected = service(*flags, EVALRUN_SANDBOX_TOKEN="secret-token")
     async with protected as (address, process), aiohttp.ClientSession() as http:
         assert (await Client(http, address, process.pid).post(""))[0] == 401
+
+
+async def test_run_jupyter_runs_cells_in_a_session_of_its_own() -> None:
+    async with sandbox("--max-sessions", "1") as client:
+
+        async def run(**body: object) -> Answer:
+            async with client.http.post(f"{client.address}/run_jupyter", json=body) as answer:
+                return answer.status, await answer.json()
+
+        async def run_when_there_is_room(**body: object) -> Any:
+            async with asyncio.timeout(60):
+                while True:
+                    status, found = await run(**body)
+                    if status != 504:
+                        assert status == 200, found
+                        return found
+                    await asyncio.sleep(0.02)
+
+        cells = ["x = open('in.txt').read()\nprint(x)", "1 / 0", "open('out.txt', 'w').write(x * 2)"]
+        found = await run_when_there_is_room(cells=cells, files={"in.txt": "YWI="}, fetch_files=["out.txt", "no.txt"])
+        assert (found["status"], found["files"], found["driver"]["return_code"]) == (
+            "Success",
+            {"out.txt": "YWJhYg=="},
+            0,
+        )
+        first, second, third = found["cells"]
+        assert (first["stdout"], second["error"][0]["ename"], third["display"]) == (
+            "ab\n", "ZeroDivisionError", [{"text/plain": "4"}],
+        )  # fmt: skip
+        found = await run_when_there_is_room(cells=["x"])
+        assert found["cells"][0]["error"][0]["ename"] == "NameError"
+        found = await run_when_there_is_room(cells=["print('a')", "while True: pass", "1"], total_timeout=0.2)
+        assert (found["status"], len(found["cells"])) == ("Failed", 2)
+        assert (found["driver"]["status"], found["cells"][0]["stdout"]) == ("TimeLimitExceeded", "a\n")
+        found = await run_when_there_is_room(cells=["import os\nos._exit(3)", "1"])
+        assert (found["status"], found["driver"]["stderr"]) == ("Failed", "the interpreter ended with status 3")
+        assert (await run(cells=["1"], files={"../x": "YQ=="}))[0] == 400
+        assert (await run(cells="1"))[0] == 422

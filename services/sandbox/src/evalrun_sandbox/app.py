@@ -111,7 +111,7 @@ class SandboxService:
         application.router.add_get("/metrics", self._metrics)
         application.router.add_post("/v1/run", self._run)
         SessionRoutes(self._sessions).add_routes(application.router)
-        self._fusion.add_routes(application.router)
+        self._fusion.add_routes(application.router, self._sessions)
         return application
 
     @web.middleware

@@ -1,4 +1,4 @@
-"""Writes a /run_code answer as JSON, in chunks if files are large: encoding them at once would block all requests."""
+"""Writes an answer with files as JSON, in chunks if files are large: encoding them at once would block all requests."""
 
 import base64
 import json
@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from aiohttp import web
 
-from evalrun_sandbox.fusion.schemas import RunCodeResponse
+from evalrun_sandbox.fusion.schemas import RunCodeResponse, RunJupyterResponse
 
 _PIECE = 3 << 16
 """Bytes per chunk; a multiple of 3, so that the chunks' base64 texts can be joined."""
 _SMALL_BYTES = 1 << 20
 
 
-async def send(request: web.Request, answer: RunCodeResponse, files: Mapping[str, bytes]) -> web.StreamResponse:
+async def send(
+    request: web.Request, answer: RunCodeResponse | RunJupyterResponse, files: Mapping[str, bytes]
+) -> web.StreamResponse:
     """Answer a request.
 
     Args:
@@ -33,7 +35,7 @@ async def send(request: web.Request, answer: RunCodeResponse, files: Mapping[str
     return response
 
 
-def pieces(answer: RunCodeResponse, files: Mapping[str, bytes]) -> Iterator[bytes]:
+def pieces(answer: RunCodeResponse | RunJupyterResponse, files: Mapping[str, bytes]) -> Iterator[bytes]:
     """Yield the JSON text in chunks."""
     yield answer.model_dump_json(exclude={"files"}).encode().removesuffix(b"}") + b',"files":{'
     for number, (name, content) in enumerate(files.items()):

@@ -1,4 +1,4 @@
-"""Translates `files` and `fetch_files` of a /run_code request for the executor, and back. Pure.
+"""Translates `files` and `fetch_files` of a request for the executor, and back. Pure.
 
 Behaves like the stock server except for paths: there `..` and absolute paths read and write the host, and links created
 by the program are followed.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from evalrun_executor.contained.folder import DEPTH, FILES, TOTAL_MIB
 from evalrun_executor.contained.frames import FILES_BYTES
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.schemas import RunCodeRequest
+from evalrun_sandbox.fusion.schemas import RequestWithFiles
 
 IGNORED = "IGNORE_THIS_FILE"
 """Maximum length of a name in a path; the stock server does not place longer ones."""
@@ -46,7 +46,7 @@ class Files:
         return {asked: found[path] for asked, path in self.fetched.items() if path in found}
 
 
-def files_of(request: RunCodeRequest) -> Files:
+def files_of(request: RequestWithFiles) -> Files:
     """Parse a request's files.
 
     Raises:

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 from pydantic import BaseModel
 
-from evalrun_sandbox.fusion import answer_body, answers, demand
+from evalrun_sandbox.fusion import answer_body, answers, demand, notebooks
 from evalrun_sandbox.fusion.bodies import InvalidBody, RequestT, read
 from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.files import Files, Unplaceable, files_of
+from evalrun_sandbox.fusion.notebooks import Notebooks
 from evalrun_sandbox.fusion.refusals import FusionRefusal, NotHere, TryAgain
 from evalrun_sandbox.fusion.registry import family_of
 from evalrun_sandbox.fusion.schemas import (
@@ -20,9 +21,11 @@ from evalrun_sandbox.fusion.schemas import (
     GetPromptsRequest,
     Prompt,
     RunCodeRequest,
+    RunJupyterRequest,
     SubmitRequest,
 )
 from evalrun_sandbox.fusion.submit_runs import Submissions
+from evalrun_sandbox.sessions.sessions import Sessions
 
 _RETRY_SECONDS = "1"
 _SMALL_BYTES = 1 << 20
@@ -32,7 +35,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FusionFront:
-    """SandboxFusion's routes: `/run_code` always, `/submit` and the dataset routes only if rows are served."""
+    """SandboxFusion's routes: `/run_code` always, `/run_jupyter` only with live sessions, `/submit` and the dataset
+    routes only if rows are served."""
 
     def __init__(self, dispatcher: Dispatcher, rows: RowFolder | None, pod_name: str | None = None) -> None:
         """Wire the routes.
@@ -46,11 +50,18 @@ class FusionFront:
         self._rows = rows
         self._pod_name = pod_name
         self._submissions = Submissions(dispatcher, pod_name)
+        self._notebooks: Notebooks | None = None
 
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        """Register every route of the API except `/v1/ping`, which the sandbox already has."""
+    def add_routes(self, router: web.UrlDispatcher, sessions: Sessions | None = None) -> None:
+        """Register every route of the API except `/v1/ping`, which the sandbox already has.
+
+        Args:
+            router: of the application.
+            sessions: in which `/run_jupyter` runs; None disables it.
+        """
+        self._notebooks = None if sessions is None else Notebooks(sessions, self._pod_name)
         router.add_post("/run_code", _answering(self._run_code))
-        router.add_post("/run_jupyter", self._run_jupyter)
+        router.add_post("/run_jupyter", _answering(self._run_jupyter))
         router.add_get("/list_datasets", _answering(self._list_datasets))
         router.add_post("/list_ids", _answering(self._list_ids))
         router.add_post("/get_prompts", _answering(self._get_prompts))
@@ -82,8 +93,16 @@ class FusionFront:
         answer = answers.response(wanted.language, reply.compile, reply.runs[0], self._pod_name)
         return answers.with_files(answer, files, reply)
 
-    async def _run_jupyter(self, _: web.Request) -> web.Response:
-        return _json({"detail": "/run_jupyter is not served: this sandbox runs whole programs; use /run_code"}, 501)
+    async def _run_jupyter(self, request: web.Request) -> web.StreamResponse:
+        if self._notebooks is None:
+            off = "/run_jupyter is not served: start the sandbox with --max-sessions, or use /run_code"
+            return _json({"detail": off}, 501)
+        wanted = await _wanted(RunJupyterRequest, request)
+        try:
+            answer, files = await self._notebooks.run(wanted, await asyncio.to_thread(files_of, wanted))
+        except Unplaceable as error:
+            return _model(notebooks.refused(str(error), self._pod_name))
+        return await answer_body.send(request, answer, files)
 
     async def _list_datasets(self, _: web.Request) -> web.Response:
         return _json(self._open_rows().names)

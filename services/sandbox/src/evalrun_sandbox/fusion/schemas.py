@@ -36,7 +36,14 @@ class CommandRunStatus(StrEnum):
     TIME_LIMIT_EXCEEDED = "TimeLimitExceeded"
 
 
-class RunCodeRequest(BaseModel):
+class RequestWithFiles(BaseModel):
+    """Fields of every request that runs code."""
+
+    files: dict[str, str | None] = Field(default_factory=dict)
+    fetch_files: list[str] = Field(default_factory=list)
+
+
+class RunCodeRequest(RequestWithFiles):
     """Body of POST /run_code."""
 
     compile_timeout: float = 10
@@ -48,8 +55,6 @@ class RunCodeRequest(BaseModel):
     code: str
     stdin: str | None = None
     language: Language
-    files: dict[str, str | None] = Field(default_factory=dict)
-    fetch_files: list[str] = Field(default_factory=list)
 
 
 class CommandRunResult(BaseModel):
@@ -73,6 +78,42 @@ class RunCodeResponse(BaseModel):
     """Null for languages that are not compiled."""
     run_result: CommandRunResult | None = None
     """Null if compiling failed."""
+    executor_pod_name: str | None = None
+    files: dict[str, str] = Field(default_factory=dict)
+
+
+class RunJupyterRequest(RequestWithFiles):
+    """Body of POST /run_jupyter."""
+
+    cells: list[str]
+    cell_timeout: float = 0
+    """Seconds of CPU time for each cell; 0 or less: what is left of `total_timeout`."""
+    total_timeout: float = 45
+    """Seconds of CPU time for all cells together; wall time in the stock server."""
+    memory_limit_MB: int | None = NO_LIMIT  # noqa: N815 - the API's own spelling
+    """MiB, at most the sandbox's limit for sessions; -1, 0 and null: that limit."""
+    kernel: Literal["python3"] = "python3"
+
+
+class CellRunResult(BaseModel):
+    """Result of one cell."""
+
+    stdout: str
+    stderr: str
+    display: list[dict[str, Any]] = Field(default_factory=list)
+    """By MIME type; `text/plain` alone."""
+    error: list[dict[str, Any]] = Field(default_factory=list)
+    """With `ename`, `evalue` and `traceback`."""
+
+
+class RunJupyterResponse(BaseModel):
+    """Answer of POST /run_jupyter."""
+
+    status: RunStatus
+    message: str = ""
+    driver: CommandRunResult | None = None
+    cells: list[CellRunResult] = Field(default_factory=list)
+    """Of the cells that ran; the last may have been interrupted."""
     executor_pod_name: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
 
