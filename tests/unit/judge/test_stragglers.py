@@ -89,7 +89,7 @@ def test_what_counts_as_a_straggler(seconds: list[float], after: float | None) -
 
 
 def test_hedges_hold_a_share_of_the_slots() -> None:
-    assert [HedgePolicy().most(slots) for slots in (1, 7, 40)] == [1, 1, 10]
+    assert [HedgePolicy().max_hedges(slots) for slots in (1, 7, 40)] == [1, 1, 10]
 
 
 async def _known(pool: SandboxPool) -> None:

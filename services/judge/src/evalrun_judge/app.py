@@ -115,7 +115,7 @@ class JudgeGateway:
 
 
 def build_gateway(settings: JudgeSettings) -> JudgeGateway:
-    """Make the gateway that the settings describe; called inside the running loop."""
+    """Create the gateway that the settings describe. Called inside the running loop."""
     tokens = BearerTokens.of(settings.sandbox_token, settings.sandbox_token_file)
     metrics = JudgeMetrics(REGISTRY)
 
@@ -141,7 +141,7 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
 
 
 def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
-    """Make the verdict cache: this process's memory, then Redis where one is named. Raises BadInputError."""
+    """Create the verdict cache: this process's memory, then Redis if one is configured. Raises BadInputError."""
     if settings.cache_mib == 0:
         return VerdictCache(())
     stores: list[VerdictStore] = [MemoryStore(settings.cache_mib * 1024 * 1024)]
@@ -182,7 +182,7 @@ def build_pool(
     discoveries: Sequence[SandboxDiscovery] = (),
     connect: Callable[[str], Sandbox] = EvalrunSandbox,
 ) -> SandboxPool:
-    """Make the pool over these sandboxes, and those that are found, in real time."""
+    """Create the pool over the given sandboxes and those that are discovered, in real time."""
     return SandboxPool(
         sandboxes,
         discoveries=discoveries,

@@ -24,7 +24,7 @@ class ComparatorName(StrEnum):
 
 
 class Leniency(StrEnum):
-    """What an output may need to be accepted, beside other white space."""
+    """Deviation, other than white space, that an output may need to be accepted."""
 
     CASE = "case"
     TOLERANCE = "tolerance"

@@ -19,7 +19,7 @@ MARKS_LOOKED_AT = 20
 
 
 class SubmissionMode(StrEnum):
-    """How an answer relates to the problem's prompt."""
+    """Relation of an answer to the problem's prompt."""
 
     AUTO = "auto"
     APPEND = "append"
@@ -38,7 +38,7 @@ class ExtractionMethod(StrEnum):
 
 
 class Guardrail(StrEnum):
-    """What was odd about an answer."""
+    """Irregularity of an answer."""
 
     NOTHING_TO_RUN = "nothing_to_run"
     NO_CODE_FOUND = "no_code_found"
@@ -161,7 +161,7 @@ _TAGS: dict[str, re.Pattern[str]] = {
     "c": re.compile(r"(?:c|gnu)(?:\d\d|89|9x|1x|2x)?"),
     "cpp": re.compile(r"(?:c\+\+|cpp|cc|cxx|gnu\+\+|g\+\+)(?:\d\w)?"),
 }
-"""How models spell a language after a fence, in lower case; another language is spelt as itself only."""
+"""Spellings of a language after a fence, in lower case. A language that is not listed is spelt as itself only."""
 
 
 def _speaks(tag: str, language: str) -> bool:

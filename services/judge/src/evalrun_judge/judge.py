@@ -21,7 +21,7 @@ from evalrun_runtime.deadlines import DeadlineError, until
 
 
 class Judge:
-    """Gives verdicts."""
+    """Returns verdicts on submissions."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Judge:
         cache: VerdictCache,
         identity: JudgeIdentity,
     ) -> None:
-        """Make it.
+        """Create the judge.
 
         Args:
             pool: where programs run.
@@ -134,7 +134,7 @@ class Judge:
         )
 
     def _empty(self, request: JudgeRequest, extraction: Extraction) -> Verdict:
-        """Nothing ran, or nothing that is code: the level is the pool's own."""
+        """Return the verdict on an answer without code; the level is the pool's, since nothing ran."""
         info = self._pool.describe()
         records = records_without_run(request.tests, TestStatus.COMPILE_ERROR, "nothing to run")
         forgeable = self._families.of(request.tests).FORGEABLE

@@ -13,7 +13,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 
 
 class RequestOutcome(StrEnum):
-    """How a request ended."""
+    """Outcome of a request."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -27,7 +27,7 @@ class RequestOutcome(StrEnum):
 
 
 class CacheResult(StrEnum):
-    """What the verdict cache said to a request."""
+    """Result of a request's lookup in the verdict cache."""
 
     HIT = "hit"
     MISS = "miss"
@@ -36,7 +36,7 @@ class CacheResult(StrEnum):
 
 
 class JudgeMetrics:
-    """What the gateway counts."""
+    """Prometheus metrics of the gateway."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.request_seconds = Histogram(

@@ -55,7 +55,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         stream_concurrency: int,
         stream_seconds: float,
     ) -> None:
-        """Make the service.
+        """Create the service.
 
         Args:
             judge: gives the verdicts.

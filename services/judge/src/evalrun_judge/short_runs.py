@@ -1,4 +1,4 @@
-"""What happens to the tests that are left after too many time-outs: they run with a short limit first. Pure.
+"""Short limits for the remaining tests after too many time-outs: they run with a short limit first. Pure.
 
 Running each at the full limit may take hours (an endless loop, 200 tests, 30 s each); counting each as failed unseen is
 wrong for a program that is slow on a few. What ends within the short limit is decided exactly. What does not is an

@@ -1,4 +1,4 @@
-"""How one test ended: the names that verdicts, function tests and records share."""
+"""Outcomes of a test: the names that verdicts, function tests and records share."""
 
 from enum import StrEnum
 

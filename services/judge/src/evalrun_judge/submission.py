@@ -1,4 +1,4 @@
-"""What the gateway is asked: one submission, its tests and its limits, in plain types.
+"""Requests to the gateway in plain types: one submission, its tests and its limits.
 
 `check_request` refuses what no sandbox could judge. The RPC's own messages are translated in `messages`.
 """
@@ -54,9 +54,9 @@ class StdioTests:
     """One test a pair of input and expected output; not to be changed."""
 
     inputs: list[bytes]
-    """What programs read, as UTF-8."""
+    """Inputs of the programs, as UTF-8."""
     expected: tuple[bytes, ...]
-    """What they should print, as UTF-8."""
+    """Expected outputs, as UTF-8."""
     named: bool = field(compare=False)
     """Callers name them by digest: sandboxes that keep inputs are given these to keep, too."""
 
@@ -128,7 +128,7 @@ class MainTest:
 
 @dataclass(frozen=True, slots=True)
 class TestLimits:
-    """What each test may use."""
+    """Limits of each test."""
 
     __test__ = False  # pytest collects classes called Test*
 

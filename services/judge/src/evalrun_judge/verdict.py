@@ -70,7 +70,7 @@ NO_TEXT = CutText()
 
 
 class TestRecord(msgspec.Struct, frozen=True, gc=False):
-    """How one test went."""
+    """Outcome of one test."""
 
     __test__ = False  # pytest collects classes called Test*
 
@@ -101,7 +101,7 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the judge says about one submission."""
+    """The judge's decision on one submission."""
 
     final_status: FinalStatus
     judged: bool

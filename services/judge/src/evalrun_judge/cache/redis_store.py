@@ -24,7 +24,7 @@ CHECKSUM_BYTES = 16
 ANSWER_SECONDS = 0.25
 """More than any answer of a Redis in the same cluster takes; less than a program."""
 REST_SECONDS = 5.0
-"""How long a Redis that failed is left alone."""
+"""Seconds for which a Redis that failed is not called."""
 CONNECTIONS = 16
 MAX_WRITES = 64
 """Values on their way to Redis at once; more are not stored."""
@@ -35,7 +35,7 @@ class RedisStore:
     """See `VerdictStore`."""
 
     def __init__(self, url: str, *, keep_seconds: int, clock: Callable[[], float]) -> None:
-        """Make it; connections open with the first call, inside the running loop.
+        """Create the store; connections open with the first call, inside the running loop.
 
         Args:
             url: `redis://[:password@]host:port/db`, or `rediss://` for TLS.

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of a program and its tests, whatever answer it was taken from."""
+    """Result of judging a program with its tests, whichever answer the program was taken from."""
 
     records: tuple[TestRecord, ...]
     level: Level
@@ -75,7 +75,7 @@ class StoreRestsError(StoreError):
 
 
 ENTRY_BYTES = 250
-"""What an entry takes beside its value: the key, two objects, a place in the dictionary."""
+"""Bytes that an entry takes besides its value: the key, two objects, a place in the dictionary."""
 
 
 class MemoryStore:
@@ -98,7 +98,7 @@ class MemoryStore:
         self._kept.put(key, value)
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""
 
 
 class VerdictCache:
@@ -107,7 +107,7 @@ class VerdictCache:
     def __init__(
         self, stores: Sequence[VerdictStore], on_result: Callable[[CacheResult], None] = lambda result: None
     ) -> None:
-        """Make it.
+        """Create an empty cache.
 
         Args:
             stores: the quickest first; none: every request is judged.

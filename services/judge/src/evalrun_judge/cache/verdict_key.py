@@ -1,4 +1,4 @@
-"""What a verdict depends on, as one digest: the verdict cache's key. Pure.
+"""Key of the verdict cache: one digest over everything that a verdict depends on. Pure.
 
 Two requests with the same key would get the same verdict from a judge that runs both. What a program does by chance
 (clock, addresses, hash seeds) is outside of it: the first verdict stands for all of them.
@@ -18,7 +18,7 @@ FORMAT = 3
 
 @dataclass(frozen=True, slots=True)
 class JudgeIdentity:
-    """Who judges."""
+    """Identity of the judge, as far as verdicts depend on it."""
 
     version: str
     """Of the gateway."""

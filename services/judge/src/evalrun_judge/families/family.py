@@ -1,4 +1,4 @@
-"""What a test family is. A new one is a module beside this one, and its name in `registry.FAMILIES`."""
+"""Interface of a test family. A new family is a module beside this one, and its name in `registry.FAMILIES`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ FormReader = Callable[[judge_pb2.JudgeRequest, Suites], Tests]
 
 @dataclass(frozen=True)
 class Runners:
-    """What families run programs with."""
+    """Interfaces with which families run programs."""
 
     pool: SandboxPool
     assertions: AssertionRunner

@@ -42,7 +42,7 @@ LARGE_BYTES = 256 * 1024
 
 
 Recordings = RecentlyUsed[str, bytes]
-"""What is known of problems' calls. One lost costs one run of the assertions."""
+"""Known calls of problems. A lost recording costs one run of the assertions."""
 
 
 FUTURE_IMPORT = re.compile(r"from __future__ import [\w, ]+")

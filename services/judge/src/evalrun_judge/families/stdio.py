@@ -119,7 +119,7 @@ class StdioFamily:
     async def _checked(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest, checker: CheckerProgram
     ) -> tuple[Sequence[TestOutcome], Level]:
-        """Have the checker decide the runs that did not fail by themselves."""
+        """Run the checker on the runs that did not fail by themselves."""
         failures = [failure_of(run) for run in reply.runs]
         cases = [
             (data, wanted, run.stdout)

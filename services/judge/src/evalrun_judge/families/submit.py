@@ -66,7 +66,7 @@ def read_submit(message: judge_pb2.JudgeRequest, suites: Suites) -> SubmitTests:
 
 
 class SubmitFamily:
-    """Lets a server that has the tests judge."""
+    """Sends the answer to a server that has the tests and judges it."""
 
     FORMS: ClassVar[Mapping[str, FormReader]] = {"submit": read_submit}
     TESTS: ClassVar[tuple[type, ...]] = (SubmitTests,)

@@ -55,7 +55,7 @@ class AssertionRunner(Protocol):
         ...
 
     async def start(self) -> None:
-        """Make the child ready. Raises BadInputError where it cannot be contained as required."""
+        """Start the child. Raises BadInputError if it cannot be contained as required."""
         ...
 
     async def run(
@@ -81,7 +81,7 @@ class AssertionRunner(Protocol):
 
 
 class ReplayExecutor(Protocol):
-    """What is used of `evalrun_executor.executor.Executor`."""
+    """Part of `evalrun_executor.executor.Executor` that is used."""
 
     @property
     def report(self) -> ContainmentReport:
@@ -102,7 +102,7 @@ class ReplayExecutor(Protocol):
 
 
 def replay_executor(slots: int, required_level: Level, package_dirs: Sequence[Path] = ()) -> Executor:
-    """Make an executor that knows the assertion harness; below the required level its `start` fails.
+    """Create an executor that knows the assertion harness; its `start` fails below the required level.
 
     Args:
         slots: processes at once.
@@ -186,7 +186,7 @@ class ContainedAssertions:
             self._gathered = None
 
     def _begin(self) -> None:
-        """Let what waits be taken, by one more worker if there may be one."""
+        """Start one more worker for the waiting tests, if there may be one."""
         self._stop_gathering()
         if len(self._workers) < self._slots:
             self._workers.add(asyncio.create_task(self._work()))

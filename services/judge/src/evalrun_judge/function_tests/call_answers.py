@@ -23,7 +23,7 @@ MAX_TEXT: Final = 256 * 1024
 
 @dataclass(slots=True)
 class TestAnswers:
-    """What the calls of one test gave."""
+    """Results of the calls of one test."""
 
     __test__ = False  # pytest collects classes called Test*
 
@@ -36,7 +36,7 @@ class TestAnswers:
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswers:
-    """What one process gave."""
+    """Results of one process."""
 
     loaded: bool
     """The program was executed to its end."""
@@ -45,7 +45,7 @@ class BatchAnswers:
     tests: tuple[TestAnswers, ...]
     """In the batch's order; after the one in which the process ended, empty ones."""
     end: tuple[TestStatus, str]
-    """What a process that ended in a call, or answered nonsense, means for the test."""
+    """Result for the test whose process ended in a call or gave an unreadable answer."""
 
 
 def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnswers:

@@ -58,9 +58,9 @@ _MIN_SECONDS = 0.002
 _PASSING = (UNCONFIRMED, NOT_RUN)
 """Reasons of an api_error that another attempt may not meet."""
 _SHARED = ("imports", "classes", "prints")
-"""What the program's process is told of what the tests' text says."""
+"""Facts from the tests' text that the program's process is told."""
 OUTPUT_KIB = 64 * 1024
-"""What calls and assertions may write: values of 32 MiB, encoded, cross."""
+"""Maximum output of calls and assertions in KiB: encoded values of 32 MiB fit."""
 REASON_LIMIT = 2000
 """Characters kept of why a test failed: it may quote the program."""
 WORD = re.compile(r"\w+")
@@ -89,7 +89,7 @@ class RunCalls:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTestOutcome:
-    """How one test went."""
+    """Outcome of one test."""
 
     status: TestStatus
     ran: bool
@@ -99,9 +99,9 @@ class FunctionTestOutcome:
     expected: str = ""
     """The other side of a comparison that failed: its value, or its source where it makes calls."""
     actual: str = ""
-    """What came back."""
+    """The returned value."""
     stdout: str = ""
-    """What the test's calls printed, cut."""
+    """Beginning of the output of the test's calls."""
     stderr: str = ""
     """Of the process, which tests may have shared."""
     exit_code: int | None = None
@@ -264,7 +264,7 @@ class FunctionTestSession:
             test.alone = test.alone or run.end == "timeout"
 
     def _not_loaded(self, run: ProgramRun, answers: BatchAnswers) -> None:
-        """The program would not load for the other tests either, unless a first batch of it did."""
+        """End the other tests as well, since the program cannot be loaded; not if a first batch of it could be."""
         status, reason = answers.load_end or answers.end
         ended = self._batch if self._loaded else [test for test in self._tests if test.outcome is None]
         for test in ended:
@@ -349,7 +349,7 @@ class FunctionTestSession:
         self._end(test, status, reason, input=given, expected=expected, actual=actual)
 
     def _need(self, test: _Test, calls: list[object], reached: int) -> None:
-        """Make another round for a test, or end it."""
+        """Start another round for a test, or end it."""
         test.rounds += 1
         test.unsettled = 0 if reached > test.reached else test.unsettled + 1
         test.reached = max(test.reached, reached)
@@ -367,7 +367,7 @@ class FunctionTestSession:
         test.calls, test.lines, test.end, test.timed_out, test.late = calls, None, None, False, False
 
     def _assertions_ended(self, test: _Test, run: ProgramRun) -> None:
-        """The child ended in this test's replay: its doing, where the values made it exceed a limit."""
+        """End the test in whose replay the child ended; it is its own doing if its values exceed a limit."""
         match run.end:
             case "timeout":
                 self._end(

@@ -55,7 +55,7 @@ class DnsDiscovery:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
-        """Make it.
+        """Create the discovery.
 
         Args:
             target: `dns:///host:port`.
@@ -86,7 +86,7 @@ class DnsDiscovery:
         await self._sleep(self._refresh_seconds)
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""
 
 
 def host_and_port(target: str) -> tuple[str, int]:

@@ -54,7 +54,7 @@ class _SliceList(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """How the API server is reached."""
+    """Address and credentials of the API server."""
 
     url: str
     token_file: Path
@@ -75,7 +75,7 @@ class EndpointSliceDiscovery:
     """`k8s:///namespace/service:port`: the ready pods of a Service."""
 
     def __init__(self, target: str, server: ApiServer) -> None:
-        """Make it; connections open with the first request.
+        """Create the client; connections open with the first request.
 
         Args:
             target: `k8s:///namespace/service:port`.

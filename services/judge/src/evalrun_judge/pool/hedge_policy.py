@@ -1,4 +1,4 @@
-"""When a call that takes too long is sent to a second sandbox as well: near the tail, where slots are idle. Pure.
+"""Rule for hedged calls: a slow call is also sent to a second sandbox, near the tail, where slots are idle. Pure.
 
 The first good answer counts and the other call is cancelled; judging is idempotent. It shortens the end of a run whose
 last programs lie in a slow or hung sandbox, and costs slots that nobody wants: no hedge begins while a request waits.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HedgePolicy:
-    """Which calls are stragglers."""
+    """Rule that decides which calls are stragglers."""
 
     quantile: float = 0.95
     factor: float = 2.0
@@ -22,7 +22,7 @@ class HedgePolicy:
     share: float = 0.25
     """Of the slots that hedges may hold at once; one may run in any case."""
 
-    def most(self, slots: int) -> int:
+    def max_hedges(self, slots: int) -> int:
         """Return how many hedges may run at once."""
         return max(1, int(slots * self.share))
 
@@ -32,7 +32,7 @@ RECKON_EVERY = 32
 
 
 class CallTimes:
-    """How long the last calls took."""
+    """Durations of the last calls."""
 
     def __init__(self, policy: HedgePolicy) -> None:
         self._policy = policy

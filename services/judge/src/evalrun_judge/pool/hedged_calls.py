@@ -25,7 +25,7 @@ class HedgedCalls:
         slots: Callable[[], int],
         on_hedge: Callable[[bool], None],
     ) -> None:
-        """Make it.
+        """Create the wrapper.
 
         Args:
             policy: which calls are stragglers; None: none is called twice.
@@ -72,7 +72,7 @@ class HedgedCalls:
             await asyncio.gather(*calls, return_exceptions=True)
 
     def _room(self) -> bool:
-        return self._policy is not None and self._hedges < self._policy.most(self._slots())
+        return self._policy is not None and self._hedges < self._policy.max_hedges(self._slots())
 
     async def _timed(self, endpoint: SandboxEndpoint, call: Call) -> RunReply:
         called = self._clock()
@@ -83,7 +83,8 @@ class HedgedCalls:
     async def _race(
         self, first: "asyncio.Task[RunReply]", other: SandboxEndpoint, call: Call, calls: "set[asyncio.Task[RunReply]]"
     ) -> RunReply:
-        """Also call the other sandbox; use the first good answer, or the first call's error if there is none."""
+        """Call the other sandbox too. Return the first good answer, or raise the first call's error if there is
+        none."""
         self._hedges += 1
         second = asyncio.create_task(self._timed(other, call))
         calls.add(second)

@@ -1,4 +1,4 @@
-"""What a pool of sandboxes judges with, from what each of them says of itself. Pure."""
+"""Capabilities of a pool, combined from what each sandbox reports. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from evalrun_judge.sandboxes import Backend
 
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
-    """What the pool judges with."""
+    """Capabilities of a pool."""
 
     backend: str
     level: Level

@@ -1,4 +1,4 @@
-"""Which sandbox runs a program: a little loaded one, as many at once as the sandboxes have slots, infra errors again.
+"""Schedules programs onto sandboxes: picks a lightly loaded one, respects its slots, retries infrastructure errors.
 
 What waits for a slot waits here, fairly among runs (`fair_queue`). Which sandboxes there are is `fleet`'s matter.
 """
@@ -67,7 +67,7 @@ class SandboxPool:
         hedging: HedgePolicy | None = None,
         on_hedge: Callable[[bool], None] = lambda won: None,
     ) -> None:
-        """Make the pool; `start` takes the sandboxes into use.
+        """Create the pool; `start` takes the sandboxes into use.
 
         Args:
             sandboxes: those that are there in any case.

@@ -1,4 +1,4 @@
-"""How often calls of sandboxes are made again: each program's own bound, and one for all of them together. Pure.
+"""Limits on repeated sandbox calls: one for each program, and one for all programs together. Pure.
 
 A bound for each program alone multiplies the load just when the sandboxes have least to give: where all of them fail,
 five attempts are five times the work. So calls that are made again, retries and hedges alike, are a share of the first
@@ -26,12 +26,12 @@ BUCKETS = 10
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long infra errors are tried again."""
+    """Limits on retries of infrastructure errors."""
 
     attempts: int = 5
     """Calls of a sandbox that may fail for one program, full sandboxes not counted."""
     budget_seconds: float = 30.0
-    """How long requests wait while no sandbox at all is usable."""
+    """Maximum seconds that a request waits while no sandbox is usable."""
     first_delay: float = 0.05
     """Seconds before the first call again; doubled each time, and spread by up to half."""
     ratio: float = 0.2
@@ -72,7 +72,7 @@ class _Window:
 
 
 class RetryBudget:
-    """What all programs together may call again; see the module. `now` is in seconds, monotonic."""
+    """Retry budget of all programs together; see the module. `now` is in seconds, monotonic."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy

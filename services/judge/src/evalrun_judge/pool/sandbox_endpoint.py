@@ -36,7 +36,7 @@ class SandboxEndpoint:
     allowed: int = 0
     """Requests that it may hold at once; at most its slots."""
     share: int | None = None
-    """What was allowed when it last said that it is full: doubled up to there, then one at a time. None: never said."""
+    """Limit when it last reported that it is full: doubled up to there, then raised by one. None if it never did."""
     successes: int = 0
     """Good answers since `allowed` last grew."""
     failures: int = 0
@@ -54,7 +54,7 @@ class SandboxEndpoint:
 
     @property
     def free(self) -> int:
-        """How many more requests it may be given."""
+        """Number of further requests that may be sent to it."""
         return max(0, self.allowed - self.in_flight) if self.usable and not (self.full or self.leaving) else 0
 
     @property
@@ -102,7 +102,7 @@ class SandboxEndpoint:
 
     @property
     def rest_seconds(self) -> float:
-        """How long to leave it alone before asking whether it is there: it answers that, but nothing else."""
+        """Seconds before the next probe of a sandbox that answers probes but no calls."""
         return 0.0 if self.relapses == 0 else _delay(self.relapses)
 
     def probe_failed(self) -> float:

@@ -1,4 +1,4 @@
-"""Which sandboxes there are, and which of them can be used: found, asked for what they are, left out, taken back.
+"""The sandboxes and their state: discovers them, probes them, ejects and restores them.
 
 A sandbox that is hung keeps its connections open: as long as it answers nothing while it has work, it is asked whether
 it is there, and calls to one that is not are broken off as `SandboxTimeoutError`, long before their own time is up.
@@ -30,7 +30,7 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True, slots=True)
 class HealthPolicy:
-    """How a sandbox is found to be hung."""
+    """Rule that decides when a sandbox counts as hung."""
 
     seconds: float = 5.0
     """Between two looks at a sandbox that has work, and what it gets to answer."""
@@ -44,7 +44,7 @@ class Member:
 
     endpoint: SandboxEndpoint
     source: SandboxDiscovery | None = None
-    """Who found it; None: it was given."""
+    """The discovery that found it; None if it was configured."""
     url: str = ""
     """As it was found."""
     lost: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,7 +73,7 @@ class SandboxFleet:
         on_change: Callable[[], None],
         on_hopeless: Callable[[str], None],
     ) -> None:
-        """Make it; `start` begins to look for sandboxes and to watch them.
+        """Create the fleet; `start` begins to discover and to watch sandboxes.
 
         Args:
             sandboxes: those that are there in any case.

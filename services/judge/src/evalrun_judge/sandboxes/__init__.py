@@ -64,7 +64,7 @@ REASONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What a sandbox is, as far as the gateway must know."""
+    """Facts about a sandbox that the gateway needs."""
 
     name: str
     """`evalrun` or `sandbox-fusion`."""
@@ -103,7 +103,7 @@ class ServerTest:
 
 @dataclass(frozen=True, slots=True)
 class SubmitReply:
-    """What the server says of an answer; accepted where every test passed."""
+    """Reply of a server that judges answers itself; accepted if every test passed."""
 
     code: str
     """The program that it found in the completion."""

@@ -29,16 +29,17 @@ CONNECT_SECONDS = 5.0
 DESCRIBE_SECONDS = 5.0
 
 SPARE_BYTES = 4 << 20
-"""What an answer may have beside what programs wrote: what a compiler said (1 MiB at most), numbers, a proxy's page."""
+"""Maximum size of an answer without the programs' output: a compiler's messages (1 MiB at most), numbers, a proxy's
+page."""
 
 RUN_BYTES = 2048
-"""What a run may have in an answer beside what it wrote within its limit."""
+"""Maximum size of a run in an answer, without its output."""
 
 COMPILE_SECONDS = 70.0
 """Wall seconds that compiling may take at most: twice its 30 CPU seconds, and some."""
 
 WAIT_SECONDS = 60.0
-"""What a sandbox may take beyond its programs' own limits: queueing, a run again alone, the answer's way back."""
+"""Seconds that a sandbox may take beyond its programs' own limits: queueing, a repeated run, the answer's way back."""
 
 
 class EvalrunSandbox:
@@ -48,7 +49,7 @@ class EvalrunSandbox:
     """
 
     def __init__(self, url: str, tokens: BearerTokens | None = None, *, spare_seconds: float = WAIT_SECONDS) -> None:
-        """Make the client; connections open with the first call, inside the running loop.
+        """Create the client; connections open with the first call, inside the running loop.
 
         Args:
             url: `http://host:port`.

@@ -30,7 +30,7 @@ class FakeSandbox:
         faults: Iterable[Exception] = (),
         down: Exception | None = None,
     ) -> None:
-        """Make one.
+        """Create a sandbox.
 
         Args:
             behaviour: how to answer; by default every run exits with 0 and prints its input.
@@ -73,14 +73,14 @@ class FakeSandbox:
         return Backend("evalrun", self.info)
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""
 
 
 class FakeDatasetServer(FakeSandbox):
     """A SandboxFusion server that says the same of every answer; `calls` holds what it was asked."""
 
     def __init__(self, tests: Iterable[ServerTest], *, complete: bool = True, faults: Iterable[Exception] = ()) -> None:
-        """Make one.
+        """Create a sandbox.
 
         Args:
             tests: its answer.

@@ -49,7 +49,7 @@ _OK = CompileResult("ok")
 
 
 class SlotReport(msgspec.Struct):
-    """What a slot proxy says at `/v1/slots`."""
+    """Reply of a slot proxy at `/v1/slots`."""
 
     slots: int
     free: int
@@ -87,7 +87,7 @@ class FusionSandbox:
         prefer_own_api: bool = True,
         shared_seconds: float = SHARED_SECONDS,
     ) -> None:
-        """Make the client.
+        """Create the client.
 
         Args:
             url: `http://host:port`.
@@ -200,7 +200,8 @@ class FusionSandbox:
         return _Stock(turns, report, machine, calls, said.hello)
 
     async def _first_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, bytes]:
-        """Make the call that shows whether the harness runs there; tried twice, for one failure may be the load's.
+        """Send the call that shows whether the harness runs there. It is tried twice, since load may explain one
+        failure.
 
         Gives the answer, and the harness as the server's interpreter compiled it.
         """
@@ -299,7 +300,7 @@ class FusionSandbox:
         return Part(request, indices, self._nonces(fusion_batch.NONCE_BYTES))
 
     async def _ask(self, machine: Machine, parts: Sequence[Part], budget: float) -> list[BatchAnswer | None]:
-        """Make a call and read all of its answers. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
+        """Send a call and read all of its answers. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
         answer = await self._call(parts, machine, budget)
         if sum(map(len, answer.files.values())) > LARGE_BYTES:
             return await asyncio.to_thread(_results, answer, parts)

@@ -1,4 +1,4 @@
-"""What a call of `fusion_batch` came to. Pure."""
+"""Result of a call of `fusion_batch`. Pure."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ class NotTheHarnessError(Exception):
 
 @dataclass(slots=True)
 class BatchAnswer:
-    """What one call said."""
+    """Reply to one call."""
 
     hello: dict[str, str] = field(default_factory=dict)
     compiled: CompileResult | None = None

@@ -40,14 +40,15 @@ BUDGET_BYTES = 32 << 20
 """Likewise, of what the tests have printed."""
 
 SPARE_SECONDS = 60.0
-"""What a call may take beyond its tests' own limits before the server ends it: everything else runs there too."""
+"""Seconds that a call may take beyond its tests' own limits before the server ends it, and everything else that runs
+there."""
 
 _OUTPUT_BYTES = 64 * 1024  # of a compiler
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is known of a server's machine."""
+    """Known facts about a server's machine."""
 
     python: str
     """Path of the interpreter for programs."""
@@ -80,7 +81,7 @@ print(json.dumps({
 
 
 class MachineFacts(msgspec.Struct):
-    """What `LOOK` prints."""
+    """Output of `LOOK`."""
 
     python: str
     version: str

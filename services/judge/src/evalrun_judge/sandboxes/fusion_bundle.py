@@ -1,4 +1,4 @@
-"""What a stock SandboxFusion server is sent to run tests with: `stock_harness` and the modules that it stands on."""
+"""Bundle that a stock SandboxFusion server is sent to run tests with: `stock_harness` and the modules that it needs."""
 
 import base64
 import marshal
@@ -12,7 +12,7 @@ from evalrun_judge.sandboxes import stock_harness
 
 LAUNCH = "evalrun-launch.py"
 CHANGED = "evalrun: this interpreter is not the one that compiled the harness"
-"""What a launch says, and no more, where it cannot load the bundle."""
+"""Whole output of a launch that cannot load the bundle."""
 
 _PACKAGE = Path(evalrun_executor.__file__).parent
 _NOT_SENT = ("harness_worker", "session", "session_worker", "zygote")

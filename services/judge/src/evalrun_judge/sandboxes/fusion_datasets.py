@@ -24,7 +24,7 @@ SUBMIT_SECONDS = 600.0
 """After which a call counts as hung, beside twice the limit of a test. How many tests there are only the server knows:
 the longest problem of the stock samples has 331, which it runs three at a time."""
 CONFIRM_WAIT_SECONDS = 60.0
-"""How long what ran out of time, or nearly, waits for a moment without any other call of ours."""
+"""Seconds that a program which ran out of time, or nearly, waits for a moment without other calls of ours."""
 
 
 class FusionDatasets:

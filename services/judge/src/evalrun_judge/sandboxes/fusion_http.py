@@ -27,7 +27,7 @@ _SHOWN = 300
 
 
 class Command(msgspec.Struct):
-    """What one command did."""
+    """Result of one command."""
 
     status: Literal["Finished", "Error", "TimeLimitExceeded"]
     execution_time: float | None = None

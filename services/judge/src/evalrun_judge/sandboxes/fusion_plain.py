@@ -12,8 +12,8 @@ from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
 
 WHOLE_BYTES = 128 * 1024
-"""What every stock server returns whole, of stdout and of stderr. Above, it is cut at 219264 bytes with status Success,
-or the program blocks and is timed out (measured: uvloop from 262144 on, asyncio from 160000 on)."""
+"""Bytes of stdout, and of stderr, that every stock server returns whole. Above, it is cut at 219264 bytes with status
+Success, or the program blocks and is timed out (measured: uvloop from 262144 on, asyncio from 160000 on)."""
 
 COMPILE_SECONDS = 30.0
 LANGUAGES = ["python", "cpp"]

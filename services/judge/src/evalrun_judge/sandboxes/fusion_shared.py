@@ -26,7 +26,7 @@ SHARED_SECONDS = 2.0
 """Wall seconds after which such a call starts no more tests, so that a slow program does not delay the others."""
 
 Ask = Callable[[Sequence[Part], float], Awaitable[Sequence[BatchAnswer | None]]]
-"""Makes a call with the seconds after which no test is started; returns None for a program that was not reached."""
+"""Sends a call with the seconds after which no test is started; returns None for a program that was not reached."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +92,7 @@ class SharedCalls:
 
     @property
     def capacity(self) -> int:
-        """How many programs to send at once, so that the next call is full when a slot becomes free."""
+        """Number of programs to send at once, so that the next call is full when a slot becomes free."""
         return self._turns.count if self._max_programs == 1 else self._max_programs * (self._turns.count + 1)
 
     async def answer(self, part: Part, *, again: bool = False) -> BatchAnswer | None:

@@ -12,7 +12,7 @@ MAX_HEAD_BYTES = 64 * 1024
 
 
 class BadAnswerError(Exception):
-    """What came is no answer that this reader takes."""
+    """A response that this reader does not accept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,15 @@ from urllib.parse import urlsplit
 from evalrun_judge.sandboxes.http_answer import AnswerReader, BadAnswerError, HttpResponse
 
 KEEP_SECONDS = 15.0
-"""How long an idle connection is used again: less than any server keeps it, so that none closes as a call goes out."""
+"""Seconds for which an idle connection is reused: less than any server keeps it, so that none closes as a call goes
+out."""
 
 
 class HttpCalls:
     """Calls of one server."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, connect_seconds: float) -> None:
-        """Make it; connections are opened as calls need them, inside the running loop.
+        """Create the client; connections open as calls need them, inside the running loop.
 
         Args:
             url: `http://host:port`, or `https://...`; a path goes before each call's.

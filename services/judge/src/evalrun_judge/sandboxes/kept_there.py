@@ -1,4 +1,4 @@
-"""Which inputs a sandbox keeps, as far as this gateway knows: it is sent those by digest. Pure.
+"""Inputs that a sandbox keeps, as far as this gateway knows; they are sent by digest. Pure.
 
 What is known here may be wrong at any time (another pod answers, the sandbox was started again, or has dropped them for
 others'): it then says that it lacks them, and gets them.
@@ -18,7 +18,7 @@ MAX_KNOWN = 4096
 
 
 class SandboxInputs:
-    """What one sandbox keeps."""
+    """Inputs that one sandbox keeps."""
 
     def __init__(self) -> None:
         self._capacity = 0

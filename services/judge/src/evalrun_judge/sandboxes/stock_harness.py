@@ -57,7 +57,7 @@ BUNDLE, SETUP, CODE = "evalrun-bundle", "evalrun-setup", "evalrun-code"
 TASK, NONCE, RESULT = "evalrun-task-", "evalrun-nonce-", "evalrun-result-"
 """Names of a program's files, followed by its place in the call."""
 FIRST_USER, USERS = 64100, 1000
-"""Whom programs run as where the server runs as root: other than `evalrun-sandbox`'s."""
+"""Users that programs run as if the server runs as root: different from those of `evalrun-sandbox`."""
 _PR_SET_KEEPCAPS = 8
 _CAP_SETUID = 7
 _CAPSET, _SETFSUID = {"x86_64": (126, 122), "aarch64": (91, 151)}.get(os.uname().machine, (0, 0))
@@ -71,7 +71,7 @@ Bundle = list[tuple[str, str, bytes, bool]]
 
 
 class Setup:
-    """What is the same for all programs of a call, and tells nothing of them; see `fusion_batch.setup`."""
+    """Settings that all programs of a call share and that reveal nothing about them; see `fusion_batch.setup`."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:
         self.filters: tuple[bytes, list[int], bytes, list[int]] | None = fields["filters"]  # type: ignore[assignment]
@@ -88,7 +88,7 @@ class Setup:
 
 
 class Task:
-    """What the gateway asks for; see `fusion_batch.task`."""
+    """A request of the gateway; see `fusion_batch.task`."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:
         self.kind = int(str(fields["kind"]))

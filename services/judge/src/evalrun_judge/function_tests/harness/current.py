@@ -18,5 +18,5 @@ CURRENT: list[Run] = []
 
 
 def asked(operation: str, *args: Value) -> Value:
-    """Make the program perform an operation of `call_harness.OPERATIONS`."""
+    """Return the result of an operation of `call_harness.OPERATIONS` that the program performs."""
     return CURRENT[-1].call(f".{operation}", args, {})

@@ -1,4 +1,4 @@
-"""What tests define at their own top level: what later tests need of it, and what the program may have of it."""
+"""Top-level definitions of tests: those that later tests need, and those that the program may see."""
 
 from __future__ import annotations
 

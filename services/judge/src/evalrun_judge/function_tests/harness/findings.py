@@ -1,4 +1,5 @@
-"""What a test's text says without being run: what is shared with the program, what cannot be judged, what is pure."""
+"""Facts read from a test's text without running it: what it shares with the program, what cannot be judged, what is
+pure."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _PUBLIC = {
     "random": frozenset(random.__all__),
     "typing": frozenset(typing.__all__),
 }
-"""What a pure test may import. Nothing of it can be changed but `random`'s state, which is seeded for each test."""
+"""Modules that a pure test may import. None of their state can be changed but that of `random`, which is seeded per
+test."""
 _BARRED = frozenset(
     {
         *("breakpoint", "compile", "delattr", "eval", "exec", "exit", "getattr", "globals", "help", "input", "locals"),
@@ -33,7 +35,7 @@ _BARRED = frozenset(
 )
 """Builtins with which a test could reach more than its text shows."""
 _INNARDS = ("_", "ag_", "cr_", "f_", "gi_", "tb_")
-"""How names of attributes begin that lead out of a test: `__globals__`, `gi_frame.f_builtins`."""
+"""Beginnings of attribute names that lead out of a test: `__globals__`, `gi_frame.f_builtins`."""
 
 
 _PLAIN_ATTRIBUTES = frozenset(

@@ -1,4 +1,4 @@
-"""How a replayed test ended, and its explanation for people."""
+"""Outcome of a replayed test, and its explanation for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test does to its own process, or watches there: the program runs in another one, so it cannot be judged.
+"""Uses of a test's own process, which cannot be judged: the program runs in another process.
 
 Found in the text, before any answer runs, so for the whole problem: an answer cannot bring it about.
 """

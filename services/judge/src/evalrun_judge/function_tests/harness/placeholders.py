@@ -1,4 +1,4 @@
-"""What stands for a value that is not known yet, while calls are recorded."""
+"""Placeholders for values that are not known yet while calls are recorded."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _constant(value: Value) -> Callable[..., Value]:
 PLAIN_NAMES = frozenset(
     name for kind in (list, dict, set, tuple, str, int, float, complex, bytes) for name in dir(kind)
 )
-"""What a plain value answers itself: no reason to think that the program has to be asked."""
+"""Attributes that a plain value answers itself, without asking the program."""
 ARITHMETIC = """add sub mul truediv floordiv mod pow lshift rshift and or xor matmul divmod"""
 _SPECIAL = """neg pos abs invert round trunc floor ceil getitem enter next await reversed copy deepcopy"""
 _OPERATIONS = [f"__{prefix}{name}__" for name in ARITHMETIC.split() for prefix in ("", "r", "i")]

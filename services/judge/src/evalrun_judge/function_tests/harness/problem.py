@@ -1,4 +1,4 @@
-"""What the tests of one problem share, and how one of them is executed."""
+"""State that the tests of one problem share, and the execution of one of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ else:
 
 
 class Problem:
-    """What the tests of one problem share."""
+    """State that the tests of one problem share."""
 
     def __init__(self, header: Json) -> None:
         self.check = header["kind"] == "check"

@@ -1,4 +1,4 @@
-"""What stands for an object of the program: operators, iteration and attributes are calls of the program."""
+"""Proxies of the program's objects: operators, iteration and attributes become calls of the program."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MAX_CALLS = 20_000
 
 
 class Maker(Enum):
-    """What made an object of the program: it decides whether the object may say how it compares."""
+    """Origin of a program's object: it decides whether the object may define its own comparison."""
 
     FUNCTION = "a function"
     ENTRY_POINT = "the entry point, whose name is a class's, but which no test shows to be one"
@@ -96,7 +96,8 @@ class Run:
         return id(thing) in self._trusted and id(thing) not in self._of_entry
 
     def asked(self, operation: str, thing: Value, args: tuple[Value, ...]) -> Value:
-        """Have the program do an operation, and see that its answer decides nothing that is not its to decide."""
+        """Return the program's answer to an operation, and check that it decides nothing that only the tests may
+        decide."""
         own = next((one for one in (thing, *args) if id(one) in self._trusted), None)
         if own is None and id(thing) in self._tainted and operation in CONVERSIONS | ORDER:
             raise self._forbidden(thing)
@@ -121,7 +122,7 @@ class Run:
         )
 
     def call(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-        """Make one call: replay it, note it, or end the test."""
+        """Replay a call, record it, or end the test."""
         self._may_call()
         likely = callee[0] == "." or callee[0].isupper()
         if self._stopped:
@@ -308,7 +309,7 @@ class Run:
         return Maker.ENTRY_POINT if name == self._problem.entry and not self._problem.entry_is_class else Maker.CLASS
 
     def _object(self, description: Json, content: Value, maker: Maker) -> Value:
-        """Make what stands for an object of the program."""
+        """Return a proxy of an object of the program."""
         base: Value = None if content is None else type(content)
         if content is None:
             made: Value = object.__new__(proxy_class(description, None))

@@ -1,4 +1,4 @@
-"""What stands for a name of the program: calling it is a call of the program."""
+"""Stand-ins for names of the program: calling one is a call of the program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StandIn:
         object.__setattr__(self, "_evalrun_name", name)
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
-        """Make one call of the program."""
+        """Return the result of one call of the program."""
         return CURRENT[-1].call(name_of(self), args, kwargs)
 
     def __getattribute__(self, name: str) -> Value:
