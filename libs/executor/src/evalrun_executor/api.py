@@ -21,7 +21,7 @@ CONTENT_TYPE = "application/msgpack"
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one run may use."""
+    """Limits of one run."""
 
     time_seconds: float = 10.0
     """CPU seconds. The wall limit is twice that plus 5 s."""
@@ -67,7 +67,7 @@ End = Literal["exited", "timeout", "memory_limit", "output_limit", "not_run"]
 
 
 class ProgramRun(msgspec.Struct, frozen=True):
-    """What one run did; a verdict is somebody else's to make."""
+    """Facts about one run; the verdict is made elsewhere."""
 
     end: End
     """`exited`: by itself or by a signal, see `exit_code`. `output_limit`: stdout or stderr passed the cap."""
@@ -84,11 +84,11 @@ class ProgramRun(msgspec.Struct, frozen=True):
     measured: bool = True
     """False: by a server that stops programs by the wall clock and does not say what CPU time they took."""
     slowness: float = 0.0
-    """How many times slower than at its best the machine was beside the run alone that decided; 0.0 without one."""
+    """Slowdown of the machine, relative to its best, beside the run alone that decided; 0.0 without such a run."""
 
 
 class CompileResult(msgspec.Struct, frozen=True):
-    """How compiling went; for Python, whether the interpreter accepts the program."""
+    """Result of compiling; for Python, of the interpreter's syntax check."""
 
     status: Literal["ok", "error", "timeout"]
     seconds: float = 0.0
@@ -119,7 +119,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class SandboxInfo(msgspec.Struct, frozen=True):
-    """What a sandbox is and can do."""
+    """Identity and capabilities of a sandbox."""
 
     version: str
     level: Level
@@ -127,6 +127,6 @@ class SandboxInfo(msgspec.Struct, frozen=True):
     languages: list[str]
     python_version: str
     missing: list[str] = []
-    """What stands between this machine and a higher level, one line each."""
+    """Obstacles between this machine and a higher level, one line each."""
     keep_mib: int = 0
     """Memory for inputs that requests then name by digest; 0: none are kept."""

@@ -1,4 +1,4 @@
-"""Which level of containment this machine reaches: a real child tries what it must not, and the answer is read here."""
+"""Containment level of this machine: a real child tries what it must not do, and the outcome is read here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,11 +65,11 @@ _NEEDED: tuple[tuple[Level, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class ContainmentReport:
-    """What the machine reaches."""
+    """Containment that the machine reaches."""
 
     level: Level
     missing: tuple[str, ...]
-    """What stands between this machine and `full`, one line each."""
+    """Obstacles between this machine and `full`, one line each."""
     landlock_abi: int = 0
     python_version: str = ""
     attempts: Mapping[str, bool] = field(default_factory=dict)

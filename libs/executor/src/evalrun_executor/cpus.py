@@ -1,4 +1,4 @@
-"""How many programs this process's share of the machine runs at full speed."""
+"""Number of programs that this process's share of the machine runs at full speed."""
 
 import os
 from pathlib import Path, PurePosixPath

@@ -1,4 +1,4 @@
-"""What can go wrong with the sandbox itself, by what the caller should do. None of these is a verdict.
+"""Failures of the sandbox itself, by what the caller should do. None of these is a verdict.
 
 SandboxError
 ├── Unusable           the machine cannot contain as required: fix the machine, or require less

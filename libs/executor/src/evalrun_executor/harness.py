@@ -46,6 +46,6 @@ VALUES = modules_of(
     _CALLS,
     ("originals", "json_text", "standard_values", "opaque", "heap", "exceptions", "encoding", "decoding", "values"),
 )
-"""What harnesses that talk of values stand on."""
+"""Modules that harnesses need to exchange values."""
 CALL_HARNESS = Harness((*VALUES, *modules_of("evalrun_executor.calls", _CALLS, ("call_harness",))))
 """Runs a program's functions."""

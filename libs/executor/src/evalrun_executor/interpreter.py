@@ -1,4 +1,4 @@
-"""Which interpreter runs candidates, and as whom.
+"""The interpreter that runs candidates, and the user that it runs as.
 
 Started by root, the zygote gets a user and group of its own, which own nothing. The interpreter must work for that
 user: one under /root (mode 0700) does not.

@@ -1,4 +1,4 @@
-"""How slow the machine is now: the CPU time of a fixed workload, beside the least that it ever took.
+"""Slowness of the machine now: the CPU time of a fixed workload, relative to the least that it ever took.
 
 Neighbours inflate CPU time: they share caches, memory and, in a virtual machine, the core itself. On 2 virtual CPUs
 with a load of 10 the same 2.1 ms of work took up to 5.3 ms of CPU.
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 FRESH_SECONDS = 60.0
-"""How long a probe tells something of the next runs."""
+"""Seconds for which a probe tells something about the next runs."""
 _SAMPLES = 7
 """About 20 ms in all: a probe stands beside runs of seconds."""
 _ITEMS = 10007

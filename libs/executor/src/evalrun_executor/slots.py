@@ -1,4 +1,4 @@
-"""Who may run: a fixed number of slots, handed out first come, first served; one caller may ask for all of them."""
+"""Slots for runs: a fixed number, handed out first come, first served; one caller may ask for all of them."""
 
 import asyncio
 from collections import deque
@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 _EARLY_SECONDS = 0.001
-"""What a timer may come too early: uvloop's clock goes by milliseconds."""
+"""Seconds that a timer may come too early: uvloop's clock counts milliseconds."""
 
 
 class Slots:
     """Slot numbers. Waiters are served in order, so a caller that wants all of them is not starved."""
 
     def __init__(self, count: int, on_idle: Callable[[], None] = lambda: None, *, travel_seconds: float = 0.0) -> None:
-        """Make them, all free.
+        """Create the slots, all free.
 
         Args:
             count: how many.
@@ -32,12 +32,12 @@ class Slots:
 
     @property
     def free(self) -> int:
-        """How many are free."""
+        """Number of free slots."""
         return len(self._free)
 
     @property
     def waiting(self) -> int:
-        """How many callers wait."""
+        """Number of waiting callers."""
         return len(self._waiters)
 
     def take_idle(self) -> int | None:

@@ -18,8 +18,8 @@ which a program of 9 s needs 0.36 of a CPU."""
 MAX_SLOWNESS = 4.0
 """A machine that is slower tells nothing about a program."""
 STRETCHES = (1.0, 2.0, 4.0)
-"""How far each run alone may go beyond what the machine's slowness allows: speed that changes meanwhile, or a CPU that
-is shared with many, leaves the first in doubt. The last tells a program that is three times too slow for sure."""
+"""Factors by which each run alone may exceed what the machine's slowness allows: changing speed, or a CPU shared with
+many, leaves the first run in doubt. The last one identifies a program that is three times too slow with certainty."""
 
 
 _CONFIRM_SECONDS = 60.0

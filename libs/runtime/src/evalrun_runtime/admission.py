@@ -1,4 +1,4 @@
-"""Which requests are let in: a queue bounded in requests and in bytes, its depth and the age of its oldest.
+"""Admission of requests: a queue bounded in requests and in bytes, its depth and the age of its oldest.
 
 Pure but for the clock it is given.
 """
@@ -73,11 +73,11 @@ class Ticket:
         self.queue_seconds = 0.0
 
     def begin(self) -> None:
-        """The first work on it has begun; further calls change nothing."""
+        """Mark the first work on it as begun; further calls change nothing."""
         self._admission.begin(self)
 
     def leave(self) -> None:
-        """It has its answer, or nobody wants it any more."""
+        """Leave the queue: the request has its answer, or nobody waits for it."""
         self._admission.leave(self)
 
 
@@ -122,7 +122,7 @@ class Admission:
 
     @property
     def oldest_seconds(self) -> float:
-        """How long the one that has waited longest has waited; 0 where none waits."""
+        """Seconds that the request at the front has waited; 0 if none waits."""
         first = next(iter(self._waiting.values()), None)
         return 0.0 if first is None else self._clock() - first.arrived
 
@@ -136,7 +136,7 @@ class Admission:
         self._draining = True
 
     def enter(self, run: str = "", size: int = 0, places: int = 1) -> Ticket:
-        """Let a run's request of so many bytes and places in. Raises QueueFullError or DrainingError."""
+        """Admit a run's request of so many bytes and places. Raises QueueFullError or DrainingError."""
         if self._draining:
             raise DrainingError
         if not (self._places.has(run, places) and self._bytes.has(run, size)):

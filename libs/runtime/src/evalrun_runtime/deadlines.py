@@ -1,4 +1,4 @@
-"""How long a caller still waits, carried along with all that is done for it, from process to process.
+"""Deadlines: the time that a caller still waits, passed from process to process along with its work.
 
 Between processes go the seconds that are left, never a time of day: clocks differ (gRPC does the same, with its
 `grpc-timeout` header). Within one the deadline follows the work into the tasks that it starts, as a trace does, so that

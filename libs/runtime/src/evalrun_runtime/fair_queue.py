@@ -1,4 +1,4 @@
-"""What waits for a slot, shared fairly among runs: one with a thousand requests does not make one with ten wait. Pure.
+"""Queue for slots, shared fairly among runs: a run with a thousand requests does not delay one with ten. Pure.
 
 A free slot goes to the run that holds the fewest of them, and among equals to the one whose last turn is longest ago.
 Each run that has enough to do so holds the same share of the slots at any time (max-min fairness), whatever its
@@ -26,7 +26,7 @@ class _Waiting(Generic[Item]):
 
     @property
     def next(self) -> deque[Item]:
-        """Where the first item is."""
+        """The items that are next."""
         return self.urgent or self._others
 
     def __iter__(self) -> Iterator[Item]:
@@ -49,7 +49,7 @@ class FairQueue(Generic[Item]):
         self._last_turn: dict[str, int] = {}
 
     def push(self, run: str, item: Item, *, urgent: bool = False) -> None:
-        """Let an item wait; an urgent one goes before those of its run that are not."""
+        """Add an item; an urgent one goes before those of its run that are not."""
         self._waiting.setdefault(run, _Waiting()).of(urgent).append(item)
 
     def first(self) -> tuple[str, Item] | None:
@@ -77,7 +77,7 @@ class FairQueue(Generic[Item]):
         return self._waiting[run].next.popleft()
 
     def put_back(self, run: str, item: Item) -> None:
-        """Let an item that was passed over be its run's first again."""
+        """Return an item that was passed over to the front of its run."""
         self._waiting.setdefault(run, _Waiting()).urgent.appendleft(item)
 
     def hold(self, run: str) -> None:

@@ -1,4 +1,4 @@
-"""What gRPC is told by environment variables. It reads them when it is imported: whoever starts a service sets them."""
+"""Environment variables of gRPC. It reads them when it is imported, so whoever starts a service sets them."""
 
 from typing import Final
 

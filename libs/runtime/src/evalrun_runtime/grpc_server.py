@@ -20,7 +20,7 @@ HANDSHAKE_SECONDS = 20.0
 """For a new connection's HTTP/2 preface: one that never sends it whole holds a descriptor, without any token."""
 
 OPEN_METHODS = ("/grpc.health.v1.Health/",)
-"""What the cluster's probes ask, without a token."""
+"""Methods that the cluster's probes call without a token."""
 
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 

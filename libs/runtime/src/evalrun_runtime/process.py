@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
 
-NOT_TO_BE_HAD = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
-"""What an address is where another process listens on it, or this machine does not have it."""
+ADDRESS_ERRORS = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
+"""Error numbers of an address that another process listens on, or that this machine does not have."""
 
 
 class Service(Protocol):
-    """What `run_service` runs."""
+    """Interface of what `run_service` runs."""
 
     async def start(self) -> str:
         """Serve, and give the address as a URL, e.g. `http://127.0.0.1:8080` or `grpc://127.0.0.1:50051`."""
@@ -71,7 +71,7 @@ async def _serve(name: str, settings: ServiceSettings, build: Callable[[], Servi
     try:
         address = await _started(service, stop)
     except OSError as error:
-        raise _not_to_be_had("--port", settings.host, settings.port, error) from error
+        raise _bind_error("--port", settings.host, settings.port, error) from error
     if address is None:
         logger.info("told to end before it could serve")
         return ExitCode.SUCCEEDED
@@ -109,12 +109,12 @@ def serve_metrics(settings: ServiceSettings) -> None:
     try:
         start_http_server(settings.metrics_port, addr=settings.host)
     except OSError as error:
-        raise _not_to_be_had("--metrics-port", settings.host, settings.metrics_port, error) from error
+        raise _bind_error("--metrics-port", settings.host, settings.metrics_port, error) from error
 
 
-def _not_to_be_had(flag: str, host: str, port: int, error: OSError) -> Exception:
+def _bind_error(flag: str, host: str, port: int, error: OSError) -> Exception:
     """Return what to raise: whose mistake an address is, the user's or nobody's, its number tells."""
-    if error.errno not in NOT_TO_BE_HAD:
+    if error.errno not in ADDRESS_ERRORS:
         return error
     why = "another program does, or the address is not this machine's"
     return BadInputError(f"{flag} {port}: cannot listen on {host}:{port}: {why}: name another, or 0 for any free one")

@@ -24,7 +24,7 @@ from evalrun_trainers.options import RAISE, Options
 Sample = Mapping[str, Any]
 """As the service's API has it: response, ground_truth, data_source, ..."""
 Result = Mapping[str, Any]
-"""What the service says of one sample."""
+"""The service's answer for one sample."""
 
 JUDGED = "judged"
 NOT_JUDGED = "not_judged"

@@ -1,4 +1,4 @@
-"""What a trainer says about its rewards: keyword arguments win over EVALRUN_REWARD_* variables, those over defaults."""
+"""A trainer's options for rewards: keyword arguments win over EVALRUN_REWARD_* variables, those over defaults."""
 
 import os
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ class OptionsError(ValueError):
 
 @dataclass(frozen=True)
 class Options:
-    """How rewards are asked for."""
+    """Options of reward requests."""
 
     url: str = "http://127.0.0.1:8090"
     """The reward service; several replicas with commas between them."""
     token: str = ""
-    """What the service asks for. Better as EVALRUN_REWARD_TOKEN: a trainer prints its configuration."""
+    """The service's token. Better set as EVALRUN_REWARD_TOKEN: a trainer prints its configuration."""
     run: str = ""
-    """Who asks: the service and the judge share their places fairly by it."""
+    """Name of the run: the service and the judge share their places fairly between runs."""
     shape: str = "dense"
     """dense: the share of tests passed. sparse: 1 for an accepted answer, else 0."""
     on_not_judged: str | float = RAISE
-    """What a sample counts that the judge could not decide: "raise" NotJudgedError, "nan", or a number."""
+    """Value of a sample that the judge could not decide: "raise" NotJudgedError, "nan", or a number."""
     timeout_seconds: float = 900.0
-    """How long one sample may take, retries included."""
+    """Maximum seconds for one sample, retries included."""
     max_batch: int = 128
     """Most samples of one request."""
     linger_seconds: float = 0.005
-    """How long the first sample of a request waits for others."""
+    """Seconds that the first sample of a request waits for others."""
     connections: int = 16
     """Most requests at once."""
 

@@ -27,7 +27,7 @@ class SubmissionMode(StrEnum):
 
 
 class ExtractionMethod(StrEnum):
-    """Where the program was found."""
+    """Place in the answer where the program was found."""
 
     VERBATIM = "verbatim"
     TAGGED_BLOCK = "tagged_block"

@@ -29,7 +29,7 @@ _METHODS = {method: judge_pb2.ExtractionMethod.Value(f"EXTRACTION_METHOD_{method
 _GUARDRAILS = {guardrail: judge_pb2.Guardrail.Value(f"GUARDRAIL_{guardrail.name}") for guardrail in Guardrail}
 
 _LIMITS = TestLimits()
-"""Where a request says nothing."""
+"""Limits of requests that set none."""
 
 
 def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) -> JudgeRequest:

@@ -35,7 +35,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class RpcFailure:
-    """Why a request has no verdict."""
+    """Reason why a request has no verdict."""
 
     code: grpc.StatusCode
     message: str

@@ -16,7 +16,7 @@ from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
 
 UNCONFIRMED = "not enough CPU to tell: near the limit, or short of CPU, and no run alone decided"
-"""Why a run past a limit is no time-out: another moment might not repeat it."""
+"""Reason of a run past a limit that is not certainly a time-out: another run might end in time."""
 BY_WALL = "stopped by the server's wall clock"
 """The reason of a time-out that a stock server tells: it measures no CPU time."""
 

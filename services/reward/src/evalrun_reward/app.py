@@ -293,7 +293,7 @@ class RewardService:
 
 
 def build_service(settings: RewardSettings, registry: CollectorRegistry = REGISTRY) -> RewardService:
-    """Make the service that the settings describe; called inside the running loop. Raises BadInputError."""
+    """Create the service that the settings describe. Called inside the running loop. Raises BadInputError."""
     tests = SampleTests(
         load_known(settings.problems),
         judging_of(settings.comparator, settings.time_limit),

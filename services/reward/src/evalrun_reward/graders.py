@@ -1,4 +1,4 @@
-"""Which samples a grader scores, what is run for them, and what it says. Pure but for `load_graders`."""
+"""Samples that graders score: which ones, what is run for them, and the result. Pure but for `load_graders`."""
 
 from collections.abc import Mapping, Sequence
 

@@ -15,7 +15,7 @@ MAX_DIGESTS = 100_000
 
 
 class JudgeCaller(Protocol):
-    """What is asked; `evalrun_client.judge_client.GrpcJudge` is one."""
+    """Interface of the judge's client; `evalrun_client.judge_client.GrpcJudge` implements it."""
 
     async def judge(self, request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
         """Judge one submission. Raises JudgeRefusedError."""

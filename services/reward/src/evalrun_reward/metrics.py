@@ -13,7 +13,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 
 
 class ReplyKind(StrEnum):
-    """How a request ended."""
+    """Outcome of a request."""
 
     DONE = "done"
     MALFORMED = "malformed"
@@ -32,14 +32,14 @@ class ReplyKind(StrEnum):
 
 
 class Step(StrEnum):
-    """What a session has reached; one that was started and gets no reward was abandoned."""
+    """State that a session has reached; one that was started and gets no reward was abandoned."""
 
     STARTED = "started"
     REWARDED = "rewarded"
 
 
 class RewardMetrics:
-    """What the service counts."""
+    """Prometheus metrics of the service."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         seconds = Histogram(

@@ -1,4 +1,4 @@
-"""What follows when the judge gives no verdict: ask again, or give up. Pure.
+"""Decision after a failure of the judge: ask again, or give up. Pure.
 
 Judging is idempotent: asking again is harmless. A full queue is no failure of the sample's and is never counted; the
 request's deadline bounds everything.
@@ -27,7 +27,7 @@ PATIENCE_SECONDS: Final = 60.0
 
 
 class Cause(StrEnum):
-    """Why the judge is asked again; a metric's label."""
+    """Reason for asking the judge again; a metric's label."""
 
     BUSY = "busy"
     TESTS = "tests"
@@ -56,7 +56,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is known of a sample when it fails."""
+    """Failures of a sample until now, and the form of its last request."""
 
     failures: int
     """Of this sample, this one included."""

@@ -74,7 +74,7 @@ class SampleTests:
 
     @property
     def judging(self) -> Dataset:
-        """How samples are judged."""
+        """Rules by which samples are judged."""
         return self._judging
 
     def problem_of(self, sample: Sample, number: int) -> Problem:

@@ -1,4 +1,4 @@
-"""What goes over the wire: one frozen struct a message. `openapi` is made of these."""
+"""Messages of the HTTP API: one frozen struct each. `openapi` is generated from these."""
 
 from enum import StrEnum
 from typing import Any, Literal
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Outcome(StrEnum):
-    """What became of a sample."""
+    """Outcome of a sample."""
 
     JUDGED = "judged"
     NOT_JUDGED = "not_judged"
@@ -48,12 +48,12 @@ class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     samples: list[Sample]
     run: str = ""
-    """Who asks: places are shared fairly between runs, here and in the judge."""
+    """Name of the caller's run: places are shared fairly between runs, here and in the judge."""
     shape: Shape = "dense"
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What is known of one sample."""
+    """Result of one sample."""
 
     id: str
     outcome: Outcome
@@ -81,7 +81,7 @@ class Result(msgspec.Struct, frozen=True):
     cached: bool = False
     """The same program on the same tests had been judged before."""
     reason: str = ""
-    """Why there is no reward."""
+    """Reason why there is no reward."""
 
 
 class BatchResponse(msgspec.Struct, frozen=True):
@@ -94,17 +94,17 @@ class BatchResponse(msgspec.Struct, frozen=True):
 
 
 class OpenRlhfRequest(msgspec.Struct, frozen=True):
-    """What OpenRLHF posts to a remote reward model. Fields that it adds are left alone."""
+    """Request that OpenRLHF posts to a remote reward model. Fields that it adds are ignored."""
 
     query: list[str]
     """Prompt and answer as one text, special tokens included."""
     prompts: list[str]
     labels: list[Any]
-    """What finds the tests: the `ground_truth` of a sample."""
+    """Keys of the tests: the `ground_truth` of each sample."""
 
 
 class OpenRlhfResponse(msgspec.Struct, frozen=True):
-    """What OpenRLHF reads."""
+    """Response that OpenRLHF reads."""
 
     rewards: list[float]
     scores: list[float]
@@ -119,7 +119,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a request was refused."""
+    """Reason why a request was refused."""
 
     message: str
     retry_after_ms: int | None = None

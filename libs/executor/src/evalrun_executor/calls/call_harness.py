@@ -99,7 +99,7 @@ OPERATIONS: dict[str, Callable[..., Value]] = {
         for name in _BY_OPERATOR.split()
     },
 }  # fmt: skip
-"""What a test does to an object of the program."""
+"""Operations of a test on an object of the program."""
 
 
 class Prints(io.RawIOBase):
@@ -126,7 +126,7 @@ class Prints(io.RawIOBase):
 
 
 class _Ignored:
-    """Lets nothing out that a program's own __str__ or stderr raises."""
+    """Suppresses whatever a program's own __str__ or stderr raises."""
 
     def __enter__(self) -> None:
         pass
@@ -181,7 +181,7 @@ class Calls:
         return True
 
     def test(self, test: int, calls: list[Json], classes: list[str]) -> None:
-        """Make one test's calls."""
+        """Run one test's calls."""
         known = {name: self._namespace[name] for name in classes if _type(self._namespace.get(name)) is not str}
         self._heap = _Heap("p", {name: kind for name, kind in known.items() if isinstance(kind, type)})
         self._results, self._counts, self._watched, self._functions = [], {}, [], {}
@@ -202,7 +202,7 @@ class Calls:
             self.answer(f"{head} {kind} {self._told(kind, structure, printed)}")
 
     def _outcome(self, call: Json) -> tuple[str, Json, bool]:
-        """Make a call; gives its kind, its value in a list or its exception, and whether an iteration ended."""
+        """Return the kind of a call's outcome, its value in a list or its exception, and whether an iteration ended."""
         try:
             return "V", [self._call(*call)], False
         except _BaseException as error:
@@ -313,7 +313,7 @@ class Calls:
             _show(type(error), error.with_traceback(trace), trace)
 
     def _made(self, payload: Json) -> Value:
-        """Make a function of the test's that it passes as an argument."""
+        """Create a function of the test's that it passes as an argument."""
         number, *made = payload
         if number not in self._functions:
             source, free, modules = made

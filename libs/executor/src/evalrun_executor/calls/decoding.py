@@ -26,7 +26,7 @@ MARKS = frozenset("rgL")
 
 
 class Decoder:
-    """Makes values of structures; never evaluates code.
+    """Builds values from structures; never evaluates code.
 
     Args:
         heap: of the test; without it no reference and no opaque object is taken.

@@ -115,7 +115,7 @@ def _add_causes(parts: dict[str, Json], error: BaseException, cross: Cross, dept
 
 
 def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int = 0) -> BaseException:
-    """Make the exception that `described` described: of the class itself if that is a standard one.
+    """Create the exception that `described` described: of the class itself if that is a standard one.
 
     Args:
         parts: the description.

@@ -1,4 +1,4 @@
-"""What the other side is told of an object that cannot cross: its type, and which special methods it answers."""
+"""Description of an object that cannot cross, for the other side: its type, and the special methods that it answers."""
 
 from __future__ import annotations
 

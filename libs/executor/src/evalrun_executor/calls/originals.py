@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
 Value: TypeAlias = "Any"
-"""Whatever a program may have made."""
+"""Any object that a program may have made."""
 Json: TypeAlias = "Any"
-"""Whatever JSON may hold."""
+"""Any JSON value."""
 
 ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 NAME_LENGTH = 200

@@ -1,4 +1,4 @@
-"""What of Python and its standard library crosses by name, and the parts that make a standard value."""
+"""Objects of Python and its standard library that cross by name, and the parts that make a standard value."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class SubmitPlan:
 
 
 _FENCE = re.compile(r"^\s*```", re.MULTILINE)
-"""Where SandboxFusion ends a code block, also within a program."""
+"""End of a code block according to SandboxFusion, also within a program."""
 
 _NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 

@@ -1,4 +1,4 @@
-"""Where function tests' assertions are replayed: a contained child of the gateway, which never sees a candidate."""
+"""Replay of function tests' assertions in a contained child of the gateway, which never sees a candidate."""
 
 import asyncio
 import contextvars

@@ -41,7 +41,7 @@ class BatchAnswers:
     loaded: bool
     """The program was executed to its end."""
     load_end: tuple[TestStatus, str] | None
-    """Where it was not: status and reason."""
+    """Status and reason if the program was not loaded."""
     tests: tuple[TestAnswers, ...]
     """In the batch's order; after the one in which the process ended, empty ones."""
     end: tuple[TestStatus, str]

@@ -125,7 +125,7 @@ class _Test:
     label: str
     calls: list[object] = field(default_factory=list)
     refusal: str = ""
-    """Why it cannot be judged, as recording found."""
+    """Reason, found while recording, why it cannot be judged."""
     lines: list[bytes] | None = None
     """The calls' results, as the program may have written them; None while they are wanted."""
     end: list[str] | None = None

@@ -1,4 +1,4 @@
-"""Where the sandboxes are, where that changes: the addresses behind a DNS name. Kubernetes: see `endpoint_slices`.
+"""Discovery of sandboxes whose addresses change: those behind a DNS name. Kubernetes: see `endpoint_slices`.
 
 A headless Service's name gives the address of each ready pod. A lookup that fails changes nothing: pods that are really
 gone are found out by the calls to them, and an outage of DNS must not take those away that work.

@@ -1,4 +1,4 @@
-"""Where the sandboxes are, as the Kubernetes API server knows it: a Service's EndpointSlices.
+"""Discovery of sandboxes by a Service's EndpointSlices, read from the Kubernetes API server.
 
 Two plain requests instead of a client library: list them, then watch until any changes and list again. It needs the
 pod's service account to `get`, `list` and `watch` endpointslices.discovery.k8s.io in the Service's namespace.
@@ -17,7 +17,7 @@ import msgspec
 from evalrun_judge.pool.discovery import REFRESH_SECONDS, DiscoveryError, http_url, service_of
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes puts a pod's own credentials."""
+"""Folder of a pod's own credentials in Kubernetes."""
 
 WATCH_SECONDS = 60
 ANSWER_SECONDS = 10.0

@@ -1,4 +1,4 @@
-"""Where programs run: one module a backend behind one Protocol, and the errors that say what the caller should do.
+"""Backends that run programs: one module each behind one Protocol, and errors that say what the caller should do.
 
     SandboxError              the sandbox could not say: try again, elsewhere first; never a verdict
       SandboxUnreachableError   no connection, or it broke: ask whether the sandbox is there before trying it again

@@ -1,4 +1,4 @@
-"""What goes over the wire: the four calls of a session, one frozen struct a message."""
+"""Messages of the four calls of a session: one frozen struct each."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class StartRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     language: str = ""
     """Empty: the problem's, or python."""
     run: str = ""
-    """Who asks: places are shared fairly between runs."""
+    """Name of the caller's run: places are shared fairly between runs."""
     shape: Shape = "dense"
     """Of the reward."""
     request_id: str = ""
@@ -32,7 +32,7 @@ class StartResponse(msgspec.Struct, frozen=True):
 
 
 class ActionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model wrote in one turn."""
+    """The model's message of one turn."""
 
     sid: str
     content: str
@@ -41,7 +41,7 @@ class ActionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ActionResponse(msgspec.Struct, frozen=True):
-    """What the model sees next."""
+    """The next message for the model."""
 
     content: str
 

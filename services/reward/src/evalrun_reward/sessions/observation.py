@@ -1,4 +1,4 @@
-"""What an action's run becomes for the model: the next message, cut to a bound. Pure."""
+"""Turns an action's run into the next message for the model, cut to a bound. Pure."""
 
 from collections.abc import Sequence
 

@@ -64,7 +64,7 @@ class RedisStore:
     """See `SessionStore`."""
 
     def __init__(self, url: str, *, max_sessions: int, idle_seconds: float) -> None:
-        """Make it; connections open with the first call, inside the running loop.
+        """Create the store; connections open with the first call, inside the running loop.
 
         Args:
             url: `redis://[:password@]host:port/db`, or `rediss://` for TLS.

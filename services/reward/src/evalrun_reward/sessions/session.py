@@ -73,7 +73,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """What a session is judged by: kept from its start, so that a replica with other files judges by the same."""
+    """Tests of a session: kept from its start, so that a replica with other files judges by the same ones."""
 
     request: bytes
     """A serialized JudgeRequest without an answer."""
@@ -99,7 +99,7 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> str:
-        """What is judged: the last action with a program, or the last one if none has any."""
+        """The action that is judged: the last one with a program, or the last one if none has any."""
         with_program = [turn.content for turn in self.turns if turn.has_program]
         if with_program:
             return with_program[-1]
@@ -125,7 +125,7 @@ class Session(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """What one session may take."""
+    """Limits of one session."""
 
     max_turns: int
     max_characters: int

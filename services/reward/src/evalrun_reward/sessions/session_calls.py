@@ -128,7 +128,7 @@ class SessionCalls:
             session = await self.get(session.sid)  # another call changed it meanwhile: each time round, one got on
 
     async def close(self, session: Session) -> Session:
-        """Let it take no more actions; returns it. Raises SessionError or StoreError."""
+        """Close the session, so that it takes no more actions, and return it. Raises SessionError or StoreError."""
         while not session.closed:
             closed = session.as_closed()
             if await self._store.replace(closed):

@@ -19,7 +19,7 @@ from evalrun_runtime.exits import BadInputError
 
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 5.0
-"""How long a writer waits for another process's commit."""
+"""Maximum seconds that a writer waits for another process's commit."""
 
 _SCHEMA = """
 CREATE TABLE sessions (sid INTEGER PRIMARY KEY, version INTEGER NOT NULL, is_open INTEGER NOT NULL,

@@ -1,4 +1,4 @@
-"""Where sessions live: what a store must do, and how it fails. Stores never fail in any other way.
+"""Interface of session stores and their errors. Stores never fail in any other way.
 
 StoreError
  +- StoreNeedsSuiteError    the suite that a new session names is not held: send it
@@ -9,7 +9,7 @@ from typing import Protocol
 from evalrun_reward.sessions.session import Session
 
 KEPT_SECONDS = 600.0
-"""How long a session with a reward is kept, for callers that ask again."""
+"""Seconds for which a session with a reward is kept, for callers that ask again."""
 
 
 class StoreError(Exception):
