@@ -58,7 +58,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "reward": ("evalrun", "evalrun_api", "evalrun_client", "evalrun_data", "evalrun_reward", "evalrun_runtime"),
     "sandbox": ("evalrun_executor", "evalrun_runtime", "evalrun_sandbox"),
 }
-"""What each image holds of ours: whole packages, or files and folders of one. A test holds it against the imports.
+"""Our own contents of each image: whole packages, or files and folders of one. A test compares it with the imports.
 
 The aggregator's also holds the generator, which simple mode's Job runs (and the server of recorded answers): it needs
 what the aggregator needs and aiohttp. The GPU side has an image of its own.

@@ -21,7 +21,7 @@ class Alert:
     threshold: str
     """A number, as PromQL writes it."""
     hold: str
-    """How long it must be so; as Prometheus writes durations."""
+    """Duration for which it must hold, as Prometheus writes durations."""
     severity: Literal["warning", "critical"]
     summary: str
     description: str

@@ -80,7 +80,7 @@ class DashboardRow:
 
 @dataclass(frozen=True)
 class Variable:
-    """What a user chooses at the top: a label's values."""
+    """A choice at the top of the dashboard: a label's values."""
 
     name: str
     label: str

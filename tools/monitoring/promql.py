@@ -3,7 +3,7 @@
 from monitoring.grafana import Query
 
 SCOPE = 'namespace=~"$namespace",run=~"$run"'
-"""What a user chose at the top."""
+"""Label matchers for the choices at the top."""
 INTERVAL = "$__rate_interval"
 """Grafana's: at least four scrapes."""
 RUN = "namespace, run"

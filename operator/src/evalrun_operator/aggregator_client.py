@@ -40,11 +40,11 @@ class Aggregators(Protocol):
         ...
 
     async def end_run(self, address: str, token: str, reason: str) -> None:
-        """Have the run end with what there is. Raises AggregatorError where that cannot be."""
+        """Request the run's end with the results so far. Raises AggregatorError if that is not possible."""
         ...
 
     def forget(self, address: str) -> None:
-        """Let go of what is held open for an address that will not be asked again soon. Called inside the loop."""
+        """Close what is held open for an address that will not be asked again soon. Called inside the loop."""
         ...
 
     async def close(self) -> None:
@@ -74,7 +74,7 @@ class GrpcAggregators:
         return from_wire(answer)
 
     async def end_run(self, address: str, token: str, reason: str) -> None:
-        """Have the run end with what there is. Raises AggregatorError where that cannot be."""
+        """Request the run's end with the results so far. Raises AggregatorError if that is not possible."""
         request, metadata = ledger_pb2.EndRunRequest(reason=reason), token_metadata(BearerTokens(token))
         try:
             await self._stub(address).EndRun(request, timeout=self._timeout, metadata=metadata)

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeaseApi(Protocol):
-    """Where Leases are kept; `evalrun_cluster.client.Cluster` is one."""
+    """Interface to the API server's Leases; `evalrun_cluster.client.Cluster` implements it."""
 
     async def read_lease(self, name: str, namespace: str) -> Object | None:
         """Return a Lease; None if there is none. Raises ClusterError."""

@@ -67,13 +67,13 @@ class LedgerStatus:
     gate: GateState = GateState.PENDING
     gate_message: str = ""
     stopped_early: str = ""
-    """How far the run got before its gates decided; empty if they did not stop it."""
+    """Progress of the run when its gates decided; empty if they did not stop it."""
     warnings: tuple[str, ...] = ()
     """Settings of the spec that leave GPUs idle, and what to write instead."""
     replica_hosts: tuple[str, ...] | None = None
     """Hosts of the replicas that hold GPUs, an empty one where a replica has none yet; None: none was ever reported."""
     ended_early: str = ""
-    """Why the run was told to end before everything was decided; empty where it was not."""
+    """Reason why the run was told to end before everything was decided; empty if it was not."""
     generating_seconds: float = 0.0
     """In which at least one answer was being drawn."""
     working_seconds: float = 0.0

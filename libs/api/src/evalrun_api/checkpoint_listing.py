@@ -1,4 +1,4 @@
-"""What a schedule asks the Job that lists its checkpoints, and what the Job answers.
+"""Request of a schedule to the Job that lists its checkpoints, and the Job's answer.
 
 The answer is the pod's termination message, which Kubernetes cuts at 4,096 bytes: it holds the checkpoints that are to
 be evaluated now and those in trouble, not the whole folder. So the operator needs no right to read pods' logs.
@@ -26,7 +26,7 @@ class _Message(BaseModel):
 
 
 class ListingRequest(_Message):
-    """Where to look, and what has been evaluated."""
+    """Place of the checkpoints, and those that are already evaluated."""
 
     url: str = Field(min_length=1, description="The folder of the checkpoints: fsspec URL or path.")
     pattern: str = Field("*", description="Names of the checkpoints' folders.")
@@ -60,7 +60,7 @@ class Trouble(_Message):
 
 
 class ListingAnswer(_Message):
-    """What was found."""
+    """Result of listing checkpoints."""
 
     version: Literal[1] = Field(1, alias="schema")
     folders: int = Field(ge=0, description="Folders that match the pattern.")

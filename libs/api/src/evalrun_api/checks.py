@@ -1,4 +1,4 @@
-"""What the API server does with an object before it evaluates rules: unknown fields, defaults, types and bounds.
+"""Checks of the API server before it evaluates rules: unknown fields, defaults, types and bounds.
 
 Works on structural schemas only and knows each keyword that `structural` lets through, so that one schema, the CRD's,
 decides here and there. Pure.
@@ -39,7 +39,7 @@ class Violation:
     path: str
     """The field, e.g. `spec.datasets[0].source`; empty for the object itself."""
     message: str
-    """What is wrong and what to write instead; one line."""
+    """The error and its remedy, in one line."""
     spoils: bool = True
     """Whether the field's value means nothing, so that no rule can speak of it."""
 

@@ -24,7 +24,8 @@ from evalrun_runtime.exits import BadInputError
 logger = logging.getLogger(__name__)
 
 Place = Literal["cluster", "machine"]
-"""Where the run is to happen. On one machine paths are fine, and the output may be named on the command line."""
+"""Place in which the run is to happen. On one machine paths are fine, and the output may be named on the command
+line."""
 
 
 def load_manifest(path: Path | str, *, place: Place) -> EvalRun:

@@ -66,7 +66,7 @@ class JudgeAddress(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         ...
 
 
@@ -110,7 +110,7 @@ class GrpcJudge:
             raise judge_error(self.address, error) from error
 
     async def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         await self._channel.close()
 
 

@@ -27,7 +27,7 @@ def entry_point(code: str, asserts: Sequence[str]) -> str | None:
 
 
 def called_name(asserts: Sequence[str], ignored: frozenset[str]) -> str | None:
-    """The one name outside `ignored` that every assert calls; None where it is not one.
+    """Return the one name outside `ignored` that every assert calls, or None if there is not exactly one.
 
     For sources without reference code.
     """

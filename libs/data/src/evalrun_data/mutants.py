@@ -31,7 +31,7 @@ class Mutant:
     """A program with one fault."""
 
     change: str
-    """Where and what, e.g. `line 3: n < 2 became n <= 2`."""
+    """The mutation and its line, e.g. `line 3: n < 2 became n <= 2`."""
     code: str
 
 

@@ -169,5 +169,5 @@ def _completion(problem: Problem) -> str:
 
 
 def _shown(asserts: tuple[str, ...]) -> str:
-    """The first three asserts: all that any published MBPP task has; of a longer list the others stay hidden."""
+    """Return the first three asserts: no published MBPP task has more; the others of a longer list stay hidden."""
     return "\n".join(text.strip() for text in asserts[:3])

@@ -75,7 +75,7 @@ def _lm_eval(row: Row) -> Row:
 
 
 def _flat(row: Row, field: str) -> list[str]:
-    """One text a sample: some filters give a list of texts for each request, others one text."""
+    """Return one text per sample: some filters return a list of texts for each request, others one text."""
     value = row.values[field]
     texts: list[str] = []
     for item in value if isinstance(value, list) else [value]:
@@ -113,7 +113,7 @@ def _openai_batch(row: Row) -> Row:
 
 
 def _content(choice: Row) -> str:
-    """The text of a choice; empty where the model gave none (a refusal, or the limit was reached while it thought)."""
+    """Return a choice's text, or "" if the model gave none (a refusal, or the limit was reached while it thought)."""
     if not choice.has("message"):
         return _text(choice, "text")
     message = choice.inside("message")
@@ -121,7 +121,7 @@ def _content(choice: Row) -> str:
 
 
 def _text(row: Row, field: str) -> str:
-    """A text as it is: an answer may hold anything."""
+    """Return a text as it is: an answer may hold anything."""
     value = row.values.get(field)
     if not isinstance(value, str):
         raise row.wrong(field, "text")

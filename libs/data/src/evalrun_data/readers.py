@@ -53,7 +53,7 @@ _PUBLISHED_NAME: Final = re.compile(r"(?:^|[/\\])(humaneval|mbpp)\.jsonl(?:\.gz)
 def load_problems(
     source: str, dataset: str | None = None, base_dir: Path = Path(), *, tests: Collection[str] = ()
 ) -> list[Problem]:
-    """The problems of one source, in its order.
+    """Return the problems of one source, in its order.
 
     Args:
         source: a path (relative to `base_dir`), `file://`, any fsspec URL, or `builtin:demo`.
@@ -69,12 +69,12 @@ def load_problems(
 
 
 def load_problem_files(sources: Sequence[str], base_dir: Path = Path(), graded: Graded | None = None) -> list[Problem]:
-    """The problems of several sources, each with all its datasets. A problem in two of them is an error."""
+    """Return the problems of several sources, each with all its datasets. A problem in two of them is an error."""
     return list(_unique(chain.from_iterable(_all_rows(source, None, base_dir, graded) for source in sources)))
 
 
 def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Problem]:
-    """The problems of several sources, each once: one that stands in two of them must be the same in both.
+    """Return the problems of several sources, each once: one that is in two of them must be the same in both.
 
     Args:
         of_sources: what to call a source in a message, and its problems.
@@ -105,7 +105,7 @@ def iter_problems(
     tests: Collection[str] = (),
     graded: Graded | None = None,
 ) -> Iterator[Problem]:
-    """As `load_problems`, one problem at a time: a training split does not fit into memory.
+    """Yield the problems of `load_problems` one at a time: a training split does not fit into memory.
 
     Rows of verl's layout or our record whose data source is `graded` become problems with a `Reference`.
     """
@@ -137,7 +137,7 @@ def iter_source_rows(source: str, dataset: str, base_dir: Path = Path()) -> Iter
 def _all_rows(
     source: str, dataset: str | None, base_dir: Path, graded: Graded | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Each problem with where it stands."""
+    """Yield each problem with its place."""
     if source.startswith(BUILTIN_SCHEME):
         demo.check_name(source)
         yield from ((problem, source) for problem in demo.problems())

@@ -50,7 +50,7 @@ class StdioTests:
         return len(self.inputs)
 
     def of_groups(self, wanted: Collection[str]) -> "StdioTests":
-        """The tests of these groups, in order. Meaningful only where `groups` is not empty."""
+        """Return the tests of these groups, in order. Meaningful only if `groups` is not empty."""
         kept = [i for i, group in enumerate(self.groups) if group in wanted]
         return StdioTests(
             tuple(self.inputs[i] for i in kept),

@@ -61,7 +61,7 @@ class Response:
 
 
 def load_responses(sources: Sequence[str], problems: Sequence[Problem], base_dir: Path = Path()) -> list[Response]:
-    """The answers of these files, in order, each tied to one of the problems.
+    """Return the answers of these files, in order, each tied to one of the problems.
 
     An answer without `sample` gets its problem's lowest free number, in order. `builtin:demo` names the demo's
     recorded answers.
@@ -124,7 +124,7 @@ def _numbered(found: Sequence[tuple[Response, Row | None, bool]]) -> Iterator[Re
 
 
 def _answers(row: Row, index: "_ProblemIndex") -> Iterator[Response]:
-    """The answers of one row: one, or as many as its list holds."""
+    """Yield the answers of one row: one, or as many as its list holds."""
     problem = index.find(row)
     base = index.base_of(problem)
     text_field = next((name for name in _TEXT_FIELDS if row.has(name)), "response")
@@ -166,7 +166,8 @@ def _as_written(row: Row, field: str) -> str:
 
 
 def _each(row: Row, text_field: str, others: Sequence[str]) -> Iterator[Row]:
-    """A row a text: where the row holds a list of texts, what else is said of them must be lists of that length."""
+    """Yield a row per text: if the row holds a list of texts, its other per-answer fields must be lists of that
+    length."""
     texts = row.values.get(text_field)
     if not isinstance(texts, list):
         yield row
@@ -196,7 +197,8 @@ class _ProblemIndex:
             self._by_prompt.setdefault(problem.prompt, []).append(problem)
 
     def find(self, row: Row) -> Problem:
-        """The problem by its id; a verl row (`prompt`, `data_source`) without one by its prompt."""
+        """Return the problem with this id; a verl row (`prompt`, `data_source`) without an id is found by its
+        prompt."""
         dataset = row.name("dataset") if row.has("dataset") else None
         if dataset is not None and dataset not in self._datasets:
             raise row.error(f"unknown dataset '{dataset}' (the problems hold: {', '.join(self._datasets) or 'none'})")
@@ -247,7 +249,7 @@ class _ProblemIndex:
         return candidates[0]
 
     def of_dataset(self, dataset: str) -> list[Problem]:
-        """The problems of one dataset."""
+        """Return the problems of one dataset."""
         return [problem for found in self._by_id.values() for problem in found if problem.dataset == dataset]
 
 
@@ -255,7 +257,8 @@ _NUMBERED: Final = re.compile(r"(?:(mbpp|humaneval)/)?(\d+)", re.IGNORECASE)
 
 
 def _id_spellings(spelt: str) -> tuple[str, ...]:
-    """An id as records have it: MBPP's task ids are published as numbers, and EvalPlus writes `Mbpp/11`."""
+    """Return the spellings of an id in records: MBPP's task ids are published as numbers, and EvalPlus writes
+    `Mbpp/11`."""
     match = _NUMBERED.fullmatch(spelt)
     if match is None:
         return (spelt,)
@@ -265,7 +268,7 @@ def _id_spellings(spelt: str) -> tuple[str, ...]:
 
 
 def _demo_responses(index: _ProblemIndex) -> Iterator[Response]:
-    """The demo's recorded answers to those of its problems that are asked about."""
+    """Yield the demo's recorded answers to the requested problems."""
     wanted = {problem.problem_id for problem in index.of_dataset(demo.DATASET)}
     for answer in demo.answers():
         if answer.problem_id in wanted:

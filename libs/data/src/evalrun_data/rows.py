@@ -43,11 +43,11 @@ class Row:
         return f"{self.source}:{self.number}" if self.unit == "line" else f"{self.source} {self.unit} {self.number}"
 
     def error(self, what: str) -> BadInputError:
-        """The error about this row, to be raised."""
+        """Return an error about this row, to be raised."""
         return BadInputError(f"{self.where}: {what}")
 
     def wrong(self, field: str, wanted: str) -> BadInputError:
-        """The error, to be raised, that the field is missing, or is not what it should be."""
+        """Return the error, to be raised, for a field that is missing or wrong."""
         value = self.values.get(field)
         if value is None:
             return self.error(f"field '{self.path}{field}' is missing (expected {wanted})")
@@ -58,25 +58,25 @@ class Row:
         return self.values.get(field) is not None
 
     def text(self, field: str) -> str:
-        """A text that must be there; may be empty."""
+        """Return a required text; it may be empty."""
         value = self.values.get(field)
         if not isinstance(value, str):
             raise self.wrong(field, "text")
         return self.encodable(field, value)
 
     def name(self, field: str) -> str:
-        """A text that must be there and not blank."""
+        """Return a required text that is not blank."""
         value = self.text(field)
         if not value.strip():
             raise self.error(f"field '{self.path}{field}' is empty")
         return value
 
     def optional_text(self, field: str, default: str = "") -> str:
-        """A text, or the default where absent."""
+        """Return a text, or the default if absent."""
         return self.text(field) if self.has(field) else default
 
     def optional_number(self, field: str, *, minimum: float = 0.0, above: bool = False) -> float | None:
-        """A number at least (or, with `above`, more than) the minimum, or None where absent."""
+        """Return a number that is at least (or, with `above`, more than) the minimum, or None if absent."""
         if not self.has(field):
             return None
         value = self.values[field]
@@ -89,7 +89,7 @@ class Row:
         return float(value)
 
     def optional_count(self, field: str, *, minimum: int = 0) -> int | None:
-        """A whole number at least the minimum, or None where absent."""
+        """Return a whole number that is at least the minimum, or None if absent."""
         value = self.optional_number(field, minimum=minimum)
         if value is not None and not value.is_integer():
             raise self.error(f"field '{self.path}{field}' should be a whole number, not {value}")
@@ -103,7 +103,7 @@ class Row:
         return value
 
     def texts(self, field: str) -> tuple[str, ...]:
-        """A list of texts that must be there; may be empty."""
+        """Return a required list of texts; it may be empty."""
         value = self.values.get(field)
         if not isinstance(value, list):
             raise self.wrong(field, "a list of texts")
@@ -114,22 +114,22 @@ class Row:
         return tuple(value)
 
     def inside(self, field: str) -> "Row":
-        """The object in this field, which must be there."""
+        """Return the required object in this field."""
         value = self.values.get(field)
         if not isinstance(value, dict):
             raise self.wrong(field, "an object")
         return self.within(field, value)
 
     def within(self, field: str, values: Mapping[str, object]) -> "Row":
-        """An object found in this field, for messages that give its path."""
+        """Return an object found in this field, for messages that give its path."""
         return Row(values, self.source, self.number, self.unit, f"{self.path}{field}.")
 
     def replaced(self, **values: object) -> "Row":
-        """The same row with some fields replaced."""
+        """Return a copy of the row with some fields replaced."""
         return Row({**self.values, **values}, self.source, self.number, self.unit, self.path)
 
     def only(self, *known: str) -> None:
-        """Raises BadInputError where the object has a field that is not one of these: a typing error must not pass."""
+        """Raise BadInputError if the object has a field that is not one of these: a typing error must not pass."""
         for field in self.values:
             if field not in known and self.has(field):
                 raise self.error(f"field '{self.path}{field}' is unknown (known: {', '.join(known)})")
@@ -152,7 +152,8 @@ class Row:
         return _TEST_COLUMN.search(field) is not None and self.values[field] not in (None, "", [], {})
 
     def encodable(self, field: str, value: str) -> str:
-        r"""The text, unless it has a lone surrogate (`"\ud800"`), which no program can read and no wire carries."""
+        r"""Return the text, or raise if it has a lone surrogate (`"\ud800"`), which no program can read and no wire
+        carries."""
         if not value.isascii():
             try:
                 value.encode()

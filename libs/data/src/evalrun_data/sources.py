@@ -20,7 +20,7 @@ from evalrun_runtime.exits import BadInputError
 
 BUILTIN_SCHEME: Final = "builtin:"
 VOLUMES_FOLDER: Final = Path("/mnt/claims")
-"""Where the pods of a cluster mount users' volumes, each under its claim's name."""
+"""Folder in which the pods of a cluster mount users' volumes, each under its claim's name."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _PARQUET_MAGIC = b"PAR1"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -71,7 +71,7 @@ def check_readable(source: str, base_dir: Path = Path()) -> None:
 
 
 def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] = ()) -> Iterator[Row]:
-    """The rows of a JSONL(.gz), JSON array or Parquet file; of Parquet, only these columns where some are named.
+    """Return the rows of a JSONL(.gz), JSON array or Parquet file; of Parquet, only the given columns, if any.
 
     A log of Inspect (`.eval`) is one row, as the same log in JSON is.
 

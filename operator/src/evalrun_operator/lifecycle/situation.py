@@ -33,7 +33,7 @@ class ReconcileContext:
 
     @property
     def output_url(self) -> str:
-        """Where the ledger says that the outputs are, as it is known outside of its pod; empty before."""
+        """Address of the outputs, as reported by the ledger and valid outside of its pod; empty before."""
         run, ledger = self.plan.run, self.observed.ledger
         return "" if ledger is None else names.claim_url(ledger.output_url, names.ledger_claim(run.name, run.uid))
 

@@ -56,19 +56,19 @@ class Report:
     settings: Mapping[str, str] | None = None
     """Those that the run keeps from now on; None: nothing new."""
     baseline_url: str | None = None
-    """Where the baseline was found that the gate names; None: nothing new."""
+    """Address at which the baseline that the gate names was found; None if nothing is new."""
     queued: ConditionText | None = None
     """The queue that the run waits in."""
     stalled: str = ""
-    """Why it cannot start."""
+    """Reason why it cannot start."""
     refused: str = ""
-    """Why the spec cannot be run."""
+    """Reason why the spec cannot be run."""
     waiting_for_baseline: str = ""
-    """Why the run does not start yet."""
+    """Reason why the run does not start yet."""
     scaling: ConditionText | None = None
     """Whether the judge's autoscalers work; None if it has none."""
     closing: str = ""
-    """Why the run ends before everything is decided: what there is is being written."""
+    """Reason why the run ends before everything is decided; the results so far are being written."""
     ledger: LedgerStatus | None = None
     waiting_for: str = ""
     generated: bool = False

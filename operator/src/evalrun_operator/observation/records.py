@@ -41,7 +41,7 @@ class ObservedObject:
     applied: str
     """The digest that it was applied with."""
     deleted_at: datetime | None
-    """When its deletion was asked for."""
+    """Time at which its deletion was requested."""
     attempt: int = 0
     restarts: int = 0
     detail: "Workload | ObservedCluster | Attempt | Pod | Claim | Policy | Scaler | None" = None
@@ -63,7 +63,7 @@ class Workload:
     settled: bool
     """Its controller has seen the newest spec, and every pod is of it and ready."""
     trouble: str = ""
-    """Why pods of a Deployment cannot be made at all, e.g. pod security or a quota; empty where they can."""
+    """Reason why pods of a Deployment cannot be created at all, e.g. pod security or a quota; empty if they can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Pod:
     ended: bool
     ready: bool
     trouble: str
-    """Why it does not run, for people; empty where it does."""
+    """Reason, for people, why it does not run; empty if it does."""
     exit_code: int | None
     """Of the last container that ended otherwise than with 0."""
     restarts: int
@@ -123,7 +123,7 @@ class Scaler:
     """An autoscaler's state."""
 
     trouble: str
-    """Why it does not scale; empty while it does, or has not tried yet."""
+    """Reason why it does not scale; empty while it does, or has not tried yet."""
     since: datetime | None = None
     """Since when."""
 
@@ -167,7 +167,7 @@ class Observed:
     baseline: Baseline | None = None
     """Looked up where the gate names an EvalRun and the run has not started yet."""
     place: QueuePosition = field(default_factory=QueuePosition)
-    """Where the run stands among those that may be active."""
+    """Position of the run among those that may be active."""
     warnings: Mapping[str, str] = field(default_factory=dict)
     """By uid, the last warning that Kubernetes recorded of an object that does not come up and says nothing itself."""
     resync: bool = False

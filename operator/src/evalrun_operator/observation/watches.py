@@ -30,7 +30,7 @@ FORBIDDEN, NOT_FOUND = 403, 404
 
 
 class Sink(Protocol):
-    """Where a watch tells what it saw."""
+    """Receiver of what a watch observed."""
 
     def put(self, manifest: dict[str, Any]) -> Hashable | None:
         """Take over the state of an object and return what `drop` needs to know of it; None if it is skipped."""

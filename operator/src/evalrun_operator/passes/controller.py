@@ -107,13 +107,13 @@ class Controller:
             self._wake(key, FIRST)
 
     def wake_all(self) -> None:
-        """Have every run worked on: nobody, or another operator, has worked on them until now."""
+        """Queue every run: nobody, or another operator, has worked on them until now."""
         self._gatherer.forget_tokens()
         for key, manifest in self._runs.items():
             self._wake(key, _urgency(manifest))
 
     async def work(self, key: Key) -> float | None:
-        """Make one pass over a run; gives the seconds after which to make another."""
+        """Reconcile a run once. Returns the seconds after which to do it again."""
         manifest = self._runs.get(key)
         if manifest is None:
             return None
@@ -146,7 +146,7 @@ class Controller:
         return wait
 
     async def _pass(self, key: Key, manifest: dict[str, Any]) -> tuple[float | None, ClusterError | None]:
-        """Make one pass. Returns when to make another, and the worst of the writes that failed."""
+        """Reconcile once. Returns the time of the next pass, and the worst of the writes that failed."""
         try:
             run = EvalRun.from_wire(manifest)
         except ValidationError as error:  # the CRD is of another version than this operator
@@ -245,7 +245,7 @@ class Controller:
             logger.warning("%s/%s: %s", identity.namespace, identity.name, error)
 
     async def _complain(self, key: Key, manifest: dict[str, Any], message: str) -> None:
-        """Tell the user once of what keeps the status itself from being written."""
+        """Report once what keeps the status itself from being written."""
         if self._complaints.get(key) == message or NAMESPACE_GONE in message:
             return
         self._complaints[key] = message

@@ -95,7 +95,7 @@ class Gatherer:
         return {uid: text for uid, (text, _) in fresh.items() if text}
 
     async def end_early(self, identity: RunIdentity, tokens: RunTokens, reason: str) -> None:
-        """Have a run's ledger end it with what there is; it is asked again in the next pass where it cannot."""
+        """Request that a run's ledger ends it with the results so far; repeated in the next pass if that fails."""
         try:
             await self._aggregators.end_run(self._address(identity.namespace, identity.name), tokens.operator, reason)
         except AggregatorError as error:

@@ -54,7 +54,7 @@ class WorkQueue(Generic[KeyT]):
         self._tasks: list[asyncio.Task[None]] = []
 
     def wake(self, key: KeyT, delay: float = 0.0) -> None:
-        """Have a key worked on after `delay` seconds at the latest; with `FIRST`, before all that wait."""
+        """Queue a key for work after at most `delay` seconds; with `FIRST`, before all that wait."""
         if not self._tasks:
             return
         due = self._clock() + delay

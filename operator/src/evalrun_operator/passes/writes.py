@@ -1,4 +1,4 @@
-"""Makes a decision's writes: deletions first, then what is to be created or changed."""
+"""Writes of a decision: deletions first, then what is to be created or changed."""
 
 from collections.abc import Awaitable
 from functools import partial
@@ -15,7 +15,7 @@ from evalrun_operator.resources.changes import is_as_made, patch_of
 async def write(
     cluster: Cluster, identity: RunIdentity, decision: Decision, observed: Observed
 ) -> list[tuple[str, ClusterError]]:
-    """Make a decision's writes, deletions first. Returns the kinds of those that failed, with their errors.
+    """Perform a decision's writes, deletions first. Returns the kinds of those that failed, with their errors.
 
     A write that fails keeps no other from being made. Only without the Secret nothing else is: the next pass draws
     another token, with which every pod would start again.

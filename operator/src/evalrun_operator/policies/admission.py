@@ -23,7 +23,7 @@ class QueuedRun:
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """Where a run stands in the queue."""
+    """Position of a run in the queue."""
 
     position: int = 0
     """0: admitted. 1: the next to be admitted."""

@@ -1,4 +1,4 @@
-"""When a run has taken too long."""
+"""Deadlines of runs."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

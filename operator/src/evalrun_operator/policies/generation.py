@@ -48,9 +48,9 @@ class GenerationStep:
     start: NewAttempt | None = None
     delete: tuple[ObservedObject, ...] = ()
     due: datetime | None = None
-    """When to look again."""
+    """Time of the next pass."""
     exhausted: str = ""
-    """Why no further attempt is made; empty while there may be one."""
+    """Reason why no further attempt is made; empty while there may be one."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def network_policies(plan: RunPlan) -> list[Object]:
 
 
 def _sandbox(plan: RunPlan) -> Object:
-    """No egress at all, not even DNS; programs come from the run's gateways only."""
+    """Return the sandbox's policy: no egress at all, not even DNS; programs come from the run's gateways only."""
     calls = {"from": [_pods(plan, names.JUDGE)], "ports": [_port(names.SANDBOX_PORT)]}
     return _policy(plan, names.SANDBOX, [calls], [])
 

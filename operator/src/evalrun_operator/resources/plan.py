@@ -21,7 +21,7 @@ class RunPlan:
     settings: OperatorSettings
     token: str
     baseline_url: str | None = None
-    """Where the gate's baseline lies, where the spec names an EvalRun."""
+    """Address of the gate's baseline, if the spec names an EvalRun."""
     hop_tokens: bool = True
     """False for a run that began with one token for all parts."""
 

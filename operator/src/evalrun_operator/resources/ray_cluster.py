@@ -26,7 +26,7 @@ USER = 1000
 HOME = "/scratch"
 """Writable, for what Ray, the engine and its compilers keep under HOME."""
 CACHE = "/model-cache"
-"""Where the claim is mounted that keeps the hub's models between runs."""
+"""Mount path of the claim that keeps the hub's models between runs."""
 DISK = "ephemeral-storage"
 SCRATCH_DISK = "16Gi"
 """For logs, compilers' caches and the objects that Ray spills, where no weights lie on the pod's own disk."""
@@ -79,7 +79,8 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
 
 
 def _authentication(plan: RunPlan) -> Object:
-    """Have Ray ask for a token, which KubeRay draws for each cluster and keeps in a Secret of the cluster's name.
+    """Return the option that makes Ray ask for a token; KubeRay creates one per cluster and keeps it in a Secret of the
+    cluster's name.
 
     Without it whoever reaches the head's port may run programs in the cluster, and read its secrets.
     """

@@ -55,7 +55,7 @@ class Afforded:
     checkpoints: list[ReadyCheckpoint]
     left_out: int
     message: str
-    """Why some were left out; empty if none was."""
+    """Reason why some were left out; empty if none was."""
 
 
 def afforded(

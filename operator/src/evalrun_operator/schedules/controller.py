@@ -100,12 +100,12 @@ class ScheduleController:
             self._wake((manifest["metadata"]["namespace"], owner[0]), 0.0)
 
     def wake_all(self) -> None:
-        """Have every schedule worked on: the clock was set, or another operator has worked on them until now."""
+        """Queue every schedule: the clock was set, or another operator has worked on them until now."""
         for key in self._schedules:
             self._wake(key, 0.0)
 
     async def work(self, key: Key) -> float | None:
-        """Make one pass over a schedule; gives the seconds after which to make another."""
+        """Reconcile a schedule once. Returns the seconds after which to do it again."""
         manifest = self._schedules.get(key)
         if manifest is None or manifest["metadata"].get("deletionTimestamp"):
             return None

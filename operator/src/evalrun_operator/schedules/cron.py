@@ -1,4 +1,4 @@
-"""When a schedule is due: cron expressions in a time zone. Pure: the time is an argument.
+"""Start times of a schedule: cron expressions in a time zone. Pure: the time is an argument.
 
 A change of the clocks neither drops nor doubles a night: a time that is skipped comes right after the gap, one that is
 repeated comes once (docs/decisions/0013). Expressions with `*` in minute or hour follow real time instead.
@@ -25,7 +25,7 @@ class Due:
     """The last start that is due."""
 
     time: datetime
-    """When it was due, UTC."""
+    """Time at which it was due, UTC."""
     missed: int
     """Earlier ones that have not been dealt with, at most `MAX_COUNTED`."""
 

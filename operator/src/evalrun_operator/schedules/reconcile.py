@@ -246,7 +246,7 @@ def _open_start(work: _Pass) -> None:
 
 
 def _miss_open_start(work: _Pass, why: str) -> None:
-    """Tell of a start that ends without ever having listed the checkpoints."""
+    """Report a start that ends without ever having listed the checkpoints."""
     start = work.status.start
     if start is None or start.trigger is not None or start.listed:
         return

@@ -40,7 +40,7 @@ class ScheduledRun:
     gpus: int = 0
     started: datetime | None = None
     released: datetime | None = None
-    """When the GPUs were let go."""
+    """Time at which the GPUs were released."""
     completed: datetime | None = None
     datasets: tuple[DatasetStatus, ...] = ()
     gone: bool = False

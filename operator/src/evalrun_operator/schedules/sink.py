@@ -1,4 +1,4 @@
-"""Where the watch of EvalSchedules tells what it saw."""
+"""Receiver of what the watch of EvalSchedules observed."""
 
 from collections.abc import Callable
 from typing import Any

@@ -264,7 +264,7 @@ def turn_policies(order: WorkOrder) -> dict[str, TurnPolicy] | None:
 
 
 def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> int:
-    """Let counters go on from the ledger's; gives the output tokens so far."""
+    """Continue counters from the ledger's. Returns the output tokens so far."""
     tokens = 0
     for number, dataset in enumerate(items.datasets):
         start = items.start_of(number)

@@ -28,7 +28,7 @@ class OpenedRun:
     """First start, of the rejudging where it is one; Unix seconds."""
     ended: RunEnd | None
     ended_early: str
-    """Why it was ended before everything was decided; empty where it was not."""
+    """Reason why it was ended before everything was decided; empty if it was not."""
 
 
 async def open_run(

@@ -39,9 +39,9 @@ class RunDataset:
     template: str | None = None
     """Text of the file that `promptTemplate` names."""
     grader: Grader | None = None
-    """What scores its answers; None: their tests decide."""
+    """Grader that scores its answers; None if their tests decide."""
     excluded: Sequence[Problem] = ()
-    """What `excludeProblems` left out: answers made elsewhere may be to these."""
+    """Problems left out by `excludeProblems`: answers made elsewhere may be to these."""
 
     @cached_property
     def prompts_sha256(self) -> str:

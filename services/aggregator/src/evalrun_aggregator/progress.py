@@ -19,7 +19,7 @@ class Progress:
     """Items that the judge gave up."""
     outputs_written: bool
     failure: str | None = None
-    """Why the run cannot go on without help."""
+    """Reason why the run cannot go on without help."""
     ended_early: bool = False
     """It was told to end with what there is."""
 

@@ -42,7 +42,7 @@ class OutputError(Exception):
 
 
 class Events(Protocol):
-    """Who wants to know what was stored: the metrics."""
+    """Receiver of what was stored: the metrics."""
 
     def completed(self, dataset: str, completion: StoredCompletion) -> None:
         """Record a completion that was stored."""
@@ -55,7 +55,7 @@ class Events(Protocol):
 
 @dataclass(frozen=True)
 class Clocks:
-    """Where time comes from."""
+    """Sources of time."""
 
     now: Callable[[], float]
     """Unix seconds."""
@@ -202,7 +202,7 @@ class Run:
 
     @property
     def stopped_early(self) -> str:
-        """How far the run got before its gates decided, for people; empty if they did not stop it."""
+        """Progress of the run when its gates decided, for people; empty if they did not stop it."""
         parts = [
             f"{each.name}: {each.cancelled} of {each.total + each.cancelled} answers were not needed"
             for each in self.board.datasets
@@ -226,7 +226,7 @@ class Run:
         return self._dispatcher.in_flight
 
     def elapsed_seconds(self) -> float:
-        """Seconds from the first start to now, or to the end."""
+        """Return the seconds from the first start to now, or to the end."""
         end = self._clocks.now() if self._ended is None else self._ended.finished_at
         return max(0.0, end - self._started_at)
 
@@ -237,7 +237,7 @@ class Run:
 
     @property
     def ended_early(self) -> str:
-        """Why it was ended before everything was decided; empty where it was not."""
+        """Reason why it was ended before everything was decided; empty if it was not."""
         return self._ended_early
 
     @property

@@ -13,7 +13,7 @@ from evalrun_aggregator.work_items import WorkItems
 from evalrun_results.samples import FINAL_STATUS_NAMES
 
 RETRY_MILLISECONDS = 500
-"""When to ask again where others hold the rest: an expired lease or a lost worker shows within this."""
+"""Wait before asking again while others hold the rest: an expired lease or a lost worker shows within this time."""
 
 GATE_DECISIONS = {
     "NoRegression": ledger_pb2.GATE_DECISION_PASSED,

@@ -91,7 +91,7 @@ class Telemetry(Collector):
         self._last_progress = now
 
     def describe(self) -> list[Metric]:
-        """Nothing: the registry would collect before there is a board."""
+        """Return an empty list: the registry would collect before there is a board."""
         return []
 
     def collect(self) -> Iterator[Metric]:

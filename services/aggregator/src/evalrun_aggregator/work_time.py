@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from evalrun_results.metrics.activity import ActiveTime
 
 JUDGED_WITHIN_SECONDS = 10.0
-"""How long before its verdict an answer is taken to have been in judgement, at most: the ledger keeps no beginning."""
+"""Maximum time before its verdict for which an answer counts as being judged: the ledger stores no beginning."""
 
 
 class WorkTime:

@@ -29,8 +29,8 @@ IDLE_POLL_SECONDS = 1.0
 """Seconds between polls of an exhausted ledger while items are in flight: work of a token budget appears late."""
 
 STILL_NEEDED_SECONDS = 5.0
-"""How often a ledger is asked whether what is in flight is still needed, while there is no room for more: gates may
-have decided without it, and long answers would hold the GPUs for minutes."""
+"""Interval at which a ledger is asked whether the requests in flight are still needed, while there is no room for more:
+gates may have decided without them, and long answers would hold the GPUs for minutes."""
 
 FAILURES_LOGGED = 20
 

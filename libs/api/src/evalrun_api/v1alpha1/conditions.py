@@ -35,7 +35,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a condition has its status."""
+    """Reason of a condition's status."""
 
     SPEC_ACCEPTED = "SpecAccepted"
     """The spec can be run."""

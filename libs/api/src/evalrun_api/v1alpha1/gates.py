@@ -202,7 +202,7 @@ class Gate(ApiModel):
 
     @property
     def compared_with(self) -> str:
-        """What it compares with, for people."""
+        """Name, for people, of what it is compared with."""
         return f"the anchor {self.anchor}" if self.baseline is None else self.baseline
 
     @property

@@ -40,7 +40,7 @@ class PodMetadata(ApiModel):
 
 
 class Toleration(ApiModel):
-    """Lets pods run on tainted nodes; as in a pod."""
+    """Toleration of tainted nodes, as in a pod."""
 
     key: str | None = Field(None, min_length=1, max_length=253, description="The taint's key; unset with Exists: all.")
     operator: Literal["Equal", "Exists"] = Field("Equal", description="Exists matches any value.")

@@ -1,4 +1,4 @@
-"""Where the results of a run are stored and exported, and what they cost."""
+"""Storage, export and cost of a run's results."""
 
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -53,7 +53,7 @@ class Aggregator(ApiModel):
 
 
 class Output(ApiModel):
-    """Where the results go."""
+    """Destination of the results."""
 
     url: Annotated[
         str | None,

@@ -38,7 +38,7 @@ class ScheduleCondition(StrEnum):
 
 
 class ScheduleReason(StrEnum):
-    """Why a condition has its status."""
+    """Reason of a condition's status."""
 
     SPEC_ACCEPTED = "SpecAccepted"
     """The schedule can be followed."""

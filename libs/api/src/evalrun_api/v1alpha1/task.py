@@ -80,7 +80,7 @@ class Model(ApiModel):
 
     @property
     def evaluated(self) -> str:
-        """What answers: the adapter, if there is one, else the model."""
+        """Name of what answers: the adapter, if there is one, else the model."""
         return self.adapter or self.path
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 MODEL_FOLDERS = ("", "actor/huggingface", "huggingface", "actor", "actor/model/huggingface", "model/huggingface")
-"""Where a model may lie inside a checkpoint's folder, the first that has one counts."""
+"""Folders, inside a checkpoint's folder, that may hold the model; the first that holds one counts."""
 CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 ADAPTER_FOLDERS = ("lora_adapter", "actor/lora_adapter")
-"""Where trainers put an adapter beside other things; what lies beside it may be the base model."""
+"""Folders in which trainers put an adapter beside other files; what lies beside it may be the base model."""
 LORA_META = "lora_train_meta.json"
 """Beside the shards of verl's LoRA trainings."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -27,7 +27,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 CACHED = re.compile(r"step-(\d{1,13})-([0-9a-f]{10})")
 MERGED_ADAPTER = "lora_adapter"
-"""Where verl's merger puts an adapter, below the folder of its base."""
+"""Folder, below that of its base, in which verl's merger puts an adapter."""
 ADAPTER_ONLY = (
     "the checkpoint is of a LoRA training, but lora_train_meta.json is missing beside its shards, so the adapter's "
     "lora_alpha is unknown; the base model beside it is another model and is not evaluated. Write that file (r, "

@@ -55,13 +55,13 @@ class DemoAnswer:
 
 
 def check_name(source: str) -> None:
-    """Raises BadInputError unless it is `builtin:demo`."""
+    """Raise BadInputError unless the name is `builtin:demo`."""
     if source != SOURCE:
         raise BadInputError(f"{source}: no such built-in dataset (there is {SOURCE})")
 
 
 def problems() -> list[Problem]:
-    """The demo's problems, sorted by file name."""
+    """Return the demo's problems, sorted by file name."""
     return [
         Problem(
             dataset=DATASET,
@@ -78,7 +78,8 @@ def problems() -> list[Problem]:
 
 
 def answers() -> list[DemoAnswer]:
-    """Every recorded answer: sample 0 of each problem is what greedy decoding gives, further samples follow it."""
+    """Return every recorded answer: sample 0 of each problem is the result of greedy decoding, further samples follow
+    it."""
     return [
         DemoAnswer(f"demo/{file['id']}", sample, answer["text"], answer.get("finish_reason", "stop"))
         for file in _files()
@@ -87,7 +88,7 @@ def answers() -> list[DemoAnswer]:
 
 
 def solutions() -> dict[str, str]:
-    """The reference solution of each problem, by its id: whole programs that define what the tests ask for."""
+    """Return the reference solution of each problem, by its id: whole programs that define what the tests ask for."""
     return {f"demo/{file['id']}": file["solution"] for file in _files()}
 
 

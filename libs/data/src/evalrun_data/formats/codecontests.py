@@ -19,7 +19,7 @@ AUTHORS_OWN: Final = ProblemComparator("standard", case_sensitive=False, by_form
 
 
 def parse_codecontests(row: Row, dataset: str | None) -> Problem:
-    """A row as the hub has it: `name`, `description` and the tests by group."""
+    """Parse a row as the hub has it: `name`, `description` and the tests by group."""
     columns = tuple(f"{group}_tests" for group in TEST_GROUPS)
     row.refuse_unused_tests("CodeContests", *columns, "input_file", "output_file")
     inputs: list[str] = []
@@ -56,7 +56,8 @@ def parse_codecontests_plus(row: Row, dataset: str | None) -> Problem:
 
 
 def parse_statement_and_tests(row: Row, dataset: str | None) -> Problem:
-    """A row with `name` (or `id`), `statement` and `tests`, a list of `{"input", "output"}`; groups are not known."""
+    """Parse a row with `name` (or `id`), `statement` and `tests`, a list of `{"input", "output"}`; groups are not
+    known."""
     row.refuse_unused_tests("statement and tests", "tests")
     pairs = _pairs(row, "tests")
     tests = StdioTests(tuple(given for given, _ in pairs), tuple(wanted for _, wanted in pairs))

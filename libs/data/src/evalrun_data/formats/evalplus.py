@@ -128,7 +128,7 @@ def is_evalplus(row: Row) -> bool:
 
 
 def parse_evalplus(row: Row, dataset: str | None) -> Problem:
-    """A row with `task_id`, `prompt`, `entry_point`, `canonical_solution`, `base_input`, `plus_input` and `atol`.
+    """Parse a row with `task_id`, `prompt`, `entry_point`, `canonical_solution`, `base_input`, `plus_input` and `atol`.
 
     The dataset is `humaneval_plus` or `mbpp_plus`. Asked for with `_base` behind that name, it has the base inputs
     alone, which is EvalPlus' other figure. `contract` says which inputs are valid; those published are: it is not run.

@@ -5,7 +5,7 @@ from evalrun_data.rows import Row
 
 
 def parse_humaneval(row: Row, dataset: str | None) -> Problem:
-    """A row with `task_id`, `prompt`, `entry_point` and `test`. The canonical solution is not kept."""
+    """Parse a row with `task_id`, `prompt`, `entry_point` and `test`. The canonical solution is not kept."""
     row.refuse_unused_tests("HumanEval", "test", "example_test")  # example_test repeats the prompt's own examples
     name = dataset or "humaneval"
     prompt = row.text("prompt")

@@ -11,7 +11,7 @@ REGRESSION_IDS: Final = range(11, 211)
 
 
 def task_number(row: Row) -> int:
-    """The task id, a whole number."""
+    """Return the task id, a whole number."""
     value = row.values.get("task_id")
     if isinstance(value, bool) or not isinstance(value, int):
         raise row.wrong("task_id", "a whole number")
@@ -19,7 +19,7 @@ def task_number(row: Row) -> int:
 
 
 def parse_mbpp(row: Row, dataset: str | None) -> Problem:
-    """A row with `task_id`, `text` (or `prompt`), `code` and `test_list`; task 11 becomes `MBPP/11`.
+    """Parse a row with `task_id`, `text` (or `prompt`), `code` and `test_list`; task 11 becomes `MBPP/11`.
 
     `challenge_test_list` is not part of the protocol and is not used.
     """
@@ -45,7 +45,7 @@ def parse_mbpp(row: Row, dataset: str | None) -> Problem:
 
 
 def _split(number: int) -> str:
-    """The published splits: 1-10 prompt, 11-510 test, 511-600 validation, 601-974 train."""
+    """Return the published split of a task: 1-10 prompt, 11-510 test, 511-600 validation, 601-974 train."""
     for last, split in ((10, "prompt"), (510, "test"), (600, "validation")):
         if number <= last:
             return split

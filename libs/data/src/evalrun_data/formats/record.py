@@ -45,7 +45,7 @@ _LANGUAGE_SPELLINGS: dict[str, Language] = {
 
 
 def parse_record(row: Row, dataset: str | None, reference: Reference | None = None) -> Problem:
-    """A row of our record. `dataset` serves where the row does not name its own; a reference replaces tests.
+    """Parse a row in our own format. `dataset` is used if the row does not name its own; a reference replaces tests.
 
     Fields that we do not know are left alone: teams add columns. `prompt_sha256` is computed, never taken over. What
     looks like a setting of SandboxFusion's is refused in a record that names a row there: it would be dropped.
@@ -98,7 +98,7 @@ def parse_difficulty(row: Row) -> str:
 
 
 def _tests_or_row(row: Row) -> GroundTruth:
-    """The tests; a record that names a row of a SandboxFusion server may leave them there."""
+    """Return the tests; a record that names a row of a SandboxFusion server may leave them there."""
     if not row.has("ground_truth") and row.has("sandbox_dataset") and row.has("sandbox_id"):
         return ServerTests()
     truth = _object_or_json(row, "ground_truth")
@@ -156,7 +156,7 @@ def _stdio(truth: Row) -> StdioTests:
 
 
 def parse_language(row: Row, default: Language = "python") -> Language:
-    """The programming language; `python3`, `py`, `c++` and `cc` are understood."""
+    """Return the programming language; `python3`, `py`, `c++` and `cc` are understood."""
     if not row.has("language"):
         return default
     spelt = row.name("language")
@@ -202,7 +202,7 @@ def parse_comparator(row: Row) -> ProblemComparator | None:
 
 
 def parse_messages(row: Row, field: str) -> tuple[Message, ...]:
-    """A chat: a list of objects with `role` and `content`, both texts."""
+    """Parse a chat: a list of objects with `role` and `content`, both texts."""
     value = row.values[field]
     if not isinstance(value, list) or not value:
         raise row.wrong(field, "a list of messages")
@@ -216,7 +216,7 @@ def parse_messages(row: Row, field: str) -> tuple[Message, ...]:
 
 
 def _object_or_json(row: Row, field: str) -> Row:
-    """An object, or the same as JSON in a text: a Parquet column has one type, so mixed files hold texts."""
+    """Return an object, also from JSON in a text: a Parquet column has one type, so mixed files hold texts."""
     value = row.values.get(field)
     if not isinstance(value, str):
         return row.inside(field)
@@ -230,7 +230,7 @@ def _object_or_json(row: Row, field: str) -> Row:
 
 
 def record_of(problem: Problem) -> dict[str, object]:
-    """The record of a problem, ready for JSON; `parse_record` gives the problem back."""
+    """Return a problem's record, ready for JSON; `parse_record` restores the problem."""
     record: dict[str, object] = {
         "dataset": problem.dataset,
         "split": problem.split,

@@ -54,7 +54,7 @@ def named_after(data_source: str) -> str:
 
 
 def parse_verl(row: Row, dataset: str | None, reference: Reference | None = None) -> Problem:
-    """A row of verl's layout. Its dataset is the one asked for, else named after its data source.
+    """Parse a row of verl's layout. Its dataset is the one asked for, else named after its data source.
 
     A reference replaces tests.
     """

@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def base_dir(self) -> Path:
-        """Where relative sources start: the plan's folder."""
+        """Folder that relative sources start from: the plan's."""
         return self.file.parent
 
     @property

@@ -17,7 +17,7 @@ class Point:
 
     step: int
     place: str
-    """Where its run's outputs are."""
+    """Place of its run's outputs."""
     state: str
     """The run's: Succeeded, Degraded, ..."""
     value: float | None
@@ -27,7 +27,7 @@ class Point:
     judged: int | None
     """Problems that the figure is about."""
     started: str
-    """When the run was asked for."""
+    """Time at which the run was requested."""
 
 
 @dataclass(frozen=True, slots=True)

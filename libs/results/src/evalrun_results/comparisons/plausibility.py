@@ -1,4 +1,4 @@
-"""Why a figure is out of its expected range: what so many answers alike usually come from. Pure."""
+"""Usual reasons why a figure is out of its expected range: many answers alike mostly have one cause. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

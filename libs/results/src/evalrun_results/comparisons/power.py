@@ -102,7 +102,8 @@ def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | 
 
 
 def _sequential_outlook(gate: Gate, problems: int | None, confidence: float) -> str | None:
-    """A benchmark always decides; of problems like these there may be too few."""
+    """Return a warning if an equal run would often stay undecided; None if not, or for a benchmark, which always
+    decides."""
     if gate.population == "benchmark" or problems is None:
         return None
     if problems_needed(problems, ASSUMED_FLIPS, gate.min_gain, gate.population, confidence) is not None:

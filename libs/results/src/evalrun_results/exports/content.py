@@ -33,7 +33,7 @@ class CurvePoint(BaseModel):
     step: int
     phase: str = ""
     model: str = ""
-    """Where the checkpoint is."""
+    """Place of the checkpoint."""
 
 
 class ExportContent(BaseModel):

@@ -46,7 +46,7 @@ class Exported(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     url: str = ""
-    """Where a person finds the run; empty where it is nowhere to be seen yet."""
+    """Address of the run's page; empty if it has none yet."""
     files: str = ""
     """Folder of what was written on this machine, relative to the outputs."""
 

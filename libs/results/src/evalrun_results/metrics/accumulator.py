@@ -266,7 +266,7 @@ def _token_and_time_figures(sheet: FigureSheet, columns: ProblemColumns) -> None
 
 
 def _throughput_figure(sheet: FigureSheet, columns: ProblemColumns, work: WorkShares | None) -> None:
-    """Each problem carries a part of the run's active time, so it is a ratio of sums over problems like the others."""
+    """Return a ratio of sums over problems like the others: each problem carries a part of the run's active time."""
     judged = (columns.judged > 0).astype(np.float64)
     known = np.full(len(judged), work is not None and bool(judged.any()))
     sheet.ratio("throughput", judged, np.zeros(len(judged)) if work is None else columns.active_seconds(work), known)

@@ -1,4 +1,4 @@
-"""When a run was at work, and which part of that time each problem took: what throughput is made of. Pure.
+"""Times at which a run was at work, and each problem's part of them: the basis of throughput. Pure.
 
 Datasets of a run overlap: one is judged while the next is generated. So their windows cannot be compared: of two equal
 datasets the later one would seem slower. Instead the run's active time is split over problems by the work that each

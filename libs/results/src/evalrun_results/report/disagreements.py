@@ -1,4 +1,4 @@
-"""Where another comparator would have decided otherwise, gathered from the stream of results. Pure."""
+"""Samples that another comparator would have decided otherwise, gathered from the stream of results. Pure."""
 
 from bisect import insort
 from collections import Counter

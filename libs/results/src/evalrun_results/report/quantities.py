@@ -3,7 +3,7 @@
 from typing import Final
 
 NONE: Final = "\u2013"
-"""Where there is no figure."""
+"""Text for a missing figure."""
 
 
 def percent(share: float | None) -> str:

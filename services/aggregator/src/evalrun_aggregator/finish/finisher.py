@@ -53,7 +53,7 @@ class OutputJob:
     generation: Callable[[], dict[str, float | int | None]] | None = None
     """How busy its replicas were; None where no turn depends on a verdict."""
     partial: str = ""
-    """Why the run ends before everything was decided; empty for any other."""
+    """Reason why the run ends before everything was decided; empty for any other."""
 
 
 OutputWriter = Callable[[OutputJob], RunEnd]

@@ -125,7 +125,7 @@ class Dispatcher:
 
     @property
     def trouble(self) -> str | None:
-        """Why no judge can be reached; None while one can."""
+        """Reason why no judge can be reached; None while one can."""
         troubles = [lane.trouble for lane in self._lanes]
         return None if None in troubles else next(iter(troubles), "no judge is configured")
 

@@ -34,7 +34,7 @@ class Work:
 
 
 class WorkSource:
-    """Gives work to the lanes.
+    """Source of work for the lanes.
 
     Args:
         board: items to be judged are GENERATED there, those given out JUDGING.

@@ -26,7 +26,7 @@ VERDICT_ROW = np.dtype([("row", np.int64), ("status", np.int64), ("judged", np.b
 
 
 class ItemState(IntEnum):
-    """Where an item is on its way. The values are bytes of `Board`'s table."""
+    """Progress of an item. The values are bytes of `Board`'s table."""
 
     PENDING = 0
     LEASED = 1

@@ -71,7 +71,7 @@ class StoredReplica:
     models: Sequence[str]
     error: str
     load_format: str = ""
-    """How its engine loaded the weights; empty if it does not report that."""
+    """Format in which its engine loaded the weights; empty if it does not report that."""
     engine: Mapping[str, str] = field(default_factory=dict)
     """Versions, hardware and precision of its engine, as its machine reported them."""
 

@@ -1,4 +1,4 @@
-"""Why the ledger could not do what it was asked, by what the caller should do.
+"""Errors of the ledger, by what the caller should do.
 
     LedgerError
      +- LedgerFullError     no room on the disk: nothing of the batch was stored, try again later

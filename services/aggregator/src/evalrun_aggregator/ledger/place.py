@@ -1,4 +1,4 @@
-"""Where a ledger may lie: on a local file system, and owned by one process.
+"""Requirements of a ledger's place: on a local file system, and owned by one process.
 
 SQLite's WAL keeps its index in shared memory mapped from a file, which network file systems do not keep coherent:
 databases were corrupted that way (https://sqlite.org/wal.html, "all processes must be on the same host computer").
@@ -91,7 +91,7 @@ class LedgerLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Let the lock go. The file stays: removing it would let two processes lock two files of one name."""
+        """Release the lock. The file stays: removing it would let two processes lock two files of one name."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -56,7 +56,7 @@ def waits_for(status: ledger_pb2.GetStatusResponse) -> str:
 
 
 class NewMessages:
-    """Tells what a run waits for (room on the disk, a judge, ...) from what was said already: it comes and goes."""
+    """Recognizes messages that differ from the previous one; what a run waits for comes and goes."""
 
     def __init__(self) -> None:
         self._said = ""

@@ -1,4 +1,4 @@
-"""What `--exclude-problems` names, as `excludeProblems` of each dataset."""
+"""The option `--exclude-problems`, as `excludeProblems` of each dataset."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

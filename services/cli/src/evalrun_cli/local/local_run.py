@@ -47,12 +47,12 @@ END_STATES = {
 
 @dataclass(frozen=True)
 class CompletionSource:
-    """Where completions come from."""
+    """Source of the completions."""
 
     endpoints: Sequence[str]
     model: str
     tokenizer: str
-    """Where the model's tokenizer is, for endpoints that do not count tokens."""
+    """Place of the model's tokenizer, for endpoints that do not count tokens."""
     recorded: Sequence[str] = ()
     """Arguments of a recorded-completions server that is started as one more endpoint; empty for none."""
     concurrency: Mapping[str, int] = field(default_factory=dict)

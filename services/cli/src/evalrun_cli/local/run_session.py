@@ -59,4 +59,4 @@ class RunOutcome:
     summary: Mapping[str, Any] | None = None
     """Its summary.json, or None if it has no results."""
     problem: str = ""
-    """Why it has no results."""
+    """Reason why it has no results."""

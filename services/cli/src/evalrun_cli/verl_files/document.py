@@ -21,7 +21,7 @@ class Entry:
     value: object
     fate: Fate
     note: str
-    """Where it went, or why it went nowhere."""
+    """The field that it became, or the reason why it became none."""
 
 
 class Document:

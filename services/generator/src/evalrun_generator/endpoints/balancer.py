@@ -41,7 +41,7 @@ class EndpointState:
     closed_until: float = float("-inf")
     epoch: int = 0
     failing_since: float | None = None
-    """When the outage began: at the first ejection, or at the end of the first wait requested by the endpoint."""
+    """Beginning of the outage: the first ejection, or the end of the first wait requested by the endpoint."""
     last_error: str = ""
     wait_seconds: float = 0.0
     """Maximum duration of the last ejection."""

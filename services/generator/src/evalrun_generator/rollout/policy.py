@@ -16,7 +16,7 @@ class PolicyLimits:
     start_seconds: float
     """Time limit of a start."""
     place_seconds: float
-    """How long to wait for free GPUs: at the beginning, and after a failed start, before giving up."""
+    """Maximum wait for free GPUs, at the beginning and after a failed start, before giving up."""
     idle_seconds: float
     """Idle time after which a replica beyond the minimum is ended."""
     initial_wait_seconds: float = 1.0
@@ -33,9 +33,9 @@ class ObservedReplica:
     admitted: bool = False
     """It serves completions or is being tested."""
     trouble: str = ""
-    """Why it must be ended: dead, hung. Empty while it is healthy."""
+    """Reason why it must be ended: dead, hung. Empty while it is healthy."""
     idle_seconds: float = 0.0
-    """How long it has been idle."""
+    """Time for which it has been idle."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Lets a replica in once it has proved itself, then keeps an eye on it: one `ReplicaMonitor` a start."""
+"""Admits a replica once it has proved itself, then watches it: one `ReplicaMonitor` per start."""
 
 import asyncio
 import json

@@ -31,7 +31,7 @@ class VitalSigns:
     failures: int = 0
     error: str = ""
     asked_at: float | None = None
-    """When the pending probe was sent."""
+    """Time at which the pending probe was sent."""
 
     def after_health(self, error: str | None) -> "VitalSigns":
         """Return the signs after a health check; `error` is None if it succeeded."""
