@@ -29,7 +29,7 @@ from evalrun_executor.zygote_process import ZygoteProcess
 MAX_OUTPUT_BYTES = 256 << 20
 """Of stdout that one request's runs may hold together; what comes beyond it has printed too much."""
 MAX_INPUTS = 16384
-"""What a pipe of 64 KiB holds."""
+"""Maximum inputs of a request: their indices fill a pipe of 64 KiB."""
 _SILENCE_SECONDS = 120.0
 """A runner that says nothing for this long beyond its test's wall limit is lost."""
 _ENDED_SECONDS = 10.0
@@ -208,7 +208,8 @@ class Batch:
             self._stopped = True
 
     async def _explain_end(self, ended: asyncio.Future[int], *, compiled: bool) -> None:
-        """A runner went without DONE: the program's text killed the compiler in it, or the machine lost it."""
+        """Raise the reason why a runner ended without DONE: the program killed the compiler in it, or the machine lost
+        it."""
         either: set[asyncio.Future[Any]] = {ended, self.zygote.lost}
         await asyncio.wait(either, timeout=_ENDED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():

@@ -43,16 +43,16 @@ _RECLAIM_SECONDS = 180.0
 _WORTH_A_RUNNER = 2
 """Runs left for which another runner (1 to 2 ms: a fork, the compiler) is worth its cost."""
 _TRAVEL_SECONDS = 0.005
-"""How long a slot that was given back is left to the next request, which may be on its way from a gateway: that takes
-1 to 3 ms. Another runner for a batch that is under way would take CPU of its own (7 to 13 % of all, with 20 short tests
-a request), and the next request would have to wait for it."""
+"""Seconds for which a returned slot is kept for the next request, which may be on its way from a gateway: that takes 1
+to 3 ms. Another runner for a batch that is under way would take CPU of its own (7 to 13 % of all, with 20 short tests a
+request), and the next request would have to wait for it."""
 _RETRY_MS = 20
 _MAX_TIME_SECONDS, _MAX_MEMORY_MIB, _MAX_OUTPUT_KIB = 3600.0, 1 << 20, 65536
 
 
 @dataclass(frozen=True)
 class ExecutorPlan:
-    """How an executor is set up."""
+    """Options of an executor."""
 
     slots: int = field(default_factory=usable_cpus)
     """Programs that run at the same time; more than there are CPUs makes them wait for each other."""
@@ -68,7 +68,8 @@ class ExecutorPlan:
     """Folders of packages that candidates may import, beside the interpreter's own."""
     work_dir: Path | None = None
     confirm_wait_seconds: float = 300.0
-    """How long a run past its time limit waits for all other slots to be empty before it is reported unconfirmed."""
+    """Maximum seconds that a run past its time limit waits for all other slots to be empty before it is reported
+    unconfirmed."""
     confirm_pause_seconds: float = 1.0
     """Between two runs alone of one test; twice as long before the third: what slowed the machine may pass."""
     contain: bool = True

@@ -115,7 +115,7 @@ def parse_compiled(payload: bytes) -> CompileResult:
 
 @dataclass(frozen=True)
 class RunRules:
-    """What a RUN frame has to keep to, and what its raw facts mean."""
+    """Limits that a RUN frame must respect, and the interpretation of its raw facts."""
 
     inputs: int
     output_bytes: int

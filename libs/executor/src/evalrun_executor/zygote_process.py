@@ -50,7 +50,7 @@ class ZygotePlan:
     harnesses: Mapping[str, Harness]
     """By mode; each is loaded at start."""
     work_dir: str | None
-    """Where the private folders lie; None: the first temporary folder that the candidates' user can write to."""
+    """Folder of the private folders; None: the first temporary folder that the candidates' user can write to."""
     imports: Sequence[str] = ()
     """Modules of the standard library that it imports ahead of every fork."""
 

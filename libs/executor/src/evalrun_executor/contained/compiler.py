@@ -21,7 +21,7 @@ _OUTPUT = "a.out"
 
 
 class Compiled:
-    """What came of it."""
+    """Result of compiling."""
 
     def __init__(self, status: int, seconds: float, stderr: bytes, binary: int | None) -> None:
         self.status = status

@@ -20,7 +20,7 @@ _OLD = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Exchange:
-    """What goes into a folder and comes out of it, for one job."""
+    """Files that go into a folder and come out of it, for one job."""
 
     def __init__(self, folder: str, job: frames.Job, blob: int, offset: int) -> None:
         """Serve `folder`, with what `blob` holds from `offset` on, one file after another."""

@@ -1,4 +1,4 @@
-"""What runner and front say to each other.
+"""Messages between runner and front.
 
 Front to runner: a memory file that the front wrote (a `Job`, the program's text, the inputs), trusted. Runner to
 front: frames on a stream socket. The runner stands near hostile code, so the front takes every byte of a frame as

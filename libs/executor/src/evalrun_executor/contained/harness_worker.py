@@ -37,7 +37,7 @@ from evalrun_executor.contained.supervision import (
 
 Next = Callable[[], "object"]
 _COMPILATION = struct.Struct("<?dd")
-"""What a child says of it: whether the program compiles, CPU seconds until then, seconds it took."""
+"""Report of a child: whether the program compiles, CPU seconds until then, seconds it took."""
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 _FDS = 2
 """That come with a job."""
@@ -167,7 +167,7 @@ class HarnessWorker:
         return True
 
     def _future_of_code(self, enter: Enter) -> Next:
-        """In the child: enter it, read the text, compile it for `calls`; ends the child where it is no program then."""
+        """Confine this child, read the text and compile it for `calls`; ends the child if the text is no program."""
         text = self._read_at(self._job.code_size, self._code)
         stdin, stdout, stderr = self._files
         harness, namespace = self._site.harnesses[self._job.mode], self._namespace

@@ -22,7 +22,7 @@ _prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """Make a system call; integers must fit a C long or be ctypes values. Raises OSError."""
+    """Call the kernel; integers must fit a C long or be ctypes values. Raises OSError."""
     result: int = _syscall(ctypes.c_long(number), *arguments)
     if result < 0:
         code = ctypes.get_errno()

@@ -21,7 +21,7 @@ MAX_INPUT_MIB = 4096
 """Maximum size of what a harness worker writes itself: the memory files of inputs."""
 OPEN_FILES = 256
 CPU_SLACK_SECONDS = 5
-"""What a runner may use itself before it must move its CPU limit on: it does so after each group of tests."""
+"""CPU seconds that a runner may use before it must raise its own CPU limit, which it does after each group of tests."""
 TASKS_PER_USER = 8192
 """RLIMIT_NPROC counts all threads of the user, the neighbours' too, so this is a far backstop: the runner stops a
 program at `supervision.THREADS` threads, and fork is denied."""

@@ -90,7 +90,8 @@ _AT_START = (
     "__main__ _collections_abc _sitebuiltins abc builtins codecs encodings genericpath io os posixpath site stat sys"
 )
 _NEVER_SHADOWED = frozenset(_AT_START.split())
-"""What every Python has imported before its program starts: a file of that name beside the program changes nothing."""
+"""Modules that every Python has imported before its program starts: a file of that name beside the program is not
+imported."""
 
 
 def run_beside(code: CodeType, namespace: dict[str, object], folder: str, names: list[str]) -> None:

@@ -55,7 +55,7 @@ PURPOSES = {
     frames.KIND_EXECUTABLE: "executable",
     frames.KIND_SESSION: "harness",
 }
-"""Which Landlock ruleset what is spawned stands under."""
+"""Landlock ruleset of each kind of child."""
 
 
 class Runner:

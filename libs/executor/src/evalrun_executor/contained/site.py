@@ -1,4 +1,4 @@
-"""What the zygote knows of its machine, fixed before the first program runs."""
+"""Facts about the machine that the zygote knows, fixed before the first program runs."""
 
 # ruff: noqa: PTH103, PTH120
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
@@ -45,7 +45,7 @@ class Site:
         return f"{self.place}/slot-{slot}/source"
 
     def make_folders(self, slot: int) -> None:
-        """Make the slot's folders where they are not there."""
+        """Create the slot's folders if they are missing."""
         for folder in (self.work_folder(slot), self.source_folder(slot)):
             os.makedirs(folder, mode=0o700, exist_ok=True)
 

@@ -60,7 +60,7 @@ class _Stop(Exception):  # noqa: N818 - an order, not an error
 
 
 class ChildResult:
-    """How a child ended, uninterpreted."""
+    """Raw facts about the end of a child."""
 
     def __init__(self, stopped: int, status: int, cpu_seconds: float, wall_seconds: float, peak_kib: int) -> None:
         self.stopped = stopped
