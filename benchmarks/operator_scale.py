@@ -8,7 +8,7 @@ client, the server's audit log says when requests came and ended.
     .venv/bin/python benchmarks/operator_scale.py [--runs 1000] [--seconds 60] [--delete 50] [--own-judge] [--profile F]
     .venv/bin/python benchmarks/operator_scale.py --seconds 300 --kill-every 30
 
-The second command kills the operator that works (-9) again and again, and starts it anew: how long until the other
+The second command kills the operator that works (-9) again and again, and starts it again: how long until the other
 takes over. Exits with 1 where a run did not reach its end state, something was made twice or an attempt too many was
 begun, or something of a deleted run is left.
 """

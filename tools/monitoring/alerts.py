@@ -104,7 +104,7 @@ ALERTS: Sequence[Alert] = (
         severity="warning",
         summary=f"Run {WHICH} has been preparing for {{{{ $value | humanizeDuration }}}}",
         description="Its aggregator, judge or RayCluster does not come up. `kubectl describe er` has the cause: the "
-        "condition Stalled where somebody must mend something, else it waits for room or for quota.",
+        "condition Stalled if somebody must fix something; otherwise it waits for room or for quota.",
     ),
     Alert(
         name="EvalrunReplicaDown",

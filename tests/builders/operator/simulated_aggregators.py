@@ -23,7 +23,7 @@ ACCEPTED = 143
 class SimulatedAggregators:
     """Every address has a ledger that fills in `seconds` from when it is first asked, and is judged in as many more.
 
-    A restart of the operator begins anew, but with a folder; the end is always the same.
+    A restart of the operator starts over, unless there is a folder; the end is always the same.
 
     Args:
         seconds: how long generating takes, and judging.

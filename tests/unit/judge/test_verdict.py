@@ -60,7 +60,7 @@ def test_how_a_run_ends(run: ProgramRun, status: TestStatus) -> None:
     outcome = stdio_outcome(run, b"1", Comparator())
     assert outcome.status is status
     if status is not OK and status is not WRONG:
-        assert outcome.disagreeing == ()  # no comparator can mend it
+        assert outcome.disagreeing == ()  # no comparator can fix it
 
 
 def test_output_past_the_cap_names_its_reason() -> None:

@@ -49,7 +49,7 @@ class WorkOrder(BaseModel):
     rejudge: str | None = Field(
         None,
         min_length=1,
-        description="A name for judging everything anew. At the first start with a name that the ledger does not know "
+        description="A name for judging everything again. At the first start with a name that the ledger does not know "
         "the verdicts are set aside; a later start with the same name continues.",
     )
     images: dict[str, str] = Field(

@@ -71,14 +71,14 @@ def rejudging_of(order: WorkOrder) -> str | None:
     return None if order.rejudge is None else f"{order.rejudge} into {order.output_dir}"
 
 
-def check_identity(facts: Mapping[str, str], identity: LedgerIdentity, ledger: str, *, judging_anew: bool) -> None:
+def check_identity(facts: Mapping[str, str], identity: LedgerIdentity, ledger: str, *, judging_again: bool) -> None:
     """Refuse a ledger of another run.
 
     Args:
         facts: of the ledger.
         identity: of the work order.
         ledger: its path, for the message.
-        judging_anew: the verdicts are about to be set aside, so what they depended on may have changed.
+        judging_again: the verdicts are about to be set aside, so what they depended on may have changed.
 
     Raises:
         BadInputError: says what differs.
@@ -90,7 +90,7 @@ def check_identity(facts: Mapping[str, str], identity: LedgerIdentity, ledger: s
         raise BadInputError(
             f"ledger {ledger}: its completions were made with another model, protocol, prompts or answers: {elsewhere}"
         )
-    if facts.get("judging") != identity.judging and not judging_anew:
+    if facts.get("judging") != identity.judging and not judging_again:
         raise BadInputError(
             f"ledger {ledger}: its verdicts were made with other tests, limits, comparators or graders: {elsewhere}, "
             "or judge everything again (evalrun rejudge)"

@@ -69,11 +69,11 @@ async def open_run(
             raise BadInputError(f"ledger {ledger.path} is empty: nothing to judge again")
         facts = {**identity.facts(), **NOT_ENDED, "started_at": repr(now)}
         await ledger.found(list(items.names()), facts)
-    judging_anew = rejudge is not None and facts.get("rejudge") != rejudge
-    check_identity(facts, identity, str(ledger.path), judging_anew=judging_anew)
+    judging_again = rejudge is not None and facts.get("rejudge") != rejudge
+    check_identity(facts, identity, str(ledger.path), judging_again=judging_again)
     if list(ledger.reader.problems()) != list(items.names()):
         raise BadInputError(f"ledger {ledger.path}: its problems are not those of the work order")
-    if judging_anew:
+    if judging_again:
         restarted = {**NOT_ENDED, **FORGOTTEN, "rejudge": str(rejudge), "started_at": repr(now)}
         await ledger.start_rejudging({**identity.facts(), **restarted})
     if responses is not None:

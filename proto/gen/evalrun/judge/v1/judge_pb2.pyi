@@ -192,7 +192,7 @@ class JudgeRequest(_message.Message):
     without any tests it takes those that it keeps, or answers NOT_FOUND.
     """
     fresh: _builtins.bool
-    """Judge anew, also where the verdict is known already: a pass of the noise floor measures what the judge does by chance."""
+    """Judge again even if the verdict is known: a pass of the noise floor measures what the judge does by chance."""
     deadline_seconds: _builtins.float
     """Seconds that the caller waits for the verdict, from when the gateway reads the request; 0: as long as it takes. Then
     whatever is done for it ends, down to the program in the sandbox, and the answer is DEADLINE_EXCEEDED. A unary call's

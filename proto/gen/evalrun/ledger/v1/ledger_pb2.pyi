@@ -99,7 +99,7 @@ Global___GateDecision: _TypeAlias = GateDecision  # noqa: Y015
 
 @_typing.final
 class WorkKey(_message.Message):
-    """Names one completion and its verdict for ever."""
+    """Permanent name of one completion and its verdict."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

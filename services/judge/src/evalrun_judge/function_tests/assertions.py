@@ -210,7 +210,7 @@ class ContainedAssertions:
                 for replay in batch:
                     replay.done.cancel()
                 raise
-            except Exception as error:  # noqa: BLE001 - those who wait must hear of it, or they would for ever
+            except Exception as error:  # noqa: BLE001 - waiters must get the error, or they would wait without end
                 ends = [error] * len(batch)
             for replay, end in zip(batch, ends, strict=True):
                 if replay.done.done():
