@@ -68,7 +68,7 @@ class OperatorMetrics(Collector):
         self._lock = threading.Lock()
         """Scrapes come in a thread of their own, while runs come and go."""
         self.lost_namespaces: Callable[[], Mapping[str, str]] = dict
-        """Gives the namespaces that cannot be followed."""
+        """Returns the namespaces that cannot be followed."""
         self.leads = False
         """Whether this operator works; another does otherwise, and shows the runs."""
         self._skipped = CounterMetric(

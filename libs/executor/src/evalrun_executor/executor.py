@@ -120,7 +120,7 @@ class Executor:
 
     @property
     def zygote_plan(self) -> ZygotePlan:
-        """How its zygotes are started. Raises RuntimeError before `start`."""
+        """Plan by which its zygotes are started. Raises RuntimeError before `start`."""
         if self._zygote_plan is None:
             raise RuntimeError("the executor has not started")
         return self._zygote_plan

@@ -29,7 +29,7 @@ class FrameReader:
         self._max_payload = max_payload
         self._buffer = bytearray()
         self.descriptors: list[int] = []
-        """What came with the frames that follow, in order; `close` closes them."""
+        """Descriptors of the frames that follow, in order; `close` closes them."""
         self._max_descriptors = descriptors
 
     async def next(self, silence_seconds: float) -> tuple[int, bytes] | None:

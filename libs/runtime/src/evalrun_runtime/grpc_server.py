@@ -36,7 +36,7 @@ class GrpcServer:
         *,
         own_tokens: Mapping[str, BearerTokens] | None = None,
     ) -> None:
-        """Make it; it listens once started.
+        """Create the server; it listens once started.
 
         Args:
             settings: the service's own.

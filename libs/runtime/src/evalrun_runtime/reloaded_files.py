@@ -17,7 +17,7 @@ ParsedT = TypeVar("ParsedT")
 
 
 class ReloadedFiles(Generic[ParsedT]):
-    """What some files hold, parsed together.
+    """Contents of some files, parsed together and read again when they change.
 
     Kubernetes exchanges all files of a Secret's volume at once, by a link. So they count as read only if none of them
     changed meanwhile: a certificate is never taken with the key of another. What cannot be parsed is logged, and the
@@ -51,7 +51,7 @@ class ReloadedFiles(Generic[ParsedT]):
 
     @property
     def current(self) -> ParsedT:
-        """What the files hold now, as far as it could be parsed."""
+        """The current contents of the files, or the last ones that could be parsed."""
         if self._clock() - self._looked >= CHECK_SECONDS:
             self._looked = self._clock()
             self._look()

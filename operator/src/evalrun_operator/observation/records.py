@@ -159,7 +159,7 @@ class Observed:
 
     objects: Mapping[ObjectKey, ObservedObject] = field(default_factory=dict)
     tokens: RunTokens | None = None
-    """What the run's Secret holds; None where it has none yet."""
+    """Contents of the run's Secret; None if it has none yet."""
     ledger: LedgerStatus | None = None
     """None where the aggregator is not up or does not answer."""
     missing_kinds: frozenset[str] = frozenset()

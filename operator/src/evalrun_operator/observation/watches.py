@@ -74,7 +74,7 @@ class Watch:
         self.answered = asyncio.Event()
         """Set once the kind has been listed, or it is known that it cannot be for now."""
         self.refused = ""
-        """Why the namespace cannot be followed for now; empty while it can."""
+        """Reason why the namespace cannot be followed for now; empty while it can."""
         self.trouble = "no answer yet"
         """The last error; empty while all is well."""
 

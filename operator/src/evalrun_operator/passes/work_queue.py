@@ -44,7 +44,7 @@ class WorkQueue(Generic[KeyT]):
         self._clock = clock
         self._mistake_seconds = mistake_seconds
         self._due: dict[KeyT, float] = {}
-        """When a waiting key is to be worked on: the earliest of what was asked for."""
+        """Time at which a waiting key is to be worked on: the earliest of those requested."""
         self._heap: list[tuple[float, int, KeyT]] = []
         self._count = 0
         self._busy: set[KeyT] = set()

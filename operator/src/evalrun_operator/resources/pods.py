@@ -156,7 +156,7 @@ def tracing_env(plan: RunPlan) -> list[Object]:
 
 @dataclass(frozen=True)
 class HeldTokens:
-    """What a container and its pod need to hold tokens."""
+    """Variables, mounts and volumes with which a container and its pod hold tokens."""
 
     env: list[Object]
     mounts: list[Object]

@@ -11,7 +11,7 @@ from evalrun_api import names
 
 @dataclass(frozen=True)
 class RunTokens:
-    """What a run's Secret holds, by key."""
+    """Contents of a run's Secret, by key."""
 
     by_key: Mapping[str, str] = field(repr=False)
 
@@ -22,7 +22,7 @@ class RunTokens:
 
     @property
     def operator(self) -> str:
-        """What the operator sends to the ledger: the first line, as any client."""
+        """The token that the operator sends to the ledger: the first line, as any client."""
         return self.by_key.get(names.OPERATOR_TOKEN, self.root).splitlines()[0].strip()
 
 

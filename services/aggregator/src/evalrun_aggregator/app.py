@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 SERVICE_NAME = "evalrun.ledger.v1.LedgerService"
 OPERATOR_METHODS = tuple(f"/{SERVICE_NAME}/{name}" for name in ("GetStatus", "EndRun"))
-"""What the operator asks, and a worker does not: model code that runs beside a worker must not end the run."""
+"""Methods that the operator calls and a worker does not: model code that runs beside a worker must not end the run."""
 PAGES_A_MIB = 256
 SYSTEM_CLOCKS = Clocks(time.time, time.monotonic)
 

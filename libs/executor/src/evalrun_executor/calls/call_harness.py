@@ -149,7 +149,7 @@ class Calls:
         self._heap = _Heap("p")
         self._results: list[Value] = []
         self._counts: dict[int, int] = {}
-        """How often each result stands among them."""
+        """Number of occurrences of each result among them."""
         self._watched: list[Value] = []
         """Objects that the test knows and the program holds."""
         self._touched: list[Value] = []

@@ -27,7 +27,8 @@ TASKS_PER_USER = 8192
 program at `supervision.THREADS` threads, and fork is denied."""
 
 SESSION_OPEN_FILES = 64
-"""What an idle session's pipes and sockets hold is the kernel's memory, which RLIMIT_AS does not count."""
+"""Maximum open files of a session: its idle pipes and sockets use the kernel's memory, which RLIMIT_AS does not
+count."""
 SESSION_TASKS_PER_USER = TASKS_PER_USER * 3 // 4
 """Counted over all of the user's threads like TASKS_PER_USER: what all sessions hold leaves programs the rest."""
 SESSION_PENDING_SIGNALS = 64

@@ -59,15 +59,15 @@ class _LostError(Exception):
 
 
 class _Execution:
-    """What one piece of code has printed and used so far."""
+    """Output and resource use of one piece of code so far."""
 
     def __init__(self, message: bytes, seconds: float, output_bytes: int, cpu_before: float) -> None:
         self.message = memoryview(message)
-        """What the interpreter has not taken yet."""
+        """Rest of the message, which the interpreter has not read yet."""
         self.output_bytes = output_bytes
         self.cpu_before = cpu_before
         self.cpu_stop = cpu_before + STOP_FACTOR * seconds
-        """When the code is interrupted, by the interpreter's CPU clock."""
+        """CPU time of the interpreter at which the code is interrupted."""
         self.texts = (bytearray(), bytearray())
         """Of stdout and stderr, up to `output_bytes` each."""
         self.printed = [0, 0]
@@ -214,7 +214,7 @@ class SessionWorker:
         self._front.sendall(payload)
 
     def _do(self, message: bytes, seconds: float, output_bytes: int) -> None:
-        """Let the interpreter run until it has replied to the message, stop it, and report."""
+        """Run the interpreter until it has replied to the message, stop it, and report."""
         execution = _Execution(message, seconds, output_bytes, cpu_seconds_of(self._pid))
         reason, held = "", 0
         try:

@@ -50,7 +50,7 @@ class ProblemColumns:
     solved: Mask
     """One answer at least was accepted, of whichever sample and turn."""
     problems: tuple[ProblemTotals, ...]
-    """What the columns are made of."""
+    """Problems that the columns are computed from."""
 
     @classmethod
     def of(cls, totals: DatasetTotals) -> Self:

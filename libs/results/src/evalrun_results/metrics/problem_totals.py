@@ -19,7 +19,7 @@ NOT_JUDGED_TURNS: Final = "not_judged_later_turns"
 NO_REASON: Final = "no verdict came"
 """The cause of a sample that was never judged: nothing was generated, or the run was stopped."""
 FORGED_WHERE: Final = "judgeMode: Submit, or tests beside the program"
-"""What makes a verdict forgeable."""
+"""Causes that make a verdict forgeable."""
 
 OTHER_CAUSES: Final = "other causes"
 MAX_CAUSES: Final = 1000

@@ -114,7 +114,7 @@ class Dispatcher:
         self.on_stored: Callable[[int], None] = lambda count: None
         """Called after verdicts were stored and counted, with their number."""
         self.broken_tests = BrokenTests()
-        """What no answer can pass, as far as it has shown."""
+        """Tests that no answer can pass, as far as is known."""
         self.storage_trouble: str | None = None
         """Set while the disk is full."""
 

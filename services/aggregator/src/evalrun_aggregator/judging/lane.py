@@ -75,7 +75,7 @@ class Lane:
         self._sequence = 0
         self._answers = 0
         self.trouble: str | None = None
-        """Why the judge cannot be reached; None while it can."""
+        """Reason why the judge cannot be reached; None while it can."""
 
     @property
     def in_flight(self) -> int:

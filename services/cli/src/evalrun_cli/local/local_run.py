@@ -83,7 +83,7 @@ class LocalRun:
         self._stop_seconds = START_STOP_SECONDS
         self._is_under_way = False
         self.problem = "it was stopped"
-        """Why the run has no results, once it has ended without."""
+        """Reason why the run has no results, once it has ended without them."""
 
     async def run(self, display: Display) -> ExitCode:
         """Run to the end.

@@ -25,7 +25,7 @@ from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
 
 STOP: Final = "\n}"
-"""Where MultiPL-E cuts what continues a C++ prompt: the function ends there."""
+"""Text at which MultiPL-E cuts the continuation of a C++ prompt: the end of the function."""
 
 ENDED_EARLY: Final = "the program ended before its tests did"
 

@@ -79,7 +79,7 @@ class RetryBudget:
         self._first = _Window(policy.window_seconds)
         self._again = _Window(policy.window_seconds)
         self._failing_since: float | None = None
-        """When the first call failed since one was answered well."""
+        """Time of the first failed call since the last success."""
 
     def began(self, now: float) -> None:
         """Count a program's first call."""

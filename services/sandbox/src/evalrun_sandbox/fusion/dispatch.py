@@ -49,7 +49,7 @@ class _Job:
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        """When its caller stops waiting for it to start."""
+        """Time at which its caller stops waiting for it to start."""
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[RunReply]
 

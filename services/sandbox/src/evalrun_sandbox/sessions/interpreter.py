@@ -19,7 +19,7 @@ from evalrun_executor.private_files import read_parts
 from evalrun_executor.zygote_process import ZygotePlan, ZygoteProcess
 
 IMPORTS = ("_ast", "linecache", "traceback")
-"""What every session needs, imported before the fork: its pages are shared."""
+"""Modules that every session needs, imported before the fork so that their pages are shared."""
 _SILENCE_SECONDS = 120.0
 """A worker that says nothing for this long beyond its execution's wall limit is lost."""
 _START_SECONDS = 60.0
@@ -27,7 +27,7 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class CodeError:
-    """What the code raised."""
+    """Exception that the code raised."""
 
     name: str
     value: str
@@ -36,7 +36,7 @@ class CodeError:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one execution did."""
+    """Outcome of one execution."""
 
     stopped: int
     """A `frames.NOT_STOPPED`, `STOPPED_TIME` or `STOPPED_OUTPUT`: why the code was interrupted."""
@@ -55,7 +55,7 @@ class Outcome:
     threads: int
     pid: int
     lost: str
-    """Why the session has ended with it; empty where it lives on."""
+    """Reason why the session ended with it; empty if it goes on."""
 
 
 def parse_executed(payload: bytes, output_bytes: int) -> Outcome:
@@ -104,7 +104,7 @@ class Interpreter:
     """One live session's process. Calls follow one another; `ended` is done once its folder is free."""
 
     def __init__(self, zygote: ZygoteProcess, number: int) -> None:
-        """Have the zygote start its worker. Raises ExecutorLost."""
+        """Start the session's worker through the zygote. Raises ExecutorLost."""
         self._socket, self.ended = zygote.spawn(number, frames.KIND_SESSION, ())
         self._zygote = zygote
         self._calls = 0

@@ -20,7 +20,7 @@ class Placeholder:
 
     def __init__(self, call: int | None = None, *, object: bool = False) -> None:  # noqa: A002 - what it is
         self.call = call
-        """Which call gives it; None for what was derived from one."""
+        """The call that returns it; None for a value derived from one."""
         self.object = object
         """It is likely to be an object of the program: what is asked of it is a call too."""
 

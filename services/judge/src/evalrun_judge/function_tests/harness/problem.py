@@ -74,7 +74,7 @@ class Problem:
         self.hidden = frozenset(str(name) for name in header.get("hidden", ()))
         """Names that only the tests have."""
         self.spare: list[Json] = header.get("spare", [])
-        """What the tests define for the program, see `definitions`."""
+        """Definitions of the tests for the program; see `definitions`."""
         self._seeds = any("random.seed" in text for text in (self._setup, *self._tests))
         self._source = ""
         self._space: dict[str, Value] = {}

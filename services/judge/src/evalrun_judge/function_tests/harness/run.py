@@ -43,9 +43,9 @@ class Run:
         self.valued = False
         """A value has come back."""
         self.raised: list[BaseException] = []
-        """What the stand-in raised for the program."""
+        """Exceptions that the stand-in raised for the program."""
         self.last: Value = None
-        """What came back last."""
+        """The last returned value."""
         self.frozen = False
         """No call may be made: an assertion is being explained."""
         self.heap = values.Heap("a")
@@ -59,7 +59,7 @@ class Run:
         self._steps = 0
         self._values: list[Value] = []
         self._held: list[Value] = []
-        """What the program holds of what the test knows: where the test changes it, the next call says so."""
+        """Values known to the test that the program holds: if the test changes one, the next call reports it."""
         self._trusted: set[int] = set()
         self._of_entry: set[int] = set()
         """Trusted objects that the entry point made."""
