@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from evalrun_data.records import AssertTests, CheckTest, Problem
 DATA = Path(os.environ.get("EVALRUN_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SOURCES = {"humaneval": DATA / "humaneval" / "HumanEval.jsonl.gz", "mbpp_reg": DATA / "mbpp" / "mbpp.jsonl.gz"}
 AIM = 0.9
+TIME_LIMIT = "0.5"
+"""CPU seconds: the references take milliseconds, and a mutant that never ends is wrong after any time."""
 
 Key = tuple[str, str, int]
 
@@ -75,58 +78,63 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def main(per_problem: int, max_problems: int | None, seed: int) -> int:
-    """Judge the mutants by both suites, audit the halved one, and compare with what the audit did not see."""
+def judged(folder: Path, name: str, suite: list[Problem], rows: list[dict[str, Any]]) -> dict[Key, bool]:
+    """Judge programs by a suite, and return which were accepted."""
+    problems = write(folder / f"{name}.jsonl", [record_of(problem) for problem in suite])
+    programs, out = write(folder / f"{name}_programs.jsonl", rows), folder / name
+    evalrun("judge", "--problems", problems, "--responses", programs, "--output", out, "--time-limit", TIME_LIMIT)
+    return verdicts(out)
+
+
+def main(datasets: list[str], per_problem: int, max_problems: int | None, seed: int) -> int:
+    """Judge mutants by both suites, audit the halved one, and compare with what the audit did not see."""
     chance, failed = random.Random(seed), False
-    for dataset, source in SOURCES.items():
+    for dataset in datasets:
+        source = SOURCES[dataset]
         problems = load_problems(str(source), dataset)[:max_problems]
-        lost = {problem.problem_id for problem in problems if chance.random() < 0.5}
+        lost = {problem.problem_id: problem for problem in problems if chance.random() < 0.5}
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
-            evalrun(
-                "data",
-                "mutants",
-                source,
-                "--dataset",
-                dataset,
-                "--max-mutants",
-                str(per_problem),
-                "--output",
-                folder / "all",
-            )
-            names = {problem.problem_id for problem in problems}
-            rows = [
-                row for row in map(json.loads, (folder / "all").read_text().splitlines()) if row["problem_id"] in names
-            ]
-            programs = write(folder / "programs.jsonl", rows)
-            weaker = [halved(each) if each.problem_id in lost else each for each in problems]
-            runs = {}
-            for name, suite in (("whole", problems), ("half", weaker)):
-                file = write(folder / f"{name}.jsonl", [record_of(problem) for problem in suite])
-                out = folder / name
-                evalrun("judge", "--problems", file, "--responses", programs, "--output", out, "--time-limit", "2")
-                runs[name] = verdicts(out)
-            told = {key: accepted for key, accepted in runs["whole"].items() if key in runs["half"]}
+            file = folder / "mutants"
+            sizes = ("--max-mutants", str(per_problem), "--output", file)
+            evalrun("data", "mutants", source, "--dataset", dataset, *sizes)
+            number: Counter[str] = Counter()
+            rows = []
+            for row in map(json.loads, file.read_text().splitlines()):
+                if row["problem_id"] in lost:
+                    rows.append({**row, "sample": number[row["problem_id"]]})
+                    number[row["problem_id"]] += 1
+            half = judged(folder, "half", [*map(halved, lost.values())], rows)
+            # What half of the asserts reject, all of them reject.
+            passing = [row for row in rows if half.get((dataset, row["problem_id"], row["sample"]))]
+            whole = judged(folder, "whole", [*lost.values()], passing)
+            told = {key: whole.get(key, False) for key, accepted in half.items() if key in whole or not accepted}
             seen = [
                 {"dataset": d, "problem_id": p, "sample": n, "correct": told[d, p, n]} for d, p, n in told if n % 2 == 0
             ]
             labels, suites = write(folder / "labels.jsonl", seen), folder / "suites.json"
             said = evalrun("data", "audit-tests", folder / "half", "--labels", labels, "--output", suites, codes=(0, 1))
             found = {each["problem_id"] for each in json.loads(suites.read_text())["problems"] if each["accepts_wrong"]}
-        slips = {p for (d, p, n), right in told.items() if n % 2 and not right and runs["half"][d, p, n]}
+        weak = {p for (d, p, n), right in told.items() if half[d, p, n] and not right}
+        slips = {p for (d, p, n), right in told.items() if n % 2 and half[d, p, n] and not right}
         hit = len(found & slips)
-        recall, precision = hit / max(len(slips), 1), len(found & lost) / max(len(found), 1)
-        print(f"{dataset}: {len(problems)} problems, {len(lost)} halved, {len(rows)} programs; {said.splitlines()[0]}")
-        print(f"  weakened by what the audit did not see: {len(slips)}; found {hit}: recall {recall:.2f}")
-        print(f"  named by the audit: {len(found)}, of which halved {len(found & lost)}: precision {precision:.2f}")
+        recall, precision = hit / max(len(slips), 1), len(found & weak) / max(len(found), 1)
+        print(
+            f"{dataset}: {len(lost)} of {len(problems)} problems halved, {len(rows)} programs; {said.splitlines()[0]}"
+        )
+        missed = f", missed: {', '.join(sorted(slips - found))}" if slips - found else ""
+        print(f"  weakened by what the audit did not see: {len(slips)}; found {hit}: recall {recall:.2f}{missed}")
+        print(f"  named by the audit: {len(found)}, of which weakened {len(found & weak)}: precision {precision:.2f}")
         failed |= recall < AIM or precision < AIM
     return int(failed)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mutants", type=int, default=20, help="of a problem, at most")
+    parser.add_argument("--dataset", choices=SOURCES, help="default: both")
+    parser.add_argument("--mutants", type=int, default=100, help="of a problem, at most")
     parser.add_argument("--problems", type=int, help="of each data set; all by default")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    sys.exit(main(arguments.mutants, arguments.problems, arguments.seed))
+    datasets = [arguments.dataset] if arguments.dataset else [*SOURCES]
+    sys.exit(main(datasets, arguments.mutants, arguments.problems, arguments.seed))

@@ -70,6 +70,20 @@ def test_every_benchmark_of_the_table_has_an_example_under_its_dataset() -> None
             assert dataset.startswith("refused: [why]"), benchmark
 
 
+def test_every_tool_of_the_answers_table_has_an_example() -> None:
+    table = PAGE.partition("| Written by | Told by |")[2].partition("\n\n")[0]
+    tools = [line.split("|")[1].strip().partition(",")[0] for line in table.splitlines()[2:]]
+    examples = {
+        "EvalPlus": "evalplus_samples.jsonl",
+        "lm-evaluation-harness": "samples_humaneval.jsonl",
+        "OpenAI batches (chat or completions)": "batch_output.jsonl",
+        "Inspect": "inspect_log.json",
+        "LiveCodeBench": "livecodebench_output.json",
+    }
+    assert tools == list(examples)
+    assert set(examples.values()) <= set(RESPONSES)
+
+
 def test_every_example_of_the_page_is_loaded_here() -> None:
     assert [name for kind, name, _ in EXAMPLES if kind == "problems"] == list(PROBLEMS)
     assert [name for kind, name, _ in EXAMPLES if kind == "responses"] == list(RESPONSES)
