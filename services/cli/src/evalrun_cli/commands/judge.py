@@ -91,9 +91,10 @@ def judge(
         raise click.UsageError(f"--problems, --responses: {verl_config} names the file already: remove them")
     if verl_config is None and not (problems and responses):
         raise click.UsageError("--problems and --responses: name the files, or --verl-config evaluation.yaml")
-    from evalrun_cli.local.parts import launched_for_judging
+    from evalrun_cli.local.parts import launched_early, needed_parts
 
-    with launched_for_judging(options, [*problems, *responses]) as launched:  # before the imports that take longest
+    # before the imports that take longest
+    with launched_early(needed_parts(options), [*problems, *responses]) as launched:
         from evalrun_api.v1alpha1 import Grader
         from evalrun_cli.local.run_session import RunSession
         from evalrun_cli.local.runs import judge_files
@@ -132,9 +133,9 @@ def rejudge(directory: Path, output: Path | None, options: LocalOptions) -> Exit
 
     The run's folder is not changed; the new verdicts are written to a separate folder.
     """
-    from evalrun_cli.local.parts import launched_for_judging
+    from evalrun_cli.local.parts import launched_early, needed_parts
 
-    with launched_for_judging(options, [str(directory)]) as launched:
+    with launched_early(needed_parts(options), [str(directory)]) as launched:
         from evalrun_cli.local.run_session import RunSession
         from evalrun_cli.local.runs import rejudge_directory
 

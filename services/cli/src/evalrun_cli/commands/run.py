@@ -74,31 +74,33 @@ def run(
     here = {"--output": output, "--endpoint": endpoints, "--resume": resume, **options.flags}
     given = [flag for flag, value in here.items() if value]
     asked = {"--model": model, "--dataset": datasets, "--samples": samples, "--temperature": temperature}
-    if file is None:
-        from evalrun_cli.local.quick_run import QuickRun
-        from evalrun_cli.local.run_session import RunSession
-        from evalrun_cli.local.runs import run_quickly
-
-        if namespace is not None or no_follow or resume is not None:
-            raise click.UsageError("--namespace, --no-follow, --resume: these need a FILE: name one, or remove them")
-        wanted = QuickRun(endpoints, model, datasets, samples or 1, temperature)
-        return run_quickly(wanted, output=output, options=options, session=RunSession(clock=SINCE_START)).code
-    if wrong := [flag for flag, value in asked.items() if value or value == 0]:
+    if file is None and (namespace is not None or no_follow or resume is not None):
+        raise click.UsageError("--namespace, --no-follow, --resume: these need a FILE: name one, or remove them")
+    if file is not None and (wrong := [flag for flag, value in asked.items() if value or value == 0]):
         raise click.UsageError(f"{', '.join(wrong)}: {file} sets this already: remove the flags, or FILE")
-    if not local:
+    if file is not None and not local:
         from evalrun_cli.cluster.commands import run_in_cluster
 
         if given:
             raise click.UsageError(f"{', '.join(given)}: only for runs on this machine: add --local")
         return run_in_cluster(file, namespace=namespace, follow=not no_follow)
-    from evalrun_cli.local.run_session import RunSession
-    from evalrun_cli.local.runs import run_file
-
     if namespace is not None or no_follow:
         raise click.UsageError("--namespace, --no-follow: only for runs in a cluster: remove --local")
-    session = RunSession(clock=SINCE_START)
-    ended = run_file(file, output=output, endpoints=endpoints, resume=resume, options=options, session=session)
-    return ended.code
+    from evalrun_cli.local.parts import launched_early, needed_parts
+
+    plays_back = any(url.startswith("builtin:") for url in endpoints)
+    names = needed_parts(options, generates=True, plays_back=plays_back) if file or endpoints else []
+    with launched_early(names, [] if resume is None else [str(resume)]) as launched:  # before the longest imports
+        from evalrun_cli.local.quick_run import QuickRun
+        from evalrun_cli.local.run_session import RunSession
+        from evalrun_cli.local.runs import run_file, run_quickly
+
+        session = RunSession(clock=SINCE_START, launched=launched)
+        if file is None:
+            wanted = QuickRun(endpoints, model, datasets, samples or 1, temperature)
+            return run_quickly(wanted, output=output, options=options, session=session).code
+        ended = run_file(file, output=output, endpoints=endpoints, resume=resume, options=options, session=session)
+        return ended.code
 
 
 @evalrun.command(epilog=EXIT_CODES)

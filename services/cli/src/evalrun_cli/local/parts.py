@@ -51,13 +51,13 @@ def part(name: str, logs: Path) -> ServiceProcess:
 
 
 @contextmanager
-def launched_for_judging(options: LocalOptions, sources: Iterable[str]) -> Iterator[LaunchedParts]:
-    """Launch the parts that judging needs, and kill those that still run at the end of the context.
+def launched_early(names: Iterable[str], sources: Iterable[str] = ()) -> Iterator[LaunchedParts]:
+    """Launch parts, and kill those that still run at the end of the context.
 
     None is launched if a source is missing: there, the user waits for an error and not for the parts.
     """
     missing = any(not Path(source).exists() for source in sources if "://" not in source)
-    names = [] if missing else needed_parts(options)
+    names = [] if missing else names
     with asyncio.Runner() as runner:
         services = {name: part(name, Path()) for name in names}  # a run moves their logs into its folder
         try:
