@@ -1,11 +1,11 @@
 """Requests for the sandbox, and the one place that knows whether programs can be contained on this machine."""
 
 import asyncio
-import itertools
 import os
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -21,18 +21,17 @@ Found = TypeVar("Found")
 
 def machine_of(slowness: float) -> Machine:
     """Return a machine that has been quiet once, at its start, and is so much slower ever after."""
-    machine = Machine(_times_of(slowness).__next__)
+    readings = threading.local()  # several requests may look at the machine at once, each in a thread
+    sample = 1.0
+
+    def clock() -> float:
+        readings.last = getattr(readings, "last", 0.0) + sample
+        return float(readings.last)
+
+    machine = Machine(clock)
     machine.probe()
+    sample = slowness
     return machine
-
-
-def _times_of(slowness: float) -> Iterator[float]:
-    """Two readings a sample: one second each in the first probe."""
-    now = 0.0
-    for sample in itertools.chain([1.0] * 7, itertools.repeat(slowness)):
-        yield now
-        now += sample
-        yield now
 
 
 @asynccontextmanager
@@ -99,6 +98,17 @@ def living_children(pid: int | None) -> list[int]:
     except FileNotFoundError:
         return []
     return [int(child) for child in children if state_of(int(child)) not in "Z"]
+
+
+def programs_below(zygote: int | None) -> list[int]:
+    """Return the processes that run a program: the children of a zygote's runners and workers."""
+    return [child for parent in living_children(zygote) for child in living_children(parent)]
+
+
+def filters_of(pid: int | None) -> int:
+    """Return how many seccomp filters a process stands under: a program one more than its zygote."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("Seccomp_filters:")), 0)
 
 
 def busy_descendant(pid: int | None, cpu_seconds: float, but: Collection[int] = ()) -> int | None:

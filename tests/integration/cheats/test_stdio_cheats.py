@@ -22,7 +22,16 @@ from builders.judge.cheat_programs import (
     all_called,
     tried,
 )
-from builders.judge.sandbox import living_children, request, run_one, started, state_of, until
+from builders.judge.sandbox import (
+    filters_of,
+    living_children,
+    programs_below,
+    request,
+    run_one,
+    started,
+    state_of,
+    until,
+)
 
 from evalrun_executor.api import Limits, ProgramRun, RunRequest
 from evalrun_executor.executor import Executor, ExecutorPlan
@@ -37,19 +46,33 @@ HONEST = (
 async def beside_an_honest_one(
     sandbox: Executor, code: str, *, seconds: float = 2.0, memory: int = 256, output: int = 1024
 ) -> ProgramRun:
-    """Run the cheat three times while an honest program with tests of its own runs; the honest one must pass."""
-    cheat = request(code, b"", b"", b"", seconds=seconds, memory=memory, output=output)
+    """Run the cheat on three inputs, and on one, while an honest program runs; the honest one must pass.
+
+    One input alone is run by a worker, several are by a runner.
+    """
+    cheats = [request(code, *inputs, seconds=seconds, memory=memory, output=output) for inputs in ([b""] * 3, [b""])]
     honest = request(HONEST, *[b"%d" % number for number in range(20)], seconds=10.0)
-    cheating, passing = await asyncio.gather(sandbox.run(cheat), sandbox.run(honest))
+    cheating, alone, passing = await asyncio.gather(*map(sandbox.run, [*cheats, honest]))
     assert [run.stdout for run in passing.runs] == [b"%d\n" % sum(range(number)) for number in range(20)]
-    assert cheating.compile.status == "ok"
+    assert (cheating.compile.status, alone.compile.status) == ("ok", "ok")
     assert await no_program_left(sandbox)
-    return cheating.runs[0]
+    run, other = cheating.runs[0], alone.runs[0]
+    assert (run.end, run.exit_code, run.stdout) == (other.end, other.exit_code, other.stdout), other.stderr[-500:]
+    return run
 
 
 async def no_program_left(sandbox: Executor) -> bool:
-    """The zygote has no child once nothing runs: neither runners, nor what they left."""
-    return await until(lambda: not living_children(sandbox.zygote_pid))
+    """Once nothing runs, the zygote has no child but its slots' workers, which have none, and no program."""
+    zygote = sandbox.zygote_pid
+    own = filters_of(zygote)
+
+    def is_quiet() -> bool:
+        children = living_children(zygote)
+        return len(children) <= sandbox.slots and not any(
+            living_children(child) or filters_of(child) > own for child in children
+        )
+
+    return await until(is_quiet)
 
 
 @pytest.mark.parametrize("name", NOTHING_PRINTED)
@@ -271,8 +294,8 @@ asyncio.run(main())
     )
     assert process.stdout is not None
     zygote = int(await process.stdout.readline())
-    runners = await until(lambda: found if len(found := living_children(zygote)) == 2 else [])
-    programs = await until(lambda: [child for runner in runners for child in living_children(runner)])
+    programs = await until(lambda: found if len(found := programs_below(zygote)) == 2 else [])
+    runners = living_children(zygote)
     process.kill()
     await process.wait()
 

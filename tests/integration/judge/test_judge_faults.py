@@ -46,19 +46,19 @@ async def test_sandboxes_that_go_and_come_in_turn_lose_and_change_nothing(
 ) -> None:
     requests, right = load(kinds)
     async with services(tmp_path, sandboxes=2) as (judge, sandboxes):
-        judging = asyncio.create_task(judge_all(judge.address, requests, in_flight=16))
         gone = 0
-        while not judging.done():
-            sandbox = sandboxes[gone % 2]
-            if sandbox.pid is not None:
-                os.kill(sandbox.pid, how)
-            gone += 1
-            ended = await sandbox.wait()
-            assert how is signal.SIGKILL or ended == 0
-            await sandbox.start()
-            await asyncio.wait([judging], timeout=0.3)
-        assert finals(await judging) == right
-        assert gone > 1
+        while gone < 2:  # a fast machine judges all of them before the first sandbox is back
+            judging = asyncio.create_task(judge_all(judge.address, requests, in_flight=16))
+            while not judging.done():
+                sandbox = sandboxes[gone % 2]
+                if sandbox.pid is not None:
+                    os.kill(sandbox.pid, how)
+                gone += 1
+                ended = await sandbox.wait()
+                assert how is signal.SIGKILL or ended == 0
+                await sandbox.start()
+                await asyncio.wait([judging], timeout=0.3)
+            assert finals(await judging) == right
 
 
 async def test_a_program_ends_in_the_sandbox_with_its_requests_deadline_or_when_it_is_taken_back(

@@ -202,9 +202,10 @@ async def test_a_dead_zygote_is_an_infra_error_and_the_next_request_has_another(
 
 async def test_a_dead_runner_is_an_infra_error_for_its_request_only() -> None:
     async with started(ExecutorPlan(slots=2, allow_uncontained=True)) as executor:
-        await until(lambda: not living_children(executor.zygote_pid))  # the probe's runner may still be leaving
-        running = asyncio.create_task(executor.run(request("import time\ntime.sleep(1000)", seconds=100)))
-        runners = await until(lambda: living_children(executor.zygote_pid))
+        endless = request("import time\ntime.sleep(1000)", b"1", b"2", seconds=100)  # one input alone has no runner
+        running = asyncio.create_task(executor.run(endless))
+        zygote = executor.zygote_pid
+        runners = await until(lambda: [pid for pid in living_children(zygote) if living_children(pid)])
         beside = asyncio.create_task(executor.run(request("import time\ntime.sleep(0.3)\nprint('fine')")))
         os.kill(runners[0], signal.SIGKILL)
         with pytest.raises(ExecutorLost):
@@ -223,6 +224,17 @@ async def test_a_harness_reads_the_input_and_answers_on_stdout(tmp_path: Path) -
         b"nohtyp ton 1 mine\n",
         b"nohtyp ton 2 mine\n",
     ]
+
+
+async def test_the_zygote_has_compiled_before_it_forks(tmp_path: Path) -> None:
+    """The first compilation of a process makes the types of `ast`: 1.5 ms."""
+    harness = tmp_path / "harness.py"
+    harness.write_text("def main(code):\n    print(any(kind.__name__ == 'AST' for kind in object.__subclasses__()))\n")
+    async with started(
+        ExecutorPlan(slots=1, preload={"mine": Harness((("mine", harness),))}, allow_uncontained=True)
+    ) as executor:
+        reply = await executor.run(request("not python", mode="mine"))
+    assert reply.runs[0].stdout == b"True\n"
 
 
 async def test_a_harness_that_does_not_load_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

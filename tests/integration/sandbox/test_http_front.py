@@ -6,7 +6,7 @@ import sys
 
 import aiohttp
 import msgspec
-from builders.judge.sandbox import living_children, request, service, state_of, until
+from builders.judge.sandbox import living_children, programs_below, request, service, state_of, until
 
 from evalrun_executor.api import Busy, Refused, RunReply, RunRequest, SandboxInfo
 
@@ -57,7 +57,7 @@ async def test_a_client_that_leaves_frees_its_slot() -> None:
         endless = request("import time\ntime.sleep(1000)", seconds=100)
         task = asyncio.create_task(post(session, address, endless))
         (zygote,) = await until(lambda: living_children(process.pid))
-        await until(lambda: living_children(zygote))
+        await until(lambda: programs_below(zygote))
         task.cancel()
         async with asyncio.timeout(10):
             while (await post(session, address, request("print(1)")))[0] != 200:  # noqa: ASYNC110
@@ -92,7 +92,7 @@ async def test_sigterm_lets_requests_in_flight_end() -> None:
     async with service("--slots", "1") as (address, process), aiohttp.ClientSession() as session:
         (zygote,) = await until(lambda: living_children(process.pid))
         task = asyncio.create_task(post(session, address, request("import time\ntime.sleep(0.5)\nprint('done')")))
-        await until(lambda: living_children(zygote))
+        await until(lambda: programs_below(zygote))
         process.terminate()
         status, body = await task
         assert (status, msgspec.msgpack.decode(body, type=RunReply).runs[0].stdout) == (200, b"done\n")
@@ -104,10 +104,8 @@ async def test_killing_the_front_leaves_no_process() -> None:
         (zygote,) = await until(lambda: living_children(process.pid))
         endless = request("import time\nwhile True: time.sleep(0.1)", b"", b"", b"", b"", seconds=100)
         task = asyncio.create_task(post(session, address, endless))
-        runners = await until(lambda: found if len(found := living_children(zygote)) == 2 else [])
-        programs = await until(
-            lambda: found if len(found := [child for pid in runners for child in living_children(pid)]) == 2 else []
-        )
+        programs = await until(lambda: found if len(found := programs_below(zygote)) == 2 else [])
+        runners = living_children(zygote)
         process.send_signal(signal.SIGKILL)
         await process.wait()
         await until(lambda: all(state_of(pid) == "Z" for pid in [zygote, *runners, *programs]))

@@ -23,6 +23,7 @@ from evalrun_executor.frame_reader import (
     parse_run,
 )
 from evalrun_executor.private_files import contents, job_fields, read_files
+from evalrun_executor.program_pipes import ProgramPipes
 from evalrun_executor.time_outs import cut_after
 from evalrun_executor.zygote_process import ZygoteProcess
 
@@ -106,15 +107,17 @@ class Batch:
             self._output_bytes,
             self.allowed,
             limits.memory_mib,
-            zygote.hello["filter"] != "1",
+            not zygote.is_filtered,
         )
         self._stopped = False
+        self._pipes: ProgramPipes | None = None
         self._printed = 0
         """Bytes of stdout that are held."""
         self.runs: dict[int, ProgramRun] = {}
         self.files: Mapping[str, bytes] | None = {}
         """Of a request with files: those of its last run."""
-        self.compiled = None if kind == frames.KIND_PROGRAM or request.mode == "calls" else CompileResult("ok")
+        compiles = kind in (frames.KIND_PROGRAM, frames.KIND_PROGRAM_WORKER) or request.mode == "calls"
+        self.compiled = None if compiles else CompileResult("ok")
 
     @property
     def left(self) -> int:
@@ -147,6 +150,9 @@ class Batch:
         if self._kind == frames.KIND_HARNESS_WORKER:
             await self._run_kept(slot, fds)
             return
+        if self._kind == frames.KIND_PROGRAM_WORKER:
+            await self._run_piped(slot, fds)
+            return
         if self._executable is not None:
             fds.append(self._executable)
         runner, ended = self.zygote.spawn(slot, self._kind, fds)
@@ -158,17 +164,31 @@ class Batch:
 
     async def _run_kept(self, slot: int, fds: Sequence[int]) -> None:
         """Run the remaining tests through the slot's harness worker. Raises ExecutorLost."""
-        worker = self.zygote.worker(slot)
+        worker = self.zygote.worker(slot, self._kind)
         reader = FrameReader(worker.socket, 2 * self._output_bytes + MAX_TEXT, descriptors=_OUTPUTS)
         done = False
         try:
             worker.ask(fds)
+            if self._pipes is not None:
+                self._pipes.hand_over()
             await self._read_all(reader, worker.ended)
             done = True
         finally:
             reader.close_descriptors()
             if not done:
-                self.zygote.drop_worker(slot)
+                self.zygote.drop_worker(slot, self._kind)
+
+    async def _run_piped(self, slot: int, fds: Sequence[int]) -> None:
+        """Run the only test through the slot's program worker. Raises ExecutorLost."""
+        worker = self.zygote.worker(slot, self._kind)
+        self._pipes = pipes = ProgramPipes(self._output_bytes, self.zygote.user, worker.stop)
+        try:
+            await self._run_kept(slot, [*fds, *pipes.ends])
+            if self.compiled is not None and self.compiled.status == "error" and not self.compiled.stderr:
+                self.compiled = CompileResult("error", self.compiled.seconds, pipes.texts()[1])
+        finally:
+            self._pipes = None
+            pipes.close()
 
     async def _read_all(self, reader: FrameReader, ended: asyncio.Future[int]) -> None:
         limit = wall_limit(self.allowed) + _SILENCE_SECONDS
@@ -182,7 +202,10 @@ class Batch:
             if kind == frames.RUN:
                 self._take(*parse_run(payload, self._rules))
             elif kind == frames.FILED:
-                self._take(*parse_filed(payload, reader.descriptors, self._rules))
+                printed = None if self._pipes is None else self._pipes.texts()
+                index, run = parse_filed(payload, reader.descriptors, self._rules, printed)
+                over = self._pipes is not None and self._pipes.is_over
+                self._take(index, msgspec.structs.replace(run, end="output_limit", exit_code=None) if over else run)
             elif kind == frames.COMPILED:
                 self.compiled = parse_compiled(payload)
                 compiled = True

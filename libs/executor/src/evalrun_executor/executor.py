@@ -207,7 +207,7 @@ class Executor:
     async def _run(self, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
         allowed = allowed_seconds(request.limits.time_seconds, self._machine.recent)
         if request.language == "python":
-            kind = frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS_WORKER
+            kind = _kind_of(request, zygote)
             return await self._judge(Batch(zygote, request, kind, allowed=allowed), request, zygote)
         slots = await self._slots.take(1)
         stage = CompileStage(zygote, self._toolchain, request)
@@ -358,8 +358,17 @@ class Executor:
             return self._zygote
 
     async def _probe(self, zygote: ZygoteProcess) -> ContainmentReport:
+        """Return the containment that a program reaches in a runner, and one of a single input in a worker."""
+        printed = [await self._probed(zygote, frames.KIND_PROGRAM)]
+        if zygote.is_filtered:
+            printed.append(await self._probed(zygote, frames.KIND_PROGRAM_WORKER))
+        abi, version = int(zygote.hello["abi"]), zygote.hello["python"]
+        found = [read_probe(text) for text in printed]
+        return reached({name: all(one[name] for one in found) for name in found[0]}, abi, version)
+
+    async def _probed(self, zygote: ZygoteProcess, kind: int) -> str:
         request = RunRequest("python", PROBE, [b""], Limits(10.0, PROBE_MEMORY_MIB, 64))
-        batch = Batch(zygote, request, frames.KIND_PROGRAM)
+        batch = Batch(zygote, request, kind)
         try:
             await self._run_everywhere(batch, zygote)
         except ExecutorLost as error:
@@ -371,8 +380,7 @@ class Executor:
             raise Unusable(
                 f"the containment probe did not run ({run.end} {run.exit_code}): {run.stderr.decode()[-500:]}"
             )
-        abi, version = int(zygote.hello["abi"]), zygote.hello["python"]
-        return reached(read_probe(run.stdout.decode(errors="replace")), abi, version)
+        return run.stdout.decode(errors="replace")
 
     def _check(self, request: RunRequest) -> None:
         """Refuse what can never be served. Raises RequestRefused."""
@@ -395,6 +403,17 @@ class Executor:
         for wrong, message in found:
             if wrong:
                 raise RequestRefused(message)
+
+
+def _kind_of(request: RunRequest, zygote: ZygoteProcess) -> int:
+    """Return what runs a Python program: a runner, for it compiles once for many inputs, or the slot's worker.
+
+    Without a filter a program may leave processes behind, which only the end of its runner ends.
+    """
+    if request.mode != "stdio":
+        return frames.KIND_HARNESS_WORKER
+    several = len(request.inputs) > 1 or isinstance(request, RequestWithFiles)
+    return frames.KIND_PROGRAM if several or not zygote.is_filtered else frames.KIND_PROGRAM_WORKER
 
 
 class _Alone:

@@ -141,13 +141,24 @@ def parse_run(payload: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
     return _run(facts, payload[head.size : head.size + out_size], payload[head.size + out_size :], rules)
 
 
-def parse_filed(payload: bytes, descriptors: list[int], rules: RunRules) -> tuple[int, ProgramRun]:
-    """Read a FILED frame; gives the index and the run, closes the descriptors that it takes. Raises as `parse_run`."""
+def parse_filed(
+    payload: bytes, descriptors: list[int], rules: RunRules, printed: tuple[bytes, bytes] | None = None
+) -> tuple[int, ProgramRun]:
+    """Read a FILED frame; gives the index and the run, closes the descriptors that it takes. Raises as `parse_run`.
+
+    Args:
+        payload: of the frame.
+        descriptors: what came with it.
+        rules: what it has to keep to.
+        printed: stdout and stderr if they came by pipes of ours; None: by descriptors.
+    """
     if len(payload) != frames.FILED_HEAD.size:
         raise ExecutorLost("a harness worker sent a short frame")
     *facts, out_size, err_size = frames.FILED_HEAD.unpack(payload)
     if not _possible(facts, out_size, err_size, rules):
         raise ExecutorLost("a harness worker sent an impossible result")
+    if printed is not None:
+        return _run(facts, *printed, rules)
     stdout = _take_text(descriptors, out_size)
     return _run(facts, stdout, _take_text(descriptors, err_size), rules)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalrun_executor.contained.frames import KIND_HARNESS_WORKER
+from evalrun_executor.contained.frames import JOB, KIND_HARNESS_WORKER, KIND_PROGRAM_WORKER, STOP
 from evalrun_executor.contained.zygote import ENDED, SPAWN
 from evalrun_executor.errors import ExecutorLost, Unusable
 from evalrun_executor.harness import Harness, sources
@@ -19,7 +19,7 @@ from evalrun_executor.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
     "kernel", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "supervision", "entrance", "program",
-    "site", "python_source", "compiler", "exchange", "execution", "runner", "harness_worker",
+    "site", "python_source", "compiler", "exchange", "execution", "runner", "harness_worker", "program_worker",
     "session", "session_worker", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""
@@ -56,19 +56,30 @@ class ZygotePlan:
 
 
 @dataclass(frozen=True, eq=False)
-class HarnessWorkerHandle:
-    """The front's handle of a slot's harness worker. Between two jobs nothing is in transit in either direction."""
+class WorkerHandle:
+    """The front's handle of a slot's worker. Between two jobs nothing is in transit to us."""
 
     socket: socket.socket
     ended: asyncio.Future[int]
     """Its wait status, if that is not 0."""
 
     def ask(self, fds: Sequence[int]) -> None:
-        """Send it a job: the memory file, and the index pipe's read end. Raises ExecutorLost."""
+        """Send it a job: the memory file, the index pipe's read end, and the pipes that a program writes to.
+
+        Raises:
+            ExecutorLost: it is gone.
+        """
         try:
-            socket.send_fds(self.socket, [b"J"], fds)
+            socket.send_fds(self.socket, [JOB], fds)
         except OSError as error:
-            raise ExecutorLost(f"a harness worker is gone: {error}") from error
+            raise ExecutorLost(f"a worker is gone: {error}") from error
+
+    def stop(self) -> None:
+        """Have it stop the program that runs, for it has printed too much."""
+        try:
+            self.socket.send(STOP)
+        except OSError:  # it is gone, or leaves nothing to stop
+            return
 
 
 class ZygoteProcess:
@@ -81,7 +92,8 @@ class ZygoteProcess:
         self._next_id = 0
         self._ends: dict[int, asyncio.Future[int]] = {}
         self._in_slot: dict[int, asyncio.Future[int]] = {}
-        self._workers: dict[int, HarnessWorkerHandle] = {}
+        self._workers: dict[tuple[int, int], WorkerHandle] = {}
+        """By slot and kind."""
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.hello: dict[str, str] = {}
@@ -142,6 +154,16 @@ class ZygoteProcess:
         return self._place
 
     @property
+    def is_filtered(self) -> bool:
+        """Whether programs stand under a seccomp filter."""
+        return self.hello["filter"] == "1"
+
+    @property
+    def user(self) -> int:
+        """The id of the user that programs run as."""
+        return int(self.hello["uid"])
+
+    @property
     def pid(self) -> int:
         """The zygote's process id."""
         return self._process.pid
@@ -174,26 +196,30 @@ class ZygoteProcess:
         self._now_in(slot, ended)
         return ours, ended
 
-    def worker(self, slot: int) -> HarnessWorkerHandle:
-        """Return the slot's harness worker; start it if there is none. Raises ExecutorLost."""
-        found = self._workers.get(slot)
+    def worker(self, slot: int, kind: int) -> WorkerHandle:
+        """Return the slot's worker of a kind; start it if there is none. Raises ExecutorLost."""
+        found = self._workers.get((slot, kind))
         if found is None or found.ended.done():
             if found is not None:
                 found.socket.close()
-            found = HarnessWorkerHandle(*self.spawn(slot, KIND_HARNESS_WORKER, ()))
-            self._workers[slot] = found
+            found = WorkerHandle(*self.spawn(slot, kind, ()))
+            self._workers[slot, kind] = found
         self._now_in(slot, found.ended)
         return found
 
-    def drop_worker(self, slot: int) -> None:
-        """Abandon a slot's harness worker during a job: it sees our end close, kills its child and ends."""
-        self._workers.pop(slot).socket.close()
+    def drop_worker(self, slot: int, kind: int) -> None:
+        """Abandon a slot's worker during a job: it sees our end close, kills its child and ends."""
+        self._workers.pop((slot, kind)).socket.close()
 
     def _now_in(self, slot: int, ended: asyncio.Future[int]) -> None:
-        previous, worker = self._in_slot.get(slot), self._workers.get(slot)
-        if previous is not None and previous is not ended and (worker is None or worker.ended is not previous):
+        previous = self._in_slot.get(slot)
+        if previous is not None and previous is not ended and not self._is_worker(slot, previous):
             previous.cancel()  # it said DONE: how it ended does not matter
         self._in_slot[slot] = ended
+
+    def _is_worker(self, slot: int, ended: asyncio.Future[int]) -> bool:
+        found = (self._workers.get((slot, kind)) for kind in (KIND_HARNESS_WORKER, KIND_PROGRAM_WORKER))
+        return any(worker is not None and worker.ended is ended for worker in found)
 
     def runner_in(self, slot: int) -> asyncio.Future[int] | None:
         """Return what will hold the wait status of the slot's last runner; None where that has ended, or is lost."""

@@ -12,16 +12,19 @@ import os
 import struct
 from collections.abc import Callable
 
-KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_HARNESS_WORKER, KIND_SESSION = range(6)
+(
+    KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_HARNESS_WORKER, KIND_SESSION, KIND_PROGRAM_WORKER,
+) = range(7)  # fmt: skip
 """Kinds of spawned processes: a runner of a Python program, harness, compiler or executable; a harness worker; the
-worker of a live session."""
+worker of a live session; one for Python programs of one input."""
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""
 COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES, EXECUTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 """A RUN is one test's result; DONE ends the job; FAULT is text on why the runner could not go on; with a BINARY, which
 is empty, comes the descriptor of a compiled program. A FILED is a RUN whose texts come as descriptors of memory files,
-one for each that is not empty: so a harness worker never holds what a program wrote.
+one for each that is not empty: so a harness worker never holds what a program wrote. A program worker's comes with
+none: the program writes to pipes whose other ends the front has.
 A COMPLAINT (its size, an `INDEX`) is what the compiler said, as a descriptor too; it follows its COMPILED.
 A FILES holds the size (an `INDEX`) of each file that the job wants back, up to the first that is `TOO_LARGE`; with it
 comes the descriptor of a memory file with their contents, one after another."""
@@ -120,6 +123,11 @@ def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) 
         offsets.append(offset)
         offset += size
     return job, code, offsets
+
+
+JOB, STOP = b"J", b"S"
+"""Messages of the front to a worker: a job, whose descriptors come with it; stop the program that runs, it has printed
+too much."""
 
 
 def plain_memory(name: str) -> int:

@@ -2,7 +2,8 @@
 
 Unlike a runner it serves many programs, so it must not hold any of their data: a later program could find
 in its own memory. It reads limits and sizes only. A program's text goes from the job's memory file into the child, and
-what the child writes goes in memory files to the front; its own child compiles it, once it stands alone.
+what the child writes goes in memory files to the front, or in pipes whose other ends the front has; its own child
+compiles it, once it stands alone.
 """
 
 # ruff: noqa: SIM105
@@ -17,6 +18,7 @@ import struct
 import time
 from collections.abc import Callable
 from resource import setrlimit
+from types import CodeType
 
 from evalrun_executor.contained import folder, frames, landlock, program, python_source
 from evalrun_executor.contained.entrance import Enter, confinement, entrance
@@ -39,13 +41,18 @@ Next = Callable[[], "object"]
 _COMPILATION = struct.Struct("<?dd")
 """Report of a child: whether the program compiles, CPU seconds until then, seconds it took."""
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-_FDS = 2
-"""That come with a job."""
+_FDS = 4
+"""That come with a job, at most."""
 _KEPT: list[object] = []
 
 
 class HarnessWorker:
     """The harness runs of one slot."""
+
+    PURPOSE = "harness"
+    """Which Landlock ruleset it stands under."""
+    CODE_NAME = "<program>"
+    """What tracebacks call the program's file."""
 
     def __init__(self, site: Site, slot: int, front: int) -> None:
         self._site = site
@@ -55,6 +62,8 @@ class HarnessWorker:
         self._supervisor = ChildSupervisor(front, self._work, 0, site.cpus, may_fork=site.program_filter is None)
         self._pending = bytearray()
         self._blob = self._indices = -1
+        self._outputs: list[int] = []
+        """Pipes of the front's that the next program writes to; none: memory files."""
         self._offsets: list[int] = []
         self._compiles = False
         self._compiled = False
@@ -65,25 +74,43 @@ class HarnessWorker:
         self._files = (-1, -1, -1)
         self._said = self._says = -1
         self._compilation = b""
+        self._main_path = "<harness>"
+
+    def _open(self) -> None:
+        """Open what lies outside the Landlock ruleset."""
+
+    def _prepare(self) -> None:
+        """Prepare what every child shares, once this process is confined."""
+
+    def _take_program(self) -> bool:
+        """Return whether the job's text is a program, which a child compiles before it runs it."""
+        return self._job.mode == "calls"
+
+    def _step(self, code: CodeType) -> Next:
+        """In the child: prepare to run the compiled program, and return the step that runs it."""
+        harness, namespace = self._site.harnesses[self._job.mode], self._namespace
+        return lambda: program.run_harness(harness, code, namespace)
 
     def begin(self, zygote: int) -> Next | None:
         """Confine this process, as all that it forks; gives the next step, see `boot`."""
         try:
             die_with(zygote)
             os.setsid()
-            ruleset = self._site.ruleset(self._slot, "harness")
+            self._open()
+            ruleset = self._site.ruleset(self._slot, self.PURPOSE)
             if ruleset is not None:
                 landlock.restrict_self(ruleset)
             self._site.forget_rulesets()
             os.chdir(self._work)
             folder.empty(self._work)
-            self._namespace = program.prepare_main("<harness>")
+            self._namespace = program.prepare_main(self._main_path)
             program.prepare_streams()
+            self._prepare()
             limit_harness_worker()
             expect_children()
             gc.freeze()
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
-            self._fault(f"harness worker: {type(error).__name__}: {error}")
+            self._fault(f"worker: {type(error).__name__}: {error}")
             os._exit(FAULTY)
         return self.serve
 
@@ -127,21 +154,24 @@ class HarnessWorker:
         except (FrontGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
-            self._fault(f"harness worker: {type(error).__name__}: {error}")
+            self._fault(f"worker: {type(error).__name__}: {error}")
             status = FAULTY
         os._exit(status)
 
     def _take_job(self) -> bool:
         """Wait for a job; False at the front's end of file."""
         message, ancillary, _, _ = self._front.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
+        while message == frames.STOP:  # its program had ended meanwhile
+            message, ancillary, _, _ = self._front.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
         if not message:
             return False
         ((_, _, data),) = ancillary
-        self._blob, self._indices = struct.unpack("2i", data)
+        self._blob, self._indices, *self._outputs = struct.unpack(f"{len(data) // 4}i", data)
         self._job, self._code, self._offsets = frames.decode_job(self._read_at, with_code=False)
         self._supervisor.output_bytes = self._job.output_bytes
-        self._limits = job_limits(self._job.time_seconds, self._job.memory_mib, self._job.output_bytes)
-        self._compiles = self._job.mode == "calls"
+        file_bytes = 0 if self._outputs else self._job.output_bytes
+        self._limits = job_limits(self._job.time_seconds, self._job.memory_mib, file_bytes)
+        self._compiles = self._take_program()
         self._compiled = False
         self._next = os.read(self._indices, frames.INDEX.size)
         if not self._next:  # other slots have taken all
@@ -149,8 +179,10 @@ class HarnessWorker:
             self._send([])
         return True
 
-    def _future(self) -> Next:
+    def _future(self) -> Next | None:
         """Return what a child becomes where there is no program's text."""
+        if self._compiles:
+            return None
         harness, namespace = self._site.harnesses[self._job.mode], self._namespace
         return lambda: program.run_harness(harness, "", namespace)
 
@@ -160,7 +192,9 @@ class HarnessWorker:
             return False
         (self._index,) = frames.INDEX.unpack(self._next)
         stdin = frames.memory_file(self._blob, self._offsets[self._index], self._job.sizes[self._index])
-        self._files = (stdin, frames.plain_memory("stdout"), frames.plain_memory("stderr"))
+        stdout, stderr = self._outputs or (frames.plain_memory("stdout"), frames.plain_memory("stderr"))
+        self._outputs = []
+        self._files = (stdin, stdout, stderr)
         if self._compiles:
             self._said, self._says = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             self._compilation = b""
@@ -170,20 +204,20 @@ class HarnessWorker:
         """Confine this child, read the text and compile it for `calls`; ends the child if the text is no program."""
         text = self._read_at(self._job.code_size, self._code)
         stdin, stdout, stderr = self._files
-        harness, namespace = self._site.harnesses[self._job.mode], self._namespace
         enter(stdin, stdout, stderr, self._says if self._compiles else -1)
         if not self._compiles:
+            harness, namespace = self._site.harnesses[self._job.mode], self._namespace
             return lambda: program.run_harness(harness, text.decode(), namespace)
         started = time.monotonic()
-        checked = python_source.check(text, "<program>")
+        checked = python_source.check(text, self.CODE_NAME)
+        step = None if checked.code is None else self._step(checked.code)
         seconds = time.monotonic() - started
-        os.write(3, _COMPILATION.pack(checked.code is not None, time.process_time(), seconds))
+        os.write(3, _COMPILATION.pack(step is not None, time.process_time(), seconds))
         os.close(3)
-        if checked.code is None:
+        if step is None:
             os.write(2, checked.stderr)
             os._exit(0)
-        code = checked.code
-        return lambda: program.run_harness(harness, code, namespace)
+        return step
 
     def _stop_at(self) -> tuple[float, float]:
         """Return the CPU and wall seconds at which a child is stopped; compiling has its own on top."""
@@ -269,8 +303,9 @@ class HarnessWorker:
         return bool(good)
 
     def _end_job(self) -> None:
-        os.close(self._blob)
-        os.close(self._indices)
+        for fd in (self._blob, self._indices, *self._outputs):
+            os.close(fd)
+        self._outputs = []
 
     def _say(self, frame: int, payload: bytes) -> None:
         self._pending += frames.FRAME.pack(frame, len(payload)) + payload

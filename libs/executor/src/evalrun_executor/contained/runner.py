@@ -51,6 +51,7 @@ PURPOSES = {
     frames.KIND_PROGRAM: "python",
     frames.KIND_HARNESS: "python",
     frames.KIND_HARNESS_WORKER: "harness",
+    frames.KIND_PROGRAM_WORKER: "python",
     frames.KIND_COMPILE: "compile",
     frames.KIND_EXECUTABLE: "executable",
     frames.KIND_SESSION: "harness",

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from resource import struct_rusage
 
 from evalrun_executor.contained import folder
-from evalrun_executor.contained.frames import NOT_STOPPED, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
+from evalrun_executor.contained.frames import NOT_STOPPED, STOP, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
 from evalrun_executor.contained.limits import MIB
 
 TICK_SECONDS = 0.02
@@ -160,7 +160,7 @@ class ChildSupervisor:
         return outcome
 
     def filed_child(self, pid: int, files: tuple[int, ...], started: float, limits: Limits) -> ChildResult:
-        """Supervise like `child`, for a child that writes into memory files, which stay open."""
+        """Supervise like `child`, for a child that writes into open files: in memory, or the front's pipes."""
         pidfd = os.pidfd_open(pid)
         self._poller.register(pidfd, select.POLLIN)
         self._files = files
@@ -181,7 +181,12 @@ class ChildSupervisor:
         if stopped == _FRONT_LEFT:
             raise FrontGoneError
         if stopped == STOPPED_OTHER:
-            os.pwrite(files[1], f"\nstopped by the sandbox: {reason}\n".encode(), os.fstat(files[1]).st_size)
+            try:
+                os.lseek(files[1], 0, os.SEEK_END)
+            except OSError:  # a pipe
+                pass
+            os.set_blocking(files[1], True)
+            os.write(files[1], f"\nstopped by the sandbox: {reason}\n".encode())
         cpu = usage.ru_utime + usage.ru_stime
         return ChildResult(stopped, status, cpu, time.monotonic() - started, usage.ru_maxrss)
 
@@ -234,7 +239,7 @@ class ChildSupervisor:
                     if fd == pidfd:
                         return
                     if fd == self._front:
-                        raise _Stop(_FRONT_LEFT)
+                        raise _Stop(self._order())
                     if _read_some(fd, texts[fd], events) == 0:
                         self._poller.unregister(fd)
                         open_ends.discard(fd)
@@ -246,6 +251,13 @@ class ChildSupervisor:
         finally:
             for fd in open_ends:
                 self._poller.unregister(fd)
+
+    def _order(self) -> int:
+        """Return why the front wants the child stopped."""
+        try:
+            return STOPPED_OUTPUT if os.read(self._front, 1) == STOP else _FRONT_LEFT
+        except ConnectionResetError:
+            return _FRONT_LEFT
 
     def _look(self, pid: int, stop_at: float, deadline: float) -> float:
         """Return the CPU seconds that the child has used. Raises _Stop where that, or something else, is too much."""

@@ -49,6 +49,7 @@ from evalrun_executor.contained.kernel import (
     prctl,
     trim_heap,
 )
+from evalrun_executor.contained.program_worker import ProgramWorker
 from evalrun_executor.contained.runner import PURPOSES, Runner
 from evalrun_executor.contained.session_worker import SessionWorker
 from evalrun_executor.contained.site import Site
@@ -61,6 +62,8 @@ _THREAD_STACK = 2 << 20
 _LOW_FDS = 128
 """A zygote of many slots holds hundreds of descriptors. What a runner gets must lie well below `entrance.HIGHEST_FD`,
 up to which its children close what they inherit."""
+
+_WORKERS = {frames.KIND_HARNESS_WORKER: HarnessWorker, frames.KIND_PROGRAM_WORKER: ProgramWorker}
 
 Next = Callable[[], object]
 
@@ -110,8 +113,8 @@ class Zygote:
                 if kind != frames.KIND_SESSION:
                     self._site.forget_rulesets(but=self._site.ruleset(slot, PURPOSES[kind]))
                 fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0) for fd in fds]
-            if kind == frames.KIND_HARNESS_WORKER:
-                worker = HarnessWorker(self._site, slot, fds[0])
+            if kind in _WORKERS:
+                worker = _WORKERS[kind](self._site, slot, fds[0])
                 return lambda: worker.begin(zygote)
             if kind == frames.KIND_SESSION:
                 session = SessionWorker(self._site, slot, fds[0])
@@ -198,6 +201,7 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
         __import__(name)
     _look_ordinary(package_dirs)
     _thread.stack_size(_THREAD_STACK)
+    compile("", "", "exec")  # the first call makes the types of `ast`: 1.5 ms that each runner would spend by itself
     harnesses.clear()
     gc.collect()
     trim_heap()

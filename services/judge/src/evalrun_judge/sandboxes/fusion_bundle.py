@@ -15,7 +15,7 @@ CHANGED = "evalrun: this interpreter is not the one that compiled the harness"
 """Whole output of a launch that cannot load the bundle."""
 
 _PACKAGE = Path(evalrun_executor.__file__).parent
-_NOT_SENT = ("harness_worker", "session", "session_worker", "zygote")
+_NOT_SENT = ("harness_worker", "program_worker", "session", "session_worker", "zygote")
 
 _READ = f"""\
 import marshal, sys

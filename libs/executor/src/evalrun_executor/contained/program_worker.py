@@ -1,0 +1,54 @@
+"""A program worker: one long-lived process per slot that forks a child for each Python program of one input.
+
+A runner of its own would cost such a program twice: a fork, and the preparations that a runner makes for many tests.
+As with harnesses the child compiles its program, and the worker holds neither its text nor what it prints.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from types import CodeType
+
+from evalrun_executor.contained import frames, program, python_source
+from evalrun_executor.contained.harness_worker import HarnessWorker
+from evalrun_executor.contained.site import Site
+
+Next = Callable[[], "object"]
+
+
+class ProgramWorker(HarnessWorker):
+    """The programs of one input that run in one slot."""
+
+    PURPOSE = "python"
+    CODE_NAME = program.SCRIPT
+
+    def __init__(self, site: Site, slot: int, front: int) -> None:
+        super().__init__(site, slot, front)
+        self._folder = site.source_folder(slot)
+        self._main_path = f"{self._folder}/{program.SCRIPT}"
+        self._source = -1
+
+    def _open(self) -> None:
+        """Open the file of the program's text, which the ruleset lets nobody write who opens it later."""
+        self._source = os.open(self._main_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _prepare(self) -> None:
+        sys.path.insert(0, self._folder)
+        program.forget_ours()
+
+    def _take_program(self) -> bool:
+        """Copy the text to where the program and its tracebacks find it, through no memory of ours."""
+        os.ftruncate(self._source, 0)
+        os.lseek(self._source, 0, os.SEEK_SET)
+        frames.copy(self._source, self._blob, self._code, self._job.code_size)
+        return True
+
+    def _step(self, code: CodeType) -> Next:
+        """Import what every program may import ahead: by the program's clock only its own imports count."""
+        python_source.import_ahead(code)
+        gc.freeze()
+        namespace, thorough = self._namespace, python_source.needs_teardown(code)
+        return lambda: program.run_program(code, namespace, thorough=thorough)
