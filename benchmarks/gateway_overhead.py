@@ -30,6 +30,7 @@ from judge_humaneval import until_ready
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
+from evalrun_executor.cpus import usable_cpus
 from evalrun_judge.families.stdio import plan_stdio
 from evalrun_judge.messages import request_from
 from evalrun_judge.sandboxes import SandboxBusyError
@@ -162,7 +163,7 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
         async with open_channel(judge.address) as channel:
             await until_ready(judge_pb2_grpc.JudgeServiceStub(channel))
         print(
-            f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}, "
+            f"{usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}, "
             f"{in_flight} in flight, {rounds} rounds"
         )
         for tests in (1, 20):

