@@ -1,4 +1,4 @@
-"""What a worker gets of the items that it leases."""
+"""Requests that a worker gets for the items that it leases."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from evalrun_aggregator.token_budget import TokenBudgets
 
 
 class WorkItems:
-    """Makes work items.
+    """Creates work items.
 
     Args:
         problems: the run's.

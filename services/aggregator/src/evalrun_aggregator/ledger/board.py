@@ -168,7 +168,7 @@ class Board:
                 counts.may_follow += (state in UNJUDGED) - (before in UNJUDGED)
 
     def open_next_turn(self, index: int) -> None:
-        """Make the turn after a rejected answer pending, unless it is open already or no longer needed."""
+        """Set the turn after a rejected answer to pending, unless it is open already or no longer needed."""
         if self.state(index) is ItemState.REJECTED and self.state(index + 1) is ItemState.ABSENT:
             self.move(index + 1, ItemState.PENDING)
 

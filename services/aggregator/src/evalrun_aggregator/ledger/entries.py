@@ -41,7 +41,7 @@ class StoredVerdict:
     reason: str = ""
     """One line: why it could not be judged."""
     feedback: str = ""
-    """What the model is told about the answer: opens its sample's next turn. Empty: no turn follows."""
+    """Message to the model about the answer, which opens its sample's next turn. Empty: no turn follows."""
 
 
 @dataclass(frozen=True, slots=True)

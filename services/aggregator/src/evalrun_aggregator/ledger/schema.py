@@ -15,8 +15,8 @@ SCHEMA_VERSION = 4
 3: without `feedbacks`."""
 
 CREATE_FEEDBACKS = "CREATE TABLE feedbacks (row INTEGER PRIMARY KEY, text TEXT NOT NULL)"
-"""What was sent after an answer, by the answer's row. Apart from the verdicts: judging again does not change what was
-sent."""
+"""Table of the messages sent after an answer, by the answer's row. They are kept apart from the verdicts, because
+judging again does not change what was sent."""
 
 CREATE_VERDICTS = (
     """CREATE TABLE verdicts (

@@ -1,4 +1,4 @@
-"""What a model is told about an answer that failed. Pure.
+"""Messages to a model about an answer that failed. Pure.
 
 Only three things can enter: our own words, the class of the failure, and the problem's public tests with what the
 program did on them. Inputs and expected outputs come from the problem's record and not from the verdict, and every
@@ -48,7 +48,7 @@ _BACKTICKS: Final = re.compile(r"`{3,}")
 
 @dataclass(frozen=True, slots=True)
 class FeedbackOptions:
-    """How much is told."""
+    """Options that decide how much a message reveals."""
 
     template: str = DEFAULT_TEMPLATE
     """`{status}` and `{tests}` are replaced, other braces stay."""

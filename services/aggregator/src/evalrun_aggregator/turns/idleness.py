@@ -1,4 +1,4 @@
-"""How long replicas waited between requests: with turns that depend on verdicts, GPUs may wait for the judge. Pure."""
+"""Waiting times of replicas between requests: with turns that depend on verdicts, GPUs may wait for the judge. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

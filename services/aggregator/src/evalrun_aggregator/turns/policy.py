@@ -1,4 +1,4 @@
-"""When a sample gets another turn, and what is sent for it. Pure.
+"""Policy of turns: whether a sample gets another one, and the messages sent for it. Pure.
 
 A turn opens once the answer before it was judged and failed: with the feedback on that answer, which is stored with
 its verdict in one transaction. The stored feedback is what opens the turn after a restart, and what is sent, so a kill
