@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from builders.judge.sandbox import living_children, service
+from builders.judge.sandbox import living_children, service, state_of, until
 
 from evalrun_executor.api import SandboxInfo
 
@@ -158,6 +158,18 @@ async def test_over_the_budget_the_largest_session_ends() -> None:
         _, body = await client.until(other, lambda found: found[0] == 404)
         assert "held most" in body["message"]
         assert (await client.execute(small, "kept"))[1]["result"] == "1"
+
+
+async def test_a_session_that_waits_for_a_slot_counts_too() -> None:
+    async with sandbox("--max-sessions", "2", "--slots", "1", "--session-budget-mib", "64") as client:
+        busy, large = await client.create(), await client.create()
+        await client.execute(large, "x = bytearray(100 << 20)")
+        pid = int((await client.execute(busy, "import os\nos.getpid()"))[1]["result"])
+        running = asyncio.create_task(client.execute(busy, "while True: pass", time_seconds=2))
+        await until(lambda: state_of(pid) != "T")  # it holds the slot
+        status, body = await client.execute(large, "len(x)")
+        assert (status, "held most" in body["message"]) == (404, True)
+        assert (await running)[1]["status"] == "timeout"
 
 
 async def test_an_unused_session_expires() -> None:

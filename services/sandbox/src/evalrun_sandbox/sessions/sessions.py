@@ -85,6 +85,8 @@ class _Open:
     """Of the last execution that began."""
     digest: bytes = b""
     task: "asyncio.Task[Outcome] | None" = None
+    running: bool = False
+    """It holds a slot. An execution that waits for one leaves the session stopped."""
     memory_bytes: int | None = None
     """None: not known."""
     cpu_seconds: float | None = None
@@ -260,6 +262,7 @@ class Sessions:
         opened.cpu_seconds = None
         try:
             async with self._slots.slot(MAX_PATIENCE_SECONDS):
+                opened.running = True
                 outcome = await opened.interpreter.execute(
                     execution.code, execution.time_seconds, execution.output_bytes
                 )
@@ -274,6 +277,8 @@ class Sessions:
             self._lose(session, opened, "gone", str(error))
             ended = self._ended.get(session)
             raise StateLost(ended.reason if ended is not None else str(error)) from error
+        finally:
+            opened.running = False
         self._executions.labels("done").inc()
         opened.outcome = outcome
         opened.idle_since = self._clock()
@@ -319,9 +324,14 @@ class Sessions:
 
     def _idle(self) -> list[Idle]:
         return [
-            Idle(session, opened.idle_since, self._memory(opened), max(0, opened.outcome.threads - 1))
+            Idle(
+                session,
+                self._clock() if opened.executing else opened.idle_since,
+                self._memory(opened),
+                max(0, opened.outcome.threads - 1),
+            )
             for session, opened in self._open.items()
-            if not opened.executing
+            if not opened.running
         ]
 
     def _memory(self, opened: _Open) -> int:
@@ -340,8 +350,8 @@ class Sessions:
         """Learn what each session holds that has become idle meanwhile, and end those that are over the budget."""
         while self._unmeasured:
             await asyncio.sleep(_BUDGET_SECONDS)
-            idle = {session: opened for session, opened in self._unmeasured.items() if not opened.executing}
-            self._unmeasured.clear()  # an executing one comes back
+            idle = {session: opened for session, opened in self._unmeasured.items() if not opened.running}
+            self._unmeasured.clear()  # a running one comes back
             await self._measure(idle)
             self._end_excess()
 
