@@ -3,7 +3,7 @@
 What a command runs is imported inside its function, to keep `evalrun --help` fast.
 """
 
-from evalrun_cli.commands import compare, convert, datasets, judge, run, schedule, serve
+from evalrun_cli.commands import compare, convert, datasets, judge, plan, run, schedule, serve
 from evalrun_cli.commands.group import COMPARATORS, evalrun
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "datasets",
     "evalrun",
     "judge",
+    "plan",
     "run",
     "schedule",
     "serve",

@@ -1,0 +1,66 @@
+"""How long a run will take and what its GPUs will cost, from the rates of an earlier one. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evalrun_cli.run_plan.rates import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a run has to work with."""
+
+    servers: int
+    """Replicas or endpoints."""
+    slots: int | None
+    """Programs that its sandboxes run at once; None: as many as the earlier run had."""
+    gpus: int
+    """Of all replicas; 0 if its servers are there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds and GPU hours of a run."""
+
+    start_seconds: float
+    """Starting parts and engines, writing outputs: as in the earlier run."""
+    generating_seconds: float
+    judging_seconds: float
+    """If it were not waiting for answers. Both go on at the same time."""
+    wall_seconds: float
+    gpu_hours: float
+
+
+def estimate(answers: Mapping[str, int], rates: Rates, capacity: Capacity) -> Estimate:
+    """Return what a run takes if its answers are like those of an earlier run.
+
+    Servers and slots are taken to share the work evenly. Generating costs as much for each token as it did then, or
+    for each answer if the servers did not count tokens. Judging costs the CPU seconds of each dataset's tests, and as
+    much beside them as it did then, if it was what that run waited for.
+
+    Args:
+        answers: to be drawn, by dataset.
+        rates: of the earlier run.
+        capacity: of the run to come.
+    """
+    generating = rates.generating_seconds * _share(answers, rates) * rates.servers / capacity.servers
+    slots = capacity.slots or rates.slots or 1
+    slots_then = rates.slots or slots
+    busy = sum(count * rates.of(name).judge_seconds for name, count in answers.items())
+    busy_then = sum(each.count * each.judge_seconds for each in rates.datasets.values())
+    judging = busy / slots
+    if rates.judge_decided and busy_then > 0:
+        judging = rates.working_seconds * slots_then / slots * busy / busy_then
+    wall = rates.start_seconds + max(generating, judging)
+    return Estimate(
+        rates.start_seconds, generating, judging, wall, capacity.gpus * (rates.start_seconds + generating) / 3600
+    )
+
+
+def _share(answers: Mapping[str, int], rates: Rates) -> float:
+    """Return the work of generating these answers, as a multiple of the earlier run's."""
+    known = all(each.tokens is not None for each in rates.datasets.values())
+    then = sum(each.count * (each.tokens or 0.0) for each in rates.datasets.values())
+    if not known or not then:
+        return sum(answers.values()) / rates.answers
+    return sum(count * (rates.of(name).tokens or 0.0) for name, count in answers.items()) / then
