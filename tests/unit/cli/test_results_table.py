@@ -26,6 +26,16 @@ def shown(content: dict[str, Any]) -> list[str]:
     return [" ".join(line.split()) for line in capture.get().splitlines()]
 
 
+def test_what_is_reached_by_turn_is_shown_with_recovery() -> None:
+    found = {"value": 0.5, "low": 0.25, "high": 0.75, "n": 4}
+    names = ("accepted_at_1", "pass_ratio_mean", "accepted_by_turn_1", "accepted_by_turn_2", "recovery_rate")
+    counts = {"problems": 4, "final_status": {}, "left_out_problems": {"recovery_rate": 1}}
+    lines = shown(summary(metrics=dict.fromkeys(names, found), counts=counts))
+    assert "contest accepted by turn 2 50.0 % 25.0 % to 75.0 % 4" in lines
+    assert "contest recovery rate 50.0 % 25.0 % to 75.0 % 4, 1 left out" in lines
+    assert not [line for line in lines if "by turn 1" in line]
+
+
 def test_figures_and_ends_of_each_dataset_are_shown() -> None:
     lines = shown(summary())
     assert "contest 4 50.0 % 25.0 % to 75.0 % 50.0 % 100.0 %" in lines

@@ -124,6 +124,27 @@ def test_the_headline_shows_what_the_protocol_asked_for_and_what_had_to_be_left_
     assert told + told in text
 
 
+def test_what_samples_reached_by_each_turn_is_shown_and_their_last_answers(tmp_path: Path) -> None:
+    chat = tuple({"role": role, "content": f"{role} says"} for role in ("user", "assistant", "user"))
+    first = [sample_result(f"p{problem}", 0, ["wrong_answer"]) for problem in range(4)]
+    second = [
+        with_changes(
+            sample_result(f"p{problem}", 0, ["success"] if problem else ["wrong_answer"]), turn=1, messages=chat
+        )
+        for problem in range(4)
+    ]
+    results = [result for pair in zip(first, second, strict=True) for result in pair]
+    busy = {"replicas": 1, "busy_seconds": 30.0, "idle_seconds": 10.0, "idle_share": 0.25}
+    plan = OutputPlan({}, MetricOptions(turns=2), QaOptions(0.0, 1), generation=busy)
+    write_outputs(results, str(tmp_path), plan)
+    text = Page.of((tmp_path / "report.html").read_text()).text.replace("\u00a0", " ")
+    assert "accepted@1Recovery ratePass ratio" in text
+    assert "By turnTurnAccepted so farRecovered of those that failed at first" in text
+    assert "Turns up to acceptance, in the mean of those that were accepted: 2" in text
+    assert "p3 · turn 2" in text
+    assert "25.0 % of the time between their first and last request (10.0 s in all)" in text
+
+
 def test_warnings_stand_above_the_figures(tmp_path: Path) -> None:
     empty = [sample_result(number, 0, ["wrong_answer"], empty=True) for number in range(3)]
     found = report_of(tmp_path, empty).text

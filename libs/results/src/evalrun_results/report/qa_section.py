@@ -34,6 +34,7 @@ def _record(record: Json) -> Markup:
     facts += [shown.seconds(gen_time)] if gen_time is not None else []
     sample = text(record, "sample")
     name = text(record, "problem_id") + (f" · sample {sample}" if sample not in {"", "0"} else "")
+    name += f" · turn {turn + 1:.0f}" if (turn := amount(record, "turn")) else ""
     summary = joined(
         pill(text(record, "final_status")),
         " ",
