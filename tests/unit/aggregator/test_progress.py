@@ -4,6 +4,7 @@ import pytest
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
+from evalrun_aggregator.service import retry_milliseconds
 
 
 def progress(
@@ -32,3 +33,19 @@ def progress(
 )
 def test_states(given: Progress, state: int, may_write: bool) -> None:
     assert (run_state(given), may_write_outputs(given)) == (state, may_write)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "taken", "may_follow", "milliseconds"),
+    [
+        (0, 0, 0, 0),  # nothing is left
+        (5, 2, 0, 0),  # there is work
+        (5, 0, 0, 500),  # others hold it
+        (5, 0, 3, 50),  # a verdict may open more any moment
+        (5, 2, 3, 0),
+    ],
+)
+def test_a_worker_asks_again_sooner_where_a_verdict_may_open_a_turn(
+    remaining: int, taken: int, may_follow: int, milliseconds: int
+) -> None:
+    assert retry_milliseconds(remaining, taken, may_follow) == milliseconds

@@ -14,6 +14,8 @@ from evalrun_results.samples import FINAL_STATUS_NAMES
 
 RETRY_MILLISECONDS = 500
 """Wait before asking again while others hold the rest: an expired lease or a lost worker shows within this time."""
+VERDICT_RETRY_MILLISECONDS = 50
+"""The same while a verdict may open a turn: until it is asked for, a replica may wait."""
 
 GATE_DECISIONS = {
     "NoRegression": ledger_pb2.GATE_DECISION_PASSED,
@@ -52,7 +54,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         return ledger_pb2.GetWorkResponse(
             items=items,
             remaining=remaining,
-            retry_after_ms=RETRY_MILLISECONDS if remaining and not taken else 0,
+            retry_after_ms=retry_milliseconds(remaining, len(taken), self._run.board.may_follow),
         )
 
     async def SubmitCompletions(  # noqa: N802 - gRPC's name
@@ -119,6 +121,19 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             model=completion.model,
             attempts=completion.attempts,
         )
+
+
+def retry_milliseconds(remaining: int, taken: int, may_follow: int) -> int:
+    """Return when a worker should ask again; 0: at once, or never, for nothing remains.
+
+    Args:
+        remaining: items without a completion, those that may follow included.
+        taken: items that it has just got.
+        may_follow: turns that a verdict may open.
+    """
+    if taken or not remaining:
+        return 0
+    return VERDICT_RETRY_MILLISECONDS if may_follow else RETRY_MILLISECONDS
 
 
 def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
