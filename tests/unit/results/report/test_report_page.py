@@ -12,7 +12,7 @@ from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.writer import OutputPlan, write_outputs
 from evalrun_results.report.document import ReportContent, render_report
-from evalrun_results.samples import SampleResult
+from evalrun_results.samples import JsonObject, SampleResult
 from evalrun_results.stored_run import StoredRun
 
 EVIL = (
@@ -134,7 +134,7 @@ def test_what_samples_reached_by_each_turn_is_shown_and_their_last_answers(tmp_p
         for problem in range(4)
     ]
     results = [result for pair in zip(first, second, strict=True) for result in pair]
-    busy = {"replicas": 1, "busy_seconds": 30.0, "idle_seconds": 10.0, "idle_share": 0.25}
+    busy: JsonObject = {"replicas": 1, "busy_seconds": 30.0, "idle_seconds": 10.0, "idle_share": 0.25}
     plan = OutputPlan({}, MetricOptions(turns=2), QaOptions(0.0, 1), generation=busy)
     write_outputs(results, str(tmp_path), plan)
     text = Page.of((tmp_path / "report.html").read_text()).text.replace("\u00a0", " ")
