@@ -6,6 +6,13 @@ from typing import Any
 
 import pytest
 from builders.cluster.chart import VALUE_SETS, Chart, ChartRefusedError, Object, environment, named, of_kind, workloads
+from builders.operator.world import evalrun, operator_settings
+
+from evalrun_api.names import GRPC_PORT
+from evalrun_operator import resources
+from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.network import METADATA
 
 MONITORS = ("operator", "judge", "reward", "sandbox")
 SELECTOR_OF: dict[str, Callable[[Object], dict[str, str]]] = {
@@ -90,6 +97,24 @@ def test_clients_see_every_gateway_and_gateways_every_sandbox(chart: Chart) -> N
         assert named(objects, "Service", name)["spec"]["clusterIP"] == "None"
     gateway = named(objects, "Deployment", "evalrun-judge")["spec"]["template"]["spec"]["containers"][0]
     assert "--sandbox=dns:///evalrun-sandbox.judging.svc:8080" in gateway["args"]
+
+
+def test_the_operator_reaches_aggregators_and_the_api_server_and_no_metadata_service(chart: Chart) -> None:
+    egress = named(chart.render(), "NetworkPolicy", "evalrun-operator")["spec"]["egress"]
+    aggregators, dns, servers = egress
+    plan = RunPlan(identity_of(run := evalrun()), run.spec, operator_settings(), "token")
+    pod = resources.aggregator_stateful_set(plan)["spec"]["template"]["metadata"]["labels"]
+    (source,) = aggregators["to"]
+    assert selects(source["podSelector"]["matchLabels"], pod)
+    assert [port["port"] for port in aggregators["ports"]] == [GRPC_PORT]
+    assert {port["port"] for port in dns["ports"]} == {53}
+    blocks = {peer["ipBlock"]["cidr"]: peer["ipBlock"]["except"] for peer in servers["to"] if "ipBlock" in peer}
+    assert blocks == {cidr: list(hidden) for cidr, hidden in METADATA.items()}
+    there = [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
+    *_, servers = named(chart.render({"networkPolicy": {"apiServer": there}}), "NetworkPolicy", "evalrun-operator")[
+        "spec"
+    ]["egress"]
+    assert servers == {"to": there}
 
 
 def test_a_sandbox_reaches_nothing_and_is_reached_by_gateways_alone(chart: Chart) -> None:
