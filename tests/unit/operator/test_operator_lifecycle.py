@@ -959,6 +959,7 @@ def test_the_token_is_made_once_and_a_new_one_restarts_the_pods() -> None:
     assert world.token not in {None, first}
     again = world.objects[ObjectKey("StatefulSet", "run-aggregator")]["spec"]["template"]["metadata"]["annotations"]
     assert again["evalrun.dev/token-digest"] != notes["evalrun.dev/token-digest"]
+    assert not world.step().apply  # the same digest, now that the Secret is read and not made
 
 
 def test_a_run_that_began_before_there_was_a_token_per_hop_keeps_its_one() -> None:

@@ -26,6 +26,7 @@ from evalrun_operator import resources
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
 from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
@@ -40,9 +41,9 @@ def plan_of(run: EvalRun, **settings: Any) -> RunPlan:
 
 def objects(plan: RunPlan) -> list[Object]:
     """Return everything that a run may need."""
-    spec = plan.spec
+    spec, tokens = plan.spec, new_tokens(plan.token, per_hop=plan.hop_tokens)
     made = [
-        resources.ledger_claim(plan), resources.order_config_map(plan), resources.token_secret(plan),
+        resources.ledger_claim(plan), resources.order_config_map(plan), resources.token_secret(plan, tokens),
         resources.aggregator_service(plan), resources.aggregator_stateful_set(plan), *resources.network_policies(plan),
     ]  # fmt: skip
     judge = spec.own_judge
@@ -131,8 +132,13 @@ def test_everything_is_owned_but_a_volume_that_is_retained() -> None:
 
 
 def test_the_token_stands_in_the_secret_alone() -> None:
-    for item in objects(plan_of(evalrun())):
-        assert (TOKEN in json.dumps(item)) == (item["kind"] == "Secret")
+    made = objects(plan_of(evalrun()))
+    tokens = {line for value in of_kind(made, "Secret")["stringData"].values() for line in value.splitlines()}
+    assert len(tokens) == 5
+    for item in made:
+        assert [token for token in tokens if token in json.dumps(item)] == (
+            [] if item["kind"] != "Secret" else list(tokens)
+        )
 
 
 def held_by(pod: Object) -> dict[str, dict[str, str]]:
@@ -166,8 +172,11 @@ def test_each_part_holds_the_tokens_of_its_own_hops_and_no_other() -> None:
         "ray-head": {"ledger-token"},
         "ray-worker": set(),
     }
-    (secret,) = (item for item in made if item["kind"] == "Secret")
-    assert len({value for value in secret["stringData"].values() if len(value) >= 43 or value == TOKEN}) == 5
+    tokens = {key: value.splitlines() for key, value in of_kind(made, "Secret")["stringData"].items()}
+    assert all(len(line) >= 43 and line != TOKEN for lines in tokens.values() for line in lines)
+    assert len({lines[0] for lines in tokens.values()}) == 5
+    assert tokens["operator-token"][1:] == tokens["token"]  # what an earlier release sends after a rollback
+    assert all(len(lines) == 1 for key, lines in tokens.items() if key != "operator-token")
 
 
 def test_beside_a_stock_server_only_the_proxy_holds_a_token() -> None:

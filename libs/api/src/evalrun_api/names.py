@@ -37,7 +37,7 @@ SCHEDULED_AT_ANNOTATION: Final = f"{PREFIX}/scheduled-at"
 TRIGGER_ANNOTATION: Final = f"{PREFIX}/trigger"
 """On an EvalSchedule: any new value asks for a start at once."""
 TOKEN_DIGEST_ANNOTATION: Final = f"{PREFIX}/token-digest"
-"""On pods: a digest of the run's root token, so that a new Secret restarts them all; a rotation does not."""
+"""On pods: a digest of the run's first token, so that a new Secret restarts them all; a rotation does not."""
 
 AGGREGATOR: Final = "aggregator"
 JUDGE: Final = "judge"
@@ -57,7 +57,8 @@ ORDER_FILE: Final = "work-order.json"
 CLAIMS_FOLDER: Final = "/mnt/claims"
 IDENTITY_FOLDER: Final = "/etc/evalrun/identity"
 TOKEN_KEY: Final = "token"  # noqa: S105 - the key inside the Secret, not a secret
-"""Of the root, from which the other tokens are derived. No pod holds it, but those of runs that began with it alone."""
+"""Of the token that earlier releases know: the ledger accepts it as the operator's. In runs that began with it alone,
+every part has it."""
 LEDGER_TOKEN: Final = "ledger-token"  # noqa: S105 - a key too
 """Of what workers send to the ledger."""
 OPERATOR_TOKEN: Final = "operator-token"  # noqa: S105 - a key too

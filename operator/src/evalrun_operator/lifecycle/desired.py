@@ -49,7 +49,7 @@ def ledger_objects(context: ReconcileContext) -> list[Object]:
     return [
         resources.ledger_claim(plan),
         resources.order_config_map(plan),
-        resources.token_secret(plan),
+        *([] if plan.new_tokens is None else [resources.token_secret(plan, plan.new_tokens)]),
         resources.aggregator_service(plan),
         resources.aggregator_stateful_set(plan, restarts),
     ]

@@ -17,6 +17,7 @@ from evalrun_operator.lifecycle.situation import ReconcileContext, holds, identi
 from evalrun_operator.lifecycle.suspension import resume, suspend
 from evalrun_operator.observation.records import Observed
 from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_operator.settings import OperatorSettings
 
 
@@ -35,9 +36,12 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
     """
     before = run.status or EvalRunStatus.model_validate({})
     settings = thawed(settings, before.settings)
-    root = fresh_token if observed.tokens is None else observed.tokens.root
     per_hop = has_hop_tokens(before.settings)
-    plan = RunPlan(identity_of(run), run.spec, settings, root, before.baseline_url, hop_tokens=per_hop)
+    tokens = observed.tokens or new_tokens(fresh_token, per_hop=per_hop)
+    plan = RunPlan(
+        identity_of(run), run.spec, settings, tokens.first, before.baseline_url,
+        hop_tokens=per_hop, new_tokens=tokens if observed.tokens is None else None,
+    )  # fmt: skip
     context = ReconcileContext(run, before, plan, observed, now)
     if run.metadata.deletion_timestamp is not None:
         return leave(context)

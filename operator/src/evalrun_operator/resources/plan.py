@@ -9,12 +9,13 @@ from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunSpec, Gate, Part, Pla
 from evalrun_cluster.kinds import KINDS, SECRET
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.resources.changes import stamped
+from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run, its spec, the operator's settings and the run's root token."""
+    """A run, its spec, the operator's settings and the run's first token."""
 
     run: RunIdentity
     spec: EvalRunSpec
@@ -24,6 +25,8 @@ class RunPlan:
     """Address of the gate's baseline, if the spec names an EvalRun."""
     hop_tokens: bool = True
     """False for a run that began with one token for all parts."""
+    new_tokens: RunTokens | None = None
+    """What the run's Secret is to hold, where it has none yet."""
 
     def baseline_of(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""
@@ -42,7 +45,7 @@ class RunPlan:
 
     @property
     def token_digest(self) -> str:
-        """A digest of the root token that tells nothing about it: the token has 256 random bits."""
+        """A digest of the first token that tells nothing about it: the token has 256 random bits."""
         return hashlib.sha256(self.token.encode()).hexdigest()[:12]
 
     def labels(self, component: str) -> dict[str, str]:

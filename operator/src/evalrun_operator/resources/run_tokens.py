@@ -16,22 +16,28 @@ class RunTokens:
     by_key: Mapping[str, str] = field(repr=False)
 
     @property
-    def root(self) -> str:
-        """The one from which the others were derived; of runs that began with one token, that one."""
+    def first(self) -> str:
+        """The one that earlier releases know, and the only one of runs that began with it; rotations leave it."""
         return self.by_key[names.TOKEN_KEY]
 
     @property
     def operator(self) -> str:
         """The token that the operator sends to the ledger: the first line, as any client."""
-        return self.by_key.get(names.OPERATOR_TOKEN, self.root).splitlines()[0].strip()
+        return self.by_key.get(names.OPERATOR_TOKEN, self.first).splitlines()[0].strip()
 
 
-def derived_tokens(root: str, *, per_hop: bool) -> RunTokens:
-    """Return the tokens of a new Secret: HMAC-SHA256 of each key by the root, which only the operator reads."""
-    keys = names.HOP_TOKENS if per_hop else ()
-    return RunTokens({names.TOKEN_KEY: root, **{key: _derived(root, key) for key in keys}})
+def new_tokens(seed: str, *, per_hop: bool) -> RunTokens:
+    """Return the tokens of a new Secret: HMAC-SHA256 of each key by a random seed, which is kept nowhere.
+
+    The ledger also accepts the first of them from the operator: an earlier release, after a rollback, knows no other.
+    """
+    if not per_hop:
+        return RunTokens({names.TOKEN_KEY: seed})
+    tokens = {key: _derived(seed, key) for key in (names.TOKEN_KEY, *names.HOP_TOKENS)}
+    tokens[names.OPERATOR_TOKEN] += f"\n{tokens[names.TOKEN_KEY]}"
+    return RunTokens(tokens)
 
 
-def _derived(root: str, key: str) -> str:
-    digest = hmac.digest(root.encode(), f"evalrun {key}".encode(), hashlib.sha256)
+def _derived(seed: str, key: str) -> str:
+    digest = hmac.digest(seed.encode(), f"evalrun {key}".encode(), hashlib.sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -8,7 +8,7 @@ from evalrun_api.work_order import WorkOrder
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.images import images
 from evalrun_operator.resources.plan import RunPlan, timestamp
-from evalrun_operator.resources.run_tokens import derived_tokens
+from evalrun_operator.resources.run_tokens import RunTokens
 
 
 def order_config_map(plan: RunPlan) -> Object:
@@ -55,12 +55,12 @@ def output_folder(plan: RunPlan) -> str:
     return f"{place.rstrip('/')}/{plan.run.name}_{timestamp(plan.run.created)}"
 
 
-def token_secret(plan: RunPlan) -> Object:
+def token_secret(plan: RunPlan, tokens: RunTokens) -> Object:
     """Return the Secret with the tokens that ledger, judge and sandboxes ask for."""
     return plan.made(
         "Secret",
         names.token_secret(plan.run.name),
         names.AGGREGATOR,
         type="Opaque",
-        stringData=dict(derived_tokens(plan.token, per_hop=plan.hop_tokens).by_key),
+        stringData=dict(tokens.by_key),
     )
