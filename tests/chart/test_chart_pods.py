@@ -8,7 +8,7 @@ from builders.cluster.chart import VALUE_SETS, Chart, Object, named, workloads
 
 IMAGE = re.compile(r"^[a-zA-Z0-9._:/-]+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})$")
 
-VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim"}
+VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected"}
 
 
 @pytest.fixture(params=VALUE_SETS, scope="module")
@@ -29,6 +29,8 @@ def test_pods_satisfy_the_restricted_standard(templates: list[tuple[str, Object]
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
         assert {kind for volume in pod["volumes"] for kind in volume if kind != "name"} <= VOLUMES, name
+        projected = [source for volume in pod["volumes"] for source in volume.get("projected", {}).get("sources", ())]
+        assert all(source.keys() == {"secret"} for source in projected), name
         for container in pod["containers"]:
             inner = container["securityContext"]
             assert inner["allowPrivilegeEscalation"] is False, name
