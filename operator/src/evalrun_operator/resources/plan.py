@@ -26,7 +26,7 @@ class RunPlan:
     hop_tokens: bool = True
     """False for a run that began with one token for all parts."""
     new_tokens: RunTokens | None = None
-    """What the run's Secret is to hold, where it has none yet."""
+    """Tokens for the run's Secret, where it has none yet."""
 
     def baseline_of(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""
