@@ -57,6 +57,7 @@ REFUSED = {
     "its priority": "import os\nos.nice(-5)",
     "a session": "import os\nos.setsid()",
     "a memory file": "import os\nos.memfd_create('x')",
+    "shared memory without a file": "import mmap\nmmap.mmap(-1, 4096)",
     "shared memory": "from multiprocessing import shared_memory\nshared_memory.SharedMemory(create=True, size=10)",
     "another root": "import os\nos.chroot('.')",
     "another user": "import os\nos.setuid(0)",

@@ -98,7 +98,8 @@ async def test_a_call_by_the_old_gate_kills_the_caller_only(sandbox: Executor) -
         pytest.skip("x86 only")
     code = """
 import ctypes, mmap
-page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+rights = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+page = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=rights)
 page.write(b"\\xb8\\x02\\x00\\x00\\x00\\xcd\\x80\\xc3")  # mov eax, 2 (fork); int 0x80; ret
 address = ctypes.addressof(ctypes.c_char.from_buffer(page))
 print("forked", ctypes.CFUNCTYPE(ctypes.c_int)(address)())

@@ -150,3 +150,17 @@ def test_a_session_is_refused_what_outlasts_an_execution(machine: str) -> None:
     assert asked("kill", OWN_PID, 10) == ALLOW
     assert asked("kill", OWN_PID + 1, 10) == REFUSED
     assert asked("kill", OWN_PID, 19) == REFUSED
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+@pytest.mark.parametrize("executable", [False, True])
+def test_memory_is_shared_through_files_only(machine: str, *, executable: bool) -> None:
+    column, arch = ARCHITECTURES[machine]
+    number = NUMBERS["mmap"][column]
+    assert number is not None
+    program = candidate(machine, executable=executable)
+    expected = {0x22: ALLOW, 0x02: ALLOW, 0x4022: ALLOW, 0x01: ALLOW, 0x03: ALLOW, 0x21: REFUSED, 0x23: REFUSED}
+    for flags, wanted in expected.items():
+        assert answer(program, arch, number, 0, 4096, 3, flags) == wanted, hex(flags)
+    compiler = seccomp.compiler_filter(machine).for_process(OWN_PID)
+    assert answer(compiler, arch, number, 0, 4096, 3, 0x21) == ALLOW

@@ -35,7 +35,9 @@ _FCNTL = (0, 1, 2, 3, 4, 6, 7, 37, 38, 1030, 1032, 1034)
 F_OFD_GETLK: they tell of another slot's lock on a file that both may only read."""
 _LOCKS = (6, 7, 37, 38)
 """Of those: F_SETLK, F_SETLKW, and the same for open file descriptions."""
-_MAP_TYPE, _MAP_PRIVATE = 0x3, 0x2
+_MAP_TYPE, _MAP_SHARED, _MAP_PRIVATE, _MAP_SHARED_VALIDATE, _MAP_ANONYMOUS = 0x3, 0x1, 0x2, 0x3, 0x20
+"""Shared mappings of files only: an anonymous one keeps all its pages while one of them is mapped, so a program that
+unmaps the others escapes RLIMIT_AS."""
 _IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
 _CLOSE_RANGE = (0, 4)
 """Not CLOSE_RANGE_UNSHARE: with a table of its own, each thread could open as many files as the limit allows a process,
@@ -56,6 +58,11 @@ _COMMON: Rules = {
     "prlimit64": [[(0, None, 0), (2, None, 0)], [(0, None, 0), (1, None, 3)]],  # read its own; set RLIMIT_STACK
     "setrlimit": [[(0, None, 3)]],
     "prctl": [[(0, None, 15)], [(0, None, 16)]],  # PR_SET_NAME, PR_GET_NAME
+    "mmap": [
+        [(3, _MAP_TYPE, _MAP_PRIVATE)],
+        [(3, _MAP_TYPE | _MAP_ANONYMOUS, _MAP_SHARED)],
+        [(3, _MAP_TYPE | _MAP_ANONYMOUS, _MAP_SHARED_VALIDATE)],
+    ],
     "clone": [[(0, _THREAD | _NOT_A_THREAD, _THREAD)]],
     "close_range": [[(2, None, flags)] for flags in _CLOSE_RANGE],
     "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],  # AF_UNIX, SOCK_STREAM: asyncio wakes itself by one
@@ -117,8 +124,7 @@ def session_assembly(machine: str) -> tuple[bytes, list[int]]:
     """Assemble it: as a candidate's, without what would outlast an execution unseen.
 
     A POSIX timer may send SIGCONT, which would let a stopped session run. File locks are kernel memory without a limit
-    (630,000 of them in 10 s). A shared mapping keeps its pages when all but one of them are unmapped, so it escapes
-    RLIMIT_AS.
+    (630,000 of them in 10 s). A shared mapping of a removed file would keep its pages.
     """
     rules = dict(_COMMON)
     rules["fcntl"] = [[(1, None, command)] for command in _FCNTL if command not in _LOCKS]
@@ -126,7 +132,7 @@ def session_assembly(machine: str) -> tuple[bytes, list[int]]:
     own_signal: list[Condition] = [(0, None, _SELF)]
     rules["kill"] = [own_signal]
     rules["tgkill"] = [own_signal]
-    return assemble(machine, PLAIN - {"mmap", "timer_create"}, rules)
+    return assemble(machine, PLAIN - {"timer_create"}, rules)
 
 
 def compiler_filter(machine: str) -> Filter:

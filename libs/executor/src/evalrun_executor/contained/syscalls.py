@@ -189,6 +189,7 @@ _CONDITIONAL = frozenset(
         "setrlimit",
         "kill",
         "tgkill",
+        "mmap",
         "prctl",
         "socketpair",
         "sendto",
@@ -208,5 +209,5 @@ address), memfd_create and System V memory (they outlive or escape RLIMIT_AS), c
 attributes (Landlock does not bound them), setpriority and scheduling, splice, fallocate, inotify, io_uring, ptrace,
 bpf, keyctl, userfaultfd, mount, namespaces, open_by_handle_at, and every call that this list has never heard of."""
 
-COMPILERS: frozenset[str] = PLAIN | _COMPILERS_ONLY | {"fcntl", "ioctl", "prlimit64", "clone", "kill", "tgkill"}
+COMPILERS: frozenset[str] = PLAIN | _COMPILERS_ONLY | {"fcntl", "ioctl", "prlimit64", "clone", "kill", "tgkill", "mmap"}
 """A compiler driver starts its stages, so it may fork and execute; Landlock says what."""
