@@ -3,9 +3,11 @@
 import asyncio
 import signal
 import sys
+from pathlib import Path
 
 import aiohttp
 import msgspec
+import pytest
 from builders.judge.sandbox import living_children, programs_below, request, service, state_of, until
 
 from evalrun_executor.api import Busy, Refused, RunReply, RunRequest, SandboxInfo
@@ -86,6 +88,25 @@ async def test_a_token_is_checked() -> None:
                 assert answer.status == 200
         async with aiohttp.ClientSession(headers={"Authorization": "Bearer secret"}) as session:
             assert (await post(session, address, request("print(1)")))[0] == 200
+
+
+async def test_no_program_reads_the_file_of_tokens(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("s3cret\n")
+    headers = {"Authorization": "Bearer s3cret"}
+    async with (
+        service("--slots", "1", "--token-file", str(file)) as (address, _),
+        aiohttp.ClientSession(headers=headers) as session,
+    ):
+        async with session.get(f"{address}/v1/info") as answer:
+            level = msgspec.json.decode(await answer.read(), type=SandboxInfo).level
+        status, body = await post(session, address, request(f"print(open({str(file)!r}).read())"))
+    (run,) = msgspec.msgpack.decode(body, type=RunReply).runs
+    assert status == 200
+    if level != "full":
+        pytest.skip(f"containment level {level}: without Landlock a program may read what its pod may")
+    assert run.stdout == b""
+    assert b"PermissionError" in run.stderr
 
 
 async def test_sigterm_lets_requests_in_flight_end() -> None:
