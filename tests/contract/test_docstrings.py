@@ -8,17 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = [
-    "libs/api/src",
-    "libs/client/src",
-    "libs/cluster/src",
-    "libs/runtime/src",
-    "libs/trainers/src",
-    "operator/src",
-    "services/generator/src",
-    "services/judge/src",
-    "tools",
-]
+FOLDERS = ["libs/*/src", "services/*/src", "operator/src", "tools"]
 QUESTIONS = {"How", "What", "Whatever", "When", "Where", "Which", "Who", "Whom", "Why"}
 VAGUE = {"Give", "Gives", "Has", "Have", "Let", "Lets", "Make", "Makes", "Say", "Says", "Tell", "Tells"}
 ARTICLES = {"A", "An", "Each", "Every", "It", "Its", "No", "Nothing", "One", "The", "There"}

@@ -75,7 +75,7 @@ class WorkerHandle:
             raise ExecutorLost(f"a worker is gone: {error}") from error
 
     def stop(self) -> None:
-        """Have it stop the program that runs, for it has printed too much."""
+        """Stop the running program, which has printed too much."""
         try:
             self.socket.send(STOP)
         except OSError:  # it is gone, or leaves nothing to stop

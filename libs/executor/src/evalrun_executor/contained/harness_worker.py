@@ -50,9 +50,9 @@ class HarnessWorker:
     """The harness runs of one slot."""
 
     PURPOSE = "harness"
-    """Which Landlock ruleset it stands under."""
+    """Landlock ruleset that confines it."""
     CODE_NAME = "<program>"
-    """What tracebacks call the program's file."""
+    """Name of the program's file in tracebacks."""
 
     def __init__(self, site: Site, slot: int, front: int) -> None:
         self._site = site
@@ -87,7 +87,7 @@ class HarnessWorker:
         return self._job.mode == "calls"
 
     def _step(self, code: CodeType) -> Next:
-        """In the child: prepare to run the compiled program, and return the step that runs it."""
+        """Prepare, in the child, to run the compiled program; return the step that runs it."""
         harness, namespace = self._site.harnesses[self._job.mode], self._namespace
         return lambda: program.run_harness(harness, code, namespace)
 

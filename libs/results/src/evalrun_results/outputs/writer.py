@@ -57,9 +57,9 @@ class OutputPlan:
     audit_files: Mapping[str, bytes] = field(default_factory=dict)
     """Manifests and audits of the data, by their names in `audit/`."""
     partial: str = ""
-    """Why the run ended before everything was decided; empty for any other."""
+    """Reason why the run ended before everything was decided; empty for any other."""
     generation: JsonObject | None = None
-    """How busy its replicas were; None where that is not told."""
+    """Busy and idle seconds of its replicas; None if not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class RunSummary:
     warnings: Sequence[str] = ()
     """Reasons why its figures may mislead, one line each."""
     partial: str = ""
-    """Why the run ended before everything was decided; empty for any other."""
+    """Reason why the run ended before everything was decided; empty for any other."""
     generation: JsonObject | None = None
-    """How busy its replicas were; None where that is not told."""
+    """Busy and idle seconds of its replicas; None if not measured."""
     exports: ExportReport | None = None
     """Results of its exports; written to run_info.json only."""
 

@@ -51,7 +51,7 @@ class OutputJob:
     staging: Path
     """A folder on this machine with room for the outputs of a remote place: the ledger's."""
     generation: Callable[[], dict[str, float | int | None]] | None = None
-    """How busy its replicas were; None where no turn depends on a verdict."""
+    """Busy and idle seconds of its replicas; None where no turn depends on a verdict."""
     partial: str = ""
     """Reason why the run ends before everything was decided; empty for any other."""
 

@@ -1,1 +1,1 @@
-"""What a run will take, before it starts: pods and their requests, GPU hours, wall time."""
+"""Plan of a run before it starts: pods and their requests, GPU hours, wall time."""

@@ -1,4 +1,4 @@
-"""How long a run will take and what its GPUs will cost, from the rates of an earlier one. Pure."""
+"""Wall time and GPU hours of a run, estimated from the rates of an earlier one. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from evalrun_cli.run_plan.rates import Rates
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a run has to work with."""
+    """Capacity of a run."""
 
     servers: int
     """Replicas or endpoints."""

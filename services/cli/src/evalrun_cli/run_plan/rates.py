@@ -1,4 +1,4 @@
-"""How fast an earlier run was, from its results. Pure."""
+"""Rates of an earlier run, from its results. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ JUDGED_LATE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What an answer of a dataset took, on average."""
+    """Average cost of an answer of a dataset."""
 
     count: int
     tokens: float | None
@@ -23,7 +23,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How fast a run was."""
+    """Rates of a run."""
 
     datasets: dict[str, Answers]
     generating_seconds: float

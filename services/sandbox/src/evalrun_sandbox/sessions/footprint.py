@@ -10,7 +10,7 @@ _COUNTED = ("Pss:", "SwapPss:")
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a process holds."""
+    """Resources that a process holds."""
 
     memory_bytes: int
     """Its own pages, and its share of those that it shares with others."""

@@ -1,12 +1,12 @@
-"""Which idle sessions end: pure decisions over plain data."""
+"""Choice of the idle sessions that end: pure decisions over plain data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Cause = Literal["expired", "memory", "threads", "ran", "ended", "gone"]
-"""Why a session was lost: unused, over a budget, it ran while it was stopped, its own code ended it, its process or its
-zygote is gone."""
+"""Reasons why a session was lost: unused, over a budget, it ran while it was stopped, its own code ended it, its
+process or its zygote is gone."""
 
 MAX_IDLE_THREADS = 2000
 """Of all idle sessions together, beside one each: the threads of a user have a limit, see `contained.limits`."""
@@ -18,14 +18,14 @@ class Idle:
 
     session: str
     since: float
-    """When it became idle, by the monotonic clock."""
+    """Time when it became idle, by the monotonic clock."""
     memory_bytes: int
     extra_threads: int = 0
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What idle sessions may use."""
+    """Limits of idle sessions."""
 
     idle_seconds: float
     memory_bytes: int

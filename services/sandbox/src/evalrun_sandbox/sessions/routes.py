@@ -29,7 +29,7 @@ class ExecuteRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RaisedError(msgspec.Struct, frozen=True):
-    """What the code raised."""
+    """Exception that the code raised."""
 
     name: str
     value: str
@@ -37,7 +37,7 @@ class RaisedError(msgspec.Struct, frozen=True):
 
 
 class ExecuteReply(msgspec.Struct, frozen=True):
-    """What one execution did."""
+    """Result of one execution."""
 
     execution: int
     status: Literal["ok", "error", "timeout", "output_limit", "ended"]
@@ -54,7 +54,7 @@ class ExecuteReply(msgspec.Struct, frozen=True):
     wall_seconds: float
     state: Literal["kept", "lost"]
     reason: str = ""
-    """Why the state is lost."""
+    """Reason why the state is lost."""
 
 
 def reply_of(number: int, outcome: Outcome) -> ExecuteReply:

@@ -21,12 +21,12 @@ from evalrun_sandbox.sessions.policy import Budget, Cause, Idle, to_end
 logger = logging.getLogger(__name__)
 
 WORKER_BYTES = 2 << 20
-"""What a session's worker holds; its memory cannot be looked into."""
+"""Memory that a session's worker is taken to hold; it cannot be read."""
 SWEEP_SECONDS = 5.0
 _BUDGET_SECONDS = 0.25
 """Between two looks at what sessions hold, which cost more than most executions."""
 MAX_PATIENCE_SECONDS = 60.0
-"""How long an execution waits for a slot."""
+"""Longest wait of an execution for a slot."""
 _RETRY_MS = 1000
 _KEPT_ENDED = 1024
 _KEPT_REPLIES = 64
@@ -43,7 +43,7 @@ class Conflict(Exception):  # noqa: N818 - an answer, not a failure of ours
 
 
 class SlotHolder(Protocol):
-    """Has slots: `evalrun_executor.executor.Executor`, or a fake."""
+    """Source of slots: `evalrun_executor.executor.Executor`, or a fake."""
 
     def slot(self, patience_seconds: float) -> AbstractAsyncContextManager[None]:
         """Hold a slot inside the block. Raises Busy."""
@@ -52,7 +52,7 @@ class SlotHolder(Protocol):
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """What sessions may use."""
+    """Limits of all sessions."""
 
     max_sessions: int
     memory_mib: int
@@ -70,7 +70,7 @@ class Execution:
 
     @property
     def digest(self) -> bytes:
-        """What tells it from another one."""
+        """Return a digest that differs for another request."""
         limits = f"{self.time_seconds} {self.output_bytes} "
         return hashlib.sha256((limits + self.code).encode()).digest()
 

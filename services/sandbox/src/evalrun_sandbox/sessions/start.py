@@ -1,4 +1,4 @@
-"""What live sessions need of this machine, checked before the first one."""
+"""Requirements of live sessions on this machine, checked before the first one."""
 
 import resource
 
