@@ -357,7 +357,7 @@ def test_sessions_live_in_the_redis_that_is_named(chart: Chart) -> None:
     sessions = {"redisSecret": "sessions", "key": "address", "port": 6380, "maxSessions": 50, "idleSeconds": 1200}
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "sessions": sessions}})
     container = named(objects, "Deployment", "evalrun-reward")["spec"]["template"]["spec"]["containers"][0]
-    variables = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container["env"]}
+    variables = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container["env"] if "valueFrom" in one}
     assert variables["EVALRUN_REWARD_SESSION_STORE"] == {"name": "sessions", "key": "address"}
     assert {"--max-sessions=50", "--session-idle-seconds=1200"} <= set(container["args"])
     egress = named(objects, "NetworkPolicy", "evalrun-reward")["spec"]["egress"]

@@ -105,15 +105,15 @@ def test_the_documented_table_is_what_was_measured(measured: Measured) -> None:
     assert "\n".join(table_of(measured)) in page
     precision = 100 * measured.right_pairs / (measured.right_pairs + measured.wrong_pairs)
     assert f"{100 * share(measured.found, measured.rows, 'near'):.1f} % of near copies" in page
-    assert f"{precision:.1f} % of the pairs" in page
+    assert f"\n{precision:.1f} % are the labelled ones" in page
 
 
 def test_what_is_found_without_published_solutions_is_documented() -> None:
     measured = measure(solutions=False)
-    page = (PROJECT_ROOT / "docs" / "data-governance.md").read_text(encoding="utf-8")
+    page = " ".join((PROJECT_ROOT / "docs" / "data-governance.md").read_text(encoding="utf-8").split())
     found = 100 * share(measured.found, measured.rows, "near")
     precision = 100 * measured.right_pairs / (measured.right_pairs + measured.wrong_pairs)
-    assert f"{found:.1f} % of near copies at {precision:.1f} %" in page
+    assert f"{found:.1f} % of near copies at {precision:.1f} % precision" in page
 
 
 def test_eight_words_a_line_hide_nothing() -> None:
