@@ -32,6 +32,7 @@ TOOL_OF = {
     "kwok": "kwok",
     "ray-operator": "kuberay",
     "helm": "helm",
+    "versitygw": "versitygw",
 }
 """The tool of `tools/controlplane` that builds a program."""
 ADMIN_TOKEN = "admin"  # the server listens on loopback for the length of a test

@@ -7,6 +7,7 @@ An init container of the Ray workers runs it, where `model.path` or `model.adapt
 appears when it is whole, so a restarted container finds all or nothing.
 """
 
+import errno
 import logging
 import shutil
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from evalrun_data.checkpoints.layout import ADAPTER_CONFIG
+from evalrun_data.store_problems import Kind, store_problem
 from evalrun_runtime.backoff import backoff_seconds
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
@@ -26,6 +28,8 @@ logger = logging.getLogger(__name__)
 FILES_AT_ONCE = 8
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 1.0
+PERMANENT = frozenset({Kind.MISSING, Kind.REFUSED})
+"""Kinds of a store's problems that another attempt does not solve."""
 CONFIG = "config.json"
 """File that every Hugging Face model folder has."""
 
@@ -59,8 +63,10 @@ def fetch_checkpoint(
     try:
         store, root = fsspec.core.url_to_fs(source)
         found = {_relative(name, root, source): info for name, info in store.find(root, detail=True).items()}
-    except (ValueError, ImportError, FileNotFoundError, PermissionError) as error:
+    except (ValueError, ImportError) as error:
         raise BadInputError(f"{field} {source}: {' '.join(str(error).split())}") from error
+    except Exception as error:
+        raise _explained(error, f"{field} {source}") from error
     if wanted is None:
         _check_layout(f"{field} {source}", found, ADAPTER_CONFIG if adapter else CONFIG)
     else:
@@ -74,10 +80,20 @@ def fetch_checkpoint(
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         try:
             copied = sum(pool.map(copy, sorted(found)))
-        except (FileNotFoundError, PermissionError) as error:
-            raise BadInputError(f"{field} {source}: {' '.join(str(error).split())}") from error
+        except Exception as error:
+            raise _explained(error, f"{field} {source}") from error
     part.rename(folder)
     return copied
+
+
+def _explained(error: Exception, place: str) -> BadInputError | OSError:
+    """Return a store's error in the user's terms; each store's client has classes of its own, with no other base."""
+    if isinstance(error, BadInputError):
+        return error
+    problem = store_problem(error)
+    if problem.kind in PERMANENT:
+        return BadInputError(f"{place}: {problem.text}")
+    return OSError(errno.EIO, problem.text, place)
 
 
 def _relative(name: str, root: str, source: str) -> str:
@@ -107,10 +123,8 @@ def _copied(store: Any, info: dict[str, Any], target: Path, wait: Callable[[floa
             size = target.stat().st_size
             if info.get("size") not in {None, size}:
                 raise OSError(f"{info['name']}: {size} of {info['size']} bytes came")
-        except (FileNotFoundError, PermissionError):
-            raise
-        except OSError as error:
-            if attempt == ATTEMPTS:
+        except Exception as error:  # each store's client has classes of its own
+            if attempt == ATTEMPTS or store_problem(error).kind in PERMANENT:
                 raise
             logger.warning("%s; again", error)
             wait(backoff_seconds(attempt, FIRST_WAIT_SECONDS))

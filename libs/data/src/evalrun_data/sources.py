@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from evalrun_data.inspect_logs import EVAL_MAGIC, read_eval_file
 from evalrun_data.rows import Row, kind_of
+from evalrun_data.store_problems import store_problem
 from evalrun_runtime.exits import BadInputError
 
 BUILTIN_SCHEME: Final = "builtin:"
@@ -164,9 +165,11 @@ def _fetch(source: str, copy: IO[bytes]) -> None:
             shutil.copyfileobj(remote, copy, _COPY_BYTES)
     except FileNotFoundError as error:
         raise BadInputError(f"{source}: {_why_missing(error)}") from error
-    except (OSError, ImportError, ValueError) as error:
+    except (ImportError, ValueError) as error:
         # ImportError: the protocol's package is not installed; ValueError: an unknown protocol. Both name it.
         raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
+    except Exception as error:  # each store's client has classes of its own, with no other base
+        raise BadInputError(f"{source}: cannot be read: {store_problem(error).text}") from error
     copy.seek(0)
 
 

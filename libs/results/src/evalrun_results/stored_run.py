@@ -10,6 +10,7 @@ from urllib.parse import quote
 import fsspec
 
 from evalrun_data.sources import read_rows
+from evalrun_data.store_problems import store_problem
 from evalrun_results.metrics.accumulator import MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.writer import SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
@@ -152,5 +153,4 @@ def _store_errors(place: str) -> Iterator[None]:
     except BadInputError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise BadInputError(f"{place}: cannot be read: {said[:300]}") from error
+        raise BadInputError(f"{place}: cannot be read: {store_problem(error).text}") from error

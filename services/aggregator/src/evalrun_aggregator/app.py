@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from evalrun.ledger.v1 import ledger_pb2_grpc
 from evalrun_aggregator.facts import identity_of, rejudging_of
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
+from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.writer import check_destination, write_run_outputs
 from evalrun_aggregator.gate_watch import GateWatch, kept_problems, watched_gates
 from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
@@ -97,7 +98,8 @@ class Aggregator:
         """
         settings = self._settings
         order = read_work_order(settings.work_order)
-        check_destination(order.output_dir)
+        first_start = not settings.ledger.exists()
+        await asyncio.to_thread(check_destination, order.output_dir, first_start=first_start)
         problems, responses = await asyncio.to_thread(load_problems_of, order)
         max_pages = None if settings.ledger_max_mib is None else settings.ledger_max_mib * PAGES_A_MIB
         self._ledger = ledger = Ledger(settings.ledger, max_pages=max_pages)
@@ -172,6 +174,7 @@ class Aggregator:
         )
         submits = any(dataset.judge_mode == "Submit" for dataset in order.spec.datasets)
         judges = JudgeDescriptions(self._judges, ledger, ledger.reader.facts().get("judges", ""), submits=submits)
+        retry = OutputRetry(settings.output_retry_seconds, clocks.monotonic)
         finisher = Finisher(
             order,
             problems,
@@ -183,6 +186,7 @@ class Aggregator:
             clocks,
             self._write,
             export_seconds=settings.export_seconds,
+            retry=retry,
             watch=watch,
         )
         work_time = WorkTime()
@@ -196,6 +200,7 @@ class Aggregator:
             dispatcher=dispatcher,
             judges=judges,
             finish=finisher.finish,
+            output_trouble=lambda: retry.trouble,
             output_tokens=output_tokens,
             started_at=opened.started_at,
             ended=opened.ended,

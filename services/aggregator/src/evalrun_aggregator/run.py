@@ -75,6 +75,7 @@ class Run:
         judges: asked what they are while the run goes on.
         finish: writes outputs and the run's end, given why it ends early or nothing; gives what is known then. Raises
             OutputError, LedgerError.
+        output_trouble: what keeps it from writing them, in one line; empty if nothing does.
         started_at: when the run first started; Unix seconds.
         ended: set where the ledger says that the run has ended.
         ended_early: why the ledger says that it was to end before everything was decided; empty where it was not.
@@ -97,6 +98,7 @@ class Run:
         dispatcher: Dispatcher,
         judges: JudgeDescriptions,
         finish: Callable[[str], Awaitable[RunEnd]],
+        output_trouble: Callable[[], str],
         output_tokens: int,
         started_at: float,
         ended: RunEnd | None,
@@ -116,6 +118,7 @@ class Run:
         self._dispatcher = dispatcher
         self._judges = judges
         self._finish = finish
+        self._output_trouble = output_trouble
         self._output_tokens = output_tokens
         self._started_at = started_at
         self._ended = ended
@@ -191,7 +194,7 @@ class Run:
             return f"waiting for the judge: {trouble}"
         if self.board.remaining and (trouble := self.replicas.trouble(self._clocks.monotonic())) is not None:
             return f"no endpoint answers: {trouble}"
-        return "writing outputs" if self._writing else ""
+        return (self._output_trouble() or "writing outputs") if self._writing else ""
 
     @property
     def warnings(self) -> list[str]:

@@ -69,6 +69,12 @@ class AggregatorSettings(ServiceSettings):
     export_seconds: float = Field(
         90.0, gt=0, description="Maximum seconds of an export to WandB or MLflow; then it is stopped with a warning."
     )
+    output_retry_seconds: float = Field(
+        1800.0,
+        ge=0,
+        description="Maximum seconds for which writing outputs to an object store is tried again. Then the run fails; "
+        "its ledger stays, and the next start goes on.",
+    )
     lease_seconds: float = Field(
         900.0, gt=0, description="Seconds after which unanswered work is leased to another worker."
     )

@@ -114,5 +114,5 @@ class LockedStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no type
 
 def test_a_store_that_fails_in_its_own_way_is_bad_input_that_names_the_place() -> None:
     fsspec.register_implementation("locked", LockedStore, clobber=True)
-    with pytest.raises(BadInputError, match=r"^locked://bucket/run/summary\.json: cannot be read: Unable to"):
+    with pytest.raises(BadInputError, match=r"^locked://bucket/run/summary\.json: cannot be read: no credentials"):
         StoredRun.open("locked://bucket/run")

@@ -4,6 +4,7 @@ Each file is there whole or not at all, and `summary.json` comes last: where it 
 """
 
 import errno
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_data.sources import check_inside_volume
+from evalrun_data.store_problems import Kind, store_problem
 from evalrun_results.comparisons.gate import GateResult, overall
 from evalrun_results.exports.run_exports import ExportReport, RunExports
 from evalrun_results.json_text import json_document, json_line
@@ -30,9 +32,18 @@ from evalrun_results.samples import JsonObject, SampleResult
 from evalrun_runtime.atomic_files import write_atomically
 from evalrun_runtime.exits import BadInputError
 
+logger = logging.getLogger(__name__)
+
 SUMMARY: Final = "summary.json"
 REPORT: Final = "report.html"
 SUMMARY_SCHEMA_VERSION: Final = 1
+
+OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Protocols without folders: there `makedirs` would create the bucket, e.g. one whose name was mistyped."""
+PROBE: Final = ".evalrun-probe"
+
+Wait: TypeAlias = Callable[[str], bool]
+"""Waits after a failure of the store, given what is wrong; returns whether to try again."""
 
 FinalState: TypeAlias = Literal["Succeeded", "Degraded"]
 """As the phase of an EvalRun says it."""
@@ -135,7 +146,12 @@ class RunSummary:
 
 
 def write_outputs(
-    results: Iterable[SampleResult], destination: str, plan: OutputPlan, *, staging: Path | None = None
+    results: Iterable[SampleResult],
+    destination: str,
+    plan: OutputPlan,
+    *,
+    staging: Path | None = None,
+    wait: Wait | None = None,
 ) -> RunSummary:
     """Write a run's folder and give its summary; results are read once and never held together.
 
@@ -146,6 +162,7 @@ def write_outputs(
         plan: what they say beyond the results.
         staging: where the files of a remote folder are written before they are sent; None: the system's own place for
             temporary files. It must hold all of them.
+        wait: called when a store refuses a file; None: the first refusal ends it.
 
     Raises:
         BadInputError: the URL cannot be used.
@@ -157,7 +174,7 @@ def write_outputs(
         return write_folder(results, Path(path), plan)
     with TemporaryDirectory(prefix="evalrun-outputs-", dir=staging) as folder:
         summary = write_folder(results, Path(folder), plan)
-        send_folder(Path(folder), files, path)
+        send_folder(Path(folder), files, path, wait)
     return summary
 
 
@@ -174,6 +191,31 @@ def resolve_destination(destination: str) -> tuple[fsspec.AbstractFileSystem, st
     except (ValueError, ImportError) as error:
         raise BadInputError(f"output {destination}: {' '.join(str(error).split())}") from error
     return files, path
+
+
+def probe_destination(destination: str) -> None:
+    """Write an empty object where a store's outputs will be, and delete it: what is wrong shows before any work.
+
+    Where it may be written but not deleted it stays, empty.
+
+    Raises:
+        BadInputError: the store refuses the credentials, or there is no such bucket.
+        OSError: anything else, which may pass: the store cannot be reached, is full or is failing.
+    """
+    files, path = resolve_destination(destination)
+    target = f"{path.rstrip('/')}/{PROBE}"
+    try:
+        _make_folder(files, target)
+        files.pipe_file(target, b"")
+    except Exception as error:
+        problem = store_problem(error)
+        if problem.kind in {Kind.REFUSED, Kind.MISSING}:
+            raise BadInputError(f"output {destination}: cannot be written: {problem.text}") from error
+        raise _as_os_error(error, problem.text, f"output {destination}") from error
+    try:
+        files.rm_file(target)
+    except Exception as error:  # noqa: BLE001 - each store's client has classes of its own, with no other base
+        logger.info("%s stays, empty: %s", target, store_problem(error).text)
 
 
 def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan) -> RunSummary:
@@ -247,23 +289,57 @@ def cost_of(plan: OutputPlan) -> JsonObject | None:
     return {"gpu_seconds": seconds, "gpu_hour": price, "currency": plan.currency or None, "money": money}
 
 
-def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str) -> None:
+def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str, wait: Wait | None = None) -> None:
     """Copy a finished folder to another file system, summary.json last.
+
+    Args:
+        folder: the finished folder.
+        files: the other file system.
+        path: the folder there.
+        wait: called when a file cannot be sent; None: the first failure ends it.
 
     Raises:
         OSError: a file cannot be sent; it names the file.
     """
     names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
     names.sort(key=lambda name: name == SUMMARY)
-    if files.exists(f"{path}/{SUMMARY}"):
-        files.rm_file(f"{path}/{SUMMARY}")
+
+    def remove_summary(target: str) -> None:
+        files.invalidate_cache()
+        if files.exists(target):
+            files.rm_file(target)
+
+    def put(target: str) -> None:
+        _make_folder(files, target)
+        files.put_file(str(folder / target.removeprefix(f"{path}/")), target)
+
+    _insist(remove_summary, f"{path}/{SUMMARY}", wait)
     for name in names:
-        target = f"{path}/{name}"
+        _insist(put, f"{path}/{name}", wait)
+
+
+def _insist(step: Callable[[str], None], target: str, wait: Wait | None) -> None:
+    """Do a step, again and again while `wait` says so. Raises OSError, which names the target."""
+    while True:
         try:
-            files.makedirs(target.rpartition("/")[0], exist_ok=True)
-            files.put_file(str(folder / name), target)
-        except OSError as error:
-            raise OSError(error.errno or errno.EIO, error.strerror or str(error), target) from error
+            step(target)
+        except Exception as error:  # each store's client has classes of its own, with no other base
+            problem = store_problem(error).text
+            if wait is None or not wait(f"{target}: {problem}"):
+                raise _as_os_error(error, problem, target) from error
+        else:
+            return
+
+
+def _as_os_error(error: Exception, problem: str, target: str) -> OSError:
+    number = error.errno if isinstance(error, OSError) else None
+    return OSError(number or errno.EIO, problem, target)
+
+
+def _make_folder(files: fsspec.AbstractFileSystem, target: str) -> None:
+    protocols = {files.protocol} if isinstance(files.protocol, str) else set(files.protocol)
+    if not protocols & OBJECT_STORES:
+        files.makedirs(target.rpartition("/")[0], exist_ok=True)
 
 
 def _write_qa_logs(qa_logs: QaLogs, folder: Path) -> dict[str, list[JsonObject]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalrun_aggregator.facts import end_facts
+from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.run_info import run_info
 from evalrun_aggregator.finish.sample_stream import sample_results
 from evalrun_aggregator.gate_watch import GateWatch
@@ -50,6 +51,8 @@ class OutputJob:
     """None where its gates did not end it early."""
     staging: Path
     """A folder on this machine with room for the outputs of a remote place: the ledger's."""
+    wait: Callable[[str], bool]
+    """Waits after a refusal of a remote place, given what is wrong; returns whether to try again."""
     generation: Callable[[], dict[str, float | int | None]] | None = None
     """Busy and idle seconds of its replicas; None where no turn depends on a verdict."""
     partial: str = ""
@@ -76,6 +79,7 @@ class Finisher:
         write: OutputWriter,
         *,
         export_seconds: float,
+        retry: OutputRetry,
         watch: GateWatch | None,
     ) -> None:
         self._order = order
@@ -88,6 +92,7 @@ class Finisher:
         self._clocks = clocks
         self._write = write
         self._export_seconds = export_seconds
+        self._retry = retry
         self._watch = watch
 
     async def finish(self, partial: str = "") -> RunEnd:
@@ -137,12 +142,16 @@ class Finisher:
             stopped=self._stopped(),
             staging=self._ledger.path.parent,
             generation=self._generation(),
+            wait=self._retry.wait,
             partial=partial,
         )
         try:
             end = await asyncio.to_thread(self._write, job)
         except OSError as error:
             raise OutputError(f"the outputs could not be written to {self._order.output_dir}: {error}") from error
+        except asyncio.CancelledError:
+            self._retry.stop()  # the thread would keep the process from ending
+            raise
         await self._ledger.finish(end_facts(end))
         return end
 

@@ -9,19 +9,23 @@ from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
 from evalrun_results.exports.run_exports import exports_of
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
-from evalrun_results.outputs.writer import OutputPlan, resolve_destination, write_outputs
+from evalrun_results.outputs.writer import OutputPlan, probe_destination, resolve_destination, write_outputs
 from evalrun_runtime.exits import BadInputError
 
 ACCEPTED_AT_1 = "accepted_at_1"
 
 
-def check_destination(destination: str) -> None:
-    """Refuse, before anything is generated, a place where outputs could not be written at the end.
+def check_destination(destination: str, *, first_start: bool) -> None:
+    """Refuse, before anything is generated, a place where outputs could not be written at the end. Blocking.
 
-    A remote place is only checked for its scheme: nothing is written there before the end.
+    Args:
+        destination: a path or fsspec URL.
+        first_start: a remote place is asked only then. Later the run has work to lose, and a refusal may have passed
+            by its end.
 
     Raises:
-        BadInputError: the URL cannot be used, or the folder cannot be made.
+        BadInputError: the URL cannot be used, the folder cannot be made, or the store refuses it for good.
+        OSError: the store cannot be reached, is full or is failing.
     """
     files, path = resolve_destination(destination)
     if isinstance(files, LocalFileSystem):
@@ -29,6 +33,8 @@ def check_destination(destination: str) -> None:
             Path(path).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInputError(f"output {destination}: {error.strerror}: {error.filename}") from error
+    elif first_start:
+        probe_destination(destination)
 
 
 def write_run_outputs(job: OutputJob) -> RunEnd:
@@ -58,7 +64,7 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
         generation=None if job.generation is None else {**job.generation()},
         export=exports_of(job.order, scratch_in=job.staging, seconds=job.export_seconds),
     )
-    summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging)
+    summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging, wait=job.wait)
     accepted = {}
     for name, metrics in summary.datasets.items():
         figure = metrics.figures.get(ACCEPTED_AT_1)

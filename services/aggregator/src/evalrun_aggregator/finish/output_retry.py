@@ -1,0 +1,52 @@
+"""Waits while an object store refuses the outputs."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from evalrun_runtime.backoff import backoff_seconds
+
+FIRST_PAUSE_SECONDS: Final = 1.0
+MAX_PAUSE_SECONDS: Final = 60.0
+
+
+class OutputRetry:
+    """Decides whether sending outputs is tried again, and pauses the writer's thread until then.
+
+    Args:
+        max_seconds: from the first failure to the last attempt.
+        clock: seconds, monotonic.
+        pause: sleeps for seconds; returns whether the process stops.
+    """
+
+    def __init__(
+        self, max_seconds: float, clock: Callable[[], float], pause: Callable[[float], bool] | None = None
+    ) -> None:
+        self._max_seconds = max_seconds
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._pause = self._stopped.wait if pause is None else pause
+        self._failures = 0
+        self._first = 0.0
+        self._trouble = ""
+
+    @property
+    def trouble(self) -> str:
+        """Problem of the last attempt, in one line; empty if there was none."""
+        return self._trouble
+
+    def wait(self, problem: str) -> bool:
+        """Pause after a failure. Returns False if time is up or the process stops: then nothing is tried again."""
+        now = self._clock()
+        if not self._failures:
+            self._first = now
+        self._failures += 1
+        left = self._first + self._max_seconds - now
+        if left <= 0:
+            return False
+        self._trouble = f"the outputs cannot be written yet: {problem}; tried again for up to {left / 60:.0f} minutes"
+        return not self._pause(backoff_seconds(self._failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
+
+    def stop(self) -> None:
+        """End the pause."""
+        self._stopped.set()
