@@ -105,9 +105,10 @@ def f(parts):
     file = os.open("page", os.O_RDWR | os.O_CREAT)
     top = ctypes.CDLL(None).sbrk
     top.restype = ctypes.c_void_p
-    starts = [id(os) & ~4095, id(wanted) & ~4095, id({}) & ~4095, id(f) & ~4095, (top(0) & ~4095) - 4096]
+    kept = globals().get("kept", ())
     seen = set()
-    for start in starts:
+    for start in (*map(id, [os, wanted, {}, f, *kept]), top(0) - 4096):
+        start &= ~4095
         for step in (4096, -4096):
             page = start
             while page not in seen:
