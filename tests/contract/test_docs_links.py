@@ -1,4 +1,4 @@
-"""Every link between our pages leads somewhere, and the index of docs/ names every page."""
+"""Every link between our pages leads somewhere, no page is half merged, and the index of docs/ names every page."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from builders.data import PROJECT_ROOT
 
 DOCS = PROJECT_ROOT / "docs"
-PAGES = [PROJECT_ROOT / "README.md", PROJECT_ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(PROJECT_ROOT.glob("*.md")), PROJECT_ROOT / "benchmarks" / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def headings(page: Path) -> set[str]:
@@ -25,6 +25,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         linked = (page.parent / path).resolve() if path else page
         assert linked.exists(), target
         assert not anchor or anchor in headings(linked), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT_ROOT)))
+def test_no_page_holds_the_marks_of_a_conflict(page: Path) -> None:
+    assert re.findall(r"^(?:<{7}|={7}|>{7})(?: .*)?$", page.read_text(), re.MULTILINE) == []
 
 
 def test_the_index_names_every_page() -> None:
