@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from builders.judge.sandbox import living_children, request, started, until
+from builders.judge.sandbox import MEMORY_SEARCH, living_children, request, started, until
 
 from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
 from evalrun_executor.errors import ExecutorLost
@@ -94,36 +94,6 @@ async def test_files_of_one_run_are_not_the_next_ones(executor: Executor) -> Non
     assert [await called(executor, code) for _ in range(4)] == [[]] * 4
 
 
-# Writes each page that it can reach, from an object's on and below the C library's heap, to a file in the private
-# folder: a page that is not there is an error of the call, not a crash.
-SCAN = """
-import ctypes, os
-
-def f(parts):
-    wanted = "".join(parts).encode()
-    found = pages = 0
-    file = os.open("page", os.O_RDWR | os.O_CREAT)
-    top = ctypes.CDLL(None).sbrk
-    top.restype = ctypes.c_void_p
-    kept = globals().get("kept", ())
-    seen = set()
-    for start in (*map(id, [os, wanted, {}, f, *kept]), top(0) - 4096):
-        start &= ~4095
-        for step in (4096, -4096):
-            page = start
-            while page not in seen:
-                seen.add(page)
-                try:
-                    os.pwrite(file, (ctypes.c_char * 4096).from_address(page), 0)
-                except OSError:
-                    break
-                pages += 1
-                found += os.pread(file, 4096, 0).count(wanted)
-                page += step
-    return [found, pages]
-"""
-
-
 async def scanned(executor: Executor, code: str, parts: list[str]) -> tuple[int, int]:
     """How often the parts, joined, are found in the memory of a child, and in how many pages."""
     found = await called(executor, code, parts)
@@ -139,9 +109,11 @@ async def test_a_worker_keeps_nothing_of_a_program() -> None:
         assert (await alone.run(calls("def f(: # earlier-text"))).compile.status == "error"
         assert (await alone.run(calls("def f():\n    raise ValueError('earlier-' + 'result')"))).runs[0].stderr
         for mark in ("text", "argument", "result"):
-            found, pages = await scanned(alone, SCAN, ["earlier", "-", mark])
+            found, pages = await scanned(alone, MEMORY_SEARCH, ["earlier", "-", mark])
             assert (found <= 2, pages > 500) == (True, True), (mark, found, pages)  # its own two: joined, encoded
-        own, _ = await scanned(alone, "kept = ['own-mark-%d' % n for n in range(50)]\n" + SCAN, ["own-", "mark-"])
+        own, _ = await scanned(
+            alone, "kept = ['own-mark-%d' % n for n in range(50)]\n" + MEMORY_SEARCH, ["own-", "mark-"]
+        )
         assert own >= 25, "the search finds what is there"
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from builders.judge.sandbox import living_children, request, run_one, started, until
+from builders.judge.sandbox import MEMORY_SEARCH, living_children, request, run_one, started, until
 
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.executor import Executor, ExecutorPlan
@@ -52,29 +52,7 @@ async def test_a_program_that_prints_too_much_is_stopped_and_the_next_one_runs(e
         assert (await run_one(executor, "print(1)")).stdout == b"1\n"
 
 
-# Counts a mark in the memory of this process, from several objects' pages on.
-SCAN = """
-import ctypes, os
-wanted = "".join(input().split()).encode()
-file = os.open("page", os.O_RDWR | os.O_CREAT)
-top = ctypes.CDLL(None).sbrk
-top.restype = ctypes.c_void_p
-seen = set()
-found = 0
-for start in (*map(id, [os, wanted, {}, *globals().get("kept", ())]), top(0) - 4096):
-    start &= ~4095
-    for step in (4096, -4096):
-        page = start
-        while page not in seen:
-            seen.add(page)
-            try:
-                os.pwrite(file, (ctypes.c_char * 4096).from_address(page), 0)
-            except OSError:
-                break
-            found += os.pread(file, 4096, 0).count(wanted)
-            page += step
-print(found, len(seen))
-"""
+SEARCH = f"{MEMORY_SEARCH}\nprint(*f(input().split()))"
 
 
 async def test_a_worker_keeps_nothing_of_a_program() -> None:
@@ -84,10 +62,10 @@ async def test_a_worker_keeps_nothing_of_a_program() -> None:
         assert b"earlier-output earlier-input" in (await run_one(alone, code, b"earlier-input")).stdout
         assert (await alone.run(request("def f(: # earlier-text"))).compile.status == "error"
         for mark in ("text", "input", "output", "log"):
-            scanned = (await run_one(alone, SCAN, f"ear lier- {mark}".encode(), memory=1024)).stdout.split()
+            scanned = (await run_one(alone, SEARCH, f"ear lier- {mark}".encode(), memory=1024)).stdout.split()
             assert (int(scanned[0]) <= 2, int(scanned[1]) > 500) == (True, True), (mark, scanned)  # its own two
         kept = "kept = ['own-mark-%d' % n for n in range(50)]\n"
-        assert int((await run_one(alone, kept + SCAN, b"own- mark-", memory=1024)).stdout.split()[0]) >= 25
+        assert int((await run_one(alone, kept + SEARCH, b"own- mark-", memory=1024)).stdout.split()[0]) >= 25
 
 
 async def test_a_dead_worker_is_an_infra_error_for_its_request_only() -> None:
