@@ -6,9 +6,12 @@ which share no base but Exception. They are told by the store's own code, the HT
 
 import errno
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from evalrun_runtime.exits import BadInputError
 
 MAX_SAID: Final = 200
 
@@ -107,6 +110,17 @@ def store_problem(error: BaseException) -> StoreProblem:
             for kind, meaning in facts(each):
                 return StoreProblem(kind, f"{meaning} ({_said(error)})")
     return StoreProblem(Kind.FAILED, _said(error))
+
+
+@contextmanager
+def named_read_errors(place: str) -> Iterator[None]:
+    """Raise BadInputError, which names the place, for any error inside: nothing that cannot be read may end a run."""
+    try:
+        yield
+    except BadInputError:
+        raise
+    except Exception as error:  # each store's client has classes of its own, with no other base
+        raise BadInputError(f"{place}: cannot be read: {store_problem(error).text}") from error
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import quote
@@ -10,7 +9,7 @@ from urllib.parse import quote
 import fsspec
 
 from evalrun_data.sources import read_rows
-from evalrun_data.store_problems import store_problem
+from evalrun_data.store_problems import named_read_errors
 from evalrun_results.metrics.accumulator import MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.writer import SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
@@ -121,13 +120,13 @@ def _reached(place: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def _exists(files: fsspec.AbstractFileSystem, path: str, place: str) -> bool:
-    with _store_errors(place):
+    with named_read_errors(place):
         return bool(files.exists(path))
 
 
 def _document(files: fsspec.AbstractFileSystem, path: str, place: str) -> JsonObject:
     name = path.rpartition("/")[2]
-    with _store_errors(f"{place}/{name}"):
+    with named_read_errors(f"{place}/{name}"):
         try:
             text = files.cat_file(path)
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -139,18 +138,3 @@ def _document(files: fsspec.AbstractFileSystem, path: str, place: str) -> JsonOb
     if not isinstance(content, dict):
         raise BadInputError(f"{place}/{name}: is not a JSON object: name the folder of a run's outputs")
     return content
-
-
-@contextmanager
-def _store_errors(place: str) -> Iterator[None]:
-    """Name the place that cannot be read.
-
-    Stores raise their own client's classes (botocore's NoCredentialsError, aiohttp's ClientResponseError, ...), which
-    share no base but Exception; and a baseline that cannot be read must never end a run.
-    """
-    try:
-        yield
-    except BadInputError:
-        raise
-    except Exception as error:
-        raise BadInputError(f"{place}: cannot be read: {store_problem(error).text}") from error

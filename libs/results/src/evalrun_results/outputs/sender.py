@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import BinaryIO
 
-from evalrun_data.store_problems import store_problem
+from evalrun_data.store_problems import named_read_errors
 from evalrun_results.outputs.writer import SUMMARY, resolve_destination
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -25,7 +25,7 @@ def files_of(url: str, names: Sequence[str] = ()) -> Iterator[tuple[str, int, Op
     """
     files, path = resolve_destination(url)
     root = path.rstrip("/")
-    try:
+    with named_read_errors(url):
         found = {str(file).removeprefix(root).lstrip("/"): file for file in files.find(root)}
         if SUMMARY not in found:
             raise BadInputError(f"{url}: no finished run there: {SUMMARY} is missing")
@@ -34,10 +34,6 @@ def files_of(url: str, names: Sequence[str] = ()) -> Iterator[tuple[str, int, Op
             raise BadInputError(f"{url}: {', '.join(missing)} not found")
         for name in sorted(names or found, key=lambda name: (name == SUMMARY, name)):
             yield name, int(files.size(found[name])), partial(files.open, found[name], "rb")
-    except Exception as error:  # each store's client has classes of its own, with no other base
-        if isinstance(error, BadInputError):
-            raise
-        raise BadInputError(f"{url}: cannot be read: {store_problem(error).text}") from error
 
 
 def send(url: str, names: Sequence[str], output: BinaryIO) -> None:
