@@ -82,10 +82,13 @@ class GrpcAggregators:
             raise AggregatorError(f"{address}: {error.code().name}: {error.details()}") from error
 
     def forget(self, address: str) -> None:
-        """Close the channel to an address, soon."""
+        """Close the channel to an address once its calls have ended, which their timeout sees to.
+
+        At once would cancel them, and CancelledError would end the pass that waits for one.
+        """
         channel = self._channels.pop(address, None)
         if channel is not None:
-            closing = asyncio.ensure_future(channel.close(None))
+            closing = asyncio.ensure_future(channel.close(self._timeout))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 

@@ -307,7 +307,7 @@ class Run:
         status = self.get().get("status", {})
         return {condition["type"]: condition for condition in status.get("conditions", ())}
 
-    def wait_for(self, condition: str, status: str = "True", reason: str = "", limit: float = 30.0) -> None:
+    def wait_for(self, condition: str, status: str = "True", reason: str = "", limit: float = 90.0) -> None:
         """Wait for a condition's status, and reason where one is given."""
 
         def holds() -> bool:
@@ -317,7 +317,14 @@ class Run:
         try:
             until(holds, f"{condition}={status} {reason} of {self.name}", limit)
         except TimeoutError as error:
-            raise AssertionError(f"{error}: {json.dumps(self.get().get('status', {}), indent=1)}") from error
+            conditions = [f"{name}: {one['reason']}: {one['message']}" for name, one in self.conditions().items()]
+            lines = [
+                line
+                for log in self.plane.folder.glob("*.log")
+                for line in log.read_text(errors="replace").splitlines()
+                if f"{self.namespace}/{self.name}" in line or "failed unexpectedly" in line
+            ]
+            raise AssertionError("\n".join([str(error), *conditions, *lines[-20:]])) from error
 
     def objects(self, *plurals: str) -> list[dict[str, Any]]:
         """Return the objects that carry the run's label."""

@@ -3,14 +3,17 @@
 import asyncio
 import gc
 import json
+import threading
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import grpc
 import httpx2
 import pytest
+from builders.operator.running_operator import ScriptedLedger, serving_ledger
 from builders.operator.simulated_aggregators import SimulatedAggregators
 from builders.operator.world import START, UID, evalrun, generating, operator_settings
 from lightkube import KubeConfig
@@ -18,6 +21,7 @@ from lightkube.config.models import Cluster as ClusterConfig
 from lightkube.config.models import User
 from prometheus_client import CollectorRegistry, generate_latest
 
+from evalrun.ledger.v1 import ledger_pb2
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
 from evalrun_operator.metrics import OperatorMetrics
@@ -425,6 +429,29 @@ async def test_a_run_that_is_deleted_early_leaves_no_channel_to_its_ledger() -> 
         controller.saw_run(manifest())
         controller.saw_run(manifest(), gone=True)
     assert list(aggregators.forgotten) == ["dns:///run-aggregator.evals.svc:50051"]
+
+
+async def test_a_ledger_that_is_forgotten_during_a_question_still_answers_it() -> None:
+    """Closing the channel at once had cancelled the call, and with it the queue's worker, for good."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Slow(ScriptedLedger):
+        def GetStatus(  # noqa: N802 - the contract's name
+            self, request: ledger_pb2.GetStatusRequest, context: grpc.ServicerContext
+        ) -> ledger_pb2.GetStatusResponse:
+            asked.set()
+            go_on.wait(30)
+            return super().GetStatus(request, context)
+
+    aggregators = GrpcAggregators(30.0)
+    with serving_ledger(Slow()) as address:
+        question = asyncio.create_task(aggregators.status(address, "token"))
+        await asyncio.to_thread(asked.wait, 30)
+        aggregators.forget(address)
+        await asyncio.sleep(0)
+        go_on.set()
+        assert (await question).total == 164
+        await aggregators.close()
 
 
 async def test_a_channel_that_is_forgotten_is_closed() -> None:

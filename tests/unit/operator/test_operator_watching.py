@@ -16,6 +16,7 @@ from lightkube.config.models import User
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import KINDS
 from evalrun_operator.observation.children import Children, Runs
+from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.observation.watches import Watch, Watches
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
@@ -53,6 +54,18 @@ class Server:
         return httpx2.Response(200, json={"metadata": {"resourceVersion": "7"}, "items": items}, request=request)
 
 
+class Recorder(Children):
+    """Records the versions that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None)
+        self.versions: asyncio.Queue[str] = asyncio.Queue()
+
+    def put(self, manifest: dict[str, Any]) -> tuple[tuple[str, str], ObjectKey, tuple[str, str]] | None:
+        self.versions.put_nowait(manifest["metadata"]["resourceVersion"])
+        return super().put(manifest)
+
+
 @asynccontextmanager
 async def client_of(server: Server) -> AsyncIterator[ExactClient]:
     transport = httpx2.MockTransport(server.answer)
@@ -88,6 +101,17 @@ async def test_what_went_in_a_gap_is_forgotten_by_the_next_list_and_its_run_is_w
 async def test_what_came_in_a_gap_is_found_by_the_next_list() -> None:
     async with watching(Server([[], [pod("a"), pod("b")]])) as (children, woken):
         await until_there_are(children, woken, {"a", "b"})
+
+
+async def test_what_a_later_list_shows_unchanged_is_not_taken_over_again() -> None:
+    children = Recorder()
+    async with client_of(Server([[pod("a")], [pod("a")], [pod("a", "2")]])) as client:
+        watches = Watches(client, [(KINDS["Pod"], children)], [], children.missing_kinds)
+        await watches.start(5)
+        async with asyncio.timeout(10):
+            taken = [await children.versions.get() for _ in range(2)]
+        await watches.stop()
+    assert taken == ["1", "2"]
 
 
 async def test_events_between_two_lists_are_taken_over() -> None:

@@ -14,7 +14,7 @@ class Recorder:
         self.max_at_once = 0
         self.gate = asyncio.Event()
         self.gate.set()
-        self.answers: dict[str, list[float | Exception | None]] = {}
+        self.answers: dict[str, list[float | BaseException | None]] = {}
         self.progress = asyncio.Condition()
 
     async def work(self, key: str) -> float | None:
@@ -27,7 +27,7 @@ class Recorder:
         self.at_once[key] -= 1
         answers = self.answers.get(key, [])
         answer = answers.pop(0) if answers else None
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -154,3 +154,14 @@ async def test_what_comes_first_need_not_wait_for_a_worker() -> None:
     await recorder.until_started(3)
     assert recorder.started[2] == "later"
     await queue.stop()
+
+
+async def test_a_cancellation_within_the_work_ends_no_worker() -> None:
+    recorder = Recorder()
+    recorder.answers["a"] = [asyncio.CancelledError(), None]
+    queue = queue_of(recorder, workers=1)
+    queue.start()
+    queue.wake("a")
+    await recorder.until_started(2)
+    await queue.stop()
+    assert recorder.started == ["a", "a"]

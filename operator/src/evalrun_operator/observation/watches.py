@@ -66,8 +66,8 @@ class Watch:
         self._missing_seconds = missing_seconds
         self._sink = sink
         self._missing_kinds = missing_kinds
-        self._known: dict[str, Hashable] = {}
-        """By uid, what the sink knows an object by."""
+        self._known: dict[str, tuple[str, Hashable]] = {}
+        """By uid, an object's resource version and what the sink knows it by."""
         self._heard_at = float("-inf")
         self.kind = kind
         self.namespace = namespace
@@ -154,7 +154,7 @@ class Watch:
             elif change == "DELETED":
                 known = self._known.pop(item["metadata"]["uid"], None)
                 if known is not None:
-                    self._sink.drop(known)
+                    self._sink.drop(known[1])
             if loop.time() >= end:
                 return
 
@@ -162,19 +162,26 @@ class Watch:
         return None if self.kind in {EVAL_RUN, EVAL_SCHEDULE} else {names.RUN_UID_LABEL: operators.exists()}
 
     def _put(self, item: dict[str, Any]) -> None:
-        """Take over an object; one that changed its run, or became unreadable, is dropped where it was."""
-        uid = item["metadata"]["uid"]
+        """Take over an object; one that changed its run, or became unreadable, is dropped where it was.
+
+        An object that has not changed since is left as it is: each list, every few minutes, would otherwise replace all
+        that is kept by copies made among the list's garbage, and hold that memory.
+        """
+        uid, version = item["metadata"]["uid"], item["metadata"]["resourceVersion"]
+        before = self._known.pop(uid, None)
+        if before is not None and before[0] == version:
+            self._known[uid] = before
+            return
         # Items of a list carry no kind of their own.
         known = self._sink.put({**item, "kind": self.kind.kind, "apiVersion": self.kind.api_version})
-        before = self._known.pop(uid, None)
-        if before is not None and before != known:
-            self._sink.drop(before)
+        if before is not None and before[1] != known:
+            self._sink.drop(before[1])
         if known is not None:
-            self._known[uid] = known
+            self._known[uid] = (version, known)
 
     def _forget(self, listed: set[str]) -> None:
         for uid in self._known.keys() - listed:
-            self._sink.drop(self._known.pop(uid))
+            self._sink.drop(self._known.pop(uid)[1])
 
 
 class Watches:

@@ -86,7 +86,11 @@ class WorkQueue(Generic[KeyT]):
             self._busy.add(key)
             try:
                 delay = await self._work(key)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
+                # gRPC raises CancelledError in calls of a channel that is closed: that is no request to end the worker.
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
                 logger.exception("a pass over %s failed unexpectedly", key)
                 delay = self._mistake_seconds
             finally:
