@@ -19,6 +19,13 @@ LEVELS: tuple[Level, ...] = ("none", "limits", "seccomp", "full")
 
 CONTENT_TYPE = "application/msgpack"
 
+CALLS_VERSION = 1
+"""Version of what crosses in mode `calls`: `call_harness`'s batches and answers, and `values`' encoding.
+
+Gateway and sandbox are images of their own. Raise it with each change that the other side, built before, would misread:
+a value that is read as another is a wrong verdict, and nothing else would tell.
+"""
+
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one run."""
@@ -130,3 +137,5 @@ class SandboxInfo(msgspec.Struct, frozen=True):
     """Obstacles between this machine and a higher level, one line each."""
     keep_mib: int = 0
     """Memory for inputs that requests then name by digest; 0: none are kept."""
+    calls_version: int = 1
+    """Its `CALLS_VERSION`; the first that there was where it is not said."""

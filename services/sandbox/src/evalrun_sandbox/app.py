@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, generate_latest
 
-from evalrun_executor.api import CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
+from evalrun_executor.api import CALLS_VERSION, CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
 from evalrun_executor.errors import Busy as BusyError
 from evalrun_executor.errors import RequestRefused, SandboxError, Unusable
 from evalrun_executor.executor import Executor
@@ -134,7 +134,7 @@ class SandboxService:
         info = SandboxInfo(
             version=importlib.metadata.version("evalrun"), level=report.level, slots=self._executor.slots,
             languages=self._executor.languages, python_version=report.python_version, missing=list(report.missing),
-            keep_mib=self._settings.keep_mib,
+            keep_mib=self._settings.keep_mib, calls_version=CALLS_VERSION,
         )  # fmt: skip
         return web.Response(body=msgspec.json.encode(info), content_type="application/json")
 

@@ -5,7 +5,7 @@ from typing import Self
 
 import msgspec
 
-from evalrun_executor.api import CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
+from evalrun_executor.api import CALLS_VERSION, CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
 from evalrun_executor.batch import MAX_OUTPUT_BYTES
 from evalrun_executor.contained.supervision import KEPT_STDERR
 from evalrun_executor.time_outs import max_reply_seconds
@@ -102,6 +102,11 @@ class EvalrunSandbox:
             info = self._info.decode(body)
         except msgspec.DecodeError as error:
             raise SandboxFailedError(f"{self.address}: no evalrun-sandbox answers /v1/info: {error}") from error
+        if info.calls_version != CALLS_VERSION:
+            raise SandboxFailedError(
+                f"{self.address}: evalrun-sandbox {info.version} has version {info.calls_version} of the "
+                f"function calls, this gateway {CALLS_VERSION}: run both from images of one release"
+            )
         self._kept.described(info)
         return Backend("evalrun", info)
 
