@@ -12,7 +12,7 @@ SERVICE_LEVELS := $(filter-out tests/integration/cli/ tests/integration/rollout/
 IMAGE_LEVELS := tests/chart tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules kill-gates kill-runs sbom clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules kill-gates kill-runs sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ setup-gen-cpu: $(VENV)/.build ## install Ray, verl and vLLM for a CPU (6 GB) bes
 test-rollout: $(VENV)/.dev setup-gen-cpu ## real verl replicas on a real Ray cluster, an adapter on one, and verl's merger, on a CPU
 	EVALRUN_TEST_ROLLOUT=all $(BIN)/pytest tests/integration/rollout
 
+test-peers: $(VENV)/.dev ## our verdicts and readers beside the published EvalPlus, LiveCodeBench and Inspect, which it installs (0.9 GB)
+	$(BIN)/python tools/peers.py
+
 test-e2e-rollout: $(VENV)/.dev setup-gen-cpu ## run spec.rollout on the real pods of KUBECONFIG's cluster, on a CPU
 	EVALRUN_TEST_E2E_ROLLOUT=required CI=true $(BIN)/pytest tests/e2e/rollout -s
 
@@ -57,7 +60,7 @@ test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at o
 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.
-unit test test-images test-services test-commands test-rollout: export PYTHONDONTWRITEBYTECODE :=
+unit test test-images test-services test-commands test-rollout test-peers: export PYTHONDONTWRITEBYTECODE :=
 
 # Three at a time, what fails soon first: tests mostly wait for processes and pods, and two at a time left the cores idle.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run

@@ -1,9 +1,10 @@
 """Lock every deployable's dependencies with hashes into `requirements/<name>.txt`.
 
 `build` is what installs the rest; `base` and `dev` install the whole distribution. An extra is locked by itself,
-without the base, because its image holds nothing that it does not import; so is the group `graders`. The extra
-`inspect` is in no image, and allows no version of fsspec that the others have: it is locked together with the base's
-requirements, into a file that replaces `base.txt`. Addresses of a package index are never written.
+without the base, because its image holds nothing that it does not import; so is the group `graders`. The group
+`evalplus` is for tests and shares no environment with the rest. The extra `inspect` is in no image, and allows no
+version of fsspec that the others have: it is locked together with the base's requirements, into a file that replaces
+`base.txt`. Addresses of a package index are never written.
 """
 
 import argparse
@@ -26,7 +27,8 @@ def wanted() -> dict[str, list[str]]:
     build = project["build-system"]["requires"] + groups["build"]
     locks = {"build": build, "base": base, "dev": build + base + groups["dev"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
-    return locks | extras | {"inspect": base + extras["inspect"], "graders": groups["graders"]}
+    alone = {name: groups[name] for name in ("graders", "evalplus")}
+    return locks | extras | {"inspect": base + extras["inspect"]} | alone
 
 
 def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
@@ -38,7 +40,7 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
         config.write_text(VERL_ALONE if name == "graders" else "")
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
         command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command", "make lock"]
-        if name not in ("build", "base", "inspect"):
+        if name not in ("build", "base", "inspect", "evalplus"):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
         command += ["--config-file", str(config)]
         if upgrade:

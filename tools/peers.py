@@ -1,0 +1,88 @@
+"""The published packages whose verdicts and files ours are compared with: EvalPlus, LiveCodeBench, Inspect.
+
+  python tools/peers.py             install what is missing, then run the tests that compare
+  python tools/peers.py install     only install, and print the variables that those tests read
+
+They allow no common set of versions, so each has an environment of its own (EvalPlus 0.6 GB, Inspect 0.3 GB) in
+`$EVALRUN_CACHE/peers` (default ~/.cache/evalrun), made once for each lock. LiveCodeBench is in no package index: it is
+fetched by git, at a fixed commit.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIVECODEBENCH = "https://github.com/LiveCodeBench/LiveCodeBench"
+LIVECODEBENCH_COMMIT = "28fef95ea8c9f7a547c8329f2cd3d32b92c1fa24"
+LOCKED = {"EVALRUN_TEST_EVALPLUS": "evalplus", "EVALRUN_TEST_INSPECT": "inspect"}
+CHECKOUT = "EVALRUN_TEST_LIVECODEBENCH"
+TESTS = (
+    "tests/unit/function_tests/test_evalplus_package.py",
+    "tests/unit/data/test_inspect_logs.py",
+    "tests/integration/cli/test_livecodebench_checker.py",
+)
+
+
+def folder(name: str, version: bytes) -> Path:
+    """Return where a package lies in this version."""
+    cache = Path(os.environ.get("EVALRUN_CACHE", "~/.cache/evalrun")).expanduser()
+    return cache / "peers" / f"{name}-{hashlib.sha256(version).hexdigest()[:16]}"
+
+
+def interpreter(name: str) -> Path:
+    """Return the interpreter of an environment with a lock's packages, installed unless it is there."""
+    lock = ROOT / "requirements" / f"{name}.txt"
+    target = folder(name, lock.read_bytes() + sys.version.encode())
+    python = target / "bin" / "python"
+    if not (target / ".complete").exists():
+        shutil.rmtree(target, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(target)], check=True)
+        command = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), "--quiet"]
+        subprocess.run([*command, "--require-hashes", "-r", str(lock)], check=True)
+        (target / ".complete").touch()
+    return python
+
+
+def checkout() -> Path:
+    """Return a checkout of LiveCodeBench, fetched unless it is there."""
+    target = folder("livecodebench", LIVECODEBENCH_COMMIT.encode())
+    if not (target / ".complete").exists():
+        shutil.rmtree(target, ignore_errors=True)
+        git = ["git", "-C", str(target)]
+        subprocess.run(["git", "init", "--quiet", str(target)], check=True)
+        fetched = subprocess.run([*git, "fetch", "--quiet", "--depth", "1", LIVECODEBENCH, LIVECODEBENCH_COMMIT])
+        if fetched.returncode:
+            raise SystemExit(
+                f"LiveCodeBench cannot be fetched. Where {LIVECODEBENCH} is out of reach, name another copy of it: "
+                f"git config --global url.COPY.insteadOf {LIVECODEBENCH}"
+            )
+        subprocess.run([*git, "checkout", "--quiet", LIVECODEBENCH_COMMIT], check=True)
+        (target / ".complete").touch()
+    return target
+
+
+def variables() -> dict[str, str]:
+    """Return what the tests read, with everything installed."""
+    found = {variable: str(interpreter(name)) for variable, name in LOCKED.items()}
+    return found | {CHECKOUT: str(checkout())}
+
+
+def main(arguments: list[str]) -> int:
+    """Install, and run the tests unless only that is asked for."""
+    if arguments not in ([], ["install"]):
+        print("usage: peers.py [install]", file=sys.stderr)
+        return 2
+    found = variables()
+    if arguments:
+        print("\n".join(f"{name}={value}" for name, value in found.items()))
+        return 0
+    command = [sys.executable, "-m", "pytest", *TESTS]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **found}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
