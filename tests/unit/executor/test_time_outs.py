@@ -1,7 +1,7 @@
 import pytest
 
 from evalrun_executor.api import ProgramRun
-from evalrun_executor.contained.limits import STOP_FACTOR
+from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
 from evalrun_executor.time_outs import (
     MAX_SLOWNESS,
     STRETCHES,
@@ -104,6 +104,24 @@ def test_a_program_within_its_limit_never_fails_by_the_machines_slowness(needs: 
     run = ProgramRun("exited", 0, cpu_seconds=cpu)
     decided = decide_alone(SLOW, run, 1.0, allowed, slowness)
     assert decided.end == "exited" or not decided.confirmed
+
+
+@pytest.mark.parametrize("limit", [0.5, 1.0, 2.0, 10.0, 60.0])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.1, 0.11, 0.14, 0.2, 0.36, 0.5, 0.9, 1.0])
+def test_a_program_that_sleeps_part_of_the_time_without_end_is_a_time_out(share: float, limit: float) -> None:
+    """Not judged, it would leave the denominator."""
+    runs = []
+    for stretch in (None, *STRETCHES):
+        allowed = limit * (stretch or 1.0)
+        cpu = min(share * wall_limit(allowed), STOP_FACTOR * allowed)
+        wall = cpu / share if share else wall_limit(allowed)
+        runs.append(ProgramRun("timeout", cpu_seconds=cpu, wall_seconds=min(wall, wall_limit(allowed))))
+    first, *alone = runs
+    if is_suspect(first, limit):
+        decided = [
+            decide_alone(first, run, limit, limit * stretch) for run, stretch in zip(alone, STRETCHES, strict=True)
+        ]
+        assert any(run.confirmed and run.end == "timeout" for run in decided)
 
 
 def test_a_starved_run_that_no_run_alone_could_follow_is_not_sure() -> None:

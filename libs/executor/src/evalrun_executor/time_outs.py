@@ -17,9 +17,11 @@ which a program of 9 s needs 0.36 of a CPU."""
 
 MAX_SLOWNESS = 4.0
 """A machine that is slower tells nothing about a program."""
-STRETCHES = (1.0, 2.0, 4.0)
+STRETCHES = (1.0, 2.0, 6.0)
 """Factors by which each run alone may exceed what the machine's slowness allows: changing speed, or a CPU shared with
-many, leaves the first run in doubt. The last one identifies a program that is three times too slow with certainty."""
+many, leaves the first run in doubt. The last one identifies with certainty a program that is three times too slow, and
+one that sleeps most of the time: `STARVED_SHARE` of its wall limit, 2 x 6 x the limit + 5 s, is more CPU than
+`QUIET_SLOWNESS` explains. A program must not be able to choose that nobody can tell."""
 
 
 _CONFIRM_SECONDS = 60.0
@@ -93,7 +95,8 @@ def decide_alone(
     elif run.end != "timeout" and not late:
         sure = True
     elif slowness <= QUIET_SLOWNESS:
-        sure = not (run.end == "timeout" and _is_starved(run, time_seconds if allowed is None else allowed))
+        starved = run.end == "timeout" and _is_starved(run, time_seconds if allowed is None else allowed)
+        sure = not starved or run.cpu_seconds > QUIET_SLOWNESS * time_seconds
     else:
         too_slow = run.cpu_seconds > slowness * time_seconds
         slept = run.end == "timeout" and run.cpu_seconds < STARVED_SHARE * run.wall_seconds
