@@ -136,3 +136,23 @@ def test_references_of_ones_own_are_mutated(tmp_path: Path, capsys: pytest.Captu
 def test_a_bad_label_is_named(run: Path, row: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit(run, [row]) == 2
     assert f"labels.jsonl:1: {says}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", ["print(int(input()) + 1)", "int main() {}"])
+def test_references_are_not_lost_where_mutants_are_to_replace_them(tmp_path: Path, code: str) -> None:
+    truth = {"inputs": ["1"], "outputs": ["2"]}
+    row = {"dataset": "sums", "problem_id": "a", "prompt": "Add.", "ground_truth": truth}
+    problems = write_rows(tmp_path / "problems.jsonl", [row])
+    mine = write_rows(tmp_path / "mine.jsonl", [{"problem_id": "a", "response": code}])
+    before = mine.read_text()
+    done = evalrun("data", "mutants", problems, "--references", mine, "--output", mine)
+    if done == 0:
+        assert json.loads(mine.read_text().splitlines()[0])["response"] == code
+    else:
+        assert mine.read_text() == before
+    assert done == (2 if "main" in code else 0)
+
+
+def test_a_report_cannot_be_written_to_a_folder(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evalrun("report", run, "--output", ".") == 2
+    assert "cannot be written: Is a directory" in capsys.readouterr().err

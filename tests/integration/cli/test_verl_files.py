@@ -9,8 +9,11 @@ import pyarrow.parquet
 import pytest
 import yaml
 from builders.command_line import evalrun, results
+from builders.governance import write_rows
 
-from evalrun_cli.verl_files.evaluation import read_evaluation
+from evalrun_cli.verl_files.commands import convert_file
+from evalrun_cli.verl_files.evaluation import read_evaluation, with_our_columns
+from evalrun_runtime.exits import BadInputError
 
 ROWS = [
     {
@@ -44,6 +47,30 @@ def test_an_evaluation_file_is_judged_with_every_response(tmp_path: Path, *, rew
     assert done.returncode == 0, done.stderr
     found = [(row["problem_id"], row["sample"], row["accepted"]) for row in results(tmp_path / "out")]
     assert sorted(found) == [("1", 0, True), ("1", 1, False), ("2", 0, True), ("2", 1, False)]
+
+
+def test_rows_are_copied_beside_the_folder_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{("answers" if name == "responses" else name): value for name, value in row.items()} for row in ROWS]
+    evaluation = read_evaluation(
+        yaml.safe_load(config(tmp_path, rows, reward=False, response_key="answers").read_text()), "e.yaml"
+    )
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+    assert with_our_columns(evaluation, Path(), tmp_path) == str(tmp_path / "out_rows.parquet")
+
+
+def test_a_column_of_several_types_is_named(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [{"answers": ["x"], "prompt": "a"}, {"answers": ["x"], "prompt": 1}])
+    evaluation = read_evaluation({"data": {"path": str(file), "response_key": "answers"}}, "e.yaml")
+    with pytest.raises(BadInputError, match=r"rows.jsonl: cannot be written with a run's columns: .*: rename them in"):
+        with_our_columns(evaluation, tmp_path / "out", tmp_path)
+
+
+def test_a_date_that_no_calendar_has_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "generation.yaml"
+    file.write_text("since: 2024-02-30\n")
+    with pytest.raises(BadInputError, match=r"generation.yaml: not readable as YAML: day is out of range for month"):
+        convert_file(file, None)
 
 
 def test_files_and_a_configuration_do_not_go_together(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["p/1"], {"plus": ["p/1"], "base": ["p/1"]}),
         (["p/1, p/2"], {"plus": ["p/1", "p/2"], "base": ["p/1", "p/2"]}),
         (["ids.txt"], {"plus": ["p/1", "p/2"], "base": ["p/1", "p/2"]}),
+        ([",".join(["p/1"] * 2000)], {"plus": ["p/1"], "base": ["p/1"]}),
         (["suites.json"], {"base": ["p/1"]}),
         (["suites.json", "p/1", "p/2"], {"plus": ["p/1", "p/2"], "base": ["p/1", "p/2"]}),
     ],

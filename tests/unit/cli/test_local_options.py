@@ -31,6 +31,8 @@ def test_our_own_sandbox_judges_our_own_tests() -> None:
     [
         (LocalOptions(), "spec.datasets[1].judgeMode: Submit needs a SandboxFusion server, which has the tests"),
         (LocalOptions(sandbox_fusion="localhost:8080"), "--sandbox-fusion localhost:8080: write http://HOST:PORT"),
+        (LocalOptions(sandbox_fusion="http://[::1"), "--sandbox-fusion http://[::1: write http://HOST:PORT"),
+        (LocalOptions(sandbox_fusion="http://h:port"), "--sandbox-fusion http://h:port: write http://HOST:PORT"),
         (LocalOptions(sandbox_fusion="http://"), "--sandbox-fusion http://: write http://HOST:PORT"),
         (LocalOptions(sandbox_fusion="http://u:secret@h:1"),
          "--sandbox-fusion: give its token by EVALRUN_JUDGE_SANDBOX_TOKEN, not in the address"),

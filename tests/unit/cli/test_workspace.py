@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from evalrun_api.work_order import WorkOrder, parse_work_order
+from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.runs import rejudge_directory
 from evalrun_cli.local.workspace import create, default_directory, order_in, reopen
 from evalrun_runtime.exits import BadInputError
 
@@ -146,3 +148,28 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path, content: str | None) ->
         (tmp_path / "work_order.json").write_text(content)
     with pytest.raises(BadInputError, match=r"work_order\.json"):
         order_in(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["try #2", "half?", "100%25"])
+def test_answers_are_found_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
+    """What a URI gives a meaning to had hidden the ledger: its answers were deleted to start over."""
+    folder = with_answers(tmp_path / name)
+    with pytest.raises(BadInputError, match="the answers there were made with other settings"):
+        reopen(folder, changed("spec.protocol.maxNewTokens", 1024))
+    assert (folder / "ledger.sqlite3").exists()
+
+
+def test_a_ledger_that_cannot_be_read_is_kept(tmp_path: Path) -> None:
+    workspace = create(tmp_path / "out", ORDER)
+    workspace.ledger.write_bytes(b"no database at all, but long enough to be looked at " * 100)
+    with pytest.raises(BadInputError, match=r"ledger .*/out/ledger.sqlite3: cannot be read"):
+        reopen(workspace.directory, changed("spec.protocol.maxNewTokens", 1024))
+    assert workspace.ledger.exists()
+
+
+def test_a_rejudging_that_could_not_copy_the_ledger_copies_it_when_tried_again(tmp_path: Path) -> None:
+    workspace = create(tmp_path / "out", ORDER)
+    workspace.ledger.write_bytes(b"no database at all, but long enough to be looked at " * 100)
+    for _ in range(2):  # the first try has made the folder
+        with pytest.raises(BadInputError, match=r"ledger .*/out/ledger.sqlite3: cannot be copied to .*/out_rejudged"):
+            rejudge_directory(workspace.directory, output=None, options=LocalOptions())

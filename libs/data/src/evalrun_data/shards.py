@@ -3,6 +3,7 @@
 A source may be a folder (`NAME/data`), or a split in one: `NAME/data/test` is `test-00000-of-00002.parquet` and so on.
 """
 
+import logging
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Final
 
 from evalrun_data.sources import BUILTIN_SCHEME, local_path
 from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
 
 _SHARD: Final = re.compile(r"^(?P<split>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})\.parquet$")
 
@@ -82,6 +85,6 @@ def _listed_remote(plain: str, above: str, last: str) -> tuple[str, str, list[st
         parent = inside.rpartition("/")[0]
         if not files.exists(inside) and files.isdir(parent):
             return above, last, [str(name).rpartition("/")[2] for name in files.ls(parent, detail=False)]
-    except (OSError, ImportError, ValueError):
-        return plain, "", []  # reading it says what is wrong, with the words for it
+    except Exception:  # each store's client has classes of its own, with no other base
+        logger.debug("%s: cannot be listed", plain, exc_info=True)  # reading it says what is wrong, in the user's terms
     return plain, "", []

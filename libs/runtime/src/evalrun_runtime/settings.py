@@ -171,7 +171,7 @@ def _split_config(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
             values = yaml.safe_load(Path(path).read_text())
         except OSError as error:
             raise BadInputError(f"--config {path}: {error.strerror}") from error
-        except (UnicodeDecodeError, yaml.YAMLError) as error:
+        except (ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that no calendar has
             raise BadInputError(f"--config {path}: not readable as YAML: {error}".replace("\n", " ")) from error
         if not isinstance(values, dict):
             raise BadInputError(f"--config {path}: write a mapping of setting names to values")

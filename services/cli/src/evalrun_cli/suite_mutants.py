@@ -9,6 +9,7 @@ from evalrun_data.readers import iter_source_rows, load_problems
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
 from evalrun_data.rows import Row
+from evalrun_runtime.atomic_files import atomic_file
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
@@ -18,16 +19,16 @@ def write_mutants(
     """Write each problem's reference and at most `maximum` mutants of it.
 
     Raises:
-        BadInputError: a source cannot be used, there is no reference, or one is not Python.
+        BadInputError: a source cannot be used, there is no reference, or one is not Python. Nothing is written then.
     """
     known = load_problems(problems, dataset)
     found = _given(references, known) if references is not None else _published(problems, known)
     written, programs = 0, 0
     try:
-        with output.open("w") as file:
+        with atomic_file(output.resolve()) as file:  # the sources are read meanwhile, and may be this very file
             for problem, code in found:
                 rows = _rows(problem, code, maximum)
-                file.writelines(json.dumps(row) + "\n" for row in rows)
+                file.writelines(json.dumps(row).encode() + b"\n" for row in rows)
                 written, programs = written + 1, programs + len(rows)
     except OSError as error:
         raise BadInputError(f"--output {output}: {error.strerror}") from error

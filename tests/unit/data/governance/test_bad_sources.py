@@ -188,6 +188,7 @@ def test_a_source_that_is_not_there(source: str, tmp_path: Path) -> None:
             "entry 2: dataset 'a' is listed",
         ),
         ("datasets: {", "plan.yaml:1: "),
+        ("since: 2024-02-30", "plan.yaml: day is out of range for month"),
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
         ("allow: no.yaml\ndatasets: [{name: a, role: dev, source: x}]", "no.yaml: no such file"),
     ],

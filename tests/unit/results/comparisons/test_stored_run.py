@@ -9,7 +9,9 @@ from builders.results.stored_runs import totals_of, write_run
 from fsspec.implementations.memory import MemoryFileSystem
 
 from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_cli.comparisons.history import runs_below
 from evalrun_data.rows import Row
+from evalrun_data.shards import files_of
 from evalrun_results.samples import SampleResult, result_row
 from evalrun_results.stored_rows import stored_result
 from evalrun_results.stored_run import StoredRun
@@ -111,8 +113,16 @@ class LockedStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no type
     def cat_file(self, path: str, *_arguments: object, **_options: object) -> bytes:
         raise NoCredentialsError(f"Unable to locate\n credentials for {path}")
 
+    def exists(self, path: str, **_options: object) -> bool:
+        raise NoCredentialsError(f"Unable to locate\n credentials for {path}")
+
+    isdir = exists
+
 
 def test_a_store_that_fails_in_its_own_way_is_bad_input_that_names_the_place() -> None:
     fsspec.register_implementation("locked", LockedStore, clobber=True)
     with pytest.raises(BadInputError, match=r"^locked://bucket/run/summary\.json: cannot be read: no credentials"):
         StoredRun.open("locked://bucket/run")
+    with pytest.raises(BadInputError, match=r"^locked://bucket/runs: cannot be read: no credentials"):
+        runs_below("locked://bucket/runs")
+    assert files_of("locked://bucket/data/test") == ["locked://bucket/data/test"]  # reading it names the cause

@@ -22,7 +22,7 @@ def read_yaml(file: Path) -> object:
     except yaml.MarkedYAMLError as error:
         where = f"{file}:{error.problem_mark.line + 1}" if error.problem_mark else str(file)
         raise BadInputError(f"{where}: {error.problem or 'is not YAML'}") from error
-    except yaml.YAMLError as error:
+    except (ValueError, yaml.YAMLError) as error:  # ValueError: a date that no calendar has
         raise BadInputError(f"{file}: {error}".replace("\n", " ")) from error
 
 

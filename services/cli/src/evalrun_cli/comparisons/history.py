@@ -12,6 +12,7 @@ from rich.table import Table
 
 from evalrun_cli.comparisons.history_page import history_page
 from evalrun_cli.comparisons.views import plain, terminal, write
+from evalrun_data.store_problems import named_read_errors
 from evalrun_results.comparisons.history import Curve, HistoryRun, Point, curves, lineage_of
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -83,19 +84,15 @@ def _opened(place: str) -> HistoryRun:
 
 
 def _is_run(place: str) -> bool:
-    try:
+    with named_read_errors(place):
         store, path = fsspec.core.url_to_fs(place)
         return bool(store.exists(f"{path.rstrip('/')}/summary.json"))
-    except (OSError, ValueError, ImportError) as error:
-        raise BadInputError(f"{place}: {' '.join(str(error).split())}") from error
 
 
 def _below(place: str) -> Iterator[str]:
-    try:
+    with named_read_errors(place):
         store, path = fsspec.core.url_to_fs(place)
         found = store.ls(path, detail=True)
-    except (OSError, ValueError, ImportError) as error:
-        raise BadInputError(f"{place}: {' '.join(str(error).split()) or 'is not there'}") from error
     names = sorted(item["name"].rstrip("/").rpartition("/")[2] for item in found if item["type"] == "directory")
     for name in names[:MAX_RUNS]:
         yield f"{place.rstrip('/')}/{name}"

@@ -20,7 +20,7 @@ def write_report(run: str, *, output: Path | None) -> ExitCode:
     stored = StoredRun.open(run)
     target = output or _own_place(run)
     try:
-        write_atomically(target, render_report(stored.report()).encode())
+        write_atomically(target.resolve(), render_report(stored.report()).encode())
     except OSError as error:
         raise BadInputError(f"{target}: cannot be written: {error.strerror}") from error
     print(f"report: {target}")  # noqa: T201 - the command's result

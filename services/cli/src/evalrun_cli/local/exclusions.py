@@ -48,7 +48,7 @@ def exclusions_of(given: Sequence[str], problems: Iterable[Problem]) -> dict[str
 def _named(value: str) -> Mapping[str, list[str]] | list[str]:
     """Return the ids that a value names, by dataset where it says so."""
     file = Path(value)
-    if not file.is_file():
+    if not _is_file(file):
         return [name.strip() for name in value.split(",") if name.strip()]
     try:
         text = file.read_text(encoding="utf-8")
@@ -66,6 +66,13 @@ def _named(value: str) -> Mapping[str, list[str]] | list[str]:
             "evalrun data audit-tests --output wrote"
         )
     return named
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # many ids are longer than a file's name may be
+        return False
 
 
 def _refuse_unknown(where: str, names: set[str]) -> None:

@@ -80,8 +80,12 @@ class LocalOptions:
             raise BadInputError("--packages: only for a sandbox that is started here: remove it, or --sandbox-fusion")
         if self.slots is not None:
             raise BadInputError("--slots: only for a sandbox that is started here: remove it, or --sandbox-fusion")
-        address = urlsplit(self.sandbox_fusion)
-        if address.scheme not in ("http", "https") or not address.hostname:
+        try:
+            address = urlsplit(self.sandbox_fusion)
+            usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
+        except ValueError:  # a bracket that is not closed, a port that is no number
+            usable = False
+        if not usable:
             raise BadInputError(f"--sandbox-fusion {self.sandbox_fusion}: write http://HOST:PORT")
         if address.username is not None or address.password is not None:
             raise BadInputError("--sandbox-fusion: give its token by EVALRUN_JUDGE_SANDBOX_TOKEN, not in the address")

@@ -215,10 +215,8 @@ def rejudge_directory(
     target = (output or directory.with_name(f"{directory.resolve().name}_rejudged")).resolve()
     changes = {"created": datetime.now(UTC), "rejudge": "rejudge", "output_dir": str(target)}
     order = order.model_copy(update=changes)
-    if Workspace(target).work_order.exists():
-        workspace = reopen(target, order)
-    else:
-        workspace = create(target, order)
+    workspace = _open(target, order, resume=Workspace(target).work_order.exists())
+    if not workspace.has_completions:  # the folder is new, or an earlier try was stopped before it had the ledger
         _copy_ledger(source.ledger, workspace.ledger)
     again = f"evalrun rejudge {directory} --output {_shown(target)}{options.resumed_with}"
     return run_to_end(workspace, options, None, again, session)
@@ -318,5 +316,15 @@ def _shown(directory: Path) -> Path:
 
 
 def _copy_ledger(source: Path, target: Path) -> None:
-    with closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as old, closing(sqlite3.connect(target)) as new:
-        old.backup(new)  # a copy of the file alone would miss what still lies in the write-ahead log
+    """Copy a ledger, whole or not at all. Raises BadInputError."""
+    partial = target.with_name(f".{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        read_only = f"{source.as_uri()}?mode=ro"
+        with closing(sqlite3.connect(read_only, uri=True)) as old, closing(sqlite3.connect(partial)) as new:
+            old.backup(new)  # a copy of the file alone would miss what still lies in the write-ahead log
+        for name in ("-wal", "-shm"):  # of an empty ledger that was there
+            target.with_name(target.name + name).unlink(missing_ok=True)
+        partial.replace(target)
+    except sqlite3.DatabaseError as error:
+        raise BadInputError(f"ledger {source}: cannot be copied to {target}: {error}") from error

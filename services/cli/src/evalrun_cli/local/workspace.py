@@ -49,14 +49,20 @@ class Workspace:
 
     @property
     def has_completions(self) -> bool:
-        """Whether any answer is stored here, so that starting over would lose it."""
+        """Whether any answer is stored here, so that starting over would lose it.
+
+        Raises:
+            BadInputError: the ledger cannot be read, so nobody can tell.
+        """
         if not self.ledger.exists():
             return False
         try:
-            with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True)) as ledger:
+            with closing(sqlite3.connect(f"{self.ledger.resolve().as_uri()}?mode=ro", uri=True)) as ledger:
                 return ledger.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is not None
-        except sqlite3.OperationalError:  # it was stopped before its tables were made
-            return False
+        except sqlite3.DatabaseError as error:
+            if "no such table" in str(error):  # it was stopped before its tables were made
+                return False
+            raise BadInputError(f"ledger {self.ledger}: cannot be read: {error}") from error
 
     def write_order(self, order: WorkOrder) -> None:
         """Write the work order, whole or not at all."""

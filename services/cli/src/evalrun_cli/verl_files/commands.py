@@ -54,7 +54,7 @@ def _yaml(config: Path) -> Mapping[str, Any]:
         values = yaml.safe_load(config.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInputError(f"{config}: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that no calendar has
         raise BadInputError(f"{config}: not readable as YAML: {error}".replace("\n", " ")) from error
     if not isinstance(values, dict):
         raise BadInputError(f"{config}: not a mapping of keys: no configuration of verl's")

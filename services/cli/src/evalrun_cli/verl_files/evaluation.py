@@ -87,8 +87,17 @@ def with_our_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> st
     missing = [name for name in evaluation.renamed if rows and name not in rows[0]]
     if missing:
         raise BadInputError(f"{evaluation.file}: no column '{missing[0]}', which the configuration names")
-    copy = output.with_name(f"{output.name}_rows.parquet")
-    copy.parent.mkdir(parents=True, exist_ok=True)
+    folder = output.resolve()
+    copy = folder.with_name(f"{folder.name}_rows.parquet")
     table = [{evaluation.renamed.get(name, name): value for name, value in row.items()} for row in rows]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), copy)
+    try:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), copy)
+    except pyarrow.ArrowException as error:  # a column whose values have several types
+        raise BadInputError(
+            f"{evaluation.file}: cannot be written with a run's columns: {' '.join(str(error).split())[:200]}: rename "
+            "them in the file itself"
+        ) from error
+    except OSError as error:
+        raise BadInputError(f"--output {output}: {copy} cannot be written: {error.strerror or error}") from error
     return str(copy)
