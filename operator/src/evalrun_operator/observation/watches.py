@@ -16,6 +16,7 @@ from lightkube import ALL_NS, AsyncClient, operators
 from evalrun_api import names
 from evalrun_cluster.client import is_missing, resource_of
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, Kind
+from evalrun_operator.observation.free_memory import return_free_memory
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,8 @@ STALE_SECONDS = 3 * SESSION_SECONDS
 """A watch that has heard nothing for so long does not follow its kind any more: the process is to be restarted."""
 MISSING_SECONDS = 15.0
 ERROR_SECONDS = (0.2, 1.0, 3.0, 10.0)
-CHUNK = 500
+CHUNK = 50
+"""Objects of one page of a list: a page is held whole, as text and as objects, while it is taken over."""
 FORBIDDEN, NOT_FOUND = 403, 404
 
 
@@ -51,6 +53,7 @@ class Watch:
         sink: where it is told.
         missing_kinds: gets the kind while the cluster does not serve it.
         missing_seconds: how often it is asked whether the kind, or the namespace, is there by now.
+        turn: held during a list; shared by the watches of an operator.
     """
 
     def __init__(
@@ -61,9 +64,11 @@ class Watch:
         sink: Sink,
         missing_kinds: set[str],
         missing_seconds: float = MISSING_SECONDS,
+        turn: asyncio.Lock | None = None,
     ) -> None:
         self._client = client
         self._missing_seconds = missing_seconds
+        self._turn = turn or asyncio.Lock()
         self._sink = sink
         self._missing_kinds = missing_kinds
         self._known: dict[str, tuple[str, Hashable]] = {}
@@ -87,7 +92,8 @@ class Watch:
         errors = 0
         while True:
             try:
-                version = await self._list()
+                async with self._turn:  # lists of all kinds at once would hold a page of each
+                    version = await self._list()
                 self._hear()
                 errors = 0
                 async with asyncio.timeout(SESSION_SECONDS + 30):  # a dead connection says nothing
@@ -137,6 +143,7 @@ class Watch:
             listed.add(item["metadata"]["uid"])
         self._forget(listed)
         self._missing_kinds.discard(self.kind.kind)
+        return_free_memory()
         return found.resourceVersion
 
     async def _follow(self, version: str) -> None:
@@ -203,8 +210,9 @@ class Watches:
         missing_kinds: set[str],
         missing_seconds: float = MISSING_SECONDS,
     ) -> None:
+        turn = asyncio.Lock()
         self._watches = [
-            Watch(client, kind, namespace, sink, missing_kinds, missing_seconds)
+            Watch(client, kind, namespace, sink, missing_kinds, missing_seconds, turn)
             for kind, sink in sinks
             for namespace in (namespaces or (None,))
         ]
