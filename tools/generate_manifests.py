@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from evalrun_operator.rbac import PolicyRule, lease_rules, role_rules
+from evalrun_operator.rbac import PolicyRule, lease_rules, role_rules, shared_token_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "evalrun"
@@ -48,6 +48,9 @@ RULES_TEMPLATE = """\
 {{{{- end }}}}
 {{{{- define "evalrun.leaseRules" -}}}}
 {lease}
+{{{{- end }}}}
+{{{{- define "evalrun.sharedTokenRules" -}}}}
+{shared_token}
 {{{{- end }}}}
 """
 FIRST = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
@@ -83,6 +86,7 @@ def rules_template() -> str:
         keda=_dumped_rules(role_rules("keda")),
         others=_dumped_rules(role_rules("cpu")),
         lease=_dumped_rules(lease_rules()),
+        shared_token=_dumped_rules(shared_token_rules()),
     )
 
 

@@ -22,6 +22,7 @@ from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
 
 VALUES: dict[str, Any] = {
+    "sharedJudge": {"enabled": True},
     "operator": {
         "watchNamespaces": ["team-a", "team-b"],
         "operatorClass": "nightly",
@@ -79,6 +80,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
         monkeypatch.setenv(name, value)
     settings = load_settings(OperatorSettings, [], program="evalrun-operator")
     assert settings.namespace == ["team-a", "team-b"]
+    assert settings.shared_token == [f"evalrun-system/evalrun-{part}-token/token" for part in ("judge", "sandbox")]
     assert settings.autoscaling == "keda"
     assert settings.keda_prometheus == "http://prom:9090"
     assert (settings.ray_version, settings.ray_auth) == ("2.61.0", "disabled")
@@ -120,6 +122,7 @@ def test_the_operator_may_do_exactly_what_the_code_says(chart: Chart, mode: Auto
     wanted = role_rules(mode)
     everywhere = chart.render({"operator": {"autoscaling": mode}})
     assert named(everywhere, "ClusterRole", "evalrun-operator")["rules"] == wanted
+    assert not [role for role in of_kind(everywhere, "Role") if role["metadata"]["name"].endswith("-tokens")]
     some = chart.render({"operator": {"autoscaling": mode, "watchNamespaces": ["team-a", "team-b"]}})
     assert [role["rules"] for role in of_kind(some, "Role")] == [wanted, wanted, lease_rules()]
     assert named(everywhere, "Role", "evalrun-operator-lease")["rules"] == lease_rules()

@@ -1,6 +1,6 @@
 """How the chart's objects hang together: selectors, Services, policies, roles, scalers, secrets."""
 
-import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +11,7 @@ from builders.operator.world import evalrun, operator_settings
 from evalrun_api.names import GRPC_PORT
 from evalrun_operator import resources
 from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.rbac import shared_token_rules
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.network import METADATA
 
@@ -25,8 +26,13 @@ SELECTOR_OF: dict[str, Callable[[Object], dict[str, str]]] = {
 
 
 @pytest.fixture(params=VALUE_SETS, scope="module")
-def objects(request: pytest.FixtureRequest, chart: Chart) -> list[Object]:
-    return chart.render(VALUE_SETS[request.param])
+def values(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def objects(values: str, chart: Chart) -> list[Object]:
+    return chart.render(VALUE_SETS[values])
 
 
 def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
@@ -239,22 +245,40 @@ def test_nothing_but_the_operator_itself_with_everything_off(chart: Chart) -> No
     assert kinds == {"Deployment", "Secret", "Service"}
 
 
-def test_the_shared_token_is_made_at_random_and_used_by_all(chart: Chart) -> None:
-    first, second = chart.render(VALUE_SETS["shared-judge"]), chart.render(VALUE_SETS["shared-judge"])
-    tokens = [base64.b64decode(named(x, "Secret", "evalrun-judge-token")["data"]["token"]) for x in (first, second)]
-    assert tokens[0] != tokens[1]
-    assert min(len(token) for token in tokens) >= 43  # 256 bits in letters and digits
-    assert held_tokens(first) == {
+def test_rendering_twice_gives_the_same_objects(chart: Chart, objects: list[Object], values: str) -> None:
+    """What GitOps compares: a token that changed with each rendering would refuse callers with each synchronization."""
+    assert chart.render(VALUE_SETS[values]) == objects
+
+
+def test_the_operator_writes_each_token_that_no_secret_of_the_user_holds(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["reward"], namespace="judging")
+    assert {secret["metadata"]["name"]: secret.get("data") for secret in of_kind(objects, "Secret")} == {
+        "evalrun-judge-token": None, "evalrun-reward-token": None, "evalrun-sandbox-token": None,
+    }  # fmt: skip
+    assert held_tokens(objects) == {
         "evalrun-judge": {"evalrun-judge-token": "token", "evalrun-sandbox-token": "token"},
+        "evalrun-reward": {"evalrun-judge-token": "token", "evalrun-reward-token": "token"},
         "evalrun-sandbox": {"evalrun-sandbox-token": "token"},
     }
-    secrets = [secret["data"]["token"] for secret in of_kind(first, "Secret")]
-    assert len(secrets) == len(set(secrets)) == 2
+    written = written_tokens(objects)
+    assert written == [f"judging/evalrun-{part}-token/token" for part in ("judge", "sandbox", "reward")]
+    (rule,) = named(objects, "Role", "evalrun-operator-tokens")["rules"]
+    assert rule == {**shared_token_rules()[0], "resourceNames": [place.split("/")[1] for place in written]}
+    assert named(objects, "RoleBinding", "evalrun-operator-tokens")["metadata"]["namespace"] == "judging"
+
+
+def written_tokens(objects: list[Object]) -> list[str]:
+    """Return the tokens that the operator is told to write."""
+    operator = named(objects, "Deployment", "evalrun-operator")["spec"]["template"]["spec"]["containers"][0]
+    found: list[str] = json.loads(environment(operator).get("EVALRUN_OPERATOR_SHARED_TOKEN", "[]"))
+    return found
 
 
 def test_a_token_that_is_there_already_is_used(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["gvisor"])
     assert not of_kind(objects, "Secret")
+    assert written_tokens(objects) == []
+    assert not [role for role in of_kind(objects, "Role") if role["metadata"]["name"].endswith("-tokens")]
     assert held_tokens(objects) == {
         "evalrun-judge": {"judge-token": "secret", "sandbox-token": "other"},
         "evalrun-sandbox": {"sandbox-token": "other"},
@@ -369,7 +393,6 @@ def test_sessions_live_in_the_redis_that_is_named(chart: Chart) -> None:
 
 def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
-    assert named(objects, "Secret", "evalrun-reward-token")["data"]["token"]
     assert named(objects, "PodDisruptionBudget", "evalrun-reward")["spec"]["maxUnavailable"] == 1
     given = {
         "enabled": True,
@@ -378,6 +401,7 @@ def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
     }
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": given})
     assert not [one for one in objects if one["metadata"]["name"] == "evalrun-reward-token"]
+    assert not [one for one in written_tokens(objects) if "reward" in one]
     assert not [one for one in of_kind(objects, "PodDisruptionBudget") if one["metadata"]["name"].endswith("-reward")]
     assert held_tokens(objects)["evalrun-reward"] == {"mine": "k", "evalrun-judge-token": "token"}
 

@@ -1,5 +1,6 @@
 """The chart on a real API server: every object is taken, every pod is admitted under PodSecurity "restricted"."""
 
+import asyncio
 import base64
 import json
 import os
@@ -11,11 +12,26 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.cluster.chart import CHART, ROOT, VALUE_SETS, Chart, Object, Values, named, of_kind, workloads
+from builders.cluster.chart import (
+    CHART,
+    ROOT,
+    VALUE_SETS,
+    Chart,
+    Object,
+    Values,
+    environment,
+    named,
+    of_kind,
+    workloads,
+)
 from builders.cluster.controlplane import Answer, ControlPlane, MissingBinariesError, find_binaries, until
 from builders.tools import missing
+from lightkube import KubeConfig
 
+from evalrun_api import names
 from evalrun_api.manifest import find_problems
+from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_operator.shared_tokens import SharedTokens
 
 pytestmark = pytest.mark.timeout(600)  # a helm that is not built yet is built here
 
@@ -124,7 +140,8 @@ def test_the_operators_account_may_do_what_it_needs_and_no_more(
         for verb in rule["verbs"]:
             assert all(may(verb, rule["apiGroups"][0], resource) for resource in rule["resources"])
     beyond = [
-        ("list", "", "secrets"), ("watch", "", "secrets"), ("delete", "", "secrets"), ("create", "", "pods"),
+        ("list", "", "secrets"), ("watch", "", "secrets"), ("delete", "", "secrets"), ("patch", "", "secrets"),
+        ("create", "", "pods"),
         ("delete", "", "namespaces"), ("patch", "evalrun.dev", "evalruns"), ("update", "evalrun.dev", "evalruns"),
         ("create", "evalrun.dev", "evalschedules"), ("delete", "evalrun.dev", "evalschedules"),
         ("create", "rbac.authorization.k8s.io", "roles"), ("list", "", "nodes"), ("get", "", "serviceaccounts"),
@@ -156,23 +173,83 @@ def test_install_upgrade_and_uninstall(plane: ControlPlane, chart: Chart, tmp_pa
     shared: dict[str, Any] = {"sharedJudge": {"enabled": True}}
     # --take-ownership: another test of the session may have applied the CRD.
     notes = helm("install", str(CHART), "--take-ownership", "--values=-", values=shared)
-    secret = "/api/v1/namespaces/released/secrets/probe-evalrun-judge-token"
-    token = plane.request("GET", secret).body["data"]["token"]
-    assert len(base64.b64decode(token)) >= 43
+    secrets = "/api/v1/namespaces/released/secrets"
+    secret, other = f"{secrets}/probe-evalrun-judge-token", f"{secrets}/probe-evalrun-sandbox-token"
     check_notes(notes)
+    places = ["released/probe-evalrun-judge-token/token"]
+    fill_tokens(plane, "released", places)
+    token = plane.request("GET", secret).body["data"]["token"]
+    assert len(base64.b64decode(token)) == 64
+    # As an earlier release of the chart left one: with a token that Helm itself had rendered.
+    earlier = {"data": {"token": base64.b64encode(b"earlier").decode()}}
+    assert plane.request("PATCH", other, earlier, "application/merge-patch+json").status == 200
 
     shared["operator"] = {"workers": 32}
     helm("upgrade", str(CHART), "--values=-", values=shared)
     assert plane.request("GET", secret).body["data"]["token"] == token
+    assert plane.request("GET", other).body["data"] == earlier["data"]
     deployment = plane.request("GET", "/apis/apps/v1/namespaces/released/deployments/probe-evalrun-operator").body
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert {"name": "EVALRUN_OPERATOR_WORKERS", "value": "32"} in container["env"]
+
+    helm("rollback", "1")  # to the revision before there was any token
+    assert plane.request("GET", secret).body["data"]["token"] == token
 
     helm("uninstall")
     assert plane.request("GET", "/apis/apps/v1/namespaces/released/deployments/probe-evalrun-operator").status == 404
     crd = plane.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/evalruns.evalrun.dev")
     assert crd.status == 200
     assert "deletionTimestamp" not in crd.body["metadata"]
+
+
+def test_applying_what_is_rendered_again_keeps_the_tokens(plane: ControlPlane, chart: Chart, tmp_path: Path) -> None:
+    """As GitOps does: rendered without a cluster and applied with each synchronization."""
+    values: Values = {"crds": {"create": False}, **VALUE_SETS["reward"]}
+    file = tmp_path / "objects.json"
+    kept = None
+    for turn, apply in enumerate(([], ["--server-side", "--force-conflicts"], [])):
+        objects = chart.render(values, release=RELEASE, namespace=NAMESPACE)
+        taken = [one for one in objects if one["kind"] in {"Secret", "Role", "RoleBinding", "ServiceAccount"}]
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": taken}))
+        plane.kubectl("apply", f"--filename={file}", *apply)
+        if turn == 0:
+            (container,) = named(objects, "Deployment", f"{RELEASE}-evalrun-operator")["spec"]["template"]["spec"][
+                "containers"
+            ]
+            fill_tokens(plane, NAMESPACE, json.loads(environment(container)["EVALRUN_OPERATOR_SHARED_TOKEN"]))
+        found = [
+            plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{one['metadata']['name']}").body["data"]
+            for one in of_kind(taken, "Secret")
+        ]
+        kept = kept or found
+        assert found == kept
+    assert kept is not None
+    assert len({data["token"] for data in kept}) == 3
+    plane.kubectl("delete", f"--filename={file}")
+
+
+def fill_tokens(plane: ControlPlane, namespace: str, places: list[str]) -> None:
+    """Write the tokens as the operator does, under the account and with the rights that the chart gives it."""
+    account = f"{RELEASE}-evalrun-operator"
+    token = plane.kubectl("create", "token", account, f"--namespace={namespace}").strip()
+    config = json.loads(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+
+    async def fill() -> None:
+        client = ExactClient(KubeConfig.from_dict(config), field_manager=names.FIELD_MANAGER)
+        try:
+            await SharedTokens(Cluster(client), places).fill()
+        finally:
+            await client.close()
+
+    def filled() -> bool:  # the authorizer learns of a new Role a moment later
+        asyncio.run(fill())
+        secrets = [
+            plane.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{place.split('/')[1]}") for place in places
+        ]
+        return all(secret.body.get("data", {}).get("token") for secret in secrets)
+
+    until(filled, "the tokens")
 
 
 def check_notes(notes: str) -> None:

@@ -60,11 +60,10 @@ app.kubernetes.io/component: {{ .component }}
 {{- default (printf "%s-sandbox-token" (include "evalrun.fullname" .)) .Values.sharedJudge.sandboxToken.existingSecret }}
 {{- end }}
 
-{{/* Secret with a token made once; argument: (dict "root" $ "component" "judge" "name" ... "key" ...). */}}
+{{/* Secret whose token the operator writes, once; argument: (dict "root" $ "component" "judge" "name" ... "key" ...). */}}
 {{- define "evalrun.tokenSecret" -}}
-{{- $present := (lookup "v1" "Secret" .root.Release.Namespace .name).data | default dict -}}
-# Made once: an upgrade finds it in the cluster and keeps it. `helm template` sees no cluster and makes another each
-# time; name an existing Secret there.
+{{- $live := lookup "v1" "Secret" .root.Release.Namespace .name }}
+# No token is rendered: the operator writes one where there is none, so rendering again changes nothing.
 apiVersion: v1
 kind: Secret
 metadata:
@@ -73,8 +72,33 @@ metadata:
   labels:
     {{- include "evalrun.labels" . | nindent 4 }}
 type: Opaque
+{{- if not (dig "metadata" "annotations" "evalrun.dev/filled-by" "" $live) }}
+{{- with dig "data" .key "" $live }}
+# Rendered by an earlier release of the chart, so that Helm would delete what is left out here.
 data:
-  {{ .key }}: {{ default (randAlphaNum 48 | b64enc) (index $present .key) | quote }}
+  {{ $.key }}: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Tokens that the operator writes: a JSON list of NAMESPACE/NAME/KEY; empty if there are none. */}}
+{{- define "evalrun.sharedTokens" -}}
+{{- $places := list }}
+{{- $judge := .Values.sharedJudge }}
+{{- if $judge.enabled }}
+{{- if not $judge.token.existingSecret }}
+{{- $places = append $places (printf "%s/%s/%s" .Release.Namespace (include "evalrun.judgeSecret" .) $judge.token.key) }}
+{{- end }}
+{{- if not $judge.sandboxToken.existingSecret }}
+{{- $places = append $places (printf "%s/%s/%s" .Release.Namespace (include "evalrun.sandboxSecret" .) $judge.sandboxToken.key) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.reward.enabled (not .Values.reward.token.existingSecret) }}
+{{- $places = append $places (printf "%s/%s/%s" .Release.Namespace (include "evalrun.rewardSecret" .) .Values.reward.token.key) }}
+{{- end }}
+{{- with $places }}
+{{- toJson . }}
+{{- end }}
 {{- end }}
 
 {{/* Volume with tokens as files, which the kubelet exchanges when a Secret changes; argument: file by file, (dict

@@ -33,6 +33,7 @@ from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.sink import Schedules
 from evalrun_operator.settings import OperatorSettings
+from evalrun_operator.shared_tokens import SharedTokens
 
 START_SECONDS = 30.0
 """Seconds that the first listing of everything may take before it is tried again."""
@@ -53,6 +54,7 @@ class Operator:
     namespaces: Sequence[str]
     """Those that are served; none: all are."""
     discovery: ApiDiscovery
+    shared_tokens: SharedTokens
     election: LeaderElection | None = None
     """None: this is the only operator."""
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -69,6 +71,7 @@ class Operator:
         await self.watches.start(START_SECONDS)
         await self.discovery.look()
         self._follow(self.discovery.run(), "discovery")
+        self._follow(self.shared_tokens.run(), "shared tokens")
         if self.election is None:
             self.queue.start()
             self.schedule_queue.start()
@@ -194,5 +197,5 @@ def build_operator(
     discovery = ApiDiscovery(cluster, MEASURED_BY.values(), children.missing_groups)
     return Operator(
         controller, queue, schedules, schedule_queue, watches, client, cluster, aggregators, settings.namespace,
-        discovery, election,
+        discovery, SharedTokens(cluster, settings.shared_token), election,
     )  # fmt: skip

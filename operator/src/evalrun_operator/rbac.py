@@ -58,5 +58,10 @@ def lease_rules() -> list[PolicyRule]:
     return [_rule(LEASE.group, [LEASE.plural], ["create", "get", "update"])]
 
 
+def shared_token_rules() -> list[PolicyRule]:
+    """Return the rules about the Secrets of the chart's tokens; the chart names them (`resourceNames`)."""
+    return [_rule(SECRET.group, [SECRET.plural], ["get", "patch"])]
+
+
 def _rule(group: str, plurals: list[str], verbs: list[str]) -> PolicyRule:
     return {"apiGroups": [group], "resources": plurals, "verbs": verbs}

@@ -1,6 +1,6 @@
 """The operator's settings: one frozen object, read once at start."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -10,6 +10,7 @@ from evalrun_api.v1alpha1 import Part, Placement
 from evalrun_runtime.settings import ServiceSettings
 
 AutoscalingMode = Literal["cpu", "custom", "keda"]
+SecretKey = Annotated[str, Field(pattern=r"^[a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9.]*/[-._a-zA-Z0-9]+$")]
 RAY_WITH_TOKENS = (2, 52)
 """KubeRay refuses a RayCluster that asks an older Ray for a token."""
 
@@ -47,7 +48,7 @@ class RunDefaults(ServiceSettings):
     model_cache_claim: str = Field(
         "",
         max_length=253,
-        description="Claim in each run's namespace that caches the hub's models between runs; empty: no cache.",
+        description="Claim in each run's namespace that caches models of the hub and of buckets between runs; empty: no cache.",
     )
 
     gateway_resources: Resources | None = Field(
@@ -122,6 +123,11 @@ class OperatorSettings(RunDefaults):
         "",
         pattern=r"^([a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9.]*)?$",
         description="NAMESPACE/NAME of the Lease for leader election; empty: there is only one operator.",
+    )
+    shared_token: list[SecretKey] = Field(
+        default_factory=list,
+        max_length=100,
+        description="NAMESPACE/NAME/KEY of a Secret that gets a random token if it has none: the chart's. Repeatable.",
     )
 
     autoscaling: AutoscalingMode = Field(

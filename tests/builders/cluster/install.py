@@ -132,6 +132,8 @@ class Installed:
 
     def shared_judge(self) -> Object:
         """Return `spec.judgeRef` of the chart's judge, whose token is brought to the runs, as Helm's notes say."""
+        which = ("--namespace", self.system, "secret/evalrun-judge-token")
+        self.cluster.kubectl("wait", *which, "--for=jsonpath={.data.token}", "--timeout=50s")
         secret = self.cluster.get(self.system, "secret", "evalrun-judge-token")
         copied = {"metadata": {"name": secret["metadata"]["name"]}, "data": secret["data"]}
         self.cluster.apply(self.runs, {"apiVersion": "v1", "kind": "Secret", **copied})

@@ -39,3 +39,6 @@
 {{- define "evalrun.leaseRules" -}}
 - {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}
 {{- end }}
+{{- define "evalrun.sharedTokenRules" -}}
+- {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "patch"]}
+{{- end }}

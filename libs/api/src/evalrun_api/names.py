@@ -36,6 +36,8 @@ SCHEDULED_AT_ANNOTATION: Final = f"{PREFIX}/scheduled-at"
 """On a run: the time of the start that made it."""
 TRIGGER_ANNOTATION: Final = f"{PREFIX}/trigger"
 """On an EvalSchedule: any new value asks for a start at once."""
+FILLED_ANNOTATION: Final = f"{PREFIX}/filled-by"
+"""On a Secret of the chart: who wrote its token; the chart then renders none."""
 TOKEN_DIGEST_ANNOTATION: Final = f"{PREFIX}/token-digest"
 """On pods: a digest of the run's first token, so that a new Secret restarts them all; a rotation does not."""
 

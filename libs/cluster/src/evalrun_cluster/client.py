@@ -313,6 +313,34 @@ class Cluster:
             written = await self._once(lambda: self._client.create(item), f"creating Lease {name}")
         return dict(written)
 
+    async def read_secret(self, name: str, namespace: str) -> Object | None:
+        """Return a Secret; None if there is none.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        return await self._named(SECRET.kind, name, namespace)
+
+    async def fill_secret(self, secret: Object, key: str, value: str) -> None:
+        """Write one key of a Secret of the chart, and note on it that its content is ours and not the chart's.
+
+        Raises:
+            ConflictError: it has changed since it was read, or is gone.
+            ClusterError: as the module `errors` says.
+        """
+        name, version = secret["metadata"]["name"], secret["metadata"]["resourceVersion"]
+        patch = {
+            "metadata": {"resourceVersion": version, "annotations": {names.FILLED_ANNOTATION: names.FIELD_MANAGER}},
+            "data": {key: base64.b64encode(value.encode()).decode()},
+        }
+        namespace = secret["metadata"]["namespace"]
+        await self._once(
+            lambda: self._client.patch(
+                RESOURCES[SECRET.kind], name, patch, namespace=namespace, patch_type=PatchType.MERGE
+            ),
+            f"writing Secret {name}",
+        )
+
     async def record(self, run: RunIdentity, event: StatusEvent, time: str, kind: str = KIND) -> None:
         """Record an event of a run, or of an object of another kind of ours.
 

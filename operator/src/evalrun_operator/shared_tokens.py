@@ -1,0 +1,77 @@
+"""Writes the tokens of the chart's Secrets, once each.
+
+The chart renders these Secrets without a value. So two renderings are equal, and applying one again keeps the token.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from evalrun_cluster.errors import ClusterError, ConflictError
+from evalrun_cluster.objects import Object
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 30.0
+"""Pause between two looks at the Secrets: somebody may delete one, and GitOps creates it again without a token."""
+
+
+class Secrets(Protocol):
+    """Interface to the API server's Secrets; `evalrun_cluster.client.Cluster` implements it."""
+
+    async def read_secret(self, name: str, namespace: str) -> Object | None:
+        """Return a Secret; None if there is none. Raises ClusterError."""
+        ...
+
+    async def fill_secret(self, secret: Object, key: str, value: str) -> None:
+        """Write one key of a Secret. Raises ClusterError, ConflictError if it has changed since it was read."""
+        ...
+
+
+class SharedTokens:
+    """Keeps a token in each of the chart's Secrets.
+
+    Every replica of the operator does so, also one that stands by: the API server takes the first write alone.
+
+    Args:
+        api: the Secrets.
+        places: of each token NAMESPACE/NAME/KEY.
+        new_token: returns a token that nobody can guess.
+    """
+
+    def __init__(
+        self, api: Secrets, places: Sequence[str], new_token: Callable[[], str] = lambda: secrets.token_hex(32)
+    ) -> None:
+        self._api = api
+        self._places = [tuple(place.split("/")) for place in places]
+        self._new_token = new_token
+
+    async def run(self) -> None:
+        """Fill them until cancelled."""
+        while True:
+            await self.fill()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def fill(self) -> None:
+        """Write a token to each Secret that has none."""
+        for namespace, name, key in self._places:
+            try:
+                await self._fill(namespace, name, key)
+            except ConflictError:
+                logger.info("Secret %s/%s changed in the meantime: it is looked at again", namespace, name)
+            except ClusterError as error:
+                logger.warning(
+                    "pods that need Secret %s/%s cannot start until its key %s holds a token. %s. The operator's "
+                    "account needs get and patch on it (rbac.create does that); or name a Secret of your own in the "
+                    "chart's existingSecret",
+                    namespace, name, key, error,
+                )  # fmt: skip
+
+    async def _fill(self, namespace: str, name: str, key: str) -> None:
+        secret = await self._api.read_secret(name, namespace)
+        if secret is None or (secret.get("data") or {}).get(key):
+            return  # a Secret that is missing belongs to a release that is being installed or removed
+        await self._api.fill_secret(secret, key, self._new_token())
+        logger.info("Secret %s/%s had no %s: it holds a random one now", namespace, name, key)
