@@ -48,7 +48,7 @@ class RunDefaults(ServiceSettings):
     model_cache_claim: str = Field(
         "",
         max_length=253,
-        description="Claim in each run's namespace that caches models of the hub and of buckets between runs; empty: no cache.",
+        description="Claim in each run's namespace that caches models of the hub and of buckets; empty: no cache.",
     )
 
     gateway_resources: Resources | None = Field(

@@ -580,12 +580,39 @@ def test_models_of_the_hub_are_kept_between_runs_on_a_claim_that_is_named() -> N
     assert not [volume for volume in own["volumes"] if "persistentVolumeClaim" in volume]
 
 
+def test_models_of_buckets_are_fetched_into_the_claim_that_caches_models_and_cannot_be_changed_there() -> None:
+    spec = {"spec.model": {"path": "s3://models/base", "adapter": "s3://training/step_7"}}
+    pod = worker_of(evalrun(spec), model_cache_claim="models")
+    (fetch,) = pod["initContainers"]
+    assert fetch["args"][:4] == ["--cache", "/model-cache/checkpoints", "s3://models/base", "/scratch/checkpoint"]
+    assert {"name": "model-cache", "mountPath": "/model-cache"} in fetch["volumeMounts"]
+    (main,) = pod["containers"]
+    assert {"name": "model-cache", "mountPath": "/model-cache", "readOnly": True} in main["volumeMounts"]
+    assert {"name": "HF_HOME", "value": "/scratch/huggingface"} in main["env"]
+    # The hub's base is fetched by the engine, which needs the claim for that.
+    pod = worker_of(
+        evalrun({"spec.model": {"path": "org/base", "adapter": "s3://training/step_7"}}), model_cache_claim="models"
+    )
+    assert pod["initContainers"][0]["args"][:3] == ["--cache", "/model-cache/checkpoints", "--adapter"]
+    assert {"name": "model-cache", "mountPath": "/model-cache"} in pod["containers"][0]["volumeMounts"]
+
+
+def test_a_run_that_began_before_goes_on_fetching_as_its_image_can() -> None:
+    run = evalrun({"spec.model.path": "s3://models/base"})
+    plan = replace(plan_of(run, model_cache_claim="models"), weights_on_claim=False)
+    (group,) = of_kind(objects(plan), "RayCluster")["spec"]["workerGroupSpecs"]
+    pod = group["template"]["spec"]
+    assert pod["initContainers"][0]["args"] == ["s3://models/base", "/scratch/checkpoint"]
+    assert pod["containers"][0]["resources"]["limits"]["ephemeral-storage"] == "256Gi"
+
+
 @pytest.mark.parametrize(
     ("changes", "settings", "disk"),
     [
         ({}, {}, "256Gi"),  # the hub's weights, of 8 GPUs
         ({}, {"model_cache_claim": "models"}, "16Gi"),
         ({"spec.model.path": "s3://checkpoints/coder"}, {"worker_memory_gib_per_gpu": 48}, "384Gi"),
+        ({"spec.model.path": "s3://checkpoints/coder"}, {"model_cache_claim": "models"}, "16Gi"),
         ({"spec.model.path": "pvc://models/coder"}, {}, "16Gi"),
         ({"spec.rollout.resources": {"limits": {"ephemeral-storage": "1Ti"}}}, {}, "1Ti"),
     ],

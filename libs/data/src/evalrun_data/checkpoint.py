@@ -2,22 +2,26 @@
 
     python -m evalrun_data.checkpoint s3://models/coder /scratch/checkpoint
     python -m evalrun_data.checkpoint --adapter s3://training/grpo/step_120 /scratch/adapter
+    python -m evalrun_data.checkpoint --cache /model-cache/checkpoints s3://models/coder /scratch/checkpoint
 
 An init container of the Ray workers runs it, where `model.path` or `model.adapter` is an fsspec URL. A folder
-appears when it is whole, so a restarted container finds all or nothing.
+appears when it is whole, so a restarted container finds all or nothing. With a cache it is a link into it.
 """
 
 import errno
+import hashlib
 import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from evalrun_data.checkpoints.layout import ADAPTER_CONFIG
+from evalrun_data.checkpoints.store import fact_of
+from evalrun_data.model_cache import ModelCache
 from evalrun_data.store_problems import Kind, store_problem
 from evalrun_runtime.backoff import backoff_seconds
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -41,8 +45,9 @@ def fetch_checkpoint(
     wanted: Callable[[str], bool] | None = None,
     *,
     adapter: bool = False,
+    cache: ModelCache | None = None,
 ) -> int:
-    """Copy every file under `source`; gives their bytes, 0 where the folder is there already.
+    """Copy every file under `source`; returns their bytes, 0 if the folder or the cached model is there already.
 
     Args:
         source: an fsspec URL of a folder in Hugging Face's layout.
@@ -50,6 +55,7 @@ def fetch_checkpoint(
         wait: between two attempts at a file, in seconds.
         wanted: which files, by path, of a folder that is no model yet; None: all of a model's.
         adapter: whether it is a LoRA adapter instead of a model.
+        cache: where the files go instead; the folder becomes a link.
 
     Raises:
         BadInputError: nothing is there, it may not be read, or it is no model's folder.
@@ -71,19 +77,37 @@ def fetch_checkpoint(
         _check_layout(f"{field} {source}", found, ADAPTER_CONFIG if adapter else CONFIG)
     else:
         found = {name: info for name, info in found.items() if wanted(name)}
+
+    def copy_all(target: Path) -> int:
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            try:
+                return sum(pool.map(lambda name: _copied(store, found[name], target / name, wait), sorted(found)))
+            except Exception as error:
+                raise _explained(error, f"{field} {source}") from error
+
+    if cache is not None:
+        return _linked(folder, cache, source, found, copy_all)
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-
-    def copy(relative: str) -> int:
-        return _copied(store, found[relative], part / relative, wait)
-
-    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        try:
-            copied = sum(pool.map(copy, sorted(found)))
-        except Exception as error:
-            raise _explained(error, f"{field} {source}") from error
+    copied = copy_all(part)
     part.rename(folder)
     return copied
+
+
+def _linked(
+    folder: Path, cache: ModelCache, source: str, found: Mapping[str, Any], copy_all: Callable[[Path], int]
+) -> int:
+    """Link the folder to the model in the cache; returns the bytes that were fetched for it."""
+    facts = {name: fact_of(info) for name, info in sorted(found.items())}
+    listed = "".join(f"{name}\0{fact.size}\0{fact.etag or fact.modified}\n" for name, fact in facts.items())
+    digest = hashlib.sha256(f"{source}\n{listed}".encode()).hexdigest()[:32]
+    sizes = {name: fact.size for name, fact in facts.items()}
+    model, fetched = cache.model(digest, sizes, copy_all)
+    link = folder.with_name(f"{folder.name}.link")
+    link.unlink(missing_ok=True)
+    link.symlink_to(model)
+    link.rename(folder)  # also over a link to a model that was deleted since
+    return sum(sizes.values()) if fetched else 0
 
 
 def _explained(error: Exception, place: str) -> BadInputError | OSError:
@@ -136,14 +160,19 @@ def _copied(store: Any, info: dict[str, Any], target: Path, wait: Callable[[floa
 def main(arguments: Sequence[str]) -> int:
     """Fetch; gives the exit code. Says in its last line on stderr why it is not 0."""
     configure_logging("json", "info")
+    cache = None
+    if len(arguments) > 1 and arguments[0] == "--cache":
+        cache, arguments = ModelCache(Path(arguments[1])), arguments[2:]
     places = _places(arguments)
     if not places:
-        sys.stderr.write("evalrun: write python -m evalrun_data.checkpoint [URL FOLDER] [--adapter URL FOLDER]\n")
+        sys.stderr.write(
+            "evalrun: write python -m evalrun_data.checkpoint [--cache FOLDER] [URL FOLDER] [--adapter URL FOLDER]\n"
+        )
         return ExitCode.BAD_INPUT
     for source, folder, adapter in places:
         started = time.monotonic()
         try:
-            copied = fetch_checkpoint(source, Path(folder), adapter=adapter)
+            copied = fetch_checkpoint(source, Path(folder), adapter=adapter, cache=cache)
         except BadInputError as error:
             sys.stderr.write(f"evalrun: {error}\n")
             return ExitCode.BAD_INPUT

@@ -23,6 +23,10 @@ TOKENS = "tokens"
 """By this name in the status, how the run's parts know each other. It is no setting: runs that began before there was
 one token per hop go on with the one that their pods hold."""
 PER_HOP = "perHop"
+WEIGHTS = "weights"
+"""By this name in the status, where a bucket's model lies. Runs that began before go on without the cache: their image
+knows of none."""
+ON_CLAIM = "claim"
 
 
 class UnreadableSettingsError(Exception):
@@ -34,12 +38,17 @@ def frozen(settings: OperatorSettings) -> dict[str, str]:
     values = settings.model_dump(mode="json", include=set(FROZEN.values()))
     given = {key: values[name] for key, name in FROZEN.items() if values[name] is not None}
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
-    return {**texts, TOKENS: PER_HOP}
+    return {**texts, TOKENS: PER_HOP, WEIGHTS: ON_CLAIM}
 
 
 def has_hop_tokens(kept: Mapping[str, str]) -> bool:
     """Return whether a run has one token per hop, by the settings that it has kept."""
     return kept.get(TOKENS) == PER_HOP
+
+
+def has_weights_on_claim(kept: Mapping[str, str]) -> bool:
+    """Return whether a run keeps a bucket's model on the cache's claim, by the settings that it has kept."""
+    return kept.get(WEIGHTS) == ON_CLAIM
 
 
 def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSettings:

@@ -27,6 +27,8 @@ class RunPlan:
     """False for a run that began with one token for all parts."""
     new_tokens: RunTokens | None = None
     """Tokens for the run's Secret, where it has none yet."""
+    weights_on_claim: bool = True
+    """Whether the claim of the model cache keeps a bucket's model too; False for a run that began without."""
 
     def baseline_of(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""

@@ -26,7 +26,9 @@ USER = 1000
 HOME = "/scratch"
 """Writable, for what Ray, the engine and its compilers keep under HOME."""
 CACHE = "/model-cache"
-"""Mount path of the claim that keeps the hub's models between runs."""
+"""Mount path of the claim that keeps models between runs."""
+CACHED_CHECKPOINTS = f"{CACHE}/checkpoints"
+"""Models of buckets; the hub's have the rest of the claim."""
 DISK = "ephemeral-storage"
 SCRATCH_DISK = "16Gi"
 """For logs, compilers' caches and the objects that Ray spills, where no weights lie on the pod's own disk."""
@@ -118,7 +120,7 @@ def worker_cpus(rollout: Rollout) -> int:
 def worker_disk(plan: RunPlan, rollout: Rollout) -> str:
     """Return the disk that a worker asks for and may fill: as much as memory if the weights lie there too."""
     hub = "://" not in plan.spec.model.path and not plan.settings.model_cache_claim
-    if hub or fetched_model(plan) is not None:
+    if hub or (fetched_model(plan) is not None and not _caches_checkpoints(plan)):
         return f"{rollout.gpus_per_node * plan.settings.worker_memory_gib_per_gpu}Gi"
     return SCRATCH_DISK
 
@@ -137,6 +139,8 @@ def _worker(plan: RunPlan, rollout: Rollout) -> Object:
     if model.adapter is not None and adapter_folder is not None:
         fetched += ["--adapter", model.adapter, adapter_folder]
     if fetched:
+        if _caches_checkpoints(plan):
+            fetched = ["--cache", CACHED_CHECKPOINTS, *fetched]
         fields["initContainers"] = [_fetch(plan, rollout, fetched)]
     return _pod(plan, rollout, "ray-worker", worker_resources(plan, rollout), NO_TOKENS, **fields)
 
@@ -177,7 +181,7 @@ def _fetch(plan: RunPlan, rollout: Rollout, arguments: list[str]) -> Object:
         names.CHECKPOINT,
         plan.settings.aggregator_image,
         resources=resources,
-        mounts=[SCRATCH_MOUNT],
+        mounts=[SCRATCH_MOUNT, *([CACHE_MOUNT] if _caches_checkpoints(plan) else [])],
         command=["python", "-m", "evalrun_data.checkpoint"],
         args=arguments,
         env=[{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - an emptyDir of the pod
@@ -188,15 +192,26 @@ def _fetch(plan: RunPlan, rollout: Rollout, arguments: list[str]) -> Object:
 NO_TOKENS = HeldTokens([], [], [])
 """Of the workers, in which a model's own code may run."""
 SCRATCH_MOUNT: Object = {"name": "scratch", "mountPath": HOME}
+CACHE_MOUNT: Object = {"name": "model-cache", "mountPath": CACHE}
+
+
+def _caches_checkpoints(plan: RunPlan) -> bool:
+    """Return whether a bucket's models are kept on the claim of the model cache."""
+    return bool(plan.settings.model_cache_claim) and plan.weights_on_claim
 
 
 def _cache(plan: RunPlan) -> tuple[str, list[Object], list[Object]]:
-    """Return HF_HOME, and the volume and mount that it takes."""
+    """Return HF_HOME, and the volume and mount that the model cache takes.
+
+    A bucket's model is fetched by the init container: no code of the model's can then write to other runs' models.
+    """
     claim = plan.settings.model_cache_claim
     if not claim:
         return f"{HOME}/huggingface", [], []
-    volume = {"name": "model-cache", "persistentVolumeClaim": {"claimName": claim}}
-    return CACHE, [volume], [{"name": "model-cache", "mountPath": CACHE}]
+    volume = {"name": CACHE_MOUNT["name"], "persistentVolumeClaim": {"claimName": claim}}
+    if fetched_model(plan) is not None and _caches_checkpoints(plan):
+        return f"{HOME}/huggingface", [volume], [{**CACHE_MOUNT, "readOnly": True}]
+    return CACHE, [volume], [CACHE_MOUNT]
 
 
 def _pod(plan: RunPlan, rollout: Rollout, name: str, resources: Object, tokens: HeldTokens, **fields: object) -> Object:
