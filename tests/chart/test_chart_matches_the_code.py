@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from evalrun_api import names
 from evalrun_judge.settings import JudgeSettings
 from evalrun_operator.rbac import lease_rules, role_rules
+from evalrun_operator.resources.autoscaling import BEHAVIOR, cpu_metric
 from evalrun_operator.resources.pods import USER
 from evalrun_operator.settings import AutoscalingMode, OperatorSettings
 from evalrun_reward.settings import RewardSettings
@@ -126,6 +127,17 @@ def test_the_operator_may_do_exactly_what_the_code_says(chart: Chart, mode: Auto
     some = chart.render({"operator": {"autoscaling": mode, "watchNamespaces": ["team-a", "team-b"]}})
     assert [role["rules"] for role in of_kind(some, "Role")] == [wanted, wanted, lease_rules()]
     assert named(everywhere, "Role", "evalrun-operator-lease")["rules"] == lease_rules()
+
+
+@pytest.mark.parametrize("mode", ["cpu", "custom"])
+def test_a_shared_judge_scales_as_a_runs_own(chart: Chart, mode: AutoscalingMode) -> None:
+    judge = {"enabled": True, "autoscaling": mode, "sandbox": {"slots": 2}}
+    scalers = of_kind(chart.render({"sharedJudge": judge}), "HorizontalPodAutoscaler")
+    specs = {item["metadata"]["name"]: item["spec"] for item in scalers}
+    assert specs.keys() == {"evalrun-judge", "evalrun-sandbox"}
+    for name, cpus in (("evalrun-judge", 1), ("evalrun-sandbox", 2)):
+        assert specs[name]["behavior"] == BEHAVIOR
+        assert mode != "cpu" or specs[name]["metrics"] == [cpu_metric(cpus)]
 
 
 def test_the_operators_ports_are_the_ones_it_listens_on(chart: Chart) -> None:

@@ -60,7 +60,7 @@ def autoscaler(
                 ],
             },
         )
-    metric = _cpu_metric(cpus) if plan.settings.autoscaling == "cpu" else _load_metric(plan, threshold)
+    metric = cpu_metric(cpus) if plan.settings.autoscaling == "cpu" else _load_metric(plan, threshold)
     return plan.made(
         "HorizontalPodAutoscaler",
         name,
@@ -87,7 +87,7 @@ def load_query(plan: RunPlan) -> str:
     return " + ".join(f"({part} or vector(0))" for part in parts)
 
 
-def _cpu_metric(cpus: int) -> Object:
+def cpu_metric(cpus: int) -> Object:
     """Aim at a share of the CPUs that a pod may use. Of a small request, one busy program would already be too much."""
     target = {"type": "AverageValue", "averageValue": f"{CPU_PERCENT * 10 * cpus}m"}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
