@@ -6,7 +6,7 @@ listed: the operator reads nothing but its runs' tokens. Nothing of the cluster'
 
 from typing import TypedDict
 
-from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET
+from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET, WORKLOAD
 from evalrun_operator.settings import AutoscalingMode
 
 
@@ -43,6 +43,7 @@ def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
         _rule(EVAL_RUN.group, [f"{EVAL_RUN.plural}/finalizers"], ["update"]),
         _rule(SECRET.group, [SECRET.plural], ["create", "get"]),
         _rule(EVENT.group, [EVENT.plural], ["create", "list"]),
+        _rule(WORKLOAD.group, [WORKLOAD.plural], ["list"]),
         *(_rule(kind.group, [kind.plural], ["list", "watch"]) for kind in kinds if not kind.made),
         # Those that were made before the mode was changed are taken away.
         _rule(KINDS[unused].group, [KINDS[unused].plural], ["delete", "list", "watch"]),

@@ -18,7 +18,7 @@ from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatu
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import belonging, parse_record
-from evalrun_operator.observation.records import Baseline, ObjectKey, Observed
+from evalrun_operator.observation.records import Baseline, KueueWord, ObjectKey, Observed
 from evalrun_operator.policies.admission import QueuePosition
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
@@ -68,6 +68,8 @@ class World:
     place: QueuePosition = field(default_factory=QueuePosition)
     events: dict[str, str] = field(default_factory=dict)
     """Of objects that come up in silence the last warning, by name."""
+    kueue: dict[str, KueueWord] = field(default_factory=dict)
+    """Of objects that Kueue holds back what it says, by name."""
     missing_groups: frozenset[str] = frozenset()
     told_to_end: str = ""
     """Why the ledger was told to end the run."""
@@ -125,6 +127,11 @@ class World:
                 if ref.name in self.events
             },
             missing_groups=self.missing_groups,
+            kueue={
+                str(item["metadata"].get("uid")): self.kueue[ref.name]
+                for ref, item in self.objects.items()
+                if ref.name in self.kueue
+            },
         )
 
     def ledger(self) -> LedgerStatus | None:

@@ -17,10 +17,18 @@ from evalrun_data.governance.run_audit import AUDIT_FAILED
 from evalrun_operator.ledger_status import GateState, RunState
 from evalrun_operator.lifecycle.acceptance import unsupported
 from evalrun_operator.lifecycle.reconcile import decide
-from evalrun_operator.observation.records import Baseline, ObjectKey
+from evalrun_operator.observation.record_parser import parse_kueue_word
+from evalrun_operator.observation.records import Baseline, KueueWord, ObjectKey
 from evalrun_operator.resources.changes import patch_of
 
 SERVICES = ["run-aggregator", "run-judge", "run-sandbox"]
+
+
+def workload(reason: str, message: str, second: str = "01", status: str = "False") -> dict[str, Any]:
+    """Return a Workload of Kueue whose quota is reserved, or not."""
+    condition = {"type": "QuotaReserved", "status": status, "reason": reason, "message": message}
+    metadata = {"name": "job-run", "creationTimestamp": f"2026-01-31T12:00:{second}Z"}
+    return {"metadata": metadata, "status": {"conditions": [condition]}}
 
 
 def phases(world: World) -> list[str]:
@@ -395,6 +403,90 @@ def test_a_run_under_kueue_asks_for_its_gpus_first_and_holds_no_judge_meanwhile(
     cluster["spec"]["suspend"] = True  # it takes the place away again
     world.settle().finalize().settle()
     assert world.of_kind("Deployment") == []
+
+
+def in_simple_mode(queue: str | None = "evals") -> World:
+    """Return a run whose generator's Job is there, and suspended by Kueue's webhook before anybody sees it."""
+    generator = {} if queue is None else {"spec.generator.queueName": queue}
+    world = World(run=evalrun({"spec.activeDeadlineSeconds": 100, **generator}, rollout=False)).settle().services_up()
+    while world.of_kind("Job") == []:
+        world.step()
+    world.objects[JOB]["spec"]["suspend"] = True
+    return world.settle()
+
+
+JOB = ObjectKey("Job", "run-0f3b2-gen-1")
+
+
+def test_a_job_under_kueue_waits_without_a_judge_and_without_its_deadline() -> None:
+    world = in_simple_mode()
+    assert world.objects[JOB]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "evals"
+    assert world.of_kind("Deployment", "HorizontalPodAutoscaler") == []
+    world.kueue[JOB.name] = KueueWord("insufficient unused quota for cpu in flavor default, 1 more needed")
+    world.settle().tick(86_400).settle()
+    assert (world.status.phase, world.status.reason) == ("Preparing", "WaitingForQuota")
+    assert world.condition(Kind.ADMITTED).message == (
+        "Kueue holds Job run-0f3b2-gen-1 back until LocalQueue evals has quota: insufficient unused quota for cpu in "
+        "flavor default, 1 more needed. No deadline runs meanwhile."
+    )
+    del world.objects[JOB]["spec"]["suspend"]
+    world.settle().services_up().settle()
+    assert world.of_kind("Deployment") == ["run-judge", "run-sandbox"]
+    assert (world.status.phase, world.condition(Kind.ADMITTED).status) == ("Generating", "True")
+    world.tick(99).settle()
+    assert world.status.phase == "Generating"
+    assert world.tick(2).settle().status.phase == "Failed"
+
+
+def test_a_job_that_kueue_takes_back_is_the_same_attempt_when_it_goes_on() -> None:
+    world = in_simple_mode()
+    del world.objects[JOB]["spec"]["suspend"]
+    world.settle().services_up()
+    world.generated = world.judged = 50
+    world.settle()
+    world.objects[JOB]["spec"]["suspend"] = True
+    world.settle().finalize().settle()
+    assert (world.of_kind("Deployment"), world.status.progress) == ([], "50/164")
+    assert "held back" in world.condition(Kind.GENERATED).message
+    del world.objects[JOB]["spec"]["suspend"]
+    world.settle().services_up().generate_all().judge_all().settle()
+    assert (world.status.phase, world.status.attempts) == ("Succeeded", 1)
+
+
+def test_a_queue_that_does_not_exist_is_named_with_what_to_do() -> None:
+    world = in_simple_mode("nights")
+    world.kueue[JOB.name] = KueueWord("LocalQueue nights doesn't exist", admissible=False)
+    world.settle()
+    assert world.status.reason == "Inadmissible"
+    said = world.condition(Kind.ADMITTED).message
+    assert "Kueue cannot admit Job run-0f3b2-gen-1: LocalQueue nights doesn't exist." in said
+    assert "kubectl describe localqueue nights -n evals" in said
+
+
+def test_a_job_that_somebody_suspends_without_a_queue_says_so() -> None:
+    world = in_simple_mode(queue=None)
+    said = world.condition(Kind.ADMITTED)
+    assert (said.status, said.reason) == ("False", "WaitingForQuota")
+    assert "spec.generator.queueName" in said.message
+
+
+@pytest.mark.parametrize(
+    ("workloads", "word"),
+    [
+        ([], KueueWord("")),
+        ([{"metadata": {"name": "job-run"}}], KueueWord("")),
+        ([workload("Pending", "insufficient quota.")], KueueWord("insufficient quota")),
+        ([workload("Inadmissible", "a is stopped")], KueueWord("a is stopped", admissible=False)),
+        ([workload("Pending", "old", "01"), workload("Pending", "new", "02")], KueueWord("new")),
+        ([workload("QuotaReserved", "reserved", status="True")], KueueWord("")),
+        (
+            [{**workload("Pending", "preempted"), "spec": {"active": False}}],
+            KueueWord("its Workload job-run is deactivated (spec.active: false)", admissible=False),
+        ),
+    ],
+)  # fmt: skip
+def test_what_kueue_says_is_read_from_the_newest_workload(workloads: list[dict[str, Any]], word: KueueWord) -> None:
+    assert parse_kueue_word(workloads) == word
 
 
 def test_the_wall_around_sandboxes_stands_until_their_last_pod_is_gone() -> None:

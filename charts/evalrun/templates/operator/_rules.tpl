@@ -7,6 +7,7 @@
 - {"apiGroups": ["evalrun.dev"], "resources": ["evalruns/finalizers"], "verbs": ["update"]}
 - {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]}
 - {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "list"]}
+- {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list"]}
 - {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 - {"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["delete", "list", "watch"]}
 - {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["create", "list", "patch", "watch"]}
@@ -24,6 +25,7 @@
 - {"apiGroups": ["evalrun.dev"], "resources": ["evalruns/finalizers"], "verbs": ["update"]}
 - {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]}
 - {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "list"]}
+- {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list"]}
 - {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 - {"apiGroups": ["keda.sh"], "resources": ["scaledobjects"], "verbs": ["delete", "list", "watch"]}
 - {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["create", "list", "patch", "watch"]}

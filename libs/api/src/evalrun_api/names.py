@@ -11,6 +11,8 @@ RUN_UID_LABEL: Final = f"{PREFIX}/run-uid"
 """The EvalRun's uid: what selectors use, so that a run never takes the pods of an earlier one of its name."""
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+QUEUED_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
+"""On Kueue's Workloads: the uid of the object that is queued."""
 
 APPLIED_ANNOTATION: Final = f"{PREFIX}/applied"
 """Digest of the object as it was last applied: what has it already need not be applied again."""

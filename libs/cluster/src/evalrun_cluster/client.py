@@ -20,7 +20,7 @@ from evalrun_cluster.errors import (
     RetryError,
     UnreachableError,
 )
-from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET, Kind
+from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET, WORKLOAD, Kind
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -43,7 +43,9 @@ def _make(kind: Kind) -> type[GenericNamespacedResource]:
     return made
 
 
-RESOURCES = {kind.kind: _make(kind) for kind in (*KINDS.values(), SECRET, EVENT, EVAL_RUN, EVAL_SCHEDULE, LEASE)}
+RESOURCES = {
+    kind.kind: _make(kind) for kind in (*KINDS.values(), SECRET, EVENT, EVAL_RUN, EVAL_SCHEDULE, LEASE, WORKLOAD)
+}
 
 
 def translated(error: httpx2.HTTPError, what: str) -> ClusterError:
@@ -284,6 +286,20 @@ class Cluster:
             return " ".join(text.split())[:500]
 
         return await self._once(newest, f"listing the events of an object in {namespace}")
+
+    async def kueue_workloads(self, namespace: str, uid: str) -> list[Object] | None:
+        """Return Kueue's Workloads of an object; None if the cluster does not serve them.
+
+        Raises:
+            ClusterError: as the module `errors` says.
+        """
+        found = self._client.list(resource_of(WORKLOAD), namespace=namespace, labels={names.QUEUED_UID_LABEL: uid})
+
+        async def read() -> list[Object]:
+            return [dict(item) async for item in found]
+
+        workloads: list[Object] | None = await self._found(read, f"listing Kueue's Workloads in {namespace}")
+        return workloads
 
     async def read_lease(self, name: str, namespace: str) -> Object | None:
         """Return a Lease; None if there is none.

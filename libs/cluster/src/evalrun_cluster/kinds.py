@@ -47,4 +47,6 @@ EVENT = Kind("Event", "", "v1", "events")
 EVAL_RUN = Kind("EvalRun", "evalrun.dev", "v1alpha1", "evalruns", made=False)
 EVAL_SCHEDULE = Kind("EvalSchedule", "evalrun.dev", "v1alpha1", "evalschedules", optional=True, made=False)
 """Optional: an operator may be newer than the CRDs, which Helm does not upgrade by itself."""
+WORKLOAD = Kind("Workload", "kueue.x-k8s.io", "v1beta1", "workloads", optional=True, made=False)
+"""Kueue's record of what it queues; read only of what it holds back."""
 LEASE = Kind("Lease", "coordination.k8s.io", "v1", "leases", made=False)

@@ -9,7 +9,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, condition_of
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.ledger_status import RunState
-from evalrun_operator.observation.records import Observed, ObservedCluster
+from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster
 from evalrun_operator.policies.admission import QueuedRun
 from evalrun_operator.policies.start import CRAMPED, is_cramped
 from evalrun_operator.resources import RunPlan
@@ -70,17 +70,17 @@ def waiting_for(context: ReconcileContext) -> str:
 def judge_rests(context: ReconcileContext) -> bool:
     """Return whether the run holds neither gateways nor sandboxes now: it is suspended, or Kueue holds it back.
 
-    A run under Kueue asks for its GPUs first: its judge would wait for hours, in room that others need.
+    A run under Kueue asks for its quota first: its judge would wait for hours, in room that others need.
     """
     if context.run.spec.suspend or holds(context.before, ConditionType.SUSPENDED):
         return True
-    rollout = context.run.spec.rollout
-    if rollout is None or rollout.queue_name is None or context.generated:
+    if context.run.spec.queue_name is None or context.generated:
         return False
-    clusters = [seen.detail for seen in context.observed.of_kind("RayCluster") if not seen.deleting]
-    if not clusters:  # the first is still to come, or a later one takes the place of one that was lost
+    queued = [seen.detail for seen in context.observed.of_kind("RayCluster", "Job") if not seen.deleting]
+    queued = [one for one in queued if not isinstance(one, Attempt) or one.outcome == "running"]
+    if not queued:  # the first is still to come, or a later one takes the place of one that was lost, or failed
         return context.observed.find("Deployment", names.component(context.plan.run.name, names.JUDGE)) is None
-    return all(not isinstance(cluster, ObservedCluster) or cluster.suspended for cluster in clusters)
+    return all(not isinstance(one, ObservedCluster | Attempt) or one.suspended for one in queued)
 
 
 def ledger_failed(context: ReconcileContext) -> bool:

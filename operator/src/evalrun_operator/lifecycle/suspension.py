@@ -6,7 +6,7 @@ from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
 from evalrun_operator.lifecycle.desired import services
 from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
 from evalrun_operator.lifecycle.status_report import Report, report_status
-from evalrun_operator.observation.records import ObservedCluster
+from evalrun_operator.observation.records import KueueWord
 from evalrun_operator.policies.generation import ConditionText, gpu_holders, live_attempts, release
 
 
@@ -53,12 +53,25 @@ def resume(context: ReconcileContext) -> Decision:
 
 
 def held_by_kueue(context: ReconcileContext) -> ConditionText | None:
-    """Return what a run says whose RayCluster Kueue holds back; None if it does not."""
-    for seen in context.observed.of_kind("RayCluster"):
-        if isinstance(seen.detail, ObservedCluster) and seen.detail.suspended and not seen.deleting:
-            queue = "" if context.run.spec.rollout is None else context.run.spec.rollout.queue_name or ""
+    """Return what a run says whose RayCluster or Job is held back; None if none is."""
+    queue = context.run.spec.queue_name
+    for seen in context.observed.held():
+        name, word = f"{seen.ref.kind} {seen.ref.name}", context.observed.kueue.get(seen.uid, KueueWord(""))
+        if queue is None:  # Kueue's manageJobsWithoutQueueName, or a person
+            field = "generator" if context.run.spec.rollout is None else "rollout"
             message = (
-                f"Kueue holds {seen.ref.name} back until LocalQueue {queue} has quota. No deadline runs meanwhile."
+                f"{name} was suspended, and the run names no queue: set its spec.suspend to false, or create the run "
+                f"again with spec.{field}.queueName. No deadline runs meanwhile."
             )
             return ConditionText(status=False, reason=Reason.WAITING_FOR_QUOTA, message=message)
+        if not word.admissible:
+            remedy = f"kubectl describe localqueue {queue} -n {context.plan.run.namespace}"
+            message = (
+                f"Kueue cannot admit {name}: {word.message}. Create or fix the queue ({remedy}), or create the run "
+                "again with another queueName. It holds no judge, and no deadline runs meanwhile."
+            )
+            return ConditionText(status=False, reason=Reason.INADMISSIBLE, message=message)
+        why = word.message or "it has not looked at it yet; if that lasts, see to Kueue's controller"
+        message = f"Kueue holds {name} back until LocalQueue {queue} has quota: {why}. No deadline runs meanwhile."
+        return ConditionText(status=False, reason=Reason.WAITING_FOR_QUOTA, message=message)
     return None

@@ -12,6 +12,7 @@ from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_operator.observation.records import (
     Attempt,
     Claim,
+    KueueWord,
     ObjectKey,
     ObservedCluster,
     ObservedObject,
@@ -72,6 +73,23 @@ def _parse_record(manifest: Manifest) -> ObservedObject:
         controller=controller,
         created_at=_time(metadata.get("creationTimestamp")),
     )
+
+
+def parse_kueue_word(workloads: Iterable[Manifest]) -> KueueWord:
+    """Return what Kueue says of an object by its newest Workload; an empty word if there is none."""
+    newest = max(workloads, key=lambda one: str(one.get("metadata", {}).get("creationTimestamp", "")), default=None)
+    if newest is None:
+        return KueueWord("")
+    conditions = {one.get("type"): one for one in (newest.get("status") or {}).get("conditions") or ()}
+    if (newest.get("spec") or {}).get("active") is False:
+        return KueueWord(
+            f"its Workload {newest['metadata']['name']} is deactivated (spec.active: false)", admissible=False
+        )
+    reserved = conditions.get("QuotaReserved")
+    if reserved is None or _holds(reserved):
+        return KueueWord("")  # not looked at yet, or admitted just now
+    said = " ".join(str(reserved.get("message", "")).split())[:500].rstrip(".")
+    return KueueWord(said, admissible=reserved.get("reason") != "Inadmissible")
 
 
 def belonging(objects: Iterable[ObservedObject]) -> dict[ObjectKey, ObservedObject]:
@@ -143,7 +161,7 @@ def _job(manifest: Manifest) -> Attempt:
         if condition is not None and _holds(condition):
             message = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
             return Attempt(outcome, message, _time(condition.get("lastTransitionTime")), "", "")
-    return Attempt("running", "", None, "", "")
+    return Attempt("running", "", None, "", "", suspended=bool((manifest.get("spec") or {}).get("suspend")))
 
 
 def _ray_job(manifest: Manifest) -> Attempt:

@@ -94,6 +94,8 @@ class Attempt:
     cluster: str
     head_uid: str
     """Value of `head_life` of the head that it was submitted to."""
+    suspended: bool = False
+    """Of a Job: Kueue holds it back, or took its place away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,16 @@ class Baseline:
     """Empty where it has no outputs (yet)."""
 
 
+@dataclass(frozen=True, slots=True)
+class KueueWord:
+    """Kueue's word on an object that it holds back."""
+
+    message: str
+    """Empty while it has not looked at it."""
+    admissible: bool = True
+    """Whether waiting is enough: it is admitted once there is quota."""
+
+
 @dataclass(frozen=True)
 class Observed:
     """Everything that one pass knows of a run."""
@@ -174,6 +186,8 @@ class Observed:
     """Apply everything again, whatever the digests say."""
     missing_groups: frozenset[str] = frozenset()
     """API groups that an autoscaler measures by, and the cluster does not serve."""
+    kueue: Mapping[str, KueueWord] = field(default_factory=dict)
+    """By uid, what Kueue says of an object that it holds back."""
 
     def find(self, kind: str, name: str) -> ObservedObject | None:
         """Return an object of ours that is there and not on its way out."""
@@ -223,6 +237,14 @@ class Observed:
                     found.add(f"{seen.ref.name}: {trouble}")
         return sorted(found)
 
+    def held(self) -> list[ObservedObject]:
+        """Return the RayClusters and the Jobs that are suspended: Kueue has not admitted them, or took them back."""
+        return [
+            seen
+            for seen in self.of_kind("RayCluster", "Job")
+            if not seen.deleting and isinstance(seen.detail, ObservedCluster | Attempt) and seen.detail.suspended
+        ]
+
     def silent(self) -> list[ObservedObject]:
         """Return the objects that do not come up and do not say why themselves: only events tell of them.
 
@@ -238,7 +260,7 @@ class Observed:
             if isinstance(detail, Workload):
                 waits = detail.wanted > 0 and seen.component not in with_pods
             elif isinstance(detail, Attempt):
-                waits = detail.outcome == "running" and seen.component not in with_pods
+                waits = detail.outcome == "running" and not detail.suspended and seen.component not in with_pods
             elif isinstance(detail, Pod):
                 waits = not (detail.ready or detail.ended or detail.trouble)
             else:

@@ -12,8 +12,8 @@ from evalrun_operator.aggregator_client import AggregatorError, Aggregators
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observation.children import Children, Key
-from evalrun_operator.observation.record_parser import belonging
-from evalrun_operator.observation.records import Baseline, Observed
+from evalrun_operator.observation.record_parser import belonging, parse_kueue_word
+from evalrun_operator.observation.records import Baseline, KueueWord, Observed
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 TOKEN_SECONDS = 60.0
 """Seconds for which a run's tokens are assumed to be still in its Secret."""
+KUEUE_SECONDS = 15.0
+"""Seconds between two questions why Kueue holds an object back; that it no longer does is seen on the object itself."""
 WARNING_SECONDS = 5.0
 """Seconds for which an object may start without a report before its events are read, and between two readings."""
 
@@ -53,6 +55,8 @@ class Gatherer:
         self._resynced: dict[str, float] = {}
         self._warnings: dict[str, dict[str, tuple[str, float]]] = {}
         """By uid of a run and of an object of it: the object's last warning, and when it was asked for."""
+        self._kueue: dict[str, dict[str, tuple[KueueWord, float]]] = {}
+        """By uid of a run and of an object of it: what Kueue said of the object, and when it was asked."""
 
     async def observe(self, run: EvalRun, identity: RunIdentity) -> Observed:
         """Return what is known of a run now. Raises ClusterError."""
@@ -73,9 +77,14 @@ class Gatherer:
         )
         if ended:
             self._warnings.pop(identity.uid, None)
+            self._kueue.pop(identity.uid, None)
             self._resynced.pop(identity.uid, None)  # nothing of it is ever written again
         if started and not ended:
-            observed = replace(observed, warnings=await self._ask_for_warnings(identity, observed))
+            observed = replace(
+                observed,
+                warnings=await self._ask_for_warnings(identity, observed),
+                kueue=await self._ask_kueue(identity, observed),
+            )
         aggregator = observed.workload("StatefulSet", names.component(identity.name, names.AGGREGATOR))
         if tokens is None or aggregator is None or aggregator.ready == 0 or ended:
             return observed
@@ -93,6 +102,20 @@ class Gatherer:
             fresh[seen.uid] = text, asked
         self._warnings[identity.uid] = fresh
         return {uid: text for uid, (text, _) in fresh.items() if text}
+
+    async def _ask_kueue(self, identity: RunIdentity, observed: Observed) -> dict[str, KueueWord]:
+        """Return what Kueue says of the objects that it holds back, by uid."""
+        known, now = self._kueue.pop(identity.uid, {}), self._clock()
+        fresh = {}
+        for seen in observed.held():
+            word, asked = known.get(seen.uid, (KueueWord(""), float("-inf")))
+            if now - asked >= KUEUE_SECONDS or not word.message:
+                workloads = await self._cluster.kueue_workloads(identity.namespace, seen.uid)
+                word, asked = parse_kueue_word(workloads or ()), now
+            fresh[seen.uid] = word, asked
+        if fresh:
+            self._kueue[identity.uid] = fresh
+        return {uid: word for uid, (word, _) in fresh.items()}
 
     async def end_early(self, identity: RunIdentity, tokens: RunTokens, reason: str) -> None:
         """Request that a run's ledger ends it with the results so far; repeated in the next pass if that fails."""
@@ -116,7 +139,7 @@ class Gatherer:
     def forget(self, key: Key, uid: str) -> None:
         """Forget a run that is gone, whether it had ended or not."""
         self._aggregators.forget(self._address(*key))
-        for known in (self._tokens, self._resynced, self._warnings):
+        for known in (self._tokens, self._resynced, self._warnings, self._kueue):
             known.pop(uid, None)
 
     def close(self, identity: RunIdentity) -> None:

@@ -185,6 +185,11 @@ def _running(
     delete: tuple[ObservedObject, ...],
 ) -> GenerationStep:
     troubles = given.observed.troubles(names.GENERATOR)
+    if isinstance(current.detail, Attempt) and current.detail.suspended and not current.deleting:
+        said = ConditionText(
+            status=False, reason=Reason.WAITING_FOR_QUOTA, message=f"Attempt {number} is held back: see Admitted."
+        )
+        return GenerationStep(number, _cluster_said(given, cluster), said, delete=delete)
     ended = _outcome(current) == "succeeded"  # and the ledger does not say yet that it has all
     state = "is being ended" if current.deleting else "has ended" if ended else "runs"
     message = f"Attempt {number} {state}."

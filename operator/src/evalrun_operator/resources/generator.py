@@ -17,7 +17,7 @@ from evalrun_operator.resources.pods import (
     service_account,
     tracing_env,
 )
-from evalrun_operator.resources.ray_cluster import fetched_adapter, fetched_model
+from evalrun_operator.resources.ray_cluster import fetched_adapter, fetched_model, with_queue
 
 
 def ledger_address(plan: RunPlan) -> str:
@@ -57,7 +57,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
         env=[*tokens.env, *secrets, *tracing_env(plan)],
         ports=[METRICS],
     )  # fmt: skip
-    return plan.made(
+    job = plan.made(
         "Job",
         names.attempt_job(plan.run.name, plan.run.uid, attempt),
         names.GENERATOR,
@@ -74,6 +74,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
             ),
         },
     )
+    return with_queue(job, plan.spec.queue_name)
 
 
 def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) -> Object:

@@ -76,8 +76,7 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
         ],
     }
     name = names.ray_cluster(plan.run.name, plan.run.uid, attempt)
-    cluster = plan.made("RayCluster", name, names.RAY, annotations, spec=spec)
-    return cluster if rollout.queue_name is None else with_queue(cluster, rollout.queue_name)
+    return with_queue(plan.made("RayCluster", name, names.RAY, annotations, spec=spec), rollout.queue_name)
 
 
 def _authentication(plan: RunPlan) -> Object:
@@ -102,11 +101,16 @@ def fetched_adapter(plan: RunPlan) -> str | None:
     return None if adapter is None or adapter.startswith("pvc://") else ADAPTER_FOLDER
 
 
-def with_queue(cluster: Object, queue: str) -> Object:
-    """Put the cluster under a Kueue LocalQueue's quota. (The queue cannot change, so the digest need not know it.)"""
-    metadata = cluster["metadata"]
+def with_queue(manifest: Object, queue: str | None) -> Object:
+    """Put a RayCluster or Job under the quota of a LocalQueue, if one is named.
+
+    The queue cannot change, so the digest need not know it.
+    """
+    if queue is None:
+        return manifest
+    metadata = manifest["metadata"]
     labels = {**metadata["labels"], names.QUEUE_LABEL: queue}
-    return {**cluster, "metadata": {**metadata, "labels": labels}}
+    return {**manifest, "metadata": {**metadata, "labels": labels}}
 
 
 def worker_cpus(rollout: Rollout) -> int:

@@ -51,7 +51,9 @@ class Reason(StrEnum):
     TOO_MANY_ACTIVE_RUNS = "TooManyActiveRuns"
     """As many runs are active as the operator allows; the message gives the position in the queue."""
     WAITING_FOR_QUOTA = "WaitingForQuota"
-    """Kueue has not admitted the RayCluster yet."""
+    """Kueue holds the RayCluster, or the generator's Job, back until there is quota."""
+    INADMISSIBLE = "Inadmissible"
+    """Kueue cannot admit it until somebody changes a queue, e.g. there is none of that name; the message says what."""
 
     PROGRESSING = "Progressing"
     """No obstacle is known, except perhaps missing capacity in the cluster."""
@@ -139,7 +141,10 @@ class Reason(StrEnum):
 
 REASONS: dict[ConditionType, frozenset[Reason]] = {
     ConditionType.ADMITTED: frozenset(
-        {Reason.RUN_ADMITTED, Reason.NOT_STARTED, Reason.TOO_MANY_ACTIVE_RUNS, Reason.WAITING_FOR_QUOTA}
+        {
+            Reason.RUN_ADMITTED, Reason.NOT_STARTED, Reason.TOO_MANY_ACTIVE_RUNS, Reason.WAITING_FOR_QUOTA,
+            Reason.INADMISSIBLE,
+        }
     ),
     ConditionType.STALLED: frozenset({Reason.PROGRESSING, Reason.CANNOT_START}),
     ConditionType.ACCEPTED: frozenset({Reason.SPEC_ACCEPTED, Reason.WAITING_FOR_BASELINE, Reason.INVALID_SPEC}),
@@ -155,7 +160,8 @@ REASONS: dict[ConditionType, frozenset[Reason]] = {
     ConditionType.GENERATED: frozenset(
         {
             Reason.WAITING_FOR_SERVICES, Reason.WAITING_FOR_CLUSTER, Reason.GENERATING, Reason.ATTEMPT_FAILED,
-            Reason.INTERRUPTED, Reason.ALL_GENERATED, Reason.SUSPEND_REQUESTED, Reason.DEADLINE_EXCEEDED,
+            Reason.INTERRUPTED, Reason.WAITING_FOR_QUOTA, Reason.ALL_GENERATED, Reason.SUSPEND_REQUESTED,
+            Reason.DEADLINE_EXCEEDED,
         }
     ),
     ConditionType.JUDGED: frozenset(

@@ -201,6 +201,7 @@ class Generator(ApiModel):
     """The generator's Job of simple mode."""
 
     resources: Resources | None = Field(None, description="Resources of the generator's container; unset: the chart's.")
+    queue_name: DnsName | None = Field(None, description="Kueue's LocalQueue whose quota the generator's Job uses.")
 
 
 class Endpoint(ApiModel):

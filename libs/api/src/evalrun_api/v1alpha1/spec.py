@@ -259,6 +259,13 @@ class EvalRunSpec(ApiModel):
         return next((gate.baseline for gate in self.all_gates if gate.names_a_run), None)
 
     @property
+    def queue_name(self) -> str | None:
+        """Kueue's LocalQueue that the RayCluster, or the generator's Job, waits in; None without one."""
+        if self.rollout is not None:
+            return self.rollout.queue_name
+        return None if self.generator is None else self.generator.queue_name
+
+    @property
     def own_judge(self) -> Judge | None:
         """The judge that is created for the run: `judge` or its defaults; None if a shared one is named."""
         if self.judge_ref is not None:
