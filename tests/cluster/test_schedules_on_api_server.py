@@ -5,9 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.cluster.controllers import apply_crds
@@ -15,10 +17,14 @@ from builders.cluster.controlplane import ControlPlane, find_binaries, running_c
 from builders.operator.evalschedules import REFUSED_SCHEDULES, evalschedule_manifest
 from builders.operator.running_operator import operator_kubeconfig
 from builders.operator.schedule_world import SHARDS, write_checkpoint, write_shards
-from builders.operator.scheduled_nights import API, NAME, nights
+from builders.operator.scheduled_nights import API, NAME, Nights, nights
+from builders.results.stored_runs import totals_of, verdicts_of
 
 from evalrun_api.checks import with_defaults
 from evalrun_api.manifest import schema_for
+from evalrun_api.v1alpha1 import Gate
+from evalrun_results.comparisons.gate import GateDecision, decide_gate
+from evalrun_results.metrics.problem_totals import DatasetTotals
 
 CRD = Path(__file__).parents[2] / "k8s" / "crd.yaml"
 
@@ -151,3 +157,55 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
         assert run["metadata"]["annotations"]["evalrun.dev/checkpoint-url"].endswith("/global_step_70/actor")
         world.play(lambda: not world.status().get("merges"), "nothing is left to merge")
         assert world.condition("Merged")["status"] == "True"
+
+
+def has_result(world: Nights, step: int) -> bool:
+    return bool(world.status().get("latestResult", {}).get("step") == step)
+
+
+def test_a_loss_of_half_a_margin_each_night_is_caught_by_the_fixed_baseline(api: ControlPlane, tmp_path: Path) -> None:
+    """The gates are those that the operator writes into each run, decided from each run's figures."""
+    problems, loss, fixed = 1000, 20, "s3://evaluations/sft/final"
+    gate = {"dataset": "mbpp_reg", "maxRegression": "0.04"}
+    changes = {
+        "spec.checkpoints.policy": "EveryNew",
+        "spec.template.gates": [{"baseline": "LastGood", **gate}, {"baseline": fixed, **gate}],
+    }
+
+    def figures(night: int) -> Mapping[str, DatasetTotals]:
+        solved = (place < 800 - loss * (night - 1) for place in range(problems))
+        return totals_of(verdicts_of(solved, dataset="mbpp_reg"))
+
+    results = {fixed: figures(1)}
+    decisions: list[dict[str, GateDecision]] = []
+
+    def gate_passed(run: dict[str, Any]) -> str:
+        mine = results[f"s3://out/{run['metadata']['name']}"] = figures(run["spec"]["lineage"]["step"] // 10)
+        gates = [Gate.model_validate(one) for one in run["spec"]["gates"]]
+        decided = {
+            "fixed" if one.baseline == fixed else "last good": decide_gate(
+                one, results[str(one.baseline)], mine, family=len(gates)
+            ).decision
+            for one in gates
+        }
+        decisions.append(decided)
+        if GateDecision.FAIL in decided.values():
+            return "False"
+        return "True" if set(decided.values()) == {GateDecision.PASS} else "Unknown"
+
+    evening, folder = datetime(2040, 5, 1, 18, 0, tzinfo=UTC), tmp_path / "grpo"
+    good = []
+    with nights(api, operator_kubeconfig(api), "drift", folder, evening, changes) as world:
+        for night in range(1, 5):
+            start = datetime(2040, 5, 1 + night, 1, 0, tzinfo=UTC)
+            write_checkpoint(folder, 10 * night, start - timedelta(hours=1))
+            world.night(start, ends=False)
+            world.end_runs(gate_passed)
+            world.play(partial(has_result, world, 10 * night), "the night's result")
+            good.append(world.status()["lastGood"]["step"])
+        assert world.condition("GatePassed")["status"] == "False"
+        assert world.steps == [10, 20, 30, 40]
+    against_last_good = [one["last good"] for one in decisions if "last good" in one]
+    assert against_last_good == [GateDecision.PASS] * 3
+    assert (decisions[0]["fixed"], decisions[3]["fixed"]) == (GateDecision.PASS, GateDecision.FAIL)
+    assert good == [10, 20, 30, 30]  # the checkpoint that lost too much is not the next baseline

@@ -29,6 +29,9 @@ MERGE = "application/merge-patch+json"
 NAME = "nightly"
 
 
+GATES = {"True": "NoRegression", "False": "Regression", "Unknown": "Inconclusive"}
+
+
 @dataclass
 class Nights:
     """One schedule in a namespace of its own."""
@@ -140,8 +143,8 @@ class Nights:
             return True
         return "job" not in start and (start.get("listed", False) or start.get("failures", 0) > 0)
 
-    def end_runs(self) -> None:
-        """End every active run, as the runs' controller would."""
+    def end_runs(self, gate_passed: Callable[[dict[str, Any]], str] | None = None) -> None:
+        """End every active run, as the runs' controller would; `gate_passed` returns its gates' status."""
         for run in self.runs():
             if run.get("status", {}).get("completionTime"):
                 continue
@@ -150,6 +153,9 @@ class Nights:
                 {"type": kind, "status": "True", "reason": "Finished", "message": "", "lastTransitionTime": moment}
                 for kind in ("Succeeded", "Complete")
             ]
+            if gate_passed is not None:
+                passed = gate_passed(run)
+                conditions.append({**conditions[0], "type": "GatePassed", "status": passed, "reason": GATES[passed]})
             status = {
                 "conditions": conditions, "startTime": moment, "generationCompletedTime": moment,
                 "completionTime": moment, "phase": "Succeeded", "outputURL": f"s3://out/{run['metadata']['name']}",
