@@ -38,6 +38,7 @@ from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.submission import StdioTest, StdioTests, extraction_of
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.tls_files import TlsSource
 
 PROGRAM = "n = int(input())\nprint(sum(map(int, input().split())) % 1000007, {number})\n"
 
@@ -96,8 +97,10 @@ async def directly(url: str, requests: list[judge_pb2.JudgeRequest], in_flight: 
             group.create_task(work(sandbox))
 
 
-async def through(address: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> None:
-    async with open_channel(address) as channel:
+async def through(
+    address: str, requests: list[judge_pb2.JudgeRequest], in_flight: int, tls: TlsSource | None = None
+) -> None:
+    async with open_channel(address, tls) as channel:
         stream = judge_pb2_grpc.JudgeServiceStub(channel).JudgeStream()
         waiting = list(requests)
         for _ in range(min(in_flight, len(waiting))):

@@ -93,7 +93,7 @@ def make_pool(
     on_retry: Callable[[str], None] = lambda reason: None,
     on_call: Callable[[float], None] = lambda seconds: None,
     discoveries: Sequence[SandboxDiscovery] = (),
-    connect: Callable[[str], Sandbox] = lambda url: FakeSandbox(address=url),
+    connect: Callable[[str, str], Sandbox] = lambda url, _name: FakeSandbox(address=url),
     health: HealthPolicy | None = None,
     hedging: HedgePolicy | None = None,
     on_hedge: Callable[[bool], None] = lambda won: None,

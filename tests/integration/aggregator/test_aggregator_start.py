@@ -29,7 +29,9 @@ async def started(
         work_order=folder / "work_order.json", ledger=folder / "l.db", judge=["memory"], **settings
     )
     asked = judge or MemoryJudge()
-    aggregator = Aggregator(given, open_judge=lambda _address, _token: asked, registry=registry or CollectorRegistry())
+    aggregator = Aggregator(
+        given, open_judge=lambda _address, _token, _tls: asked, registry=registry or CollectorRegistry()
+    )
     address = await aggregator.start()
     try:
         yield address

@@ -1,11 +1,12 @@
 """A connection without a whole head is cut; others are served as ever."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
+import uvloop
 from aiohttp import web
 
 from evalrun_runtime.http_site import WatchedSite
@@ -29,13 +30,20 @@ async def listening(seconds: float) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST / HTTP/1.1\r\nHost: a\r\nX-Half: "])
-async def test_half_a_head_does_not_hold_a_connection(sent: bytes) -> None:
-    async with listening(0.05) as port, asyncio.timeout(10):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(sent)
-        with suppress(ConnectionResetError):
-            assert await reader.read() == b""
-        writer.close()
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_half_a_head_does_not_hold_a_connection(sent: bytes, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Services run on uvloop, whose transports are none of asyncio's classes."""
+
+    async def cut() -> None:
+        async with listening(0.05) as port, asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(cut())
 
 
 async def test_a_whole_head_is_served_in_pieces_and_again_on_the_same_connection() -> None:

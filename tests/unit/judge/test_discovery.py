@@ -79,7 +79,7 @@ async def _pods_come_and_go() -> None:
     """Pods of 0.3 s a program; their set changes every 5 s, and a lookup fails in between."""
     pods: dict[str, FakeSandbox] = {}
 
-    def connect(url: str) -> FakeSandbox:
+    def connect(url: str, _name: str) -> FakeSandbox:
         async def behaviour(request: RunRequest) -> RunReply:
             await asyncio.sleep(0.3)
             if pods[url].down is not None:  # killed while it ran
@@ -136,7 +136,7 @@ async def _a_pod_that_goes_ends_what_it_has() -> None:
         clock=loop.time,
         sleep=asyncio.sleep,
         discoveries=[DnsDiscovery("dns:///sandbox:80", lookup=Answers(["10.0.0.1"], ["10.0.0.2"]))],
-        connect=lambda url: Closing(slow, address=url),
+        connect=lambda url, _name: Closing(slow, address=url),
     )
     pool.start()
     running = asyncio.create_task(pool.run(REQUEST))

@@ -15,6 +15,7 @@ import grpc
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
+from evalrun_runtime.tls_files import TlsSource
 
 REFUSALS = frozenset(
     {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}
@@ -73,10 +74,10 @@ class JudgeAddress(Protocol):
 class GrpcJudge:
     """A judge at `grpc://host:port`, or behind `dns:///name:port`: each new stream goes to the next pod."""
 
-    def __init__(self, address: str, tokens: BearerTokens | None = None) -> None:
+    def __init__(self, address: str, tokens: BearerTokens | None = None, tls: TlsSource | None = None) -> None:
         self.address = address
         self._tokens = tokens
-        self._channel = open_channel(address)
+        self._channel = open_channel(address, tls)
         self._stub: judge_pb2_grpc.JudgeServiceAsyncStub = judge_pb2_grpc.JudgeServiceStub(self._channel)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A gRPC server as every service wants it: health, reflection, a token, sizes and connection ages."""
+"""A gRPC server as every service wants it: health, reflection, a token, mutual TLS, sizes and connection ages."""
 
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
@@ -12,6 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
 from evalrun_runtime.settings import ServiceSettings
+from evalrun_runtime.tls_files import TlsFiles, TlsIdentity, TlsSource
 
 CONNECTION_AGE_SECONDS = 60
 """Streams reopen after this long, so that new pods get their share (a gRPC stream sticks to one pod)."""
@@ -46,6 +47,7 @@ class GrpcServer:
         """
         tokens = BearerTokens.of(settings.token, settings.token_file)
         interceptors = [] if tokens is None else [TokenCheck(tokens, own_tokens)]
+        self._tls = TlsFiles.of(settings.tls_folder)
         self._settings = settings
         self._names = [*service_names, health.SERVICE_NAME]
         self._health = health.aio.HealthServicer()
@@ -61,6 +63,7 @@ class GrpcServer:
             ],
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
+        self._probed: grpc.aio.Server | None = None
         describe: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._describe)
         handlers = {"ServerReflectionInfo": describe}
         self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(REFLECTION, handlers),))
@@ -77,20 +80,48 @@ class GrpcServer:
             yield answer.SerializeToString()
 
     async def start(self) -> str:
-        """Bind and serve; gives the address as `grpc://host:port`. Raises OSError where the port is taken."""
-        try:
-            port = self.server.add_insecure_port(f"{self._settings.host}:{self._settings.port}")
-        except RuntimeError as error:
-            raise OSError(EADDRINUSE, str(error), f"{self._settings.host}:{self._settings.port}") from error
+        """Bind and serve; gives the address as `grpc://host:port`. Raises OSError where a port is taken."""
+        host, health_port = self._settings.host, self._settings.health_port
+        credentials = None if self._tls is None else server_credentials(self._tls)
+        port = _bind(self.server, f"{host}:{self._settings.port}", credentials)
+        if health_port is not None:
+            self._probed = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, self._probed)
+            _bind(self._probed, f"{host}:{health_port}", None)
+            await self._probed.start()
         await self.server.start()
         for name in self._names:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        return f"grpc://{self._settings.host}:{port}"
+        return f"grpc://{host}:{port}"
 
     async def stop(self, grace: float) -> None:
         """Refuse new calls and let those in flight end within `grace` seconds."""
         await self._health.enter_graceful_shutdown()
         await self.server.stop(grace)
+        if self._probed is not None:
+            await self._probed.stop(0)
+
+
+def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    """Listen and return the port. Raises OSError where it is taken."""
+    try:
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise OSError(EADDRINUSE, str(error), address) from error
+
+
+def server_credentials(tls: TlsSource) -> grpc.ServerCredentials:
+    """Return a server's credentials: each handshake takes the identity of that moment, and asks for the client's."""
+
+    def configuration(identity: TlsIdentity) -> grpc.ServerCertificateConfiguration:
+        pairs = [(identity.key, identity.certificate)]
+        return grpc.ssl_server_certificate_configuration(pairs, identity.authorities)
+
+    return grpc.dynamic_ssl_server_credentials(
+        configuration(tls.current), lambda: configuration(tls.current), require_client_authentication=True
+    )
 
 
 class TokenCheck(grpc.aio.ServerInterceptor):

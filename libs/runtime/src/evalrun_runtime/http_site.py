@@ -1,9 +1,14 @@
-"""An HTTP listener that gives a connection a few seconds for the head of its first request."""
+"""An HTTP listener that gives a connection a few seconds for its handshake and the head of its first request."""
 
 import asyncio
-from typing import Final
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
 
 from aiohttp import web
+
+from evalrun_runtime.settings import ServiceSettings
+from evalrun_runtime.tls_files import TlsFiles, listening_context
 
 HEAD_SECONDS: Final = 10.0
 """Without it, whoever can reach the port holds as many connections as the process has descriptors, with no token: half
@@ -24,9 +29,8 @@ class HeadWatch(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the time."""
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, transport.abort)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by its class
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._transport.abort)
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -63,8 +67,15 @@ class HeadWatch(asyncio.Protocol):
 class WatchedSite(web.BaseSite):
     """As `web.TCPSite`, with a `HeadWatch` before each connection."""
 
-    def __init__(self, runner: web.BaseRunner, host: str, port: int, head_seconds: float = HEAD_SECONDS) -> None:
-        super().__init__(runner)
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        host: str,
+        port: int,
+        head_seconds: float = HEAD_SECONDS,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(runner, ssl_context=tls)
         self._host = host
         self._port = port
         self._head_seconds = head_seconds
@@ -72,7 +83,7 @@ class WatchedSite(web.BaseSite):
     @property
     def name(self) -> str:
         """The address asked for."""
-        return f"http://{self._host}:{self._port}"
+        return _url(self._host, self._port, self._ssl_context)
 
     async def start(self) -> None:
         """Listen. Raises OSError where the port is taken."""
@@ -85,20 +96,74 @@ class WatchedSite(web.BaseSite):
             return HeadWatch(server(), self._head_seconds)
 
         self._server = await asyncio.get_running_loop().create_server(
-            watched, self._host, self._port, backlog=self._backlog
+            watched,
+            self._host,
+            self._port,
+            backlog=self._backlog,
+            ssl=self._ssl_context,
+            ssl_handshake_timeout=None if self._ssl_context is None else self._head_seconds,
         )
 
 
-async def serve(
-    application: web.Application, host: str, port: int, *, drain_seconds: float
-) -> tuple[web.AppRunner, str]:
-    """Listen and return the runner with its address. A client that closes its connection cancels its request.
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class HttpServer:
+    """Serves an application as the service's settings say: where, with which certificates, health on which port.
+
+    Args:
+        application: what is served.
+        settings: the service's own.
+        health: path and handler of health checks, for the port that answers nothing else.
+        cancel_handlers: a client that closes its connection cancels its request.
 
     Raises:
-        OSError: the port is taken.
+        BadInputError: the certificates cannot be used.
     """
-    runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=drain_seconds)
-    await runner.setup()
-    await WatchedSite(runner, host, port).start()
-    bound, number = runner.addresses[0][:2]
-    return runner, f"http://[{bound}]:{number}" if ":" in bound else f"http://{bound}:{number}"
+
+    def __init__(
+        self,
+        application: web.Application,
+        settings: ServiceSettings,
+        health: tuple[str, Handler],
+        *,
+        cancel_handlers: bool = True,
+    ) -> None:
+        path, handler = health
+        probed = web.Application()
+        probed.router.add_get(path, handler)
+        self._settings = settings
+        tls = TlsFiles.of(settings.tls_folder)
+        self._tls = None if tls is None else listening_context(tls)
+        self._runner = web.AppRunner(
+            application,
+            handler_cancellation=cancel_handlers,
+            access_log=None,
+            shutdown_timeout=settings.drain_seconds,
+        )
+        self._probed = web.AppRunner(probed, access_log=None, shutdown_timeout=0)
+
+    async def start(self) -> str:
+        """Listen and return the address. Raises OSError where a port is taken."""
+        settings = self._settings
+        try:
+            if settings.health_port is not None:
+                await self._probed.setup()
+                await WatchedSite(self._probed, settings.host, settings.health_port).start()
+            await self._runner.setup()
+            await WatchedSite(self._runner, settings.host, settings.port, tls=self._tls).start()
+        except OSError:
+            await self.stop()
+            raise
+        host, port = self._runner.addresses[0][:2]
+        return _url(host, port, self._tls)
+
+    async def stop(self) -> None:
+        """Refuse new connections, wait for requests in flight, then end."""
+        await self._runner.cleanup()
+        await self._probed.cleanup()
+
+
+def _url(host: str, port: int, tls: ssl.SSLContext | None) -> str:
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -43,6 +43,18 @@ class ServiceSettings(BaseSettings):
         description="File with the tokens that callers may send, one a line; read again when it changes. Instead of "
         "the token.",
     )
+    tls_folder: Path | None = Field(
+        None,
+        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: the port takes TLS alone, "
+        "from callers with a certificate of ca.crt's. Default: plain text.",
+    )
+    health_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port that answers health checks and nothing else, in plain text: a kubelet's probes have no "
+        "certificate. None by default.",
+    )
     drain_seconds: float = Field(
         60.0, ge=0, description="Seconds that requests in flight may take after SIGTERM before they are cut off."
     )

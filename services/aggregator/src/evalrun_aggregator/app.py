@@ -46,6 +46,7 @@ from evalrun_client.judge_client import GrpcJudge, JudgeAddress
 from evalrun_results.exports.content import export_id
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_server import GrpcServer
+from evalrun_runtime.tls_files import TlsFiles, TlsSource
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Aggregator:
 
     Args:
         settings: the process's settings.
-        open_judge: (address, tokens) -> a judge.
+        open_judge: (address, tokens, identity) -> a judge.
         write: writes the outputs.
         registry: where the metrics go.
         clocks: where time comes from.
@@ -71,7 +72,7 @@ class Aggregator:
         self,
         settings: AggregatorSettings,
         *,
-        open_judge: Callable[[str, BearerTokens | None], JudgeAddress] = GrpcJudge,
+        open_judge: Callable[[str, BearerTokens | None, TlsSource | None], JudgeAddress] = GrpcJudge,
         write: OutputWriter = write_run_outputs,
         registry: CollectorRegistry = REGISTRY,
         clocks: Clocks = SYSTEM_CLOCKS,
@@ -119,7 +120,8 @@ class Aggregator:
             )
             watch = await gate_watch_of(order, problems, ledger)
             tokens = BearerTokens.of(settings.judge_token, settings.judge_token_file)
-            self._judges = [self._open_judge(address, tokens) for address in settings.judge]
+            tls = TlsFiles.of(settings.judge_tls_folder)
+            self._judges = [self._open_judge(address, tokens, tls) for address in settings.judge]
             traces = ItemTraces(export_id(order), problems.items)
             self._run = run = self._wire(order, problems, ledger, opened, budget, traces, watch)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(

@@ -29,6 +29,11 @@ class AggregatorSettings(ServiceSettings):
         description="File with the judges' token, on its first line; read again when it changes. Instead of "
         "judge_token.",
     )
+    judge_tls_folder: Path | None = Field(
+        None,
+        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: what the judges are shown "
+        "and checked by. Default: plain text.",
+    )
     operator_token: SecretStr | None = Field(
         None,
         description="Bearer token that GetStatus and EndRun require instead of the other. Set it in the environment: "

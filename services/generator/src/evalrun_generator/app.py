@@ -24,6 +24,7 @@ from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import ExitCode
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.process import die_with_parent, serve_metrics
+from evalrun_runtime.tls_files import TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,10 @@ async def connections(
 ) -> AsyncIterator[tuple[LedgerClient, list[Endpoint]]]:
     """Open the channel to the ledger and the session to the endpoints."""
     key = settings.api_key.get_secret_value() if settings.api_key else None
-    async with open_session(key) as session, open_channel(settings.ledger) as channel:
+    async with (
+        open_session(key) as session,
+        open_channel(settings.ledger, TlsFiles.of(settings.ledger_tls_folder)) as channel,
+    ):
         ledger_client = GrpcLedger(
             channel,
             address=settings.ledger,

@@ -25,6 +25,11 @@ class WorkSettings(ServiceSettings):
         description="File with the ledger's token, on its first line; read again when it changes. Instead of "
         "ledger_token.",
     )
+    ledger_tls_folder: Path | None = Field(
+        None,
+        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: what the ledger is shown "
+        "and checked by. Default: plain text.",
+    )
     worker_id: str = Field(
         "generator", min_length=1, description="Name of this worker for its leases. Use the same name after a restart."
     )

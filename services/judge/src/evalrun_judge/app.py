@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from prometheus_client import REGISTRY
@@ -20,9 +20,9 @@ from evalrun_judge.families.registry import build_families
 from evalrun_judge.function_tests.assertions import AssertionRunner, ContainedAssertions, replay_executor
 from evalrun_judge.judge import Judge
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_judge.pool.discovery import DnsDiscovery, SandboxDiscovery
+from evalrun_judge.pool.discovery import Connect, DnsDiscovery, SandboxDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
-from evalrun_judge.pool.pool import SandboxPool
+from evalrun_judge.pool.pool import SandboxPool, connect_nowhere
 from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.pool.sandbox_fleet import HealthPolicy
 from evalrun_judge.sandboxes import Sandbox
@@ -34,6 +34,7 @@ from evalrun_runtime.admission import Admission
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
+from evalrun_runtime.tls_files import TlsFiles
 from evalrun_runtime.tracing import past_span
 
 SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
@@ -119,19 +120,25 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
     tokens = BearerTokens.of(settings.sandbox_token, settings.sandbox_token_file)
     metrics = JudgeMetrics(REGISTRY)
 
-    def connect(url: str) -> Sandbox:
+    tls = TlsFiles.of(settings.sandbox_tls_folder)
+
+    def connect(url: str, server_name: str | None = None) -> Sandbox:
         if settings.backend == "SandboxFusion":
             # Here, since it imports aiohttp: a quarter of the CPU time that the gateway's imports take.
             from evalrun_judge.sandboxes.fusion import FusionSandbox
 
-            return FusionSandbox(url, tokens, nonces=secrets.token_bytes)
-        return EvalrunSandbox(url, tokens)
+            return FusionSandbox(url, tokens, nonces=secrets.token_bytes, tls=tls, server_name=server_name)
+        return EvalrunSandbox(url, tokens, tls=tls, server_name=server_name)
 
     pool = build_pool(
         settings,
         [connect(url) for url in settings.sandbox if url.startswith("http")],
         metrics,
-        discoveries=[discovery_of(target) for target in settings.sandbox if not target.startswith("http")],
+        discoveries=[
+            discovery_of(target, "http" if tls is None else "https")
+            for target in settings.sandbox
+            if not target.startswith("http")
+        ],
         connect=connect,
     )
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
@@ -160,7 +167,7 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
     return VerdictCache(stores, metrics.count_cache)
 
 
-def discovery_of(target: str) -> SandboxDiscovery:
+def discovery_of(target: str, scheme: str = "http") -> SandboxDiscovery:
     """Return what finds the sandboxes of `dns:///host:port` or `k8s:///namespace/service:port`.
     Raises BadInputError."""
     try:
@@ -168,8 +175,8 @@ def discovery_of(target: str) -> SandboxDiscovery:
             # Here, since it imports aiohttp, which takes long.
             from evalrun_judge.pool.endpoint_slices import ApiServer, EndpointSliceDiscovery
 
-            return EndpointSliceDiscovery(target, ApiServer.of_pod(os.environ))
-        return DnsDiscovery(target)
+            return EndpointSliceDiscovery(target, ApiServer.of_pod(os.environ), scheme=scheme)
+        return DnsDiscovery(target, scheme=scheme)
     except ValueError as error:
         raise BadInputError(f"--sandbox: {error}") from error
 
@@ -180,7 +187,7 @@ def build_pool(
     metrics: JudgeMetrics,
     *,
     discoveries: Sequence[SandboxDiscovery] = (),
-    connect: Callable[[str], Sandbox] = EvalrunSandbox,
+    connect: Connect = connect_nowhere,
 ) -> SandboxPool:
     """Create the pool over the given sandboxes and those that are discovered, in real time."""
     return SandboxPool(

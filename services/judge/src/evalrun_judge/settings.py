@@ -1,9 +1,9 @@
 """The gateway's settings."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import DirectoryPath, Field, SecretStr, field_validator
+from pydantic import DirectoryPath, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_executor.api import Level
@@ -36,6 +36,11 @@ class JudgeSettings(ServiceSettings):
         None,
         description="File with the sandboxes' token, on its first line; read again when it changes. Instead of "
         "sandbox_token.",
+    )
+    sandbox_tls_folder: Path | None = Field(
+        None,
+        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: what the sandboxes are "
+        "shown and checked by. Default: plain text.",
     )
     queue_limit: int = Field(
         1024, ge=1, description="Maximum requests that wait for a slot; more get RESOURCE_EXHAUSTED."
@@ -118,6 +123,13 @@ class JudgeSettings(ServiceSettings):
     sandbox_image: str = Field(
         "", description="Image of the sandboxes, preferably with its digest. It is part of the cache key."
     )
+
+    @model_validator(mode="after")
+    def _tls_for_all(self) -> Self:
+        plain = [target for target in self.sandbox if target.startswith("http://")]
+        if self.sandbox_tls_folder is not None and plain:
+            raise ValueError(f"sandbox: {plain[0]} is plain text although sandbox_tls_folder is set: write https://")
+        return self
 
     @field_validator("sandbox")
     @classmethod

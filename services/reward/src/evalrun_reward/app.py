@@ -47,12 +47,14 @@ from evalrun_runtime.admission import Admission, DrainingError, QueueFullError, 
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.http_site import serve
+from evalrun_runtime.http_site import HttpServer
+from evalrun_runtime.tls_files import TlsFiles
 from evalrun_runtime.tracing import HEADER, span
 
 logger = logging.getLogger(__name__)
 
-_OPEN_PATHS = ("/healthz", "/openapi.json")
+HEALTH_PATH = "/healthz"
+_OPEN_PATHS = (HEALTH_PATH, "/openapi.json")
 _CLEANUP_SECONDS = 10.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -115,22 +117,19 @@ class RewardService:
             self._sessions = SessionRoutes(calls, self._place, settings.deadline_seconds).paths()
         self._batches = msgspec.json.Decoder(BatchRequest)
         self._remote = msgspec.json.Decoder(OpenRlhfRequest)
-        self._runner: web.AppRunner | None = None
+        self._server: HttpServer | None = None
 
     async def start(self) -> str:
         """Listen; returns the address. Raises OSError if the port is taken."""
-        settings = self._settings
-        self._runner, address = await serve(
-            self.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds
-        )
-        return address
+        self._server = HttpServer(self.application(), self._settings, (HEALTH_PATH, self._healthz))
+        return await self._server.start()
 
     async def stop(self, grace: float) -> None:
         """Take no more requests, let those in flight end within `grace` seconds."""
         self._admission.drain()
-        if self._runner is not None:
+        if self._server is not None:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
-                await self._runner.cleanup()
+                await self._server.stop()
         await self._close()
         if self._store is not None:
             await self._store.close()
@@ -144,7 +143,7 @@ class RewardService:
         application.router.add_post("/get_reward", self._answered(self._get_reward))
         for path, work in self._sessions.items():
             application.router.add_post(path, self._answered(work))
-        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get(HEALTH_PATH, self._healthz)
         application.router.add_get("/openapi.json", self._openapi)
         return application
 
@@ -300,7 +299,11 @@ def build_service(settings: RewardSettings, registry: CollectorRegistry = REGIST
         settings.cache_mib * 1024 * 1024,
     )
     graders = load_graders(settings.grader)
-    judge = GrpcJudge(settings.judge, BearerTokens.of(settings.judge_token, settings.judge_token_file))
+    judge = GrpcJudge(
+        settings.judge,
+        BearerTokens.of(settings.judge_token, settings.judge_token_file),
+        TlsFiles.of(settings.judge_tls_folder),
+    )
     store = None
     if settings.session_store is not None:
         store = open_store(

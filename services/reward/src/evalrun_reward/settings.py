@@ -27,6 +27,11 @@ class RewardSettings(ServiceSettings):
         description="File with the judge's token, on its first line; read again when it changes. Instead of "
         "judge_token.",
     )
+    judge_tls_folder: Path | None = Field(
+        None,
+        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: what the judges are shown "
+        "and checked by. Default: plain text.",
+    )
     problems: CommaSeparated[str] = Field(
         default_factory=list,
         description="Problem file, in any format of `evalrun judge --problems`. Samples can name its problems by "

@@ -17,7 +17,7 @@ from evalrun_executor.errors import RequestRefused, SandboxError, Unusable
 from evalrun_executor.executor import Executor
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
-from evalrun_runtime.http_site import serve
+from evalrun_runtime.http_site import HttpServer
 from evalrun_runtime.tracing import HEADER, span
 from evalrun_sandbox.fusion.bodies import as_fastapi
 from evalrun_sandbox.fusion.credentials import as_bearer
@@ -34,7 +34,8 @@ logger = logging.getLogger(__name__)
 
 WIRE_MODES = ("stdio", "calls")
 """Modes accepted over HTTP. Other harnesses are only for callers with the executor in their own process."""
-_OPEN_PATHS = ("/v1/ping",)
+PING_PATH = "/v1/ping"
+_OPEN_PATHS = (PING_PATH,)
 _CLEANUP_SECONDS = 10.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -64,7 +65,7 @@ class SandboxService:
             self._requests.labels(answer)
         for end in get_args(End):
             self._runs.labels(end)
-        self._runner: web.AppRunner | None = None
+        self._server: HttpServer | None = None
         self._sessions: Sessions | None = None
 
     async def start(self) -> str:
@@ -84,17 +85,14 @@ class SandboxService:
         await self._executor.close()
 
     async def _listen(self) -> str:
-        settings = self._settings
-        self._runner, address = await serve(
-            self.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds
-        )
-        return address
+        self._server = HttpServer(self.application(), self._settings, (PING_PATH, self._ping))
+        return await self._server.start()
 
     async def stop(self, grace: float) -> None:
         """Refuse new connections, wait up to `grace` seconds for requests in flight, stop the executor."""
-        if self._runner is not None:
+        if self._server is not None:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
-                await self._runner.cleanup()
+                await self._server.stop()
         await self._close()
 
     def application(self) -> web.Application:
@@ -106,7 +104,7 @@ class SandboxService:
             client_max_size=self._settings.max_request_mib * 1024 * 1024,
             middlewares=[as_fastapi, self._check_token, without_last_slash],
         )
-        application.router.add_get("/v1/ping", self._ping)
+        application.router.add_get(PING_PATH, self._ping)
         application.router.add_get("/v1/info", self._info)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_post("/v1/run", self._run)

@@ -26,6 +26,7 @@ from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.process import die_with_parent, serve_metrics
+from evalrun_runtime.tls_files import TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,10 @@ async def roll_out(
     for warning in warnings:
         logger.warning("%s", warning)
     cluster = await attach(order.identity, plan)
-    async with open_replica_session(cluster.api_key) as session, open_channel(settings.ledger) as channel:
+    async with (
+        open_replica_session(cluster.api_key) as session,
+        open_channel(settings.ledger, TlsFiles.of(settings.ledger_tls_folder)) as channel,
+    ):
         ledger_client = GrpcLedger(
             channel,
             address=settings.ledger,

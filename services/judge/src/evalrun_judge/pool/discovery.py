@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from evalrun_judge.sandboxes import Sandbox
+
 REFRESH_SECONDS = 5.0
 """Between two lookups: CoreDNS keeps a Service's records for 5 s by default."""
 
@@ -20,6 +22,9 @@ class DiscoveryError(Exception):
 
 class SandboxDiscovery(Protocol):
     """One source of addresses."""
+
+    server_name: str
+    """Host name of the Service, which the certificate of each sandbox must name."""
 
     async def find(self) -> frozenset[str]:
         """Return the URL of every sandbox there is. Raises DiscoveryError."""
@@ -33,6 +38,9 @@ class SandboxDiscovery(Protocol):
         """Free the connections."""
         ...
 
+
+Connect = Callable[[str, str], Sandbox]
+"""URL and server name -> the sandbox there."""
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
 """Name and port -> addresses. Raises OSError."""
@@ -54,6 +62,7 @@ class DnsDiscovery:
         lookup: Lookup = system_lookup,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         refresh_seconds: float = REFRESH_SECONDS,
+        scheme: str = "http",
     ) -> None:
         """Create the discovery.
 
@@ -62,11 +71,13 @@ class DnsDiscovery:
             lookup: asks the resolver.
             sleep: waits that many seconds.
             refresh_seconds: between two lookups.
+            scheme: of the URLs, http or https.
 
         Raises:
             ValueError: the target is not of that form.
         """
         self._host, self._port = host_and_port(target)
+        self.server_name, self._scheme = self._host, scheme
         self._lookup, self._sleep, self._refresh_seconds = lookup, sleep, refresh_seconds
 
     async def find(self) -> frozenset[str]:
@@ -79,7 +90,7 @@ class DnsDiscovery:
             raise DiscoveryError(f"dns:///{self._host}:{self._port}: the name has no address")
         # Behind a dual-stack Service's name is each pod twice: counted twice it would have twice its slots.
         of_one_family = [address for address in addresses if ":" not in address] or addresses
-        return frozenset(http_url(address, self._port) for address in of_one_family)
+        return frozenset(http_url(address, self._port, self._scheme) for address in of_one_family)
 
     async def changed(self) -> None:
         """Wait for the next lookup; see `Discovery.changed`."""
@@ -97,9 +108,9 @@ def host_and_port(target: str) -> tuple[str, int]:
     return parts.hostname, parts.port
 
 
-def http_url(address: str, port: int) -> str:
+def http_url(address: str, port: int, scheme: str = "http") -> str:
     """Return the URL of an IPv4 or IPv6 address."""
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+    return f"{scheme}://[{address}]:{port}" if ":" in address else f"{scheme}://{address}:{port}"
 
 
 def service_of(target: str) -> tuple[str, str, str]:

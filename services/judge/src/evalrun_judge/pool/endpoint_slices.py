@@ -68,24 +68,26 @@ class ApiServer:
         host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
         if not host or not port:
             raise ValueError("k8s:/// works in a pod only (KUBERNETES_SERVICE_HOST is not set); write dns:///host:port")
-        return cls(http_url(host, int(port)).replace("http:", "https:", 1), ACCOUNT / "token", ACCOUNT / "ca.crt")
+        return cls(http_url(host, int(port), "https"), ACCOUNT / "token", ACCOUNT / "ca.crt")
 
 
 class EndpointSliceDiscovery:
     """`k8s:///namespace/service:port`: the ready pods of a Service."""
 
-    def __init__(self, target: str, server: ApiServer) -> None:
+    def __init__(self, target: str, server: ApiServer, *, scheme: str = "http") -> None:
         """Create the client; connections open with the first request.
 
         Args:
             target: `k8s:///namespace/service:port`.
             server: whom to ask.
+            scheme: of the URLs, http or https.
 
         Raises:
             ValueError: the target is not of that form.
         """
         self._target = target
         self._namespace, self._service, self._port = service_of(target)
+        self.server_name, self._scheme = f"{self._service}.{self._namespace}.svc", scheme
         self._server = server
         self._version = ""
         self._session: aiohttp.ClientSession | None = None
@@ -131,7 +133,8 @@ class EndpointSliceDiscovery:
     def _urls(self, one: _Slice) -> list[str]:
         ports = [p.port for p in one.ports or () if p.port and self._port in (p.name, str(p.port))]
         ready = [endpoint for endpoint in one.endpoints or () if endpoint.conditions.ready is not False]
-        return [http_url(address, port) for endpoint in ready for address in endpoint.addresses for port in ports]
+        addresses = [address for endpoint in ready for address in endpoint.addresses]
+        return [http_url(address, port, self._scheme) for address in addresses for port in ports]
 
     def _get(self, query: Mapping[str, str], seconds: float) -> "aiohttp.client._RequestContextManager":
         if self._session is None:

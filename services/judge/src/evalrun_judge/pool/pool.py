@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from evalrun_executor.api import LEVELS, Level, RunReply, RunRequest
-from evalrun_judge.pool.discovery import SandboxDiscovery
+from evalrun_judge.pool.discovery import Connect, SandboxDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
 from evalrun_judge.pool.hedged_calls import HedgedCalls
 from evalrun_judge.pool.info import PoolInfo, info_of
@@ -43,7 +43,8 @@ class _Waiter:
     avoid: SandboxEndpoint | None
 
 
-def _connect_nowhere(url: str) -> Sandbox:
+def connect_nowhere(url: str, _server_name: str) -> Sandbox:
+    """Raise LookupError: for pools without discovery."""
     raise LookupError(f"{url}: nobody said how sandboxes that are found are called")
 
 
@@ -62,7 +63,7 @@ class SandboxPool:
         on_retry: Callable[[str], None] = lambda reason: None,
         on_call: Callable[[float], None] = lambda seconds: None,
         discoveries: Sequence[SandboxDiscovery] = (),
-        connect: Callable[[str], Sandbox] = _connect_nowhere,
+        connect: Connect = connect_nowhere,
         health: HealthPolicy | None = None,
         hedging: HedgePolicy | None = None,
         on_hedge: Callable[[bool], None] = lambda won: None,
@@ -79,7 +80,7 @@ class SandboxPool:
             on_retry: told the reason (`sandboxes.REASONS`) of each call that is made again.
             on_call: told the seconds of each call that ended, well or not.
             discoveries: where other sandboxes are found.
-            connect: gives the sandbox at a URL that a discovery found.
+            connect: gives the sandbox that a discovery found.
             health: how a sandbox is found to be hung.
             hedging: which calls are sent to a second sandbox too; None: none.
             on_hedge: told of each such second call whether it answered first.

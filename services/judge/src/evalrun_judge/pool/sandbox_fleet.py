@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from evalrun_executor.api import LEVELS, Level
-from evalrun_judge.pool.discovery import DiscoveryError, SandboxDiscovery
+from evalrun_judge.pool.discovery import Connect, DiscoveryError, SandboxDiscovery
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint
 from evalrun_judge.sandboxes import (
     Backend,
@@ -62,7 +62,7 @@ class SandboxFleet:
         self,
         sandboxes: Sequence[Sandbox],
         discoveries: Sequence[SandboxDiscovery],
-        connect: Callable[[str], Sandbox],
+        connect: Connect,
         *,
         required_level: Level,
         health: HealthPolicy,
@@ -78,7 +78,7 @@ class SandboxFleet:
         Args:
             sandboxes: those that are there in any case.
             discoveries: where others are found.
-            connect: gives the sandbox at a URL that a discovery found.
+            connect: gives the sandbox that a discovery found.
             required_level: those below it are not used.
             health: how one is found to be hung.
             budget_seconds: how long there may be no usable sandbox at all.
@@ -172,7 +172,7 @@ class SandboxFleet:
         """Take in the sandboxes that a source found, and let those go that it no longer names."""
         known = [member for member in self._members.values() if member.source is source]
         for url in sorted(urls - {member.url for member in known}):
-            endpoint = SandboxEndpoint(self._connect(url))
+            endpoint = SandboxEndpoint(self._connect(url, source.server_name))
             self._members[endpoint] = Member(endpoint, source, url)
             self._begin(self._members[endpoint])
         gone = [member for member in known if member.url not in urls]

@@ -22,6 +22,7 @@ from evalrun_judge.sandboxes.http_calls import HttpCalls
 from evalrun_judge.sandboxes.kept_there import SandboxInputs
 from evalrun_runtime.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.deadlines import deadline_headers
+from evalrun_runtime.tls_files import TlsSource
 from evalrun_runtime.tracing import trace_headers
 
 CONNECT_SECONDS = 5.0
@@ -48,17 +49,33 @@ class EvalrunSandbox:
     A request whose caller is cancelled closes its connection, which is how the sandbox learns to stop the program.
     """
 
-    def __init__(self, url: str, tokens: BearerTokens | None = None, *, spare_seconds: float = WAIT_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        tokens: BearerTokens | None = None,
+        *,
+        tls: TlsSource | None = None,
+        server_name: str | None = None,
+        spare_seconds: float = WAIT_SECONDS,
+    ) -> None:
         """Create the client; connections open with the first call, inside the running loop.
 
         Args:
             url: `http://host:port`.
             tokens: the first is sent as a bearer token.
+            tls: what an https sandbox is shown, and checked by.
+            server_name: what its certificate must name; None: the URL's host.
             spare_seconds: what it may take beyond its programs' own limits before it counts as hung.
         """
         self.address = url.rstrip("/")
         self._tokens = tokens
-        self._calls = HttpCalls(self.address, {"Content-Type": CONTENT_TYPE}, connect_seconds=CONNECT_SECONDS)
+        self._calls = HttpCalls(
+            self.address,
+            {"Content-Type": CONTENT_TYPE},
+            connect_seconds=CONNECT_SECONDS,
+            tls=tls,
+            server_name=server_name,
+        )
         self._spare_seconds = spare_seconds
         self._kept = SandboxInputs()
         self._encoder = msgspec.msgpack.Encoder()

@@ -37,6 +37,7 @@ from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
 from evalrun_judge.sandboxes.fusion_shared import MAX_PROGRAMS, SHARED_SECONDS, SharedCalls
 from evalrun_judge.sandboxes.stock_harness import CODE
 from evalrun_runtime.bearer_tokens import BearerTokens
+from evalrun_runtime.tls_files import TlsSource
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,8 @@ class FusionSandbox:
         tokens: BearerTokens | None = None,
         *,
         nonces: Callable[[int], bytes],
+        tls: TlsSource | None = None,
+        server_name: str | None = None,
         prefer_own_api: bool = True,
         shared_seconds: float = SHARED_SECONDS,
     ) -> None:
@@ -93,12 +96,14 @@ class FusionSandbox:
             url: `http://host:port`.
             tokens: the first is sent as a bearer token; a stock server ignores it, our slot proxy asks for it.
             nonces: gives that many random bytes.
+            tls: what an https server is shown, and checked by; our slot proxy asks for it.
+            server_name: what its certificate must name; None: the URL's host.
             prefer_own_api: use the batch API where an `evalrun-sandbox` answers.
             shared_seconds: see `SharedCalls`.
         """
-        self._server = FusionServer(url, tokens)
+        self._server = FusionServer(url, tokens, tls, server_name)
         self.address = self._server.address
-        self._own = EvalrunSandbox(url, tokens) if prefer_own_api else None
+        self._own = EvalrunSandbox(url, tokens, tls=tls, server_name=server_name) if prefer_own_api else None
         self._datasets = FusionDatasets(self._server)
         self._is_own = False
         self._own_level: Level = "none"

@@ -19,6 +19,7 @@ from evalrun_judge.sandboxes import (
     SandboxUnreachableError,
 )
 from evalrun_runtime.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.tls_files import TlsSource
 
 CONNECT_SECONDS = 5.0
 
@@ -54,10 +55,18 @@ class _Busy(msgspec.Struct):
 class FusionServer:
     """A SandboxFusion server, stock or not, with or without a slot proxy before it."""
 
-    def __init__(self, url: str, tokens: BearerTokens | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        tokens: BearerTokens | None = None,
+        tls: TlsSource | None = None,
+        server_name: str | None = None,
+    ) -> None:
         self.address = url.rstrip("/")
         self._headers = {"Content-Type": "application/json"}
         self._tokens = tokens
+        self._tls = tls
+        self._server_name = server_name
         self._session: aiohttp.ClientSession | None = None
 
     async def run_code(self, body: Mapping[str, Any], max_seconds: float) -> CodeAnswer:
@@ -107,7 +116,13 @@ class FusionServer:
         data = None if body is None else io.BytesIO(body)  # large bytes would be written at one go, holding the loop
         try:
             request = self._open().request(
-                method, self.address + path, data=data, timeout=limits, headers=authorization(self._tokens)
+                method,
+                self.address + path,
+                data=data,
+                timeout=limits,
+                headers=authorization(self._tokens),
+                ssl=True if self._tls is None else self._tls.current.client_context,  # its own connections by context
+                server_hostname=self._server_name,
             )
             async with request as response:
                 return response.status, await response.read()

@@ -13,6 +13,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from evalrun_judge.sandboxes.http_answer import AnswerReader, BadAnswerError, HttpResponse
+from evalrun_runtime.tls_files import TlsSource
 
 KEEP_SECONDS = 15.0
 """Seconds for which an idle connection is reused: less than any server keeps it, so that none closes as a call goes
@@ -22,13 +23,23 @@ out."""
 class HttpCalls:
     """Calls of one server."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], *, connect_seconds: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        connect_seconds: float,
+        tls: TlsSource | None = None,
+        server_name: str | None = None,
+    ) -> None:
         """Create the client; connections open as calls need them, inside the running loop.
 
         Args:
             url: `http://host:port`, or `https://...`; a path goes before each call's.
             headers: of every call.
             connect_seconds: what opening a connection may take.
+            tls: what an https server is shown, and checked by; None: the system's authorities, and nothing is shown.
+            server_name: what its certificate must name; None: the URL's host.
 
         Raises:
             ValueError: the URL names no host, or a header holds a line's end.
@@ -38,7 +49,9 @@ class HttpCalls:
             raise ValueError(f"{url!r} is not a URL; write http://host:port")
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._system = ssl.create_default_context() if parts.scheme == "https" and tls is None else None
+        self._tls = tls if parts.scheme == "https" else None
+        self._server_name = server_name if parts.scheme == "https" else None
         self._path = parts.path.rstrip("/")
         self._headers = _lines({"Host": parts.netloc.rpartition("@")[2], **headers})
         self._connect_seconds = connect_seconds
@@ -74,7 +87,8 @@ class HttpCalls:
         more = _lines(headers) if headers else ""
         head = f"{method} {self._path}{path} HTTP/1.1\r\n{self._headers}{more}Content-Length: {len(body)}\r\n\r\n"
         loop = asyncio.get_running_loop()
-        connection = self._take(loop.time()) or await self._connect(loop)
+        tls = self._system if self._tls is None else self._tls.current.client_context
+        connection = self._take(loop.time(), tls) or await self._connect(loop, tls)
         timer = loop.call_later(max_seconds, connection.time_out)
         kept = False
         try:
@@ -94,21 +108,28 @@ class HttpCalls:
         for connection in [*self._open]:
             connection.abort()
 
-    def _take(self, now: float) -> "_Connection | None":
-        """Return the connection that was used last; those that nobody has used for long are closed."""
+    def _take(self, now: float, tls: ssl.SSLContext | None) -> "_Connection | None":
+        """Return the connection that was used last; those that nobody has used for long are closed, and those of a
+        certificate that has been replaced."""
         while self._idle and now - self._idle[0].used_at > KEEP_SECONDS:
             self._idle.popleft().abort()
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            if connection.tls is not tls:
+                connection.abort()
+            elif not connection.closed:
                 return connection
         return None
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop) -> "_Connection":
+    async def _connect(self, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None) -> "_Connection":
         try:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(loop, self._open), self._host, self._port, ssl=self._tls
+                    lambda: _Connection(loop, self._open, tls),
+                    self._host,
+                    self._port,
+                    ssl=tls,
+                    server_hostname=self._server_name,
                 )
         except TimeoutError as error:
             raise ConnectionError(f"no connection in {self._connect_seconds:g} s") from error
@@ -118,7 +139,10 @@ class HttpCalls:
 class _Connection(asyncio.Protocol):
     """One connection; it has one call at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, open_ones: "set[_Connection]") -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, open_ones: "set[_Connection]", tls: ssl.SSLContext | None
+    ) -> None:
+        self.tls = tls
         self._loop = loop
         self._open = open_ones
         self._transport: asyncio.Transport | None = None

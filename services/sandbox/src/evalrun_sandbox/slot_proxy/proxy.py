@@ -9,7 +9,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.http_site import WatchedSite
+from evalrun_runtime.http_site import HttpServer
 from evalrun_sandbox.fusion.credentials import as_bearer
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
 
@@ -21,7 +21,8 @@ PASSED = RUNNING | {
     "/list_datasets", "/list_ids", "/get_prompts", "/get_prompt_by_id", "/get_metrics", "/get_metrics_function",
 }  # fmt: skip
 """All forwarded paths. The server's own pages and routes of later versions are not forwarded."""
-OPEN_PATHS = frozenset({"/v1/ping"})
+PING_PATH = "/v1/ping"
+OPEN_PATHS = frozenset({PING_PATH})
 LOST = (502, 504)
 """Statuses returned if the server gives none."""
 RETRY_MS = 100
@@ -45,7 +46,7 @@ class SlotProxy:
         self._busy = 0
         self._draining = False
         self._session: aiohttp.ClientSession | None = None
-        self._runner: web.AppRunner | None = None
+        self._server: HttpServer | None = None
         slots = Gauge("evalrun_sandbox_slots", "Slots, by state.", ["state"], registry=registry)
         slots.labels("free").set_function(lambda: self.free)
         slots.labels("busy").set_function(lambda: self._busy)
@@ -63,28 +64,23 @@ class SlotProxy:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
         )
-        # no handler_cancellation: a client that disconnects must not free its slot
-        self._runner = web.AppRunner(
-            self.application(), access_log=None, shutdown_timeout=self._settings.drain_seconds
-        )  # fmt: skip
-        await self._runner.setup()
-        await WatchedSite(self._runner, self._settings.host, self._settings.port).start()
-        host, port = self._runner.addresses[0][:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        # a client that disconnects must not free its slot
+        self._server = HttpServer(self.application(), self._settings, (PING_PATH, self._ping), cancel_handlers=False)
+        return await self._server.start()
 
     async def stop(self, grace: float) -> None:
         """Refuse new requests, wait up to `grace` seconds for running ones, stop."""
         self._draining = True
-        if self._runner is not None:
+        if self._server is not None:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
-                await self._runner.cleanup()
+                await self._server.stop()
         if self._session is not None:
             await self._session.close()
 
     def application(self) -> web.Application:
         """Return the routes."""
         application = web.Application(middlewares=[self._check_token])
-        application.router.add_get("/v1/ping", self._ping)
+        application.router.add_get(PING_PATH, self._ping)
         application.router.add_get("/v1/slots", self._slots)
         application.router.add_route("*", "/{path:.*}", self._any)
         return application
