@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import secrets
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from builders.certificates import Issued, Usage, issue
+from evalrun_operator.resources.certificates import Issued, Usage, issue
 
 PARTS = {
     "server": Usage(["127.0.0.1", "sandbox.ns.svc"], calls=False),
@@ -18,7 +19,7 @@ PARTS = {
 
 def authority() -> Issued:
     """Return the certificates of a new authority: of a server, a gateway that also calls, and a client."""
-    return issue("evalrun test", PARTS, datetime.now(UTC))
+    return issue("evalrun test", PARTS, datetime.now(UTC), secrets.token_hex(32))
 
 
 @dataclass

@@ -1,8 +1,10 @@
-"""Tokens on real pods: strangers and neighbours try every port; all tokens of a run are exchanged while it goes on."""
+"""Tokens and certificates on real pods: strangers and neighbours try every port; all tokens of a run, its certificates
+and their authority are exchanged while it goes on."""
 
 import base64
 import json
 import secrets
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from builders.cluster.runs import Verdicts, outcome, progress, small
 from builders.cluster.tasks import Tasks
 
 from evalrun_api import names
+from evalrun_cluster.objects import RunIdentity
+from evalrun_operator.resources.run_certificates import new_certificates
 
 RUN = "rotated"
 HOLDERS = {
@@ -29,7 +33,7 @@ PORTS = {"work": names.LEDGER_TOKEN, "state": names.OPERATOR_TOKEN, "judge": nam
 SETTLED_SECONDS = 3.0
 """Processes look at their files each second."""
 KNOCKS = """
-import json, urllib.error, urllib.request
+import json, os, ssl, urllib.error, urllib.request
 import grpc
 from evalrun.judge.v1 import judge_pb2 as j, judge_pb2_grpc as jg
 from evalrun.ledger.v1 import ledger_pb2 as l, ledger_pb2_grpc as lg
@@ -47,24 +51,39 @@ def called(method, request, token):
 def fetched(url, token):
     headers = {"Authorization": "Bearer " + token} if token else {}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20):
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20, context=context):
             return "opened"
     except urllib.error.HTTPError as error:
         return "refused" if error.code == 401 else "opened"
     except OSError:
         return "unreachable"
 
-place, tokens = HOST, TOKENS
-ledger = lg.LedgerServiceStub(grpc.insecure_channel(place % "aggregator" + ":50051"))
-judge = jg.JudgeServiceStub(grpc.insecure_channel(place % "judge" + ":50051"))
+place, tokens, shown = HOST, TOKENS, SHOWN
+scheme, context = "http", None
+if shown:
+    certificate, key, authority = shown
+    scheme, context = "https", ssl.create_default_context(cadata=authority)
+    memory = os.memfd_create("tls")  # the pod has no folder that can be written
+    os.write(memory, (certificate + key).encode())
+    context.load_cert_chain(f"/proc/self/fd/{memory}")
+
+def channel(part):
+    target = place % part + ":50051"
+    if not shown:
+        return grpc.insecure_channel(target)
+    credentials = grpc.ssl_channel_credentials(authority.encode(), key.encode(), certificate.encode())
+    return grpc.secure_channel(target, credentials)
+
+ledger = lg.LedgerServiceStub(channel("aggregator"))
+judge = jg.JudgeServiceStub(channel("judge"))
 print(json.dumps({
-    key: {
+    name: {
         "work": called(ledger.SubmitCompletions, l.SubmitCompletionsRequest(worker_id="knocks"), token),
         "state": called(ledger.GetStatus, l.GetStatusRequest(), token),
         "judge": called(judge.Describe, j.DescribeRequest(), token),
-        "sandbox": fetched("http://" + place % "sandbox" + ":8080/v1/info", token),
+        "sandbox": fetched(scheme + "://" + place % "sandbox" + ":8080/v1/info", token),
     }
-    for key, token in tokens.items()
+    for name, token in tokens.items()
 }))
 """
 HOLDS = """
@@ -75,31 +94,36 @@ print(settled and open(file).read().split() == TOKENS)
 """
 
 
-def test_every_port_is_closed_without_its_token_and_rotation_changes_no_verdict(
+def test_every_port_is_closed_without_its_token_and_a_certificate_and_rotation_changes_no_verdict(
     install: Installed, paced_tasks: tuple[Tasks, Verdicts], folder: Path
 ) -> None:
     tasks, wanted = paced_tasks
     judge = {"gateway": {"maxReplicas": 1}, "sandbox": {"maxReplicas": 1, "slots": 1}}
-    spec = small(judge=judge)
+    spec = small(judge=judge, tls="Issued")
     install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("paced-answers"), **spec), folder)
     for judged, _ in progress(install, RUN):
         if judged:
             break
     first, before = tokens_of(install), pods(install)
+    old, replaced = certificates_of(install), other_certificates(install)
     assert len(set(first.values())) == len(first) == 4
     with install.another_namespace("strangers") as there:
         there.mount("stranger")
         for namespace, pod in ((there.runs, "stranger"), (install.runs, "files")):
-            check(knock(install, namespace, pod, {**first, "none": "", "other": "guessed"}))
+            check(knock(install, namespace, pod, {**first, "none": "", "other": "guessed"}, shown(old)))
+            for certificate in (None, shown(old, names.SANDBOX), (*shown(replaced)[:2], old[names.AUTHORITY_KEY])):
+                assert_nothing_opens(knock(install, namespace, pod, first, certificate))
 
     new = {key: secrets.token_hex(32) for key in HOLDERS}
-    write(install, {key: [first[key], new[key]] for key in HOLDERS})
-    write(install, {key: [new[key], first[key]] for key in HOLDERS})
-    write(install, {key: [new[key]] for key in HOLDERS})
+    write(install, {key: [first[key], new[key]] for key in HOLDERS}, trusting(old, old, replaced))
+    write(install, {key: [new[key], first[key]] for key in HOLDERS}, trusting(replaced, replaced, old))
+    write(install, {key: [new[key]] for key in HOLDERS}, replaced)
     judged, total = map(int, install.cluster.get(install.runs, "evalrun", RUN)["status"]["progress"].split("/"))
     assert judged < total, "the run was over before the tokens were exchanged"
-    found = knock(install, install.runs, "files", {**{f"old {key}": first[key] for key in HOLDERS}, **new})
+    tokens = {**{f"old {key}": first[key] for key in HOLDERS}, **new}
+    found = knock(install, install.runs, "files", tokens, shown(replaced))
     check(found)
+    assert_nothing_opens(knock(install, install.runs, "files", new, (*shown(old)[:2], replaced[names.AUTHORITY_KEY])))
 
     run = outcome(install, RUN)
     assert run.verdicts == wanted
@@ -118,16 +142,51 @@ def check(found: dict[str, dict[str, str]]) -> None:
             )  # fmt: skip
 
 
-def knock(install: Installed, namespace: str, pod: str, tokens: dict[str, str]) -> dict[str, dict[str, str]]:
+def assert_nothing_opens(found: dict[str, dict[str, str]]) -> None:
+    """Without a certificate that the parts take, no call gets as far as a token."""
+    assert {answer for ports in found.values() for answer in ports.values()} == {"unreachable"}
+
+
+def knock(
+    install: Installed, namespace: str, pod: str, tokens: dict[str, str], certificate: tuple[str, str, str] | None
+) -> dict[str, dict[str, str]]:
     host = f"{RUN}-%s.{install.runs}.svc"
-    program = KNOCKS.replace("HOST", repr(host)).replace("TOKENS", repr(tokens))
+    program = KNOCKS.replace("HOST", repr(host)).replace("TOKENS", repr(tokens)).replace("SHOWN", repr(certificate))
     answers: dict[str, dict[str, str]] = json.loads(install.cluster.python(namespace, pod, program))
     return answers
 
 
-def tokens_of(install: Installed) -> dict[str, str]:
+def secret_of(install: Installed) -> dict[str, str]:
     data: dict[str, str] = install.cluster.get(install.runs, "secret", names.token_secret(RUN))["data"]
-    return {key: base64.b64decode(data[key]).decode().split()[0] for key in HOLDERS}
+    return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+
+def tokens_of(install: Installed) -> dict[str, str]:
+    held = secret_of(install)
+    return {key: held[key].split()[0] for key in HOLDERS}
+
+
+def certificates_of(install: Installed) -> dict[str, str]:
+    return {key: text for key, text in secret_of(install).items() if key.endswith((".crt", ".key"))}
+
+
+def other_certificates(install: Installed) -> dict[str, str]:
+    """Return certificates of another authority for the same parts."""
+    metadata = install.cluster.get(install.runs, "evalrun", RUN)["metadata"]
+    created = datetime.fromisoformat(metadata["creationTimestamp"])
+    run = RunIdentity(RUN, install.runs, metadata["uid"], created)
+    return new_certificates(run, secrets.token_hex(32))
+
+
+def shown(certificates: dict[str, str], part: str = names.GENERATOR) -> tuple[str, str, str]:
+    """Return what a client shows with a part's certificate, and the authorities that it knows."""
+    certificate, key = names.certificate_keys(part)
+    return certificates[certificate], certificates[key], certificates[names.AUTHORITY_KEY]
+
+
+def trusting(certificates: dict[str, str], *authorities: dict[str, str]) -> dict[str, str]:
+    """Return certificates whose holders trust several authorities."""
+    return {**certificates, names.AUTHORITY_KEY: "".join(one[names.AUTHORITY_KEY] for one in authorities)}
 
 
 def pods(install: Installed) -> dict[str, int]:
@@ -139,10 +198,10 @@ def pods(install: Installed) -> dict[str, int]:
     }
 
 
-def write(install: Installed, tokens: dict[str, list[str]]) -> None:
+def write(install: Installed, tokens: dict[str, list[str]], certificates: dict[str, str]) -> None:
     """Change the run's Secret, and wait until each pod holds it: an annotation spares the kubelet's minute."""
     cluster, where = install.cluster, ("--namespace", install.runs)
-    patch = {"stringData": {key: "\n".join(lines) for key, lines in tokens.items()}}
+    patch = {"stringData": {**certificates, **{key: "\n".join(lines) for key, lines in tokens.items()}}}
     cluster.kubectl("patch", "secret", names.token_secret(RUN), *where, "--patch", json.dumps(patch))
     note = f"example.org/touched={secrets.token_hex(4)}"
     cluster.kubectl("annotate", "pods", "--selector", f"evalrun.dev/run={RUN}", *where, "--overwrite", note)

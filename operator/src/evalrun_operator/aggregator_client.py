@@ -8,8 +8,10 @@ import grpc
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatus, ReportedFigure, RunState
+from evalrun_operator.resources.run_tokens import LedgerAccess
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
+from evalrun_runtime.tls_files import GivenTls, TlsIdentity
 
 STATES = {
     ledger_pb2.RUN_STATE_PREPARING: RunState.PREPARING,
@@ -35,11 +37,11 @@ class AggregatorError(Exception):
 class Aggregators(Protocol):
     """The aggregators of all runs."""
 
-    async def status(self, address: str, token: str) -> LedgerStatus:
+    async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
         """Ask the aggregator at `address`. Raises AggregatorError where it does not answer."""
         ...
 
-    async def end_run(self, address: str, token: str, reason: str) -> None:
+    async def end_run(self, address: str, access: LedgerAccess, reason: str) -> None:
         """Request the run's end with the results so far. Raises AggregatorError if that is not possible."""
         ...
 
@@ -62,22 +64,24 @@ class GrpcAggregators:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._certificates: dict[str, tuple[str, str, str] | None] = {}
+        """By address, what its channel shows."""
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def status(self, address: str, token: str) -> LedgerStatus:
+    async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
         """Ask the aggregator at `address`. Raises AggregatorError where it does not answer."""
-        request, metadata = ledger_pb2.GetStatusRequest(), token_metadata(BearerTokens(token))
+        request, metadata = ledger_pb2.GetStatusRequest(), token_metadata(BearerTokens(access.token))
         try:
-            answer = await self._stub(address).GetStatus(request, timeout=self._timeout, metadata=metadata)
+            answer = await self._stub(address, access).GetStatus(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise AggregatorError(f"{address}: {error.code().name}: {error.details()}") from error
         return from_wire(answer)
 
-    async def end_run(self, address: str, token: str, reason: str) -> None:
+    async def end_run(self, address: str, access: LedgerAccess, reason: str) -> None:
         """Request the run's end with the results so far. Raises AggregatorError if that is not possible."""
-        request, metadata = ledger_pb2.EndRunRequest(reason=reason), token_metadata(BearerTokens(token))
+        request, metadata = ledger_pb2.EndRunRequest(reason=reason), token_metadata(BearerTokens(access.token))
         try:
-            await self._stub(address).EndRun(request, timeout=self._timeout, metadata=metadata)
+            await self._stub(address, access).EndRun(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise AggregatorError(f"{address}: {error.code().name}: {error.details()}") from error
 
@@ -87,15 +91,21 @@ class GrpcAggregators:
         At once would cancel them, and CancelledError would end the pass that waits for one.
         """
         channel = self._channels.pop(address, None)
+        self._certificates.pop(address, None)
         if channel is not None:
             closing = asyncio.ensure_future(channel.close(self._timeout))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    def _stub(self, address: str) -> "ledger_pb2_grpc.LedgerServiceAsyncStub":
+    def _stub(self, address: str, access: LedgerAccess) -> "ledger_pb2_grpc.LedgerServiceAsyncStub":
+        """Return the stub over an address' channel, which is another one once its certificate was exchanged."""
         channel = self._channels.get(address)
+        if channel is not None and self._certificates[address] != access.certificate:
+            self.forget(address)
+            channel = None
         if channel is None:
-            channel = self._channels[address] = open_channel(address)
+            channel = self._channels[address] = open_channel(address, _identity(access, address))
+            self._certificates[address] = access.certificate
         stub: ledger_pb2_grpc.LedgerServiceAsyncStub = ledger_pb2_grpc.LedgerServiceStub(channel)
         return stub
 
@@ -104,6 +114,16 @@ class GrpcAggregators:
         for address in list(self._channels):
             self.forget(address)
         await asyncio.gather(*self._closing)
+
+
+def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
+    """Return what a channel shows. Raises AggregatorError where the run's Secret holds no usable certificate."""
+    if access.certificate is None:
+        return None
+    try:
+        return GivenTls(TlsIdentity.of(*(text.encode() for text in access.certificate)))
+    except ValueError as error:
+        raise AggregatorError(f"{address}: the operator's certificate in the run's Secret: {error}") from error
 
 
 def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:

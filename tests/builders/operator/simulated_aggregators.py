@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from evalrun_operator.__main__ import main
 from evalrun_operator.ledger_status import DatasetCounts, LedgerStatus, ReportedFigure, RunState
+from evalrun_operator.resources.run_tokens import LedgerAccess
 
 SIMULATED_OPERATOR = ("builders.operator.simulated_aggregators",)
 """The program of an `OperatorProcess`; the seconds follow."""
@@ -39,16 +40,16 @@ class SimulatedAggregators:
         self.told_to_end: dict[str, str] = {}
         self.forgotten: deque[str] = deque(maxlen=100)
 
-    async def status(self, address: str, token: str) -> LedgerStatus:
+    async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
         """Return how far the address's ledger is by now."""
-        del token
+        del access
         if address not in self._first:
             self._first[address] = self._clock() if self._folder is None else _kept(self._folder, address)
         return simulated_status((self._clock() - self._first[address]) / self._seconds)
 
-    async def end_run(self, address: str, token: str, reason: str) -> None:
+    async def end_run(self, address: str, access: LedgerAccess, reason: str) -> None:
         """Note who was told to end, and why."""
-        del token
+        del access
         self.told_to_end[address] = reason
 
     def forget(self, address: str) -> None:

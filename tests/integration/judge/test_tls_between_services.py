@@ -17,6 +17,8 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_client.judge_client import GrpcJudge
+from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
+from evalrun_operator.resources.run_tokens import LedgerAccess
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.tls_files import TlsFiles
 
@@ -100,10 +102,14 @@ async def test_without_a_certificate_no_port_answers(tmp_path: Path) -> None:
             f"--judge={judge.address}", f"--judge-tls-folder={folder}", f"--tls-folder={folder}",
         ) as aggregator,
     ):  # fmt: skip
-        tls = TlsFiles(TlsFolder(tmp_path / "client").write("client", issued))
-        async with open_channel(aggregator.address, tls) as channel:
-            await ledger_pb2_grpc.LedgerServiceStub(channel).GetStatus(ledger_pb2.GetStatusRequest(), timeout=30)
-        for stranger in (None, TlsFiles(TlsFolder(tmp_path / "other").write("client", authority(), issued))):
+        operators, other = GrpcAggregators(timeout=30), authority()
+        mine, new = issued.by_part["client"], other.by_part["client"]
+        await operators.status(aggregator.address, LedgerAccess("any", (mine.chain, mine.key, issued.authority)))
+        for certificate in (None, (new.chain, new.key, issued.authority), ("", "", "")):
+            with pytest.raises(AggregatorError):
+                await operators.status(aggregator.address, LedgerAccess("any", certificate))
+        await operators.close()
+        for stranger in (None, TlsFiles(TlsFolder(tmp_path / "other").write("client", other, issued))):
             async with open_channel(aggregator.address, stranger) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as error:
                     await ledger_pb2_grpc.LedgerServiceStub(channel).GetStatus(

@@ -13,11 +13,11 @@ import aiohttp
 import grpc
 import pytest
 from aiohttp import web
-from builders.certificates import Issued
 from builders.tls_folders import TlsFolder, authority, shown
 from grpc_health.v1 import health_pb2
 
 from evalrun_judge.sandboxes.http_calls import HttpCalls
+from evalrun_operator.resources.certificates import Issued
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.grpc_server import GrpcServer

@@ -25,6 +25,7 @@ from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children
 from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.rbac import role_rules
+from evalrun_operator.resources.run_tokens import LedgerAccess
 
 REQUEST = httpx2.Request("PATCH", "https://api/x")
 
@@ -86,16 +87,16 @@ def test_a_ledger_that_is_still_being_read_says_nothing_about_what_is_missing() 
 async def test_simulated_ledgers_fill_and_end() -> None:
     times = iter([0.0, 0.0, 5.0, 12.0, 21.0])
     aggregators = SimulatedAggregators(10.0, lambda: next(times))
-    states = [(await aggregators.status("a", "t")).state for _ in range(4)]
+    states = [(await aggregators.status("a", LedgerAccess("t"))).state for _ in range(4)]
     assert states == [RunState.GENERATING, RunState.GENERATING, RunState.JUDGING, RunState.SUCCEEDED]
     assert simulated_status(2.0).judged == simulated_status(2.0).total
 
 
 async def test_simulated_ledgers_in_a_folder_outlive_the_operator_that_asked_them(tmp_path: Path) -> None:
     asked = [SimulatedAggregators(10.0, time.time, tmp_path), SimulatedAggregators(10.0, time.time, tmp_path)]
-    assert (await asked[0].status("dns:///a:1", "t")).state is RunState.GENERATING
+    assert (await asked[0].status("dns:///a:1", LedgerAccess("t"))).state is RunState.GENERATING
     os.utime(tmp_path / "dns%3A%2F%2F%2Fa%3A1", (time.time() - 15,) * 2)  # as if it had been asked 15 s ago
-    assert (await asked[1].status("dns:///a:1", "t")).state is RunState.JUDGING
+    assert (await asked[1].status("dns:///a:1", LedgerAccess("t"))).state is RunState.JUDGING
 
 
 @pytest.mark.parametrize("mode", ["cpu", "custom", "keda"])

@@ -29,6 +29,7 @@ from evalrun_operator.observation.children import Children
 from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.passes.controller import CONFLICT_SECONDS, THERE_SECONDS, Controller
 from evalrun_operator.passes.work_queue import FIRST
+from evalrun_operator.resources.run_tokens import LedgerAccess
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 KEY = ("evals", "run")
@@ -445,7 +446,7 @@ async def test_a_ledger_that_is_forgotten_during_a_question_still_answers_it() -
 
     aggregators = GrpcAggregators(30.0)
     with serving_ledger(Slow()) as address:
-        question = asyncio.create_task(aggregators.status(address, "token"))
+        question = asyncio.create_task(aggregators.status(address, LedgerAccess("token")))
         await asyncio.to_thread(asked.wait, 30)
         aggregators.forget(address)
         await asyncio.sleep(0)
@@ -457,9 +458,9 @@ async def test_a_ledger_that_is_forgotten_during_a_question_still_answers_it() -
 async def test_a_channel_that_is_forgotten_is_closed() -> None:
     aggregators = GrpcAggregators(0.2)
     with pytest.raises(AggregatorError):
-        await aggregators.status("127.0.0.1:1", "token")
+        await aggregators.status("127.0.0.1:1", LedgerAccess("token"))
     with pytest.raises(AggregatorError):
-        await aggregators.end_run("127.0.0.1:1", "token", "late")
+        await aggregators.end_run("127.0.0.1:1", LedgerAccess("token"), "late")
     assert list(aggregators._channels) == ["127.0.0.1:1"]
     aggregators.forget("127.0.0.1:1")
     assert not aggregators._channels

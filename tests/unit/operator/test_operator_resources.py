@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from builders.operator.world import evalrun, operator_settings
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_api.replica_count import wanted_replicas
@@ -26,6 +28,7 @@ from evalrun_operator import resources
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
 from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.run_certificates import new_certificates
 from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
@@ -856,3 +859,89 @@ def test_only_what_loses_work_is_kept_from_the_cluster_autoscaler() -> None:
         if "cluster-autoscaler.kubernetes.io/safe-to-evict" in str(item.get("spec", {}).get("template", {}))
     }
     assert kept == {"run-aggregator", "run-0f3b2-gen-99"}
+
+
+TLS_PARTS: dict[str, tuple[str, type[ServiceSettings], set[str]]] = {
+    "sandbox": ("sandbox", SandboxSettings, {"tls_folder"}),
+    "judge": ("judge", JudgeSettings, {"tls_folder", "sandbox_tls_folder"}),
+    "aggregator": ("aggregator", AggregatorSettings, {"tls_folder", "judge_tls_folder"}),
+    "generator": ("generator", GeneratorSettings, {"ledger_tls_folder"}),
+    "ray-head": ("generator", GeneratorSettings, {"ledger_tls_folder"}),
+    "slot-proxy": ("sandbox", SlotProxySettings, {"tls_folder"}),
+}
+"""By container: whose certificate it has, and the settings that name its folder."""
+
+
+def tls_runs() -> list[list[Object]]:
+    changes: list[dict[str, Any]] = [
+        {},
+        {"spec.judge.sandbox.backend": "SandboxFusion", "spec.judge.sandbox.image": "i"},
+    ]
+    runs = [evalrun({"spec.tls": "Issued", **more}, rollout=rollout) for more in changes for rollout in (True, False)]
+    return [objects(plan_of(run)) for run in runs]
+
+
+def test_with_tls_every_part_has_its_own_certificate_and_no_others() -> None:
+    seen = set()
+    for made in tls_runs():
+        for _, pod in pods(made):
+            files = {
+                item["key"]: item["path"]
+                for volume in pod["volumes"]
+                for source in volume.get("projected", {}).get("sources", ())
+                for item in source["secret"]["items"]
+            }
+            for container in pod["containers"]:
+                if container["name"] not in TLS_PARTS:
+                    assert "TLS_FOLDER" not in str(container["env"]), container["name"]
+                    continue
+                seen.add(container["name"])
+                part, settings, fields = TLS_PARTS[container["name"]]
+                prefix = settings.model_config["env_prefix"]
+                folders = {one["name"]: one["value"] for one in container["env"] if one["name"].endswith("_TLS_FOLDER")}
+                assert folders == {f"{prefix}{field.upper()}": "/etc/evalrun/identity/tls" for field in fields}
+                certificates = {key: path for key, path in files.items() if not key.endswith("token")}
+                assert certificates == {
+                    f"{part}.crt": "tls/tls.crt", f"{part}.key": "tls/tls.key", "ca.crt": "tls/ca.crt",
+                }  # fmt: skip
+    assert seen == TLS_PARTS.keys()
+
+
+def test_with_tls_probes_ask_the_port_for_health_and_no_policy_opens_it() -> None:
+    for made in tls_runs():
+        for _, pod in pods(made):
+            for container in pod["containers"]:
+                probes = [value for key, value in container.items() if key.endswith("Probe")]
+                ports = {next(iter(set(p) & {"grpc", "httpGet", "tcpSocket"})): p for p in probes}
+                asked = {probe[how]["port"] for how, probe in ports.items()}
+                assert asked <= {9091}, container["name"]
+                assert bool(asked) == ("--health-port=9091" in container.get("args", ())), container["name"]
+        assert "9091" not in json.dumps([item for item in made if item["kind"] == "NetworkPolicy"])
+
+
+def test_without_tls_no_part_has_a_certificate() -> None:
+    for changes in ({}, {"spec.tls": "Disabled"}):
+        made = json.dumps(objects(plan_of(evalrun(changes))))
+        assert "TLS_FOLDER" not in made
+        assert "9091" not in made
+    began_before = replace(plan_of(evalrun({"spec.tls": "Issued"})), hop_tokens=False)
+    assert "TLS_FOLDER" not in json.dumps(objects(began_before))
+
+
+def test_a_sandbox_has_a_certificate_that_no_server_takes_and_the_operator_one_that_no_client_does() -> None:
+    held = new_certificates(plan_of(evalrun()).run, "seed")
+    parsed = {key: x509.load_pem_x509_certificate(text.encode()) for key, text in held.items() if key.endswith(".crt")}
+    purposes = {
+        key: set(one.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+        for key, one in parsed.items()
+        if key != "ca.crt"
+    }
+    serves, calls = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+    assert purposes == {
+        "sandbox.crt": {serves}, "judge.crt": {serves, calls}, "aggregator.crt": {serves, calls},
+        "generator.crt": {calls}, "operator.crt": {calls},
+    }  # fmt: skip
+    names = parsed["judge.crt"].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["run-judge.evals.svc"]
+    assert held == new_certificates(plan_of(evalrun()).run, "seed")
+    assert not {"ca.key", "authority.key"} & held.keys()

@@ -54,12 +54,19 @@ CHECKPOINT: Final = "checkpoint"
 GRPC_PORT: Final = 50051
 SANDBOX_PORT: Final = 8080
 METRICS_PORT: Final = 9090
+HEALTH_PORT: Final = 9091
+"""Of parts whose other port takes TLS: the kubelet's probes have no certificate."""
 
 LEDGER_FOLDER: Final = "/var/lib/evalrun"
 ORDER_FOLDER: Final = "/etc/evalrun/order"
 ORDER_FILE: Final = "work-order.json"
 CLAIMS_FOLDER: Final = "/mnt/claims"
 IDENTITY_FOLDER: Final = "/etc/evalrun/identity"
+TLS_FOLDER: Final = f"{IDENTITY_FOLDER}/tls"
+OPERATOR: Final = "operator"
+"""Component of the operator's pods, and in a run's Secret the owner of its certificate."""
+AUTHORITY_KEY: Final = "ca.crt"
+"""Of the run's own authority's certificate, in the run's Secret."""
 TOKEN_KEY: Final = "token"  # noqa: S105 - the key inside the Secret, not a secret
 """Of the token that earlier releases know: the ledger accepts it as the operator's. In runs that began with it alone,
 every part has it."""
@@ -92,6 +99,11 @@ def order_config_map(run: str) -> str:
 def token_secret(run: str) -> str:
     """Return the name of the Secret that holds the run's tokens."""
     return f"{run}-token"
+
+
+def certificate_keys(part: str) -> tuple[str, str]:
+    """Return the keys of a part's certificate and private key in the run's Secret."""
+    return f"{part}.crt", f"{part}.key"
 
 
 def ledger_claim(run: str, uid: str) -> str:

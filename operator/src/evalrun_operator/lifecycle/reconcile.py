@@ -5,6 +5,7 @@ soon as every completion is in the ledger -> judging -> finished: judge scaled a
 It looks at the state, never at which event came, and may be asked at any time and any number of times.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
@@ -17,6 +18,7 @@ from evalrun_operator.lifecycle.situation import ReconcileContext, holds, identi
 from evalrun_operator.lifecycle.suspension import resume, suspend
 from evalrun_operator.observation.records import Observed
 from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.run_certificates import new_certificates
 from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_operator.settings import OperatorSettings
 
@@ -43,6 +45,8 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
         hop_tokens=per_hop, new_tokens=tokens if observed.tokens is None else None,
         weights_on_claim=has_weights_on_claim(before.settings),
     )  # fmt: skip
+    if plan.tls and plan.new_tokens is not None:
+        plan = replace(plan, new_tokens=tokens.with_certificates(new_certificates(plan.run, fresh_token)))
     context = ReconcileContext(run, before, plan, observed, now)
     if run.metadata.deletion_timestamp is not None:
         return leave(context)

@@ -14,7 +14,7 @@ from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.observation.record_parser import belonging, parse_kueue_word
 from evalrun_operator.observation.records import Baseline, KueueWord, Observed
-from evalrun_operator.resources.run_tokens import RunTokens
+from evalrun_operator.resources.run_tokens import LedgerAccess, RunTokens
 from evalrun_operator.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
@@ -155,9 +155,9 @@ class Gatherer:
         status = (found or {}).get("status") or {}
         return Baseline("" if found is None else status.get("phase", "Pending"), status.get("outputURL", ""))
 
-    async def _ask(self, identity: RunIdentity, token: str) -> LedgerStatus | None:
+    async def _ask(self, identity: RunIdentity, access: LedgerAccess) -> LedgerStatus | None:
         try:
-            return await self._aggregators.status(self._address(identity.namespace, identity.name), token)
+            return await self._aggregators.status(self._address(identity.namespace, identity.name), access)
         except AggregatorError as error:
             logger.info("%s/%s: its aggregator does not answer: %s", identity.namespace, identity.name, error)
             return None

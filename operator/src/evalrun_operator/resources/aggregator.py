@@ -5,15 +5,15 @@ from evalrun_cluster.objects import Object
 from evalrun_operator.resources.plan import RunPlan, without_owner
 from evalrun_operator.resources.pods import (
     GRPC,
-    GRPC_LIVENESS,
-    GRPC_READINESS,
     METRICS,
     ORDER_MOUNT,
     SHARED_TOKEN,
     HeldTokens,
     claim_volumes,
     container,
+    grpc_probes,
     headless_service,
+    health_flags,
     held_tokens,
     order_volume,
     pod_spec,
@@ -93,14 +93,12 @@ def _pod(plan: RunPlan) -> Object:
         args=[
             f"--work-order={names.ORDER_FOLDER}/{names.ORDER_FILE}", f"--ledger={names.LEDGER_FOLDER}/ledger.sqlite",
             f"--judge={judge_address(plan)}", "--host=0.0.0.0", f"--port={names.GRPC_PORT}",
-            f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+            f"--metrics-port={names.METRICS_PORT}", *health_flags(plan), "--log-format=json",
         ],
         env=[*tokens.env, *_environment(plan), *tracing_env(plan)],
         envFrom=_environment_from(plan),
         ports=[GRPC, METRICS],
-        readinessProbe=GRPC_READINESS,
-        livenessProbe=GRPC_LIVENESS,
-        startupProbe={**GRPC_READINESS, "failureThreshold": START_SECONDS // 5},
+        **grpc_probes(plan, {"periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": START_SECONDS // 5}),
     )  # fmt: skip
     ledger = {
         "name": "ledger",
@@ -126,7 +124,10 @@ def _tokens(plan: RunPlan) -> HeldTokens:
         held["EVALRUN_AGGREGATOR_JUDGE_TOKEN"] = names.GATEWAY_TOKEN
     if plan.hop_tokens:
         held["EVALRUN_AGGREGATOR_OPERATOR_TOKEN"] = names.OPERATOR_TOKEN
-    return held_tokens(plan, held, shared)
+    tls = ["EVALRUN_AGGREGATOR_TLS_FOLDER"]
+    if reference is None:
+        tls.append("EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER")
+    return held_tokens(plan, held, shared, component=names.AGGREGATOR, tls=tls)
 
 
 def _environment(plan: RunPlan) -> list[Object]:

@@ -34,6 +34,8 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
         plan,
         # It answers to nobody, but nothing listens beyond loopback without a token, not even for metrics.
         {"EVALRUN_GENERATOR_LEDGER_TOKEN": names.LEDGER_TOKEN, "EVALRUN_GENERATOR_TOKEN": names.LEDGER_TOKEN},
+        component=names.GENERATOR,
+        tls=("EVALRUN_GENERATOR_LEDGER_TLS_FOLDER",),
     )
     main = container(
         plan,

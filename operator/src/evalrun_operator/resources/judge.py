@@ -7,12 +7,11 @@ from evalrun_operator.resources.images import gateway_image, sandbox_image
 from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     GRPC,
-    GRPC_LIVENESS,
-    GRPC_READINESS,
-    GRPC_START,
     METRICS,
     container,
+    grpc_probes,
     headless_service,
+    health_flags,
     held_tokens,
     pod_spec,
     pod_template,
@@ -24,6 +23,9 @@ from evalrun_operator.resources.pods import (
 ASSERTION_SLOTS = 2
 """Replays of function tests at once, as in the chart's shared judge. The default is a replay a CPU, and the pod
 sees all CPUs of its node, while its memory stays the same."""
+START_PROBE: Object = {"periodSeconds": 2, "failureThreshold": 300, "terminationGracePeriodSeconds": 30}
+"""A slow start is no fault: imports and the first look for sandboxes take minutes on a busy node. What never came up
+has nothing to drain, so its probe does not wait for the grace of a gateway that judges."""
 GRACE_SECONDS = 630
 """Longer than the gateway drains (600 s): a verdict that is cut off is worked out again elsewhere."""
 
@@ -62,7 +64,10 @@ def required_level(judge: Judge) -> str:
 def _pod(plan: RunPlan, judge: Judge) -> Object:
     host = names.service_host(names.component(plan.run.name, names.SANDBOX), plan.run.namespace)
     tokens = held_tokens(
-        plan, {"EVALRUN_JUDGE_TOKEN": names.GATEWAY_TOKEN, "EVALRUN_JUDGE_SANDBOX_TOKEN": names.SANDBOX_TOKEN}
+        plan,
+        {"EVALRUN_JUDGE_TOKEN": names.GATEWAY_TOKEN, "EVALRUN_JUDGE_SANDBOX_TOKEN": names.SANDBOX_TOKEN},
+        component=names.JUDGE,
+        tls=("EVALRUN_JUDGE_TLS_FOLDER", "EVALRUN_JUDGE_SANDBOX_TLS_FOLDER"),
     )
     main = container(
         plan,
@@ -79,14 +84,12 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
             f"--sandbox-image={sandbox_image(plan, judge)}",
             f"--backend={judge.sandbox.backend}", f"--assertion-slots={ASSERTION_SLOTS}",
             "--host=0.0.0.0", f"--port={names.GRPC_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
-            *judge.sandbox.package_flags,
+            *health_flags(plan), *judge.sandbox.package_flags,
         ],
         mounts=tokens.mounts,
         env=[*tokens.env, *tracing_env(plan)],
         ports=[GRPC, METRICS],
-        startupProbe=GRPC_START,
-        readinessProbe=GRPC_READINESS,
-        livenessProbe=GRPC_LIVENESS,
+        **grpc_probes(plan, START_PROBE),
     )  # fmt: skip
     return pod_spec(
         plan,

@@ -46,6 +46,11 @@ class RunPlan:
         )
 
     @property
+    def tls(self) -> bool:
+        """Whether the run's parts use mutual TLS. Runs of one token for all parts began before there was any."""
+        return self.hop_tokens and self.spec.tls == "Issued"
+
+    @property
     def token_digest(self) -> str:
         """A digest of the first token that tells nothing about it: the token has 256 random bits."""
         return hashlib.sha256(self.token.encode()).hexdigest()[:12]

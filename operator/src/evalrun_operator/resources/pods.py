@@ -163,13 +163,23 @@ class HeldTokens:
     volumes: list[Object]
 
 
-def held_tokens(plan: RunPlan, held: Mapping[str, str], shared: SecretKeyReference | None = None) -> HeldTokens:
-    """Return what a part needs to hold its tokens as files, which the kubelet exchanges when the Secret changes.
+def held_tokens(
+    plan: RunPlan,
+    held: Mapping[str, str],
+    shared: SecretKeyReference | None = None,
+    *,
+    component: str,
+    tls: Sequence[str] = (),
+) -> HeldTokens:
+    """Return what a part needs to hold its tokens, and its certificate, as files, which the kubelet exchanges when the
+    Secret changes.
 
     Args:
         plan: the run's.
         held: by environment variable, a key of the run's Secret, or `SHARED_TOKEN`.
         shared: the Secret of a shared judge's token.
+        component: whose certificate it is.
+        tls: environment variables that name the certificate's folder, where the run uses TLS.
     """
     if not plan.hop_tokens:
         secrets = {key: (names.token_secret(plan.run.name), names.TOKEN_KEY) for key in held.values()}
@@ -177,11 +187,25 @@ def held_tokens(plan: RunPlan, held: Mapping[str, str], shared: SecretKeyReferen
             secrets[SHARED_TOKEN] = shared.name, shared.key
         return HeldTokens([secret_env(variable, *secrets[key]) for variable, key in held.items()], [], [])
     own = sorted({key for key in held.values() if key != SHARED_TOKEN})
-    sources = [_files_of(names.token_secret(plan.run.name), {key: key for key in own})]
+    paths = {key: key for key in own}
+    folders: list[Object] = []
+    if plan.tls:
+        certificate, key = names.certificate_keys(component)
+        folder = names.TLS_FOLDER.removeprefix(f"{names.IDENTITY_FOLDER}/")
+        files = {certificate: "tls.crt", key: "tls.key", names.AUTHORITY_KEY: "ca.crt"}
+        paths |= {key: f"{folder}/{file}" for key, file in files.items()}
+        folders = [{"name": variable, "value": names.TLS_FOLDER} for variable in tls]
+    sources = [_files_of(names.token_secret(plan.run.name), paths)]
     if shared is not None:
         sources.append(_files_of(shared.name, {shared.key: SHARED_TOKEN}))
     return HeldTokens(
-        [{"name": f"{variable}_FILE", "value": f"{names.IDENTITY_FOLDER}/{key}"} for variable, key in held.items()],
+        [
+            *(
+                {"name": f"{variable}_FILE", "value": f"{names.IDENTITY_FOLDER}/{key}"}
+                for variable, key in held.items()
+            ),
+            *folders,
+        ],
         [{"name": "identity", "mountPath": names.IDENTITY_FOLDER, "readOnly": True}],
         [{"name": "identity", "projected": {"sources": sources}}],
     )
@@ -205,15 +229,26 @@ def order_volume(plan: RunPlan) -> Object:
 ORDER_MOUNT: Object = {"name": "order", "mountPath": names.ORDER_FOLDER, "readOnly": True}
 METRICS = {"name": "metrics", "containerPort": names.METRICS_PORT}
 GRPC = {"name": "grpc", "containerPort": names.GRPC_PORT}
-GRPC_READINESS: Object = {"grpc": {"port": names.GRPC_PORT}, "periodSeconds": 5, "timeoutSeconds": 5}
-GRPC_START: Object = {
-    "grpc": {"port": names.GRPC_PORT}, "periodSeconds": 2, "failureThreshold": 300, "terminationGracePeriodSeconds": 30,
-}  # fmt: skip
-"""A slow start is no fault: imports and the first look for sandboxes take minutes on a busy node. What never came up
-has nothing to drain, so its probe does not wait for the grace of a gateway that judges."""
-GRPC_LIVENESS: Object = {
-    "grpc": {"port": names.GRPC_PORT}, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6,
-}  # fmt: skip
+
+
+def health_port(plan: RunPlan, port: int) -> int:
+    """Return the port that a part's probes ask: its own, or where that takes TLS the one for health alone."""
+    return names.HEALTH_PORT if plan.tls else port
+
+
+def health_flags(plan: RunPlan) -> list[str]:
+    """Return the flag that opens the port for health alone, where the run uses TLS."""
+    return [f"--health-port={names.HEALTH_PORT}"] if plan.tls else []
+
+
+def grpc_probes(plan: RunPlan, start: Object) -> Object:
+    """Return the probes of a gRPC server; `start` is added to the first of them."""
+    grpc = {"port": health_port(plan, names.GRPC_PORT)}
+    return {
+        "startupProbe": {"grpc": grpc, **start},
+        "readinessProbe": {"grpc": grpc, "periodSeconds": 5, "timeoutSeconds": 5},
+        "livenessProbe": {"grpc": grpc, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6},
+    }
 
 
 def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tuple[list[Object], list[Object]]:

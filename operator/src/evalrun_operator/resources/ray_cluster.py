@@ -131,7 +131,12 @@ def worker_disk(plan: RunPlan, rollout: Rollout) -> str:
 
 def _head(plan: RunPlan, rollout: Rollout) -> Object:
     amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory, DISK: SCRATCH_DISK}
-    tokens = held_tokens(plan, {"EVALRUN_GENERATOR_LEDGER_TOKEN": names.LEDGER_TOKEN})
+    tokens = held_tokens(
+        plan,
+        {"EVALRUN_GENERATOR_LEDGER_TOKEN": names.LEDGER_TOKEN},
+        component=names.GENERATOR,
+        tls=("EVALRUN_GENERATOR_LEDGER_TLS_FOLDER",),
+    )
     resources = resources_of(rollout.head_resources, default={"requests": amounts, "limits": amounts})
     return _pod(plan, rollout, "ray-head", resources, tokens)
 

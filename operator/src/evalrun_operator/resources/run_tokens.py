@@ -10,10 +10,23 @@ from evalrun_api import names
 
 
 @dataclass(frozen=True)
+class LedgerAccess:
+    """Credentials of the operator for a run's ledger."""
+
+    token: str = field(repr=False)
+    certificate: tuple[str, str, str] | None = field(default=None, repr=False)
+    """Certificate, key and authorities in PEM; None: plain text."""
+
+
+@dataclass(frozen=True)
 class RunTokens:
     """Contents of a run's Secret, by key."""
 
     by_key: Mapping[str, str] = field(repr=False)
+
+    def with_certificates(self, certificates: Mapping[str, str]) -> "RunTokens":
+        """Return them beside certificates for the run's parts."""
+        return RunTokens({**self.by_key, **certificates})
 
     @property
     def first(self) -> str:
@@ -21,9 +34,13 @@ class RunTokens:
         return self.by_key[names.TOKEN_KEY]
 
     @property
-    def operator(self) -> str:
-        """The token that the operator sends to the ledger: the first line, as any client."""
-        return self.by_key.get(names.OPERATOR_TOKEN, self.first).splitlines()[0].strip()
+    def operator(self) -> LedgerAccess:
+        """Credentials of the operator for the ledger: the first line of its token, as any client, and a certificate."""
+        token = self.by_key.get(names.OPERATOR_TOKEN, self.first).splitlines()[0].strip()
+        certificate, key = names.certificate_keys(names.OPERATOR)
+        if certificate not in self.by_key:
+            return LedgerAccess(token)
+        return LedgerAccess(token, (self.by_key[certificate], self.by_key[key], self.by_key[names.AUTHORITY_KEY]))
 
 
 def new_tokens(seed: str, *, per_hop: bool) -> RunTokens:

@@ -13,6 +13,8 @@ from evalrun_operator.resources.pods import (
     HeldTokens,
     container,
     headless_service,
+    health_flags,
+    health_port,
     held_tokens,
     pod_spec,
     pod_template,
@@ -22,10 +24,6 @@ from evalrun_operator.resources.pods import (
 
 FUSION_PORT = 8081
 HTTP = {"name": "http", "containerPort": names.SANDBOX_PORT}
-READINESS: Object = {"tcpSocket": {"port": names.SANDBOX_PORT}, "periodSeconds": 5}
-"""Of the slot proxy: a server that is too busy to answer for a while keeps its place."""
-PING: Object = {"httpGet": {"path": "/v1/ping", "port": names.SANDBOX_PORT}}
-"""It asks for no token; the sandbox listens only once its containment was probed and is as required."""
 SCRATCH_GIB_PER_SLOT = 1
 """A program may leave 128 MiB in its folder, and a compiler's temporary files come on top."""
 
@@ -33,6 +31,12 @@ SCRATCH_GIB_PER_SLOT = 1
 def slots_of(plan: RunPlan, judge: Judge) -> int:
     """Return the programs that run at once in a sandbox pod: one a CPU."""
     return judge.sandbox.slots or plan.settings.sandbox_slots
+
+
+def _ping(plan: RunPlan) -> Object:
+    """Return what a probe asks for. It asks for no token; the sandbox listens only once its containment was probed and
+    is as required."""
+    return {"httpGet": {"path": "/v1/ping", "port": health_port(plan, names.SANDBOX_PORT)}}
 
 
 def sandbox_service(plan: RunPlan) -> Object:
@@ -54,7 +58,12 @@ def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Obj
 def _pod(plan: RunPlan, judge: Judge) -> Object:
     scratch = f"{slots_of(plan, judge) * SCRATCH_GIB_PER_SLOT}Gi"
     fields: Object = {"terminationGracePeriodSeconds": 90, "scratch": scratch, **spread(plan, names.SANDBOX)}
-    tokens = held_tokens(plan, {"EVALRUN_SANDBOX_TOKEN": names.SANDBOX_TOKEN})
+    tokens = held_tokens(
+        plan,
+        {"EVALRUN_SANDBOX_TOKEN": names.SANDBOX_TOKEN},
+        component=names.SANDBOX,
+        tls=("EVALRUN_SANDBOX_TLS_FOLDER",),
+    )
     if judge.sandbox.runtime_class_name is not None:
         fields["runtimeClassName"] = judge.sandbox.runtime_class_name
     if judge.sandbox.backend == "SandboxFusion":
@@ -75,15 +84,15 @@ def _executor(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
             f"--required-level={required_level(judge)}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
-            *judge.sandbox.package_flags,
+            *health_flags(plan), *judge.sandbox.package_flags,
         ],
         mounts=tokens.mounts,
         env=tokens.env,
         ports=[HTTP, METRICS],
-        startupProbe={**PING, "periodSeconds": 2, "failureThreshold": 60},
-        readinessProbe={**PING, "periodSeconds": 5, "timeoutSeconds": 5},
+        startupProbe={**_ping(plan), "periodSeconds": 2, "failureThreshold": 60},
+        readinessProbe={**_ping(plan), "periodSeconds": 5, "timeoutSeconds": 5},
         # Patient: programs may have every CPU of the pod for themselves.
-        livenessProbe={**PING, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6},
+        livenessProbe={**_ping(plan), "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6},
     )  # fmt: skip
 
 
@@ -99,6 +108,7 @@ def _slot_proxy(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
             f"--upstream=http://127.0.0.1:{FUSION_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+            *health_flags(plan),
         ],
         mounts=tokens.mounts,
         env=tokens.env,
@@ -106,8 +116,9 @@ def _slot_proxy(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         # The pod says nothing of users, for the server's sake.
         securityContext={**CONTAINER_SECURITY, "runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER},
         # It answers once the server behind it does, which may take minutes to come up.
-        startupProbe={**PING, "periodSeconds": 2, "timeoutSeconds": 6, "failureThreshold": 300},
-        readinessProbe=READINESS,
+        startupProbe={**_ping(plan), "periodSeconds": 2, "timeoutSeconds": 6, "failureThreshold": 300},
+        # Not ping: a server that is too busy to answer for a while keeps its place.
+        readinessProbe={"tcpSocket": {"port": health_port(plan, names.SANDBOX_PORT)}, "periodSeconds": 5},
     )  # fmt: skip
 
 

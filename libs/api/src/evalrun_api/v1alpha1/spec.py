@@ -1,7 +1,7 @@
 """The spec of an EvalRun, and the rules that span its groups."""
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -106,6 +106,11 @@ class EvalRunSpec(ApiModel):
         json_schema_extra=list_type("atomic"),
     )
     cost: Cost | None = Field(None, description="Prices, to calculate the cost of a solved problem.")
+    tls: Literal["Disabled", "Issued"] | None = Field(
+        None,
+        description="Mutual TLS between the run's parts. Issued: by certificates that the operator makes for the run. "
+        "Unset: Disabled. A shared judge (judgeRef) is called in plain text.",
+    )
     suspend: bool = Field(default=False, description="Release the GPUs and wait; the ledger is kept.")
     backoff_limit: int = Field(
         3, ge=0, le=100, description="How many times a failed generator or cluster is retried before the run fails."

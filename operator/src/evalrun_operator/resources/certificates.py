@@ -3,6 +3,8 @@
 The authority's key is kept nowhere, so nobody can get another certificate that the run's parts would accept.
 """
 
+import hashlib
+import hmac
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""Of the curve P-256: private keys are the numbers below it."""
 VALID_FOR = timedelta(days=3650)
 """Longer than any run: what cannot be issued again must not expire under it."""
 CLOCK_SKEW = timedelta(hours=1)
@@ -22,7 +26,7 @@ CLOCK_SKEW = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Usage:
-    """What a certificate is for."""
+    """Purpose of a certificate."""
 
     hosts: Sequence[str] = ()
     """Names or addresses that clients call it by; none for a part that only calls."""
@@ -47,31 +51,39 @@ class Issued:
     by_part: Mapping[str, Certificate]
 
 
-def issue(name: str, parts: Mapping[str, Usage], now: datetime) -> Issued:
-    """Return certificates of a new authority.
+def issue(name: str, parts: Mapping[str, Usage], now: datetime, seed: str) -> Issued:
+    """Return certificates of a new authority. Pure: the same arguments give the same certificates.
 
     Args:
         name: of the authority.
         parts: by part, what its certificate is for.
         now: when they are issued.
+        seed: random, at least 256 bits; all keys are derived from it, so it must be kept nowhere.
     """
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = _key(seed, "authority")
     subject = _name(name)
-    own = _builder(subject, subject, key.public_key(), now)
+    own = _builder(subject, subject, key, now)
     own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     own = own.add_extension(_key_usage(signs_certificates=True), critical=True)
-    authority = own.sign(key, hashes.SHA256())
-    return Issued(_pem(authority), {part: _leaf(part, usage, authority, key, now) for part, usage in parts.items()})
+    authority = own.sign(key, hashes.SHA256(), ecdsa_deterministic=True)
+    leaves = {
+        part: _leaf(part, usage, authority, key, now, _key(seed, f"part {part}")) for part, usage in parts.items()
+    }
+    return Issued(_pem(authority), leaves)
 
 
 def _leaf(
-    part: str, usage: Usage, authority: x509.Certificate, signer: ec.EllipticCurvePrivateKey, now: datetime
+    part: str,
+    usage: Usage,
+    authority: x509.Certificate,
+    signer: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    key: ec.EllipticCurvePrivateKey,
 ) -> Certificate:
-    key = ec.generate_private_key(ec.SECP256R1())
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if usage.hosts else []
     purposes += [ExtendedKeyUsageOID.CLIENT_AUTH] if usage.calls else []
-    leaf = _builder(_name(part), authority.subject, key.public_key(), now)
+    leaf = _builder(_name(part), authority.subject, key, now)
     # By it the authority is found among several of one name, while one replaces the other.
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     leaf = leaf.add_extension(by, critical=False)
@@ -82,21 +94,32 @@ def _leaf(
         names = x509.SubjectAlternativeName([_general_name(host) for host in usage.hosts])
         leaf = leaf.add_extension(names, critical=False)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return Certificate(_pem(leaf.sign(signer, hashes.SHA256())), private.decode())
+    return Certificate(_pem(leaf.sign(signer, hashes.SHA256(), ecdsa_deterministic=True)), private.decode())
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
+        .public_key(key.public_key())
+        .serial_number(int.from_bytes(_digest(key)) | 1)
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + VALID_FOR)
     )
+
+
+def _key(seed: str, name: str) -> ec.EllipticCurvePrivateKey:
+    """Return the key of a name: 512 bits of HMAC, so that no number below the order is likelier than another."""
+    drawn = int.from_bytes(hmac.digest(seed.encode(), f"evalrun certificate {name}".encode(), hashlib.sha512))
+    return ec.derive_private_key(drawn % (ORDER - 1) + 1, ec.SECP256R1())
+
+
+def _digest(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return 152 bits of the public key's digest: X.509 allows serial numbers of at most 159."""
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest[:19]
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -1,0 +1,30 @@
+"""Certificates of a run's parts: each for what the part does, so that a sandbox's opens nothing as a client's."""
+
+from evalrun_api import names
+from evalrun_cluster.objects import RunIdentity
+from evalrun_operator.resources.certificates import Usage, issue
+
+
+def new_certificates(run: RunIdentity, seed: str) -> dict[str, str]:
+    """Return what a new Secret holds for TLS, by key.
+
+    Args:
+        run: whose parts they are for; they are valid from its creation on.
+        seed: random, and kept nowhere.
+    """
+
+    def service(part: str) -> str:
+        return names.service_host(names.component(run.name, part), run.namespace)
+
+    parts = {
+        names.AGGREGATOR: Usage([service(names.AGGREGATOR)]),
+        names.JUDGE: Usage([service(names.JUDGE)]),
+        names.SANDBOX: Usage([service(names.SANDBOX)], calls=False),
+        names.GENERATOR: Usage(),
+        names.OPERATOR: Usage(),
+    }
+    issued = issue(f"evalrun {run.uid}", parts, run.created, seed)
+    held = {names.AUTHORITY_KEY: issued.authority}
+    for part, certificate in issued.by_part.items():
+        held |= dict(zip(names.certificate_keys(part), (certificate.chain, certificate.key), strict=True))
+    return held
