@@ -1,7 +1,11 @@
-"""verl's own merger on real FSDP shards of a tiny model: found, brought, merged as the Job does it, and cached."""
+"""verl's own merger on real FSDP shards of a tiny model: found, brought, merged as the Job does it, and cached.
+
+Whole models come from a bucket and go to one (a real S3 server), adapters are in folders.
+"""
 
 import json
 import os
+import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +14,7 @@ import pytest
 from builders.cluster.controlplane import free_ports
 from builders.operator.schedule_world import evalschedule
 from builders.operator.world import operator_settings
+from builders.s3_server import S3Server, find_program
 
 from evalrun_api.checkpoint_listing import ListingRequest
 from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge
@@ -69,7 +74,8 @@ print("THE SAME", len(first))
 
 
 def run(python: Path, folder: Path, *arguments: str) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "RAY_"))}
+    dropped = ("AWS_", "PYTHON", "PYTEST", "RAY_")  # the Job's merger has no credentials either
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     environment = {**kept, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [str(python), *arguments], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=800
@@ -81,8 +87,7 @@ def run(python: Path, folder: Path, *arguments: str) -> str:
 def written(python: Path, folder: Path, step: int, kind: str) -> Path:
     """Write a tiny model, and a checkpoint of it as verl leaves it; returns the model's folder."""
     model = folder / f"model-{kind}"
-    if not model.exists():
-        run(python, folder, str(BENCHMARKS / "random_model.py"), "--tiny", str(model))
+    run(python, folder, str(BENCHMARKS / "random_model.py"), "--tiny", str(model))
     script = folder / "trains.py"
     script.write_text(TRAINS)
     world = "1" if kind == "lora" else "2"
@@ -92,9 +97,17 @@ def written(python: Path, folder: Path, step: int, kind: str) -> Path:
     return model
 
 
-def merged(python: Path, folder: Path, base: str | None = None) -> tuple[PendingMerge, int]:
-    """Find the checkpoint and do what its Job's containers do; returns it, and how the last one ended."""
-    request = ListingRequest(url=str(folder / "grpo"), pattern="global_step_*", merge=True, base=base)
+def merged(python: Path, folder: Path, base: str | None = None, *, bucket: bool = False) -> tuple[PendingMerge, int]:
+    """Find the checkpoint and do what its Job's containers do; returns it, and how the last one ended.
+
+    Args:
+        python: with verl.
+        folder: of the checkpoints, the cache and the Job's scratch volume.
+        base: of LoRA adapters.
+        bucket: checkpoints and cache are at the URLs that the Job names, and not in the folder.
+    """
+    url = "s3://training/grpo" if bucket else str(folder / "grpo")
+    request = ListingRequest(url=url, pattern="global_step_*", merge=True, base=base)
     later = datetime.now(UTC) + timedelta(hours=1)
     (found,) = list_checkpoints(request, CheckpointStore(request.url), later).ready
     assert found.merge
@@ -102,9 +115,9 @@ def merged(python: Path, folder: Path, base: str | None = None) -> tuple[Pending
     schedule = evalschedule({"spec.merge": {"cache": "s3://models"}})
     job = merge_job(schedule, one, EvalScheduleStatus(merges=[one]), [], operator_settings())
     pod = job["spec"]["template"]["spec"]
-    places = {
-        "s3://training/grpo": str(folder / "grpo"), "s3://models": str(folder / "cache"), "/scratch": str(folder / "s"),
-    }  # fmt: skip
+    places = {"/scratch": str(folder / "s")}
+    if not bucket:
+        places |= {"s3://training/grpo": str(folder / "grpo"), "s3://models": str(folder / "cache")}
 
     def here(text: str) -> str:
         for there, place in places.items():
@@ -118,23 +131,47 @@ def merged(python: Path, folder: Path, base: str | None = None) -> tuple[Pending
     return one, main([*store["command"][3:], *map(here, store["args"])])
 
 
-def test_shards_become_the_model_that_was_sharded(gen_cpu: Path, tmp_path: Path) -> None:
+async def test_shards_in_a_bucket_become_the_model_that_was_sharded(
+    gen_cpu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = written(gen_cpu, tmp_path, 120, "full")
-    one, code = merged(gen_cpu, tmp_path)
-    assert code == 0
-    (cached,) = (tmp_path / "cache" / "nightly-5c4ed").iterdir()
-    assert cached.name == f"step-120-{one.digest[:10]}"
+    server = S3Server(find_program(), tmp_path / "buckets", tmp_path / "s3.log")
+    for bucket in ("training", "models"):
+        (server.folder / bucket).mkdir(parents=True)
+    (tmp_path / "grpo").rename(server.folder / "training" / "grpo")
+    await server.start()
+    for name, value in server.environment().items():  # as `envFrom` gives them to the Job's first and last container
+        monkeypatch.setenv(name, value)
+    try:
+        one, code = merged(gen_cpu, tmp_path, bucket=True)
+        assert code == 0
+        (cached,) = (server.folder / "models" / "nightly-5c4ed").iterdir()
+        assert cached.name == f"step-120-{one.digest[:10]}"
+        check_listed("s3://models/nightly-5c4ed", cached.name)
+    finally:
+        await server.stop()
     assert "THE SAME" in run(gen_cpu, tmp_path, "-c", COMPARES, str(model), str(cached))
-    # What is in the cache is whole by the same rules as any other checkpoint.
-    request = ListingRequest(url=str(cached.parent), pattern="step-120-*", quiet_seconds=0)
+
+
+def check_listed(url: str, name: str) -> None:
+    """Assert that what is in the cache is whole by the same rules as any other checkpoint."""
+    request = ListingRequest(url=url, pattern="step-120-*", quiet_seconds=0)
     answer = list_checkpoints(request, CheckpointStore(request.url), datetime.now(UTC) + timedelta(hours=1))
-    assert ([one.path for one in answer.ready], answer.troubles) == ([cached.name], [])
+    assert ([one.path for one in answer.ready], answer.troubles) == ([name], [])
+
+
+@pytest.fixture(scope="module")
+def lora_checkpoint(gen_cpu: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoints of a LoRA training, written once for both tests of it."""
+    folder = tmp_path_factory.mktemp("lora")
+    written(gen_cpu, folder, 7, "lora")
+    return folder / "grpo"
 
 
 def test_the_base_that_the_merger_leaves_beside_an_adapter_is_never_evaluated(
-    gen_cpu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gen_cpu: Path, lora_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    written(gen_cpu, tmp_path, 7, "lora")
+    shutil.copytree(lora_checkpoint, tmp_path / "grpo")
     _, code = merged(gen_cpu, tmp_path)
     assert (tmp_path / "s" / "merged" / "lora_adapter" / "adapter_config.json").exists()
     assert (tmp_path / "s" / "merged" / "model.safetensors").exists()  # the base alone
@@ -143,8 +180,10 @@ def test_the_base_that_the_merger_leaves_beside_an_adapter_is_never_evaluated(
     assert not (tmp_path / "cache").exists()
 
 
-def test_of_verls_lora_training_the_adapter_alone_reaches_the_cache(gen_cpu: Path, tmp_path: Path) -> None:
-    written(gen_cpu, tmp_path, 7, "lora")
+def test_of_verls_lora_training_the_adapter_alone_reaches_the_cache(
+    gen_cpu: Path, lora_checkpoint: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(lora_checkpoint, tmp_path / "grpo")
     meta = {"r": 4, "lora_alpha": 8, "task_type": "CAUSAL_LM"}  # as verl writes it beside the shards
     (tmp_path / "grpo" / "global_step_7" / "actor" / "lora_train_meta.json").write_text(json.dumps(meta))
     _, code = merged(gen_cpu, tmp_path, base="org/base")
