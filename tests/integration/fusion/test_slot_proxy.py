@@ -8,13 +8,19 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
+from builders.tls_folders import TlsFolder, authority
 
+from evalrun_judge.sandboxes import SandboxUnreachableError
+from evalrun_judge.sandboxes.fusion_http import FusionServer
+from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.tls_files import TlsFiles
 
 SLOTS = 2
 TOKEN = "s3cret-of-this-run"
@@ -61,10 +67,10 @@ async def upstream(held: Held) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def proxy(server: str) -> AsyncIterator[tuple[str, subprocess.Popen[str]]]:
+async def proxy(server: str, *flags: str) -> AsyncIterator[tuple[str, subprocess.Popen[str]]]:
     process = subprocess.Popen(  # noqa: ASYNC220 - as quick as any
         [sys.executable, "-m", "evalrun_sandbox.slot_proxy", f"--slots={SLOTS}", f"--upstream={server}",
-         "--exit-with-parent", "--log-level=warning"],
+         "--exit-with-parent", "--log-level=warning", *flags],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "EVALRUN_SANDBOX_TOKEN": TOKEN},
     )  # fmt: skip
     try:
@@ -157,3 +163,26 @@ def test_settings_that_make_no_sense_are_refused(flags: list[str]) -> None:
     )
     assert ended.returncode == 2
     assert flags[0].split("=")[0].lstrip("-") in ended.stderr
+
+
+async def test_with_tls_only_the_gateways_certificate_gets_through_to_a_stock_server(tmp_path: Path) -> None:
+    issued = authority()
+    folder = TlsFolder(tmp_path / "proxy").write("server", issued)
+    gateway = TlsFiles(TlsFolder(tmp_path / "gateway").write("gateway", issued))
+    stranger = TlsFiles(TlsFolder(tmp_path / "stranger").write("gateway", authority(), issued))
+    held = Held()
+    held.go.set()
+    async with upstream(held) as server, proxy(server, f"--tls-folder={folder}") as (url, _):
+        assert url.startswith("https://")
+        for tls, name, answers in ((gateway, "sandbox.ns.svc", True), (gateway, "other.ns.svc", False),
+                                   (stranger, "sandbox.ns.svc", False)):  # fmt: skip
+            asked = FusionServer(url, BearerTokens(TOKEN), tls, name)
+            try:
+                if answers:
+                    assert (await asked.call("POST", "/run_code", 30, b"{}"))[0] == 200
+                else:
+                    with pytest.raises(SandboxUnreachableError):
+                        await asked.call("POST", "/run_code", 30, b"{}")
+            finally:
+                await asked.close()
+    assert len(held.seen) == 1
