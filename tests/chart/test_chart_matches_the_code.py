@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.cluster.chart import CHART, ROOT, VALUE_SETS, Chart, Object, environment, named, of_kind, workloads
+from builders.cluster.chart import (
+    CHART,
+    ROOT,
+    VALUE_SETS,
+    Chart,
+    ChartRefusedError,
+    Object,
+    environment,
+    named,
+    of_kind,
+    workloads,
+)
 from pydantic import SecretStr
 
 from evalrun_api import names
@@ -165,6 +176,50 @@ def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, m
     assert gateway.token_file not in {None, sandbox.token_file}
     (url,) = gateway.sandbox
     assert url.endswith(f":{sandbox.port}")
+
+
+@pytest.mark.parametrize("discovery", ["dns", "endpointSlices"])
+def test_with_tls_every_part_understands_its_folders_and_is_probed_where_it_answers(
+    chart: Chart, discovery: str
+) -> None:
+    judge = {"enabled": True, "gateway": {"discovery": discovery}}
+    tls = {"gatewaySecret": "gateway-tls", "sandboxSecret": "sandbox-tls"}
+    values = {**VALUE_SETS["reward"], "sharedJudge": {**judge, "tls": tls}}
+    values["reward"] = {**values["reward"], "judgeTlsSecret": "reward-tls"}
+    objects = chart.render(values)
+    secrets = {}
+    for name, settings_type, folders in (
+        ("judge", JudgeSettings, {"tls_folder", "sandbox_tls_folder"}),
+        ("sandbox", SandboxSettings, {"tls_folder"}),
+        ("reward", RewardSettings, {"judge_tls_folder"}),
+    ):
+        container = container_of(objects, f"evalrun-{name}")
+        flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in container["args"])
+        given = {key.replace("-", "_"): value for key, value in flags.items() if "tls" in key}
+        assert given == dict.fromkeys(folders, "/etc/evalrun/tls")
+        assert folders <= settings_type.model_fields.keys()
+        (mount,) = (one for one in container["volumeMounts"] if one["mountPath"] == "/etc/evalrun/tls")
+        pod = named(objects, "Deployment", f"evalrun-{name}")["spec"]["template"]["spec"]
+        (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
+        secrets[name] = volume["secret"]["secretName"]
+        probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        asked = [probe[how]["port"] for probe in probes for how in ("grpc", "httpGet", "tcpSocket") if how in probe]
+        probed = {ports.get(port, port) for port in asked}
+        assert probed == ({int(flags["health-port"])} if "tls-folder" in flags else {8090})
+    assert secrets == {"judge": "gateway-tls", "sandbox": "sandbox-tls", "reward": "reward-tls"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"sharedJudge": {"enabled": True, "tls": {"gatewaySecret": "a"}}}, "write both, or neither"),
+        ({"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "judgeTlsSecret": "a"}}, "judgeTlsSecret"),
+    ],
+)
+def test_half_of_tls_is_refused(chart: Chart, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ChartRefusedError, match=message):
+        chart.render(values)
 
 
 def test_the_reward_service_understands_its_flags(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:

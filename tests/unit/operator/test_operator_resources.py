@@ -706,6 +706,18 @@ def test_a_shared_judge_is_used_and_none_is_made() -> None:
     assert {"judge": {"token": Path(token["value"]).name}}.items() <= held_by(pod).items()
 
 
+def test_a_shared_judge_is_called_with_the_certificate_that_is_named_for_it() -> None:
+    changes = {"spec.judgeRef": {"name": "shared", "namespace": "judges", "tlsSecretRef": {"name": "judge-client"}}}
+    for tls, folders in (("Disabled", {"JUDGE_TLS"}), ("Issued", {"JUDGE_TLS", "TLS"})):
+        made = objects(plan_of(evalrun({**changes, "spec.tls": tls})))
+        env = {one["name"]: one["value"] for one in container_of(made, "aggregator")["env"] if "TLS" in one["name"]}
+        assert env.keys() == {f"EVALRUN_AGGREGATOR_{folder}_FOLDER" for folder in folders}
+        mounts = {one["mountPath"]: one["name"] for one in container_of(made, "aggregator")["volumeMounts"]}
+        volumes = {one["name"]: one for one in of_kind(made, "StatefulSet")["spec"]["template"]["spec"]["volumes"]}
+        mounted = volumes[mounts[env["EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER"]]]
+        assert mounted["secret"]["secretName"] == "judge-client"
+
+
 def test_a_runtime_class_isolates_where_landlock_may_be_missing() -> None:
     made = objects(plan_of(evalrun({"spec.judge.sandbox.runtimeClassName": "gvisor"})))
     assert "--required-level=seccomp" in container_of(made, "sandbox")["args"]

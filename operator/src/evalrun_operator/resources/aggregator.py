@@ -127,7 +127,14 @@ def _tokens(plan: RunPlan) -> HeldTokens:
     tls = ["EVALRUN_AGGREGATOR_TLS_FOLDER"]
     if reference is None:
         tls.append("EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER")
-    return held_tokens(plan, held, shared, component=names.AGGREGATOR, tls=tls)
+    tokens = held_tokens(plan, held, shared, component=names.AGGREGATOR, tls=tls)
+    if reference is None or reference.tls_secret_ref is None:
+        return tokens
+    return HeldTokens(
+        [*tokens.env, {"name": "EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER", "value": names.JUDGE_TLS_FOLDER}],
+        [*tokens.mounts, {"name": "judge-tls", "mountPath": names.JUDGE_TLS_FOLDER, "readOnly": True}],
+        [*tokens.volumes, {"name": "judge-tls", "secret": {"secretName": reference.tls_secret_ref.name}}],
+    )
 
 
 def _environment(plan: RunPlan) -> list[Object]:

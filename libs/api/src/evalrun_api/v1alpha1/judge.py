@@ -4,7 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evalrun_api.api_model import ApiModel, DnsName, ImageName, Resources, Rule, SecretKeyReference, list_type
+from evalrun_api.api_model import (
+    ApiModel,
+    DnsName,
+    ImageName,
+    LocalObjectReference,
+    Resources,
+    Rule,
+    SecretKeyReference,
+    list_type,
+)
 
 MIN_MAX_RULE = Rule(
     "self.minReplicas <= self.maxReplicas",
@@ -86,4 +95,9 @@ class JudgeReference(ApiModel):
     namespace: DnsName | None = Field(None, description="Its namespace; unset: the run's.")
     token_secret_ref: SecretKeyReference | None = Field(
         None, description="The token that it requires, in a Secret of the run's namespace."
+    )
+    tls_secret_ref: LocalObjectReference | None = Field(
+        None,
+        description="A Secret of the run's namespace with tls.crt, tls.key and ca.crt, by which run and judge know "
+        "each other. Unset: plain text.",
     )

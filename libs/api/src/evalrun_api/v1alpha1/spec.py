@@ -109,7 +109,7 @@ class EvalRunSpec(ApiModel):
     tls: Literal["Disabled", "Issued"] | None = Field(
         None,
         description="Mutual TLS between the run's parts. Issued: by certificates that the operator makes for the run. "
-        "Unset: Disabled. A shared judge (judgeRef) is called in plain text.",
+        "Unset: Disabled. For a shared judge: judgeRef.tlsSecretRef.",
     )
     suspend: bool = Field(default=False, description="Release the GPUs and wait; the ledger is kept.")
     backoff_limit: int = Field(
