@@ -1,5 +1,9 @@
 """Mutants of a reference: each is another program, says where its fault is, and does something else."""
 
+import ast
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from evalrun_data.mutants import mutants
@@ -14,7 +18,7 @@ def clamp(x, low=0, high=10):
 
 
 def test_each_mutant_has_one_fault_and_names_it() -> None:
-    found = {mutant.change: mutant.code for mutant in mutants(CLAMP, 100)}
+    found = {mutant.change: mutant.code for mutant in mutants(CLAMP, 1000)}
     assert "line 3: x < low became x <= low" in found
     assert "line 3: x < low or x > high became x < low and x > high" in found
     assert "line 1: 10 became 11" in found
@@ -24,20 +28,35 @@ def test_each_mutant_has_one_fault_and_names_it() -> None:
 
 
 def test_mutants_compute_something_else() -> None:
+    def result(clamp: Callable[[int], object], x: int) -> object:
+        try:
+            return clamp(x)
+        except TypeError as error:
+            return type(error)
+
     def results(code: str) -> list[object]:
         space: dict[str, object] = {}
         exec(code, space)
         clamp = space["clamp"]
         assert callable(clamp)
-        return [clamp(x) for x in range(-2, 14)]
+        return [result(clamp, x) for x in range(-2, 14)]
 
     reference = results(CLAMP)
-    equal = [mutant.change for mutant in mutants(CLAMP, 100) if results(mutant.code) == reference]
-    # At x == high both branches give it, and line 4 never meets x == low: no test can tell these from the reference.
+    found = [mutant for mutant in mutants(CLAMP, 1000) if "returns nothing" not in mutant.change]
+    equal = [mutant.change for mutant in found if results(mutant.code) == reference]
+    # At x == high both branches give it, line 4 never meets x == low, and low is 0: no test can tell these from the
+    # reference.
     assert sorted(equal) == [
+        "line 3: high became abs(high)",
         "line 3: high became high - 1",
+        "line 3: low became -low",
+        "line 3: low became abs(low)",
         "line 3: x > high became x >= high",
+        "line 3: x became abs(x)",
         "line 3: x became x + 1",
+        "line 4: low became -low",
+        "line 4: low became abs(low)",
+        "line 4: low became high",
         "line 4: low became low + 1",
         "line 4: x < low became x <= low",
         "line 4: x became x - 1",
@@ -71,6 +90,78 @@ def sums(rows, n):
 )
 def test_faults_of_loops_bounds_and_calls(change: str) -> None:
     assert change in {mutant.change for mutant in mutants(SUMS, 1000)}
+
+
+WORDS = r"""
+def words(text, least, most):
+    found = [w for w in re.findall(r"^[a-z]+\d{2}$", text.lower()) if least <= len(w) <= most]
+    total = least * 2
+    return max(found) + str(total)
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        r"""line 3: '^[a-z]+\\d{2}$' became '[a-z]+\\d{2}$'""",
+        r"""line 3: '^[a-z]+\\d{2}$' became '^[a-z]*\\d{2}$'""",
+        r"""line 3: '^[a-z]+\\d{2}$' became '^[a-z]+\\w{2}$'""",
+        "line 3: text.lower() became text.upper()",
+        "line 3: least became most",
+        "line 3: len(w) became abs(len(w))",
+        "line 4: least became -least",
+        "line 4: least * 2 became least ** 2",
+        "line 4: 2 became 4",
+        "line 5: max(found) became max(list(found)[1:])",
+        "line 5: max(found) + str(total) became (max(found) + str(total))[::-1]",
+    ],
+)
+def test_faults_of_variables_signs_patterns_and_similar_calls(change: str) -> None:
+    assert change in {mutant.change for mutant in mutants(WORDS, 1000)}
+
+
+def test_no_mutant_shows_another_one_s_fault() -> None:
+    (alone,) = [mutant.code for mutant in mutants(CLAMP, 1000) if mutant.change == "line 3: x < low became x <= low"]
+    assert alone == ast.unparse(ast.parse(CLAMP)).replace("x < low or", "x <= low or")
+
+
+LONGEST = """
+def longest(words, least):
+    \"\"\"Return the longest word.\"\"\"
+    return max([w for w in words if len(w) >= least], key=len, default="")
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "inside", "outside"),
+    [
+        ("words empty", ([], 1), (["a"], 1)),
+        ("words of one element", (["a"], 1), (["a", "b"], 1)),
+        ("words with repeated elements", (["a", "b", "a"], 1), (["a", "b"], 1)),
+        ("words not in order", (["b", "a"], 1), (["a", "b"], 1)),
+        ("words in order", (["a", "b"], 1), (["b", "a"], 1)),
+        ("least zero", (["a"], 0), (["a"], 1)),
+        ("least negative", (["a"], -1), (["a"], 0)),
+        ("least odd", (["a"], 1), (["a"], 2)),
+        ("least a fraction", (["a"], 0.5), (["a"], 1)),
+    ],
+)
+def test_a_class_of_inputs_that_gets_nothing(named: str, inside: tuple[Any, ...], outside: tuple[Any, ...]) -> None:
+    by_change = {mutant.change: mutant.code for mutant in mutants(LONGEST, 1000)}
+    space: dict[str, Any] = {}
+    exec(by_change[f"line 2: longest returns nothing: {named}"], space)
+    assert space["longest"](*inside) is None
+    assert space["longest"](*outside) is not None
+    assert space["longest"].__doc__ == "Return the longest word."
+
+
+@pytest.mark.parametrize("name", ["n", "each", "a", "b"])
+def test_a_class_is_told_whatever_the_argument_is_called(name: str) -> None:
+    by_change = {each.change: each.code for each in mutants(f"def f({name}):\n    return str({name})\n", 1000)}
+    for said, inside, outside in (("with repeated elements", [1, 1], [1, 2]), ("not in order", [2, 1], [1, 2])):
+        space: dict[str, Any] = {}
+        exec(by_change[f"line 1: f returns nothing: {name} {said}"], space)
+        assert (space["f"](inside), space["f"](outside)) == (None, str(outside))
 
 
 def test_a_formatted_text_keeps_its_parts() -> None:

@@ -3,13 +3,17 @@
 A mutant that tests accept is either a program that they should reject, or equivalent to the reference: nothing here can
 tell which. Those that compile to the reference's own byte code are left out.
 
-The faults are those of mutation testing (comparison, arithmetic, logic, constant, deletion of statements and operands)
-and those that programs of models have: elements of a sequence left out, repeated ones dropped, another order, a bound
-off by one, a call left out.
+The faults are those of mutation testing (comparison, arithmetic, logic, constant, deletion of statements and operands,
+another variable, another sign) and those that programs of models have: elements of a sequence left out, repeated ones
+dropped, another order, a bound off by one, a call left out or taken for a similar one, a regular expression that
+matches more or less. Others are right but for one class of inputs, for which they return nothing: an empty list, a
+negative number, a repeated element. If such a one passes, no test has an input of that class.
 """
 
 import ast
 import copy
+import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
@@ -21,15 +25,62 @@ _COMPARED: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
     **{relation: tuple(other for other in _RELATIONS if other is not relation) for relation in _RELATIONS},
     ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
 }  # fmt: skip
-_COMPUTED: Final[dict[type[ast.operator], type[ast.operator]]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.FloorDiv, ast.FloorDiv: ast.Div,
-    ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitAnd,
-    ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+_COMPUTED: Final[dict[type[ast.operator], tuple[type[ast.operator], ...]]] = {
+    ast.Add: (ast.Sub, ast.Mult), ast.Sub: (ast.Add, ast.Mod), ast.Mult: (ast.Add, ast.Pow),
+    ast.Div: (ast.FloorDiv, ast.Mult), ast.FloorDiv: (ast.Div, ast.Mod), ast.Mod: (ast.FloorDiv, ast.Sub),
+    ast.Pow: (ast.Mult,), ast.BitAnd: (ast.BitOr, ast.BitXor), ast.BitOr: (ast.BitAnd, ast.BitXor),
+    ast.BitXor: (ast.BitAnd, ast.BitOr), ast.LShift: (ast.RShift,), ast.RShift: (ast.LShift,),
 }  # fmt: skip
-_CALLED: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
+_FUNCTIONS: Final = {
+    "min": ("max",), "max": ("min",), "any": ("all",), "all": ("any",), "int": ("round",), "round": ("int",),
+    "list": ("set",), "set": ("list",), "len": ("sum",), "sum": ("len", "max"),
+}  # fmt: skip
+_METHODS: Final = {
+    "lower": ("upper",), "upper": ("lower",), "isupper": ("islower",), "islower": ("isupper",),
+    "isalpha": ("isalnum",), "isdigit": ("isalnum",), "isalnum": ("isalpha",),
+    "startswith": ("endswith",), "endswith": ("startswith",), "strip": ("lstrip", "rstrip"), "lstrip": ("rstrip",),
+    "rstrip": ("lstrip",), "find": ("rfind",), "rfind": ("find",), "index": ("rindex",), "rindex": ("index",),
+    "append": ("extend",), "extend": ("append",), "keys": ("values",), "values": ("keys",),
+    "union": ("intersection",), "intersection": ("union", "difference"), "difference": ("intersection",),
+    "ceil": ("floor",), "floor": ("ceil",), "search": ("match", "fullmatch"), "match": ("search", "fullmatch"),
+    "fullmatch": ("match",), "nlargest": ("nsmallest",), "nsmallest": ("nlargest",),
+}  # fmt: skip
+_CONSUMERS: Final = frozenset({"len", "sum", "max", "min", "sorted", "set", "any", "all", "Counter", "reversed"})
 _DELETED: Final = (
     ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.While, ast.Return, ast.Break, ast.Continue, ast.Raise,
 )  # fmt: skip
+_PATTERN_PARTS: Final = re.compile(r"\\[AbBdDsSwWZ]|[*+?^$]|\[\^|\{\d+,?\d*\}")
+_PATTERN_CHANGES: Final = {
+    "*": ("+", "?", ""), "+": ("*", "?", ""), "?": ("*", ""), "[^": ("[",), r"\d": (r"\w",), r"\w": (r"\d", r"\S"),
+    r"\s": (r"\S", " "), r"\S": (r"\w",), r"\W": (r"\s",), r"\D": (r"\W",),
+}  # fmt: skip
+"""Parts of regular expressions that a fault takes for each other; the others may be left out."""
+_SIZED, _NUMBER, _ORDER = (
+    "hasattr(VALUE, '__len__')",
+    "isinstance(VALUE, (int, float))",
+    "isinstance(VALUE, (list, tuple, str))",
+)
+_LISTED, _TEXT = "isinstance(VALUE, (list, tuple))", "isinstance(VALUE, str)"
+_CLASSES: Final = {
+    "empty": f"{_SIZED} and len(VALUE) == 0",
+    "of one element": f"{_SIZED} and len(VALUE) == 1",
+    "negative": f"{_NUMBER} and VALUE < 0",
+    "zero": f"{_NUMBER} and VALUE == 0",
+    "one": f"{_NUMBER} and VALUE == 1",
+    "odd": f"{_NUMBER} and VALUE % 2 == 1",
+    "even": f"{_NUMBER} and VALUE % 2 == 0",
+    "a fraction": f"{_NUMBER} and VALUE % 1 != 0",
+    "with repeated elements": f"{_ORDER} and any(_each in VALUE[:_n] for _n, _each in enumerate(VALUE))",
+    "in order": f"{_ORDER} and all(a <= b for a, b in zip(VALUE, VALUE[1:]))",
+    "not in order": f"{_ORDER} and any(a > b for a, b in zip(VALUE, VALUE[1:]))",
+    "with a negative element": f"{_LISTED} and any(isinstance(_each, (int, float)) and _each < 0 for _each in VALUE)",
+    "with a zero": f"{_LISTED} and 0 in VALUE",
+    "with a capital letter": f"{_TEXT} and VALUE != VALUE.lower()",
+    "with a space": f"{_TEXT} and ' ' in VALUE",
+    "with a digit": f"{_TEXT} and any(_each.isdigit() for _each in VALUE)",
+    "with punctuation": f"{_TEXT} and any(not _each.isalnum() and _each != ' ' for _each in VALUE)",
+}
+"""Classes of an argument's values that tests should have one of each, by what is said of them."""
 _MAX_SHOWN: Final = 70
 
 NodeT = TypeVar("NodeT", bound=ast.AST)
@@ -47,32 +98,63 @@ class Mutant:
 def mutants(code: str, maximum: int) -> list[Mutant]:
     """Return mutants of a Python program, at most so many, spread evenly over those that there are.
 
+    First come those that are wrong for a class of inputs: at most half, unless the faults are fewer than that.
+
     Raises:
         SyntaxError: it is not Python.
         RecursionError: it is nested too deeply.
     """
     tree = ast.parse(code)
     known = {_byte_code(ast.unparse(tree))}
-    found = []
-    for place, field, index, other in _changes(tree):
-        changed = copy.deepcopy(tree)
-        parent = list(ast.walk(changed))[place]
-        node = _child(parent, field, index)
-        _put(parent, field, index, other)
-        text = ast.unparse(ast.fix_missing_locations(changed))
-        compiled = _byte_code(text)
+    classes = [*_new(_without_classes(tree), known)]
+    faults = [*_new(_with_changes(tree), known)]
+    few = _spread(classes, max(maximum // 2, maximum - len(faults)))
+    return [*few, *_spread(faults, maximum - len(few))]
+
+
+def _new(found: Iterable[Mutant], known: set[CodeType | None]) -> Iterator[Mutant]:
+    """Yield the mutants that are programs and compile to what is not known yet."""
+    for mutant in found:
+        compiled = _byte_code(mutant.code)
         if compiled is not None and compiled not in known:
             known.add(compiled)
-            line = getattr(node, "lineno", getattr(parent, "lineno", 0))
-            found.append(Mutant(f"line {line}: {_shown(node)} became {_shown(other)}", text))
-    if len(found) <= maximum:
-        return found
-    return [found[number * len(found) // maximum] for number in range(maximum)]
+            yield mutant
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[int, str, int | None, ast.AST]]:
-    """Yield each change: the parent's place in `ast.walk`'s order, its field and index there, and the new child."""
-    for place, parent in enumerate(ast.walk(tree)):
+def _spread(found: list[Mutant], maximum: int) -> list[Mutant]:
+    return found if len(found) <= maximum else [found[number * len(found) // maximum] for number in range(maximum)]
+
+
+def _without_classes(tree: ast.Module) -> Iterator[Mutant]:
+    """Yield mutants whose functions return nothing for one class of an argument's values."""
+    for function in tree.body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        place = 1 if ast.get_docstring(function) is not None else 0
+        for argument in (*function.args.posonlyargs, *function.args.args):
+            for name, holds in _CLASSES.items():
+                (check,) = ast.parse(f"if {holds.replace('VALUE', argument.arg)}: return None").body
+                function.body.insert(place, check)
+                text = ast.unparse(tree)
+                del function.body[place]
+                yield Mutant(f"line {function.lineno}: {function.name} returns nothing: {argument.arg} {name}", text)
+
+
+def _with_changes(tree: ast.Module) -> Iterator[Mutant]:
+    """Yield the program with each change."""
+    for parent, field, index, other in _changes(tree):
+        node = _child(parent, field, index)
+        _put(parent, field, index, other)
+        text = ast.unparse(tree)
+        _put(parent, field, index, node)
+        line = getattr(node, "lineno", getattr(parent, "lineno", 0))
+        yield Mutant(f"line {line}: {_shown(node)} became {_shown(other)}", text)
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
+    """Yield each change: the parent, its field and index there, and the new child."""
+    variables = _variables(tree)
+    for parent in list(ast.walk(tree)):
         for field, value in ast.iter_fields(parent):
             children: Iterable[tuple[int | None, object]] = (
                 enumerate(value) if isinstance(value, list) else [(None, value)]
@@ -81,13 +163,15 @@ def _changes(tree: ast.Module) -> Iterator[tuple[int, str, int | None, ast.AST]]
                 if isinstance(child, ast.stmt):
                     others: Sequence[ast.AST] = _statements(child)
                 elif isinstance(child, ast.expr) and not _only_text(parent, child):
-                    others = [*_expressions(child), *_in_place(parent, field, child)]
+                    others = [*_expressions(child), *_in_place(parent, field, child), *_operands(parent, child)]
+                    if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
+                        others += [ast.Name(other, ast.Load()) for other in variables.get(child, ())]
                 elif isinstance(child, ast.comprehension):
                     others = _comprehensions(child)
                 else:
                     others = ()
                 for other in others:
-                    yield place, field, index, other
+                    yield parent, field, index, other
 
 
 def _statements(node: ast.stmt) -> list[ast.AST]:
@@ -98,8 +182,8 @@ def _statements(node: ast.stmt) -> list[ast.AST]:
             return []  # a doc string computes nothing
         case ast.Return(value=ast.expr()):
             others.append(ast.Return())
-        case ast.AugAssign(op=operator) if type(operator) in _COMPUTED:
-            others.append(_with(node, op=_COMPUTED[type(operator)]()))
+        case ast.AugAssign(op=operator):
+            others += [_with(node, op=other()) for other in _COMPUTED.get(type(operator), ())]
         case ast.If(test=test):  # a `while` turned round ends at once or never, which any test tells
             others.append(_with(node, test=ast.UnaryOp(ast.Not(), test)))
             if node.orelse:
@@ -123,7 +207,7 @@ def _expressions(node: ast.expr) -> list[ast.AST]:
                 for other in _COMPARED.get(type(operator), ())
             ]
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _COMPUTED:
-            return [_with(node, op=_COMPUTED[type(operator)]()), left, right]
+            return [*(_with(node, op=other()) for other in _COMPUTED[type(operator)]), left, right]
         case ast.BoolOp(op=operator, values=values):
             other = ast.Or() if isinstance(operator, ast.And) else ast.And()
             left_out = [values[:number] + values[number + 1 :] for number in range(len(values))]
@@ -155,8 +239,10 @@ def _calls(node: ast.Call) -> list[ast.AST]:
     """Return what may stand in a call's place: another call, or what it was called with."""
     others: list[ast.AST] = []
     if isinstance(node.func, ast.Name):
-        if node.func.id in _CALLED:
-            others.append(_with(node, func=ast.Name(_CALLED[node.func.id], ast.Load())))
+        similar = _FUNCTIONS.get(node.func.id, ())
+        others += [_with(node, func=ast.Name(other, ast.Load())) for other in similar]
+        if node.func.id in _CONSUMERS and len(node.args) == 1:
+            others += [_with(node, args=[each]) for each in _sequences(node.args[0])]
         if node.func.id == "sorted" and not node.keywords:
             others.append(_with(node, keywords=[ast.keyword("reverse", ast.Constant(value=True))]))
         if node.func.id == "range":
@@ -168,6 +254,7 @@ def _calls(node: ast.Call) -> list[ast.AST]:
     if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
         others.append(node.args[0])
     if isinstance(node.func, ast.Attribute):
+        others += [_with(node, func=_with(node.func, attr=other)) for other in _METHODS.get(node.func.attr, ())]
         others.append(node.func.value)
     others += [_with(node, keywords=[each for each in node.keywords if each is not left]) for left in node.keywords]
     return others
@@ -184,6 +271,37 @@ def _in_place(parent: ast.AST, field: str, node: ast.expr) -> list[ast.AST]:
     return []
 
 
+def _variables(tree: ast.Module) -> dict[ast.Name, list[str]]:
+    """Return the other variables of the function that each variable is read in."""
+    others: dict[ast.Name, list[str]] = {}
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.Lambda):
+            within = [node for node in ast.walk(function) if isinstance(node, ast.Name | ast.arg)]
+            names = dict.fromkeys(
+                node.arg if isinstance(node, ast.arg) else node.id
+                for node in within
+                if isinstance(node, ast.arg) or isinstance(node.ctx, ast.Store)
+            )
+            for node in within:
+                if isinstance(node, ast.Name) and node.id in names:
+                    others[node] = [name for name in names if name != node.id]
+    return others
+
+
+def _operands(parent: ast.AST, node: ast.expr) -> list[ast.AST]:
+    """Return what may stand for an operand or a result: another sign or none, one more, fewer elements, other order."""
+    if isinstance(node, ast.Constant):
+        return []
+    if isinstance(parent, ast.Return) and not isinstance(node, ast.Compare | ast.BoolOp | ast.Tuple | ast.JoinedStr):
+        return [
+            ast.UnaryOp(ast.USub(), node), *_off_by_one(node), *_slices(node),
+            ast.Call(ast.Name("sorted", ast.Load()), [node], []),
+        ]  # fmt: skip
+    if isinstance(parent, ast.BinOp | ast.Compare) and isinstance(node, ast.Name | ast.Subscript | ast.Call):
+        return [ast.UnaryOp(ast.USub(), node), ast.Call(ast.Name("abs", ast.Load()), [node], [])]
+    return []
+
+
 def _comprehensions(node: ast.comprehension) -> list[ast.AST]:
     without = [_with(node, ifs=[each for each in node.ifs if each is not left]) for left in node.ifs]
     return [*without, *(_with(node, iter=each) for each in _sequences(node.iter))]
@@ -191,13 +309,16 @@ def _comprehensions(node: ast.comprehension) -> list[ast.AST]:
 
 def _sequences(sequence: ast.expr) -> list[ast.expr]:
     """Return a sequence without its first, its last or its repeated elements, and backwards."""
-    listed = ast.Call(ast.Name("list", ast.Load()), [sequence], [])
-    last = ast.UnaryOp(ast.USub(), ast.Constant(1))
-    slices = (ast.Slice(lower=ast.Constant(1)), ast.Slice(upper=last), ast.Slice(step=last))
     return [
-        *(ast.Subscript(listed, each, ast.Load()) for each in slices),
+        *_slices(ast.Call(ast.Name("list", ast.Load()), [sequence], [])),
         ast.Call(ast.Attribute(ast.Name("dict", ast.Load()), "fromkeys", ast.Load()), [sequence], []),
     ]
+
+
+def _slices(sequence: ast.expr) -> list[ast.expr]:
+    last = ast.UnaryOp(ast.USub(), ast.Constant(1))
+    slices = (ast.Slice(lower=ast.Constant(1)), ast.Slice(upper=last), ast.Slice(step=last))
+    return [ast.Subscript(sequence, each, ast.Load()) for each in slices]
 
 
 def _off_by_one(node: ast.expr) -> list[ast.expr]:
@@ -208,10 +329,19 @@ def _other_constants(value: object) -> list[bool | int | float | str]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):
-        return [value + 1, value - 1]
+        return [value + 1, value - 1, -value, value * 2, 0]
     if isinstance(value, str):
-        return [value + "x", ""] if value else ["x"]
+        return [value + "x", "", value[1:], value[:-1], value.swapcase(), *_patterns(value)] if value else ["x"]
     return []
+
+
+def _patterns(text: str) -> list[str]:
+    """Return a regular expression with one quantifier, anchor or class changed; what is none has no such part."""
+    return [
+        text[: found.start()] + other + text[found.end() :]
+        for found in _PATTERN_PARTS.finditer(text)
+        for other in _PATTERN_CHANGES.get(found.group(), ("",))
+    ]
 
 
 def _with(node: NodeT, **fields: object) -> NodeT:
@@ -246,7 +376,11 @@ def _byte_code(text: str) -> CodeType | None:
     Code objects compare by content.
     """
     try:
-        return _without_places(compile(text, "<program>", "exec", dont_inherit=True))
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", SyntaxWarning
+            )  # a mutant may take a slice of a number: it fails, as it should
+            return _without_places(compile(text, "<program>", "exec", dont_inherit=True))
     except SyntaxError:
         return None
 

@@ -91,7 +91,7 @@ def audit_tests(run: str, labels: Path | None, stronger: str | None, output: Pat
 @click.argument("problems", metavar="PROBLEMS")
 @click.option("--references", metavar="FILE", help="Correct Python programs, as answers. Default: those published.")
 @click.option("--dataset", help="Dataset to take of PROBLEMS. Default: all that it holds.")
-@click.option("--max-mutants", type=click.IntRange(1, 1000), default=100, show_default=True, help="Of one problem.")
+@click.option("--max-mutants", type=click.IntRange(1, 1000), default=200, show_default=True, help="Of one problem.")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="A file for the programs, as JSONL.")
 def mutants(problems: str, references: str | None, dataset: str | None, max_mutants: int, output: Path) -> ExitCode:
     """Write the references of PROBLEMS and mutants of them: programs with one small fault each.
