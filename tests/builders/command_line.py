@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from evalrun_cli.local.forked_process import MAX_NAME
+
 PROJECT = Path(__file__).resolve().parents[2]
 DEMO = PROJECT / "k8s" / "samples" / "demo.yaml"
 COMMAND = [sys.executable, "-m", "evalrun_cli"]
@@ -86,7 +88,10 @@ def kill_at(parent: int, victim: str, delay: float) -> bool:
 
 
 def child_running(parent: int, module: str) -> int | None:
-    """Return the id of the child of `parent` that runs `python -m module`; None while there is none."""
+    """Return the id of the child of `parent` that runs a module: forked, which its name tells, or by `python -m`; None
+    while there is none.
+    """
+    name = f"({module.replace('_', '-')[:MAX_NAME]})"
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -95,7 +100,8 @@ def child_running(parent: int, module: str) -> int | None:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:  # it ended while we looked
             continue
-        if int(stat.rpartition(")")[2].split()[1]) == parent and words[1:3] == [b"-m", module.encode()]:
+        runs_it = name in stat or words[1:3] == [b"-m", module.encode()]
+        if int(stat.rpartition(")")[2].split()[1]) == parent and runs_it:
             return int(entry.name)
     return None
 

@@ -1,13 +1,22 @@
 """The parts of a run on one machine, and their launch before the command has imported what it needs itself."""
 
 import asyncio
+import gc
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Final
 
+from evalrun_cli.local.forked_process import Fork, can_fork, fork
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.processes import ServiceProcess
+from evalrun_runtime import late_arguments
+from evalrun_runtime.early_signals import end_on_signal
+from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 
 PARTS = {
     "recorded": "evalrun_generator.recorded",
@@ -17,6 +26,15 @@ PARTS = {
     "generator": "evalrun_generator",
 }
 """The parts of a run and their modules: each comes after those that it calls, and is ended before them."""
+
+FIRST_SHARED: Final = ("evalrun_runtime.process", "evalrun_executor.executor")
+"""Imported before the first part is forked: every service and the executor's two users share it."""
+SHARED: Final[Mapping[str, tuple[str, ...]]] = {
+    "recorded": ("aiohttp.web",),
+    "judge": ("evalrun_cli.local.runs", "evalrun_runtime.grpc_server"),
+}
+"""Imported before a part is forked, since it, later ones or the command itself need it too. The sandbox comes before
+gRPC, which it does not use: its start takes longest. A part imports the rest itself, beside the others."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +72,51 @@ def part(name: str, logs: Path) -> ServiceProcess:
 def launched_early(names: Iterable[str], sources: Iterable[str] = ()) -> Iterator[LaunchedParts]:
     """Launch parts, and kill those that still run at the end of the context.
 
+    They are forked, so that what they share is imported once; or executed, if this process has threads.
     None is launched if a source is missing: there, the user waits for an error and not for the parts.
     """
     missing = any(not Path(source).exists() for source in sources if "://" not in source)
-    names = [] if missing else names
+    names = [] if missing else [*names]
+    forks = _forked(names)
     with asyncio.Runner() as runner:
         services = {name: part(name, Path()) for name in names}  # a run moves their logs into its folder
         try:
-            runner.run(_launch(services.values()))
+            runner.run(_launch(services.values(), forks))
             yield LaunchedParts(services, runner)
         finally:
             runner.run(_kill(services.values()))
 
 
-async def _launch(services: Iterable[ServiceProcess]) -> None:
+def _forked(names: Iterable[str]) -> Mapping[str, Fork]:
+    """Fork parts, until an import starts a thread; each imports its own modules and waits for its arguments."""
+    for name, value in GRPC_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    forks = {}
+    gc.disable()  # what is imported stays: to search it for garbage takes a tenth of the imports' time
+    try:
+        for name in names:
+            for module in (*FIRST_SHARED, *SHARED.get(name, ())):
+                import_module(module)
+            if not can_fork():
+                break
+            gc.freeze()
+            forks[name] = fork(f"evalrun-{name}", partial(_run_part, PARTS[name]))
+    finally:
+        gc.enable()
+    return forks
+
+
+def _run_part(module: str) -> int:
+    """Run a part in its own process, as `python -m` would."""
+    end_on_signal()
+    main = import_module(f"{module}.__main__").main
+    gc.enable()
+    return int(main(late_arguments.complete([late_arguments.FLAG])))
+
+
+async def _launch(services: Iterable[ServiceProcess], forks: Mapping[str, Fork]) -> None:
     for service in services:
-        await service.launch()
+        await service.launch(forks.get(service.name))
 
 
 async def _kill(services: Iterable[ServiceProcess]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from evalrun_cli.local.forked_process import Fork, ForkedProcess, attached
 from evalrun_runtime import late_arguments
 from evalrun_runtime.backoff import backoff_seconds
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -62,7 +63,7 @@ class ServiceProcess:
     has_port: bool = True
     """False: a job, which has no address and prints no ready line."""
     address: str = ""
-    _process: asyncio.subprocess.Process | None = None
+    _process: asyncio.subprocess.Process | ForkedProcess | None = None
     _stdout: asyncio.Task[None] | None = None
 
     @property
@@ -70,8 +71,15 @@ class ServiceProcess:
         """The process's id; None before the first start."""
         return self._process.pid if self._process else None
 
-    async def launch(self) -> None:
-        """Start the process before its arguments and log are known: it imports meanwhile, and `start` names them."""
+    async def launch(self, forked: Fork | None = None) -> None:
+        """Start the process before its arguments and log are known: it imports meanwhile, and `start` names them.
+
+        Args:
+            forked: the process, if it runs already; it waits for its arguments as an executed one does.
+        """
+        if forked is not None:
+            self._process = await attached(forked)
+            return
         await self._spawn([late_arguments.FLAG], asyncio.subprocess.PIPE, None)
 
     async def start(self) -> None:
@@ -152,7 +160,7 @@ class ServiceProcess:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return ServiceFailedError(f"{self.name} {how}: {last} (log: {self.log})")
 
-    def _started(self) -> asyncio.subprocess.Process:
+    def _started(self) -> asyncio.subprocess.Process | ForkedProcess:
         if self._process is None:
             raise ServiceFailedError(f"{self.name} was never started")
         return self._process
