@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from builders.aggregator.process import MemoryJudge
+from builders.aggregator.process import MemoryJudge, MemoryStream
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
@@ -199,3 +199,26 @@ async def test_verdicts_wait_for_room_on_the_disk_and_the_judge_is_not_asked_for
         assert asked < 50
         assert board.count(ItemState.ACCEPTED) == len(list(ledger.reader.verdict_rows()))
         assert "full" in dispatcher.storage_trouble
+
+
+async def test_a_call_that_is_cancelled_under_it_ends_no_lane(tmp_path: Path) -> None:
+    """gRPC raises CancelledError in a call that it ends itself, and a task group passes over a child that raises it."""
+    cancelled = 0
+
+    class Cancelling(MemoryJudge):
+        @asynccontextmanager
+        async def open(self) -> AsyncIterator[MemoryStream]:
+            nonlocal cancelled
+            async with super().open() as stream:
+                if cancelled < 2:
+                    cancelled += 1
+
+                    async def fail(*_: object) -> None:
+                        raise asyncio.CancelledError
+
+                    setattr(stream, "receive" if cancelled == 1 else "send", fail)
+                yield stream
+
+    async with dispatching(tmp_path, [Cancelling()], in_flight=2) as (board, _, dispatcher, running):
+        await judged(board, dispatcher, running)
+        assert (cancelled, board.count(ItemState.ACCEPTED)) == (2, 20)

@@ -11,6 +11,7 @@ from evalrun_client.grader import (
     Grader,
     answer_request,
     answer_verdict,
+    graded_verdict,
     grader_of,
     grader_program,
     read_grader,
@@ -148,3 +149,10 @@ def test_a_grader_that_cannot_be_used_is_named(tmp_path: Path, source: bytes | N
         (tmp_path / "g.py").write_bytes(source)
     with pytest.raises(BadInputError, match=message):
         read_grader("d", "g.py", base_dir=tmp_path)
+
+
+@pytest.mark.parametrize("said", [r'{"error": "\ud800"}', '{"score": 1' + "0" * 400 + "}", "[" * 100_000])
+def test_whatever_a_grader_prints_is_a_verdict(said: str) -> None:
+    graded = graded_verdict(Grader("g", "", ""), ended(judge_pb2.TEST_STATUS_SUCCESS, said))
+    assert not graded.judged
+    assert graded.tests[0].reason.startswith("the grader of g: ")

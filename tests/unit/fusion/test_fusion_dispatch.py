@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from builders.fusion.clients import ScriptedExecutor, exited, reply, settle
 from builders.judge.gateway import Time
+from builders.virtual_time import run_virtually
 
 from evalrun_executor.api import RunReply, RunRequest
 from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused
@@ -140,3 +141,23 @@ async def test_a_caller_that_is_cancelled_takes_its_program_along() -> None:
     executor.gate.set()
     assert (await dispatcher.run(program(3), 10, 5)).runs[0].stdout == b"3"
     assert [request.inputs for request in executor.asked] == [[b"1"], [b"3"]]
+
+
+def test_each_attempt_has_its_whole_time_to_come_back() -> None:
+    async def scene() -> None:
+        executor = echo()
+        assert executor.gate is not None
+        dispatcher = Dispatcher(executor, grace_seconds=10)
+        first = start(dispatcher, 1)
+        await settle()
+        await sent_away(dispatcher, 2)
+        await asyncio.sleep(6)
+        await sent_away(dispatcher, 2)
+        await asyncio.sleep(6)
+        assert dispatcher.turns.waiting == 1
+        await asyncio.sleep(6)
+        assert dispatcher.turns.waiting == 0
+        executor.gate.set()
+        await first
+
+    run_virtually(scene())

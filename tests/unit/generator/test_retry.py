@@ -96,6 +96,7 @@ def test_retry_after_reaches_the_failure() -> None:
         (b"", "(empty body)"),
         (b"[1]", "[1]"),
         (b"\xff\xfe", "\ufffd\ufffd"),
+        (rb'{"error": {"message": "cut in half: \ud83d"}}', "cut in half: \ufffd"),  # a report could not hold it
     ],
 )
 def test_error_messages_are_one_line(body: bytes, line: str) -> None:

@@ -25,6 +25,15 @@ def finder(*problems: Problem, comparator: str | None = None, time_limit: float 
     return SampleTests(problems, judging_of(comparator, time_limit), 1 << 20)
 
 
+@pytest.mark.parametrize("raw", ['{"inputs": [1e400]}', '"[1,' + "[" * 100_000 + '"'])
+def test_a_ground_truth_that_cannot_be_read_is_the_samples_own_fault(raw: str) -> None:
+    """The batch's decoder passes over it, and an error of another kind failed the whole batch."""
+    body = f'{{"samples": [{{"response": "x", "ground_truth": {raw}}}]}}'
+    broken = msgspec.json.decode(body.encode(), type=BatchRequest).samples[0]
+    with pytest.raises(BadInputError, match=r"^samples sample 7: field"):
+        finder().of(broken, 7)
+
+
 @pytest.mark.parametrize("truth", [TRUTH, json.dumps(TRUTH)])
 def test_tests_as_an_object_or_as_verl_keeps_them(truth: object) -> None:
     request = finder().of(sample(ground_truth=truth, data_source="codecontests"), 0).whole

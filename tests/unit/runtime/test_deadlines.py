@@ -83,7 +83,8 @@ def test_other_errors_and_cancellations_pass_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("1500", 1.5), ("0", 0.0), ("", None), ("-1", None), ("soon", None), ("1e3", None)]
+    ("header", "seconds"),
+    [("1500", 1.5), ("0", 0.0), ("", None), ("-1", None), ("soon", None), ("1e3", None), ("9" * 400, None)],
 )
 def test_what_a_header_says(header: str, seconds: float | None) -> None:
     async def scene() -> None:

@@ -49,6 +49,7 @@ def test_a_reply_that_is_not_utf_8_is_still_text() -> None:
         answer(said=reply(), stopped=9),
         answer(said=reply(), alive=2),
         answer(said=reply(), cpu=-1.0),
+        answer(said=reply(), pid=(1 << 22) + 1),
         answer(said=b"short"),
         answer(said=REPLY_HEAD.pack(0, 1 << 30, 0, 0, 0)),
         answer(said=reply(b"x" * ((1 << 16) + 1))),

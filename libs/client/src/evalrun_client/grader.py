@@ -8,7 +8,7 @@ is stopped at the limits, and its answer is not judged.
 import ast
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -221,11 +221,12 @@ def graded_verdict(grader: Grader, verdict: judge_pb2.Verdict) -> judge_pb2.Verd
             containment_level=verdict.containment_level, cached=verdict.cached, queue_seconds=verdict.queue_seconds
         ),
     )
-    if not isinstance(score, int | float) or isinstance(score, bool) or not math.isfinite(score):
+    if not isinstance(score, int | float) or isinstance(score, bool) or not abs(score) <= sys.float_info.max:
         # The sandbox decided how it ended, so no other attempt would change it; an api_error may pass.
         graded.permanent = verdict.judged or verdict.permanent
         graded.final_status = judge_pb2.FINAL_STATUS_API_ERROR
-        test.reason = f"{NO_SCORE}{grader.name}: {said.get('error') or _why(test)}"
+        reason = f"{NO_SCORE}{grader.name}: {said.get('error') or _why(test)}"
+        test.reason = reason.encode(errors="replace").decode()  # a grader may say what no message holds
         test.status = judge_pb2.TEST_STATUS_API_ERROR
     else:
         accepted = said.get("accepted") is True
@@ -245,7 +246,7 @@ def reason_of_no_score(verdict: judge_pb2.Verdict) -> str | None:
 def _said(text: str) -> Mapping[str, Any]:
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 

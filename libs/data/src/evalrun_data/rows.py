@@ -1,10 +1,14 @@
 """One row of a file with typed access to its fields: every complaint names file, line and field."""
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalrun_runtime.exits import BadInputError
+
+MAX_COUNT = 1 << 53
+"""Largest whole number that a float holds exactly, as JSON's numbers are in most languages."""
 
 _KINDS = {
     str: "text",
@@ -82,7 +86,7 @@ class Row:
         value = self.values[field]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(field, "a number")
-        if not (value > minimum if above else value >= minimum) or value == float("inf"):
+        if not (value > minimum if above else value >= minimum) or value > sys.float_info.max:
             raise self.error(
                 f"field '{self.path}{field}' should be {'more than' if above else 'at least'} {minimum:g}, not {value}"
             )
@@ -91,8 +95,8 @@ class Row:
     def optional_count(self, field: str, *, minimum: int = 0) -> int | None:
         """Return a whole number that is at least the minimum, or None if absent."""
         value = self.optional_number(field, minimum=minimum)
-        if value is not None and not value.is_integer():
-            raise self.error(f"field '{self.path}{field}' should be a whole number, not {value}")
+        if value is not None and not (value.is_integer() and value <= MAX_COUNT):
+            raise self.error(f"field '{self.path}{field}' should be a whole number up to 2^53, not {value}")
         return None if value is None else int(value)
 
     def optional_flag(self, field: str) -> bool | None:

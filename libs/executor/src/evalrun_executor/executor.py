@@ -267,22 +267,32 @@ class Executor:
                 slot = self._slots.take_idle()
                 if slot is None:
                     return
-                tasks.add(asyncio.create_task(self._occupy(zygote, [slot], batch.run_in)))
+                slots = [slot]
+                task = asyncio.create_task(self._occupy(zygote, slots, batch.run_in))
+                task.add_done_callback(partial(self._give_back_unused, slots))
+                tasks.add(task)
+
+    def _give_back_unused(self, slots: list[int], _: "asyncio.Task[None]") -> None:
+        """Free the slot of a task that was cancelled before its first step: nothing in it has run, no `finally`."""
+        if slots:
+            self._slots.give_back(slots)
 
     async def _occupy(
         self, zygote: ZygoteProcess, slots: list[int], work: Callable[[int], Coroutine[None, None, None]]
     ) -> None:
-        """Work in the first slot; give all back once its runner has ended."""
+        """Work in the first slot; give all back once its runner has ended. Takes them out of the list at once."""
+        held = [*slots]
+        slots.clear()
         clean = False
         try:
-            await work(slots[0])
+            await work(held[0])
             clean = True
         finally:
-            ended = zygote.runner_in(slots[0])
+            ended = zygote.runner_in(held[0])
             if clean or ended is None:
-                self._slots.give_back(slots)
+                self._slots.give_back(held)
             else:
-                task = asyncio.create_task(self._reclaim(zygote, slots, ended))
+                task = asyncio.create_task(self._reclaim(zygote, held, ended))
                 self._reclaims.add(task)
                 task.add_done_callback(self._reclaims.discard)
 

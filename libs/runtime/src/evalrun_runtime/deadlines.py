@@ -14,6 +14,9 @@ HEADER = "evalrun-timeout-ms"
 MAX_SECONDS = 1e6
 """Longest deadline that is sent; a longer one is as good as none."""
 
+MAX_DIGITS = 15
+"""Of the header; a longer number is no time that anybody waits."""
+
 _deadline: ContextVar[float | None] = ContextVar("evalrun_deadline", default=None)
 
 
@@ -72,4 +75,5 @@ def deadline_headers() -> dict[str, str]:
 def deadline_of(headers: Mapping[str, str]) -> float | None:
     """Read a call's deadline from its headers; None where it has none, or none that can be read."""
     given = headers.get(HEADER, "")
-    return asyncio.get_running_loop().time() + int(given) / 1000 if given.isascii() and given.isdigit() else None
+    fits = given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS
+    return asyncio.get_running_loop().time() + int(given) / 1000 if fits else None

@@ -190,7 +190,7 @@ class Run:
             return "; ".join(self._ended.warnings)
         if (full := self._storage_trouble or self._dispatcher.storage_trouble) is not None:
             return f"{full}: completions and verdicts wait until there is room"
-        if self.board.unjudged and (trouble := self._dispatcher.trouble) is not None:
+        if self.board.unjudged and (trouble := self._judges.trouble or self._dispatcher.trouble) is not None:
             return f"waiting for the judge: {trouble}"
         if self.board.remaining and (trouble := self.replicas.trouble(self._clocks.monotonic())) is not None:
             return f"no endpoint answers: {trouble}"

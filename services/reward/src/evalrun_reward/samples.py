@@ -156,13 +156,16 @@ def ground_truth_of(sample: Sample, number: int, *, parsed: bool = True) -> Any:
     raw = _raw(sample)
     if not raw:
         return None
-    value = msgspec.json.decode(raw)
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:  # the request's own decoder did not look into it
+        raise row.error(f"field 'ground_truth' cannot be read: {error}") from error
     if not parsed:
         return value
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             return msgspec.json.decode(value)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise row.error(f"field 'ground_truth' is neither an object nor JSON: {error}") from error
     return value
 

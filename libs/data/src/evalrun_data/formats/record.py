@@ -222,7 +222,7 @@ def _object_or_json(row: Row, field: str) -> Row:
         return row.inside(field)
     try:
         parsed = json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise row.error(f"field '{row.path}{field}' is neither an object nor JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise row.error(f"field '{row.path}{field}' should hold a JSON object")

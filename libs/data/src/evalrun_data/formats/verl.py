@@ -82,7 +82,7 @@ def _tests(reward: Row, row: Row) -> GroundTruth:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise reward.error(
                 f"field '{field}' is no JSON: an answer for a reward function, not tests: such rows need a grader"
             ) from error
@@ -124,7 +124,7 @@ def _calls(truth: Row, row: Row) -> AssertTests:
         try:
             values = [json.loads(line) for line in arguments.split("\n")]
             json.loads(expected)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise truth.error(
                 f"field '{truth.path}inputs[{number}]' is no call: expected a JSON value a line, and one as output"
             ) from error

@@ -38,10 +38,16 @@ class JudgeDescriptions:
         self.descriptions: dict[str, dict[str, object]] = json.loads(known) if known else {}
         """By address: `DescribeResponse` as JSON."""
         self._submits = submits
+        self._trouble: str | None = None
         self.suitable = asyncio.Event()
         """A judge has said that it can judge this run, or any can."""
         if not submits:
             self.suitable.set()
+
+    @property
+    def trouble(self) -> str | None:
+        """Reason why no judge has said yet that it can judge this run; None where none has to, or nothing is wrong."""
+        return None if self.suitable.is_set() else self._trouble
 
     @property
     def containment_levels(self) -> list[str]:
@@ -53,7 +59,7 @@ class JudgeDescriptions:
 
         Raises:
             LedgerBrokenError: the disk failed.
-            JudgeRefusedError: a judge cannot judge this run.
+            JudgeRefusedError: a judge cannot judge this run, or refuses this caller before anything is sent to it.
         """
         await asyncio.gather(*(self._ask(judge) for judge in self._judges))
 
@@ -78,6 +84,9 @@ class JudgeDescriptions:
                 said = await self._described(judge)
                 await self._ledger.set_facts(judges=json.dumps(self.descriptions))
             except (JudgeError, LedgerFullError) as error:
+                if self._submits and isinstance(error, JudgeRefusedError):
+                    raise
+                self._trouble = str(error)
                 logger.debug("no description yet: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
             else:

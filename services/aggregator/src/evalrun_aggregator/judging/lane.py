@@ -182,6 +182,9 @@ class Lane:
                     raise JudgeLostError(f"judge {self._judge.address}: no answer within {seconds:.0f} s")
                 tasks: set[asyncio.Task[Any]] = {reading} if feeding.done() else {reading, feeding}
                 await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if reading.cancelled() or feeding.cancelled():
+                    # gRPC does so in calls that it ends itself: as a CancelledError it would end the lane, unseen.
+                    raise JudgeLostError(f"judge {self._judge.address}: the stream was cancelled")
                 if feeding.done() and (error := feeding.exception()) is not None:
                     raise error
             return reading.result()

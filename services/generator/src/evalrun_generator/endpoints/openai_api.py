@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.endpoints.retry import error_message
+from evalrun_generator.endpoints.retry import encodable, error_message
 
 CHAT_PATH = "/v1/chat/completions"
 COMPLETION_PATH = "/v1/completions"
@@ -103,10 +103,10 @@ def read_answer(body: bytes, asked_model: str) -> CompletionAnswer:
     model = parsed.get("model")
     return CompletionAnswer(
         text=text,
-        finish_reason=str(finish_reason),
+        finish_reason=encodable(str(finish_reason)),
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
-        model=model if isinstance(model, str) and model else asked_model,
+        model=encodable(model) if isinstance(model, str) and model else asked_model,
     )
 
 
@@ -114,7 +114,7 @@ def model_ids(body: bytes) -> list[str]:
     """Parse the model ids from /v1/models. Raises MalformedAnswerError if the body is not such a list."""
     try:
         listed = json.loads(body)["data"]
-        return [str(entry["id"]) for entry in listed]
+        return [encodable(str(entry["id"])) for entry in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise MalformedAnswerError("the answer is not a list of models") from error
 
@@ -127,15 +127,6 @@ def server_version(body: bytes) -> str:
         return ""
     version = parsed.get("version") if isinstance(parsed, dict) else None
     return encodable(version)[:MAX_VERSION_LENGTH] if isinstance(version, str) else ""
-
-
-def encodable(text: str) -> str:
-    """Replace lone surrogates: JSON can encode them, UTF-8 and therefore protobuf cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def _text_of(choice: Mapping[str, object]) -> str:

@@ -132,8 +132,17 @@ def error_message(body: bytes) -> str:
     """Return a server's error message as one short line."""
     error = error_object(body)
     text = str(error.get("message") or error) if error is not None else body.decode(errors="replace")
-    line = " ".join(text.split()) or "(empty body)"
+    line = " ".join(encodable(text).split()) or "(empty body)"
     return line if len(line) <= MAX_MESSAGE_CHARACTERS else line[: MAX_MESSAGE_CHARACTERS - 1] + "…"
+
+
+def encodable(text: str) -> str:
+    """Replace lone surrogates: JSON can encode them, UTF-8 and therefore protobuf cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:

@@ -52,6 +52,8 @@ class _Job:
         """Time at which its caller stops waiting for it to start."""
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[RunReply]
+        self.given_up: asyncio.TimerHandle | None = None
+        """While nobody waits for it."""
 
 
 class Dispatcher:
@@ -129,7 +131,7 @@ class Dispatcher:
         key = _key(request)
         self._left[key].append(job)
         job.deadline = self._clock() + self._grace_seconds
-        asyncio.get_running_loop().call_later(self._grace_seconds, self._give_up, key, job)
+        job.given_up = asyncio.get_running_loop().call_later(self._grace_seconds, self._give_up, key, job)
 
     def _give_up(self, key: bytes, job: _Job) -> None:
         if job not in self._left.get(key, ()):
@@ -147,6 +149,8 @@ class Dispatcher:
             return None
         job = self._left[key][0]
         self._drop(key, job)
+        if job.given_up is not None:
+            job.given_up.cancel()  # or it would cut the time short that its caller has after the next attempt
         job.deadline = deadline
         failed = job.task.done() and job.task.exception() is not None
         return None if failed else job

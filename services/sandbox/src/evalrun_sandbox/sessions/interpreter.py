@@ -23,6 +23,8 @@ IMPORTS = ("_ast", "linecache", "traceback")
 _SILENCE_SECONDS = 120.0
 """A worker that says nothing for this long beyond its execution's wall limit is lost."""
 _START_SECONDS = 60.0
+_MAX_PID = 1 << 22
+"""Of any kernel (PID_MAX_LIMIT). The clock of a larger number would be an error in whatever looks at the session."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def parse_executed(payload: bytes, output_bytes: int) -> Outcome:
         payload
     )
     texts = payload[head.size :]
-    known = stopped <= frames.STOPPED_OUTPUT and alive <= 1 and cpu >= 0 and wall >= 0
+    known = stopped <= frames.STOPPED_OUTPUT and alive <= 1 and cpu >= 0 and wall >= 0 and pid <= _MAX_PID
     kept = out_size <= min(out_total, output_bytes) and err_size <= min(err_total, output_bytes)
     if not (known and kept and out_size + err_size + size <= len(texts) and (size > 0) == bool(alive)):
         raise ExecutorLost("a session sent an impossible answer")
