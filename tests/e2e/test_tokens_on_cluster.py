@@ -33,7 +33,7 @@ PORTS = {"work": names.LEDGER_TOKEN, "state": names.OPERATOR_TOKEN, "judge": nam
 SETTLED_SECONDS = 3.0
 """Processes look at their files each second."""
 KNOCKS = """
-import json, os, ssl, urllib.error, urllib.request
+import http.client, json, os, ssl, urllib.error, urllib.request
 import grpc
 from evalrun.judge.v1 import judge_pb2 as j, judge_pb2_grpc as jg
 from evalrun.ledger.v1 import ledger_pb2 as l, ledger_pb2_grpc as lg
@@ -48,43 +48,46 @@ def called(method, request, token):
         return "refused" if error.code() is grpc.StatusCode.UNAUTHENTICATED else "opened"
     return "opened"
 
-def fetched(url, token):
+def fetched(url, token, context):
     headers = {"Authorization": "Bearer " + token} if token else {}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20, context=context):
             return "opened"
     except urllib.error.HTTPError as error:
         return "refused" if error.code == 401 else "opened"
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return "unreachable"
 
-place, tokens, shown = HOST, TOKENS, SHOWN
-scheme, context = "http", None
-if shown:
-    certificate, key, authority = shown
-    scheme, context = "https", ssl.create_default_context(cadata=authority)
-    memory = os.memfd_create("tls")  # the pod has no folder that can be written
-    os.write(memory, (certificate + key).encode())
-    context.load_cert_chain(f"/proc/self/fd/{memory}")
+place, tokens = HOST, TOKENS
 
-def channel(part):
-    target = place % part + ":50051"
-    if not shown:
-        return grpc.insecure_channel(target)
-    credentials = grpc.ssl_channel_credentials(authority.encode(), key.encode(), certificate.encode())
-    return grpc.secure_channel(target, credentials)
+def knocked(shown):
+    scheme, context = "http", None
+    if shown:
+        certificate, key, authority = shown
+        scheme, context = "https", ssl.create_default_context(cadata=authority)
+        memory = os.memfd_create("tls")  # the pod has no folder that can be written
+        os.write(memory, (certificate + key).encode())
+        context.load_cert_chain(f"/proc/self/fd/{memory}")
 
-ledger = lg.LedgerServiceStub(channel("aggregator"))
-judge = jg.JudgeServiceStub(channel("judge"))
-print(json.dumps({
-    name: {
-        "work": called(ledger.SubmitCompletions, l.SubmitCompletionsRequest(worker_id="knocks"), token),
-        "state": called(ledger.GetStatus, l.GetStatusRequest(), token),
-        "judge": called(judge.Describe, j.DescribeRequest(), token),
-        "sandbox": fetched(scheme + "://" + place % "sandbox" + ":8080/v1/info", token),
+    def channel(part):
+        target = place % part + ":50051"
+        if not shown:
+            return grpc.insecure_channel(target)
+        credentials = grpc.ssl_channel_credentials(authority.encode(), key.encode(), certificate.encode())
+        return grpc.secure_channel(target, credentials)
+
+    ledger, judge = lg.LedgerServiceStub(channel("aggregator")), jg.JudgeServiceStub(channel("judge"))
+    return {
+        name: {
+            "work": called(ledger.SubmitCompletions, l.SubmitCompletionsRequest(worker_id="knocks"), token),
+            "state": called(ledger.GetStatus, l.GetStatusRequest(), token),
+            "judge": called(judge.Describe, j.DescribeRequest(), token),
+            "sandbox": fetched(scheme + "://" + place % "sandbox" + ":8080/v1/info", token, context),
+        }
+        for name, token in tokens.items()
     }
-    for name, token in tokens.items()
-}))
+
+print(json.dumps([knocked(shown) for shown in SHOWN]))
 """
 HOLDS = """
 import os, time
@@ -110,9 +113,11 @@ def test_every_port_is_closed_without_its_token_and_a_certificate_and_rotation_c
     with install.another_namespace("strangers") as there:
         there.mount("stranger")
         for namespace, pod in ((there.runs, "stranger"), (install.runs, "files")):
-            check(knock(install, namespace, pod, {**first, "none": "", "other": "guessed"}, shown(old)))
-            for certificate in (None, shown(old, names.SANDBOX), (*shown(replaced)[:2], old[names.AUTHORITY_KEY])):
-                assert_nothing_opens(knock(install, namespace, pod, first, certificate))
+            strangers = None, shown(old, names.SANDBOX), (*shown(replaced)[:2], old[names.AUTHORITY_KEY])
+            tokens = {**first, "none": "", "other": "guessed"}
+            known, *unknown = knock(install, namespace, pod, tokens, shown(old), *strangers)
+            check(known)
+            assert_nothing_opens(unknown)
 
     new = {key: secrets.token_hex(32) for key in HOLDERS}
     write(install, {key: [first[key], new[key]] for key in HOLDERS}, trusting(old, old, replaced))
@@ -121,9 +126,10 @@ def test_every_port_is_closed_without_its_token_and_a_certificate_and_rotation_c
     judged, total = map(int, install.cluster.get(install.runs, "evalrun", RUN)["status"]["progress"].split("/"))
     assert judged < total, "the run was over before the tokens were exchanged"
     tokens = {**{f"old {key}": first[key] for key in HOLDERS}, **new}
-    found = knock(install, install.runs, "files", tokens, shown(replaced))
+    stale = *shown(old)[:2], replaced[names.AUTHORITY_KEY]
+    found, *unknown = knock(install, install.runs, "files", tokens, shown(replaced), stale)
     check(found)
-    assert_nothing_opens(knock(install, install.runs, "files", new, (*shown(old)[:2], replaced[names.AUTHORITY_KEY])))
+    assert_nothing_opens(unknown)
 
     run = outcome(install, RUN)
     assert run.verdicts == wanted
@@ -142,17 +148,18 @@ def check(found: dict[str, dict[str, str]]) -> None:
             )  # fmt: skip
 
 
-def assert_nothing_opens(found: dict[str, dict[str, str]]) -> None:
+def assert_nothing_opens(found: list[dict[str, dict[str, str]]]) -> None:
     """Without a certificate that the parts take, no call gets as far as a token."""
-    assert {answer for ports in found.values() for answer in ports.values()} == {"unreachable"}
+    assert {answer for ports in found for answers in ports.values() for answer in answers.values()} == {"unreachable"}
 
 
 def knock(
-    install: Installed, namespace: str, pod: str, tokens: dict[str, str], certificate: tuple[str, str, str] | None
-) -> dict[str, dict[str, str]]:
+    install: Installed, namespace: str, pod: str, tokens: dict[str, str], *certificates: tuple[str, str, str] | None
+) -> list[dict[str, dict[str, str]]]:
+    """Return for each certificate what every port answers to every token."""
     host = f"{RUN}-%s.{install.runs}.svc"
-    program = KNOCKS.replace("HOST", repr(host)).replace("TOKENS", repr(tokens)).replace("SHOWN", repr(certificate))
-    answers: dict[str, dict[str, str]] = json.loads(install.cluster.python(namespace, pod, program))
+    program = KNOCKS.replace("HOST", repr(host)).replace("TOKENS", repr(tokens)).replace("SHOWN", repr(certificates))
+    answers: list[dict[str, dict[str, str]]] = json.loads(install.cluster.python(namespace, pod, program))
     return answers
 
 
