@@ -59,8 +59,12 @@ def measured(kuberay: ControlPlane) -> Iterator[None]:
 
 
 @pytest.fixture
-def operator(kuberay: ControlPlane, account: Path, ledger: ScriptedLedger) -> Iterator[OperatorProcess]:
-    with serving_ledger(ledger) as address, running_operator(kuberay, account, address) as process:
+def operator(
+    request: pytest.FixtureRequest, kuberay: ControlPlane, account: Path, ledger: ScriptedLedger
+) -> Iterator[OperatorProcess]:
+    """The operator; flags beside the usual ones come by indirect parametrization."""
+    flags = [*OperatorProcess.flags, *getattr(request, "param", ())]
+    with serving_ledger(ledger) as address, running_operator(kuberay, account, address, flags) as process:
         yield process
 
 
@@ -160,6 +164,7 @@ def test_the_phase_0_sample_goes_from_apply_to_succeeded(
     assert not [noise for noise in ("HTTP Request", "GET /healthz", "Handler ") if noise in logged]
 
 
+@pytest.mark.parametrize("operator", [["--model-cache-claim=eval-data"]], indirect=True)
 def test_suspend_frees_the_gpus_and_resume_goes_on(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
@@ -168,6 +173,8 @@ def test_suspend_frees_the_gpus_and_resume_goes_on(
     (worker,) = (pod for pod in run.objects("pods") if pod["metadata"]["labels"].get("ray.io/node-type") == "worker")
     first = [container["name"] for container in worker["spec"]["initContainers"]]
     assert first == ["checkpoint", "wait-gcs-ready"]  # the latter is KubeRay's
+    assert worker["spec"]["initContainers"][0]["args"][:2] == ["--cache", "/model-cache/checkpoints"]
+    assert run.get()["status"]["settings"]["weights"] == "claim"
     ledger.generated = 50
     run.patch({"suspend": True})
     run.wait_for("Suspended")
