@@ -1,14 +1,22 @@
-"""Writes a software bill of materials (CycloneDX 1.6) for each image of Dockerfile.judge, from its lock files.
+"""Writes software bills of materials (CycloneDX 1.6) of the images.
 
-Usage: `python tools/generate_sbom.py [FOLDER]`, by default dist/sbom. Names, versions and hashes are the locks',
-for the images' Python on Linux. A licence is what the installed distribution of that very version declares,
-or what was read from its wheel (NOT_INSTALLED).
+    python tools/generate_sbom.py                                   # of Dockerfile.judge's images, from their locks
+    python tools/generate_sbom.py --root gen=/mnt/gen dist/sbom     # and of an image, from its files
+
+Names, versions and hashes of Python packages are the locks', for the images' Python on Linux. A licence is what the
+installed distribution of that very version declares, or what was read from its wheel (NOT_INSTALLED).
+
+With the files of an image (`docker export`, `buildah mount`) its Debian packages come too, with the licences of their
+copyright files. An image without locks, such as Dockerfile.gen's, is described by its files alone.
 """
 
+import argparse
 import re
 import sys
+from email.message import Message
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import cast
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
@@ -17,6 +25,7 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import License
 from cyclonedx.output.json import JsonV1Dot6
 from generated_files import ROOT
+from image_packages import debian_components, declared_licence, python_components
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 
@@ -48,26 +57,40 @@ PIN = re.compile(r"^[A-Za-z0-9][^\\\n]*", re.MULTILINE)
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
-def bom_of(image: str) -> Bom:
-    """Return the bill of materials of one image."""
+def bom_of(image: str, root: Path | None = None) -> Bom:
+    """Return the bill of materials of one image: from its locks, and from its files under `root`."""
     components: dict[str, Component] = {}
-    for lock in IMAGES[image]:
+    for lock in IMAGES.get(image, ()):
         text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
-        components |= {str(component.purl): component for component in components_of(text)}
+        components |= {str(component.purl): component for component in components_of(text, python_of(root))}
+    if root is not None:
+        read = [*debian_components(root), *([] if image in IMAGES else python_components(root))]
+        components |= {str(component.bom_ref): component for component in read}
     bom, whole = Bom(components=components.values()), Component(name=f"evalrun-{image}", type=ComponentType.CONTAINER)
     bom.metadata.component = whole
     bom.register_dependency(whole, components.values())
     return bom
 
 
-def components_of(lock: str) -> list[Component]:
-    """Return the packages that a lock file pins for the images' Python."""
+def python_of(root: Path | None) -> dict[str, str]:
+    """Return the environment of the locks' markers: of the default base, or of the Python in an image's files."""
+    file = None if root is None else root / "opt" / "evalrun" / "pyvenv.cfg"
+    if file is None or not file.is_file():
+        return PYTHON
+    version = re.search(r"^version(?:_info)? *= *(\d+\.\d+)(\.\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    if version is None:
+        return PYTHON
+    return {**PYTHON, "python_version": version[1], "python_full_version": version[1] + version[2]}
+
+
+def components_of(lock: str, python: dict[str, str]) -> list[Component]:
+    """Return the packages that a lock file pins for a Python."""
     found = list(PIN.finditer(lock))
     ends = [match.start() for match in found[1:]] + [len(lock)]
     components = []
     for match, end in zip(found, ends, strict=True):
         pin = Requirement(match.group())
-        if pin.marker is None or pin.marker.evaluate(PYTHON):
+        if pin.marker is None or pin.marker.evaluate(python):
             version = str(pin.specifier).removeprefix("==")
             components.append(component(pin.name, version, HASH.findall(lock[match.end() : end])))
     return components
@@ -96,20 +119,24 @@ def licence_of(name: str, version: str) -> License | None:
         metadata = distribution(name).metadata
     except PackageNotFoundError:
         return None
-    if metadata["Version"] != version:
-        return None
-    classified = [entry.rpartition(" :: ")[2] for entry in metadata.get_all("Classifier", []) if "License ::" in entry]
-    words = metadata["License-Expression"] or " / ".join(classified) or (metadata["License"] or "").strip()
-    return LicenseFactory().make_from_string(words.splitlines()[0]) if words else None
+    return declared_licence(cast("Message", metadata)) if metadata["Version"] == version else None
 
 
 def main(arguments: list[str]) -> int:
     """Write the files."""
-    folder = Path(arguments[0]) if arguments else ROOT / "dist" / "sbom"
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "dist" / "sbom")
+    parser.add_argument("--root", action="append", default=[], metavar="IMAGE=FOLDER", help="an image's files")
+    given = parser.parse_args(arguments)
+    folder: Path = given.folder
+    roots = {image: Path(root) for image, _, root in (one.partition("=") for one in given.root)}
+    for image, root in roots.items():
+        if not (root / "var/lib/dpkg/status").is_file() or not (root / "usr/share/doc").is_dir():
+            parser.error(f"--root {image}={root}: no files of a Debian image are there")
     folder.mkdir(parents=True, exist_ok=True)
-    for image in IMAGES:
+    for image in {**IMAGES, **roots}:
         file = folder / f"evalrun-{image}.cdx.json"
-        file.write_text(JsonV1Dot6(bom_of(image)).output_as_string(indent=1), encoding="utf-8")
+        file.write_text(JsonV1Dot6(bom_of(image, roots.get(image))).output_as_string(indent=1), encoding="utf-8")
         print(f"wrote {file}")
     return 0
 

@@ -6,8 +6,11 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import generate_sbom
 import pytest
 from builders.cluster.images import USER, BuildFailedError, Image, Images, files_of
+from image_packages import python_components
+from packaging.utils import canonicalize_name
 
 from evalrun_client.grader import graded_input, verls_grader
 from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
@@ -102,6 +105,19 @@ def test_nothing_is_left_that_installs_or_raises_rights(image: Built) -> None:
     assert bool(programs & COMPILERS) is (stage == "sandbox")
     assert not raising
     assert not lists
+
+
+def test_its_bill_of_materials_names_what_is_in_it(image: Built) -> None:
+    stage, built = image
+    with built.mounted() as root:
+        listed = generate_sbom.bom_of(stage, root).components
+        installed = {canonicalize_name(one.name) for one in python_components(root / "opt" / "evalrun")}
+    debian = {one.name: one for one in listed if one.purl is not None and one.purl.type == "deb"}
+    assert {"libc6", "ca-certificates"} <= debian.keys()
+    assert ("g++" in debian) is (stage == "sandbox")
+    assert [name for name, one in debian.items() if not one.licenses or not one.version] == []
+    locked = {canonicalize_name(one.name) for one in listed if one.name not in debian}
+    assert installed == locked | {"evalrun"}
 
 
 def test_byte_code_comes_with_the_image(image: Built) -> None:
