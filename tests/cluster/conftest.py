@@ -17,6 +17,7 @@ from builders.cluster.controllers import (
     running_nodes,
 )
 from builders.cluster.controlplane import ControlPlane, MissingBinariesError, find_binaries, running_control_plane
+from builders.cluster.kueue import KUEUE_PROGRAMS, running_kueue
 from builders.tools import missing
 
 HERE = Path(__file__).parent
@@ -25,6 +26,7 @@ NEEDS = {
     "control_plane": ("etcd", "kube-apiserver", "kubectl"),
     "nodes": NODE_PROGRAMS,
     "kuberay": KUBERAY_PROGRAMS,
+    "kueue": KUEUE_PROGRAMS,
 }
 """The programs that a fixture needs."""
 BINARIES = pytest.StashKey[dict[str, dict[str, Path] | str]]()
@@ -88,3 +90,10 @@ def kuberay(pytestconfig: pytest.Config, nodes: ControlPlane) -> Iterator[Contro
     """All of that with KubeRay's operator and CRDs."""
     with running_kuberay(nodes, binaries_of(pytestconfig, "kuberay")):
         yield nodes
+
+
+@pytest.fixture(scope="module")
+def kueue(pytestconfig: pytest.Config, kuberay: ControlPlane) -> Iterator[ControlPlane]:
+    """All of that with Kueue, for one module: without it, its webhooks would hold up every Job."""
+    with running_kueue(kuberay, binaries_of(pytestconfig, "kueue")):
+        yield kuberay

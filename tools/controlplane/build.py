@@ -1,7 +1,7 @@
 """Builds the pinned programs of the test control plane with Go, once, and prints where they lie.
 
-Usage: `python tools/controlplane/build.py [--source] [TOOL...]`: kube, etcd, helm, kwok, kuberay, versitygw; none: all.
-With `--source` it builds nothing and prints where the source lies, e.g. for KubeRay's CRDs and kwok's stages.
+Usage: `python tools/controlplane/build.py [--source] [TOOL...]`; none: all of kube, etcd, helm, kwok, kuberay, kueue,
+versitygw. With `--source` it builds nothing and prints where the source lies, e.g. for CRDs and kwok's stages.
 
 Each tool is a Go module of its own here (their dependency trees conflict): go.mod names the version, go.sum the hashes.
 Binaries are kept outside the tree, in `$EVALRUN_CACHE` (default `~/.cache/evalrun`), by the hash of go.mod, go.sum, the
@@ -64,6 +64,7 @@ TOOLS = {
             "github.com/versity/versitygw",
             (("versitygw", "github.com/versity/versitygw/cmd/versitygw"),),
         ),
+        Tool("kueue", "sigs.k8s.io/kueue", (("kueue", "sigs.k8s.io/kueue/cmd/kueue"),)),
     )
 }
 

@@ -32,6 +32,7 @@ TOOL_OF = {
     "kwok": "kwok",
     "ray-operator": "kuberay",
     "helm": "helm",
+    "kueue": "kueue",
     "versitygw": "versitygw",
 }
 """The tool of `tools/controlplane` that builds a program."""
