@@ -23,7 +23,6 @@ from evalrun_operator.handlers import configure
 from evalrun_operator.ledger_status import GateState, RunState
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children
-from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.rbac import role_rules
 from evalrun_operator.resources.run_tokens import LedgerAccess
 
@@ -179,8 +178,9 @@ def test_children_wake_their_run_only_when_something_changed() -> None:
     children.put(pod)
     children.put({**pod, "metadata": {**pod["metadata"], "resourceVersion": "2"}})  # type: ignore[dict-item]
     assert woken == [("evals", "run")]
-    children.put({**pod, "status": {"phase": "Failed"}})
-    children.drop((("evals", "u"), ObjectKey("Pod", "p"), ("evals", "run")))
+    known = children.put({**pod, "status": {"phase": "Failed"}})
+    assert known is not None
+    children.drop(known)
     assert len(woken) == 3
     assert children.of("evals", "u") == []
 

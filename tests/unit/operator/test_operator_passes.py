@@ -258,7 +258,7 @@ async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_somet
         times.append(THERE_SECONDS)
         await controller.work(KEY)
         assert server.asked == 0  # all is there
-        children.drop((("evals", UID), ObjectKey("ConfigMap", "run-order"), KEY))
+        children.drop((("evals", UID), ObjectKey("ConfigMap", "run-order"), KEY, "uid-ConfigMap"))
         for _ in range(2):
             await controller.work(KEY)
         assert server.asked == 1

@@ -15,8 +15,7 @@ from lightkube.config.models import User
 
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import KINDS
-from evalrun_operator.observation.children import Children, Runs
-from evalrun_operator.observation.records import ObjectKey
+from evalrun_operator.observation.children import Children, Known, Runs
 from evalrun_operator.observation.watches import Watch, Watches
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
@@ -24,9 +23,10 @@ UID = "u-1"
 KEY = ("evals", "run")
 
 
-def pod(name: str, version: str = "1") -> dict[str, Any]:
+def pod(name: str, version: str = "1", uid: str = "") -> dict[str, Any]:
     labels = {"evalrun.dev/run-uid": UID, "evalrun.dev/run": "run"}
-    metadata = {"name": name, "namespace": "evals", "uid": f"uid-{name}", "labels": labels, "resourceVersion": version}
+    uid = uid or f"uid-{name}"
+    metadata = {"name": name, "namespace": "evals", "uid": uid, "labels": labels, "resourceVersion": version}
     return {"metadata": metadata}
 
 
@@ -61,7 +61,7 @@ class Recorder(Children):
         super().__init__(lambda _: None)
         self.versions: asyncio.Queue[str] = asyncio.Queue()
 
-    def put(self, manifest: dict[str, Any]) -> tuple[tuple[str, str], ObjectKey, tuple[str, str]] | None:
+    def put(self, manifest: dict[str, Any]) -> Known | None:
         self.versions.put_nowait(manifest["metadata"]["resourceVersion"])
         return super().put(manifest)
 
@@ -112,6 +112,28 @@ async def test_what_a_later_list_shows_unchanged_is_not_taken_over_again() -> No
             taken = [await children.versions.get() for _ in range(2)]
         await watches.stop()
     assert taken == ["1", "2"]
+
+
+async def test_what_took_over_a_name_in_a_gap_stays_known_when_the_former_is_forgotten() -> None:
+    """A StatefulSet's next pod has the name of the last: it had been dropped in its place, and not found again."""
+    server = Server([[pod("a"), pod("b")], [pod("a", "2", "uid-next")]])
+    async with watching(server) as (children, woken):
+        await until_there_are(children, woken, {"a"})  # b has gone: the former a is forgotten in the same step
+        assert [seen.uid for seen in children.of("evals", UID)] == ["uid-next"]
+
+
+async def test_a_watch_of_one_namespace_that_is_told_an_error_lists_again() -> None:
+    """Such an error has no response of its own, which had ended the watch, and with it the operator."""
+    expired = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
+    server = Server([[pod("a")], [pod("a"), pod("b")]], events=[{"type": "ERROR", "object": expired}])
+    woken: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    children = Children(woken.put_nowait)
+    async with client_of(server) as client:
+        watches = Watches(client, [(KINDS["Pod"], children)], ["evals"], children.missing_kinds)
+        await watches.start(5)
+        await until_there_are(children, woken, {"a", "b"})
+        assert not watches.broken.is_set()
+        await watches.stop()
 
 
 async def test_events_between_two_lists_are_taken_over() -> None:

@@ -17,6 +17,8 @@ Key = tuple[str, str]
 """Namespace and name of an EvalRun."""
 RunUid = tuple[str, str]
 """Namespace and uid of an EvalRun: objects of another namespace are never its own, whatever their labels say."""
+Known = tuple[RunUid, ObjectKey, Key, str]
+"""An object of a run: whose it is, its name, which run to wake, and its own uid."""
 
 
 class Children:
@@ -41,7 +43,7 @@ class Children:
         """Return what carries a run's uid in its namespace."""
         return list(self._by_run.get((namespace, uid), {}).values())
 
-    def put(self, manifest: dict[str, Any]) -> tuple[RunUid, ObjectKey, Key] | None:
+    def put(self, manifest: dict[str, Any]) -> Known | None:
         """Take over the state of an object; one that cannot be read is skipped, logged and counted."""
         metadata = manifest["metadata"]
         namespace, labels = metadata["namespace"], metadata.get("labels") or {}
@@ -55,13 +57,14 @@ class Children:
         if known.get(seen.ref) != seen:
             known[seen.ref] = seen
             self._wake(key)
-        return run, seen.ref, key
+        return run, seen.ref, key, seen.uid
 
-    def drop(self, known: tuple[RunUid, ObjectKey, Key]) -> None:
-        """Forget an object that is gone."""
-        run, ref, key = known
+    def drop(self, known: Known) -> None:
+        """Forget an object that is gone, but not the one that has taken its name."""
+        run, ref, key, uid = known
         objects = self._by_run.get(run, {})
-        if objects.pop(ref, None) is not None:
+        if ref in objects and objects[ref].uid == uid:
+            del objects[ref]
             self._wake(key)
         if not objects:
             self._by_run.pop(run, None)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import httpx2
-from lightkube import ALL_NS, AsyncClient, operators
+from lightkube import ALL_NS, ApiError, AsyncClient, operators
 
 from evalrun_api import names
 from evalrun_cluster.client import is_missing, resource_of
@@ -263,4 +263,6 @@ class Watches:
 
 def is_refused(error: httpx2.HTTPError) -> bool:
     """Return whether the API server answered that it will not, or that there is no such thing."""
+    if isinstance(error, ApiError):  # one that came as an event of a watch has no response
+        return error.status.code in {FORBIDDEN, NOT_FOUND}
     return isinstance(error, httpx2.HTTPStatusError) and error.response.status_code in {FORBIDDEN, NOT_FOUND}
