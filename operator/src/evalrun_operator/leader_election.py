@@ -85,15 +85,18 @@ class LeaderElection:
         """Look at the Lease, take or renew it where that is due. Returns the seconds until the next turn."""
         began = self._clock()
         patience = max(0.05, self._renewed_at + DEADLINE_SECONDS - began) if self.leading else LEASE_SECONDS
+        lost = False
         try:
             async with asyncio.timeout(patience):
-                await self._try(began)
+                lost = not await self._try(began)
         except (ClusterError, TimeoutError) as error:
             logger.warning("Lease %s/%s: %s", self._namespace, self._name, str(error) or "no answer in time")
             self._sight = None if isinstance(error, ConflictError) else self._sight
         else:
-            if self.leading:
+            if self.leading and not lost:
                 return RENEW_SECONDS
+        if lost:  # not within the timeout: that would cut off the end of the work, and leave half of it running
+            await self._stop_leading("another operator has taken the Lease")
         if self.leading and must_stop(self._renewed_at, self._clock()):
             await self._stop_leading("the Lease could not be renewed")
         return RETRY_SECONDS / 2 if self.leading else RETRY_SECONDS
@@ -109,13 +112,14 @@ class LeaderElection:
         except (ClusterError, TimeoutError) as error:  # it runs out by itself
             logger.warning("releasing Lease %s/%s: %s", self._namespace, self._name, error)
 
-    async def _try(self, began: float) -> None:
+    async def _try(self, began: float) -> bool:
+        """Look at the Lease, take or renew it where that is due. Returns False if this leader has lost it."""
         self._manifest = await self._leases.read_lease(self._name, self._namespace)
         self._sight = seen(self._sight, _lease(self._manifest), self._clock())
         if self.leading and (self._sight.lease is None or self._sight.lease.holder != self._me):
-            await self._stop_leading("another operator has taken the Lease")
+            return False
         if not may_lead(self._sight, self._me, self._clock()):
-            return
+            return True
         self._manifest = await self._leases.write_lease(self._written(self._me))
         self._sight = ObservedLease(_lease(self._manifest), self._clock())
         self._renewed_at = began  # others count from later than that
@@ -123,6 +127,7 @@ class LeaderElection:
             self.leading = True
             logger.info("%s leads: it holds Lease %s/%s", self._me, self._namespace, self._name)
             self._lead()
+        return True
 
     async def _stop_leading(self, why: str) -> None:
         self.leading = False

@@ -191,3 +191,23 @@ async def test_a_lease_that_was_taken_ends_the_work_at_once() -> None:
     await first.turn()
     assert operators.working == set()
     assert not first.leading
+
+
+async def test_work_that_ends_slowly_is_ended_although_the_request_took_long() -> None:
+    """A leader that was frozen has little time left for its request: that had cut the end of its work off as well."""
+    operators, ended = Operators(), asyncio.Event()
+
+    async def follow() -> None:
+        await asyncio.sleep(0.2)  # longer than the request may take
+        ended.set()
+
+    election = LeaderElection(
+        operators.server, ("sys", "op"), "first", lambda: None, follow, lambda: START, lambda: operators.time
+    )
+    await election.turn()
+    lease = operators.server.lease or {}
+    operators.server.lease = {**lease, "spec": {**lease["spec"], "holderIdentity": "second"}}
+    operators.time += 2 * LEASE_SECONDS
+    await election.turn()
+    assert not election.leading
+    assert ended.is_set()
