@@ -780,6 +780,14 @@ def test_what_only_the_operator_can_see_is_refused_and_can_be_mended(
     assert world.condition(Kind.COMPLETE).status == "False"
 
 
+def test_a_run_that_is_refused_is_deleted_after_its_time_to_live_as_any_that_failed() -> None:
+    world = World(run=evalrun({"spec.judge.gateway.minReplicas": 0, "spec.ttlSecondsAfterFinished": 600}))
+    assert world.step().requeue_after == 600.0
+    decision = world.tick(599).step()
+    assert (decision.expired, decision.requeue_after) == (False, 1.0)
+    assert world.tick(1).step().expired
+
+
 def test_keda_can_scale_to_zero() -> None:
     run = evalrun({"spec.judge.gateway.minReplicas": 0})
     assert not unsupported(run, operator_settings(autoscaling="keda"))

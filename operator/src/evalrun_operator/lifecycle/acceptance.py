@@ -8,6 +8,7 @@ from evalrun_api.quantities import above_limits
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunSpec, EvalRunStatus, Phase, Reason
 from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
 from evalrun_operator.lifecycle.frozen import frozen
+from evalrun_operator.lifecycle.run_end import after_end
 from evalrun_operator.lifecycle.situation import ReconcileContext, holds
 from evalrun_operator.lifecycle.status_report import Report, events_of, report_status
 from evalrun_operator.policies.admission import QueuePosition
@@ -30,7 +31,7 @@ def accept(context: ReconcileContext) -> Decision:
         holds(context.before, ConditionType.COMPLETE)
         and context.before.observed_generation == context.run.metadata.generation
     ):
-        return Decision(context.before)
+        return after_end(context)
     baseline = context.observed.baseline
     problem = unsupported(context.run, context.settings) or _without_baseline(context)
     if problem:
@@ -102,7 +103,8 @@ def refuse(run: EvalRun, problem: str, now: datetime) -> Decision:
     """End a run whose spec cannot be run. As it has not started, its spec can be mended."""
     before = run.status or EvalRunStatus.model_validate({})
     status = report_status(run, before, now, Report(refused=problem))
-    return Decision(status, events=events_of(before, status))
+    ttl = run.spec.ttl_seconds_after_finished
+    return Decision(status, events=events_of(before, status), requeue_after=None if ttl is None else float(ttl))
 
 
 def unsupported(run: EvalRun, settings: OperatorSettings) -> str:
