@@ -14,7 +14,7 @@ from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge, ScheduleCondi
 from evalrun_operator.schedules.choice import afforded
 from evalrun_operator.schedules.merge_step import protected
 from evalrun_operator.schedules.objects import merge_job, merged_run
-from evalrun_operator.schedules.reconcile import merged_refused
+from evalrun_operator.schedules.reconcile import merged_refused, merging_refused
 
 MERGED, STARTED, SOUND = ScheduleCondition.MERGED, ScheduleCondition.STARTED, ScheduleCondition.SOUND
 LONG_AGO = BEGIN - timedelta(days=1)
@@ -114,6 +114,23 @@ def test_a_failure_is_counted_once_though_the_jobs_deletion_was_lost(tmp_path: P
         assert nightly.status.merges[0].failures == 1
     nightly.step()
     assert nightly.merge_job is None
+
+
+def test_a_job_that_is_refused_is_told_and_tried_again(tmp_path: Path) -> None:
+    write_shards(tmp_path, 10, LONG_AGO)
+    nightly = world(tmp_path)
+    nightly.settle().now += timedelta(hours=16)
+    while not (decision := nightly.step(killed_after=0)).make_merge:
+        nightly.step()
+        nightly.answer()
+    told = merging_refused(decision, "exceeded quota", nightly.schedule, nightly.now)
+    nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
+    assert (nightly.said(MERGED), nightly.message(MERGED)) == (("False", "MergeFailed"), "exceeded quota")
+    assert [event.message for event in told.events] == ["exceeded quota"]
+    nightly.wait(seconds=30)
+    assert (nightly.said(MERGED), nightly.merge_jobs) == (("False", "MergeFailed"), [])
+    nightly.wait(minutes=1)
+    assert (nightly.said(MERGED), len(nightly.merge_jobs)) == (("Unknown", "Merging"), 1)
 
 
 def test_a_refused_run_is_tried_again_without_another_merge(tmp_path: Path) -> None:

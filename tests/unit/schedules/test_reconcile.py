@@ -9,7 +9,7 @@ import pytest
 from builders.operator.schedule_world import BEGIN, SHARDS, ScheduleWorld, evalschedule, write_checkpoint
 
 from evalrun_api.v1alpha1 import MAX_EVALUATED, EvalScheduleStatus, Evaluated, ScheduleCondition
-from evalrun_operator.schedules.reconcile import decide, refused
+from evalrun_operator.schedules.reconcile import FIRST_LOOK_SECONDS, decide, refused
 from evalrun_operator.schedules.run_history import is_evaluated, remembered
 
 STARTED, SOUND, DISCOVERED = ScheduleCondition.STARTED, ScheduleCondition.SOUND, ScheduleCondition.DISCOVERED
@@ -261,8 +261,34 @@ def test_a_run_that_is_refused_is_tried_again(tmp_path: Path) -> None:
     nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
     assert (nightly.said(STARTED), nightly.message(STARTED)) == (("False", "Refused"), "quota exceeded")
     assert nightly.status.last_checkpoint is None
+    assert told.requeue_after == FIRST_LOOK_SECONDS  # not at the next start, which may be a day away
     nightly.job = None
     assert nightly.wait(minutes=5).steps == [10]
+
+
+def test_a_start_by_hand_that_is_refused_is_tried_again_by_a_suspended_schedule_too(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 10, LONG_AGO)
+    nightly = world(tmp_path, {"spec.suspend": True}).settle().trigger("now")
+    while not (decision := nightly.step(killed_after=0)).start:
+        nightly.step()
+        nightly.answer()
+    told = refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
+    nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
+    nightly.job = None
+    assert nightly.wait(minutes=5).steps == [10]
+
+
+def test_a_start_whose_run_is_refused_until_the_next_is_not_said_to_be_missed(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 10, LONG_AGO)
+    nightly = world(tmp_path).settle()
+    nightly.now += timedelta(hours=16)
+    nightly.step()
+    nightly.answer()
+    decision = nightly.step(killed_after=0)
+    told = refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
+    nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
+    nightly.job, nightly.now = None, nightly.now + timedelta(hours=24)
+    assert "StartMissed" not in [event.reason for event in nightly.step().events]
 
 
 def test_the_set_of_digests_is_bounded_by_a_high_water_step() -> None:

@@ -19,7 +19,15 @@ from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
 from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.objects import eval_run, listing_job, merge_job, merged_run
-from evalrun_operator.schedules.reconcile import ObservedSchedule, ScheduleDecision, decide, merged_refused, refused
+from evalrun_operator.schedules.reconcile import (
+    ObservedSchedule,
+    ScheduleDecision,
+    decide,
+    listing_refused,
+    merged_refused,
+    merging_refused,
+    refused,
+)
 from evalrun_operator.schedules.runs import ScheduledRun, schedule_of, scheduled_run
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.backoff import backoff_seconds
@@ -132,13 +140,7 @@ class ScheduleController:
         decision = decide(schedule, observed, now)
         for run in decision.delete_runs:
             await self._cluster.delete(EVAL_RUN.kind, run.name, key[0], run.uid)
-        if decision.make_job is not None:
-            url = names.local_path(schedule.spec.checkpoints.url)
-            request = listing_request(schedule.spec, decision.status, url)
-            await self._cluster.create(listing_job(schedule, decision.make_job, request, self._settings))
-        if decision.make_merge is not None:
-            job = merge_job(schedule, decision.make_merge, decision.status, observed.runs, self._settings)
-            await self._cluster.create(job)
+        decision = await self._make_jobs(schedule, observed, decision, now)
         failures = await self._start(schedule, decision)
         if failures:
             decision = refused(decision, failures, schedule, now)
@@ -174,6 +176,25 @@ class ScheduleController:
         if job is None:
             return None
         return listing_job_of(job, await self._cluster.pods_of_job(name, namespace))
+
+    async def _make_jobs(
+        self, schedule: EvalSchedule, observed: ObservedSchedule, decision: ScheduleDecision, now: datetime
+    ) -> ScheduleDecision:
+        """Create the Jobs; returns the decision without those that are refused. Raises ClusterError."""
+        if decision.make_job is not None:
+            url = names.local_path(schedule.spec.checkpoints.url)
+            request = listing_request(schedule.spec, decision.status, url)
+            try:
+                await self._cluster.create(listing_job(schedule, decision.make_job, request, self._settings))
+            except RefusedError as error:
+                decision = listing_refused(decision, str(error), schedule, now)
+        if decision.make_merge is not None:
+            job = merge_job(schedule, decision.make_merge, decision.status, observed.runs, self._settings)
+            try:
+                await self._cluster.create(job)
+            except RefusedError as error:
+                decision = merging_refused(decision, str(error), schedule, now)
+        return decision
 
     async def _start(self, schedule: EvalSchedule, decision: ScheduleDecision) -> dict[str, str]:
         """Create the runs; returns what the API server said of those that it will not have, by digest.

@@ -26,7 +26,7 @@ from evalrun_cluster.objects import StatusEvent
 from evalrun_operator.schedules.choice import afforded, outdated, wanted
 from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cron
 from evalrun_operator.schedules.job_state import ListingJob
-from evalrun_operator.schedules.merge_step import DONE, added, kept, merge_step, room_for
+from evalrun_operator.schedules.merge_step import DONE, REFUSED_SECONDS, added, kept, merge_step, room_for
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
 from evalrun_operator.schedules.run_history import newest, remembered, taken_over, used_today
 from evalrun_operator.schedules.runs import ScheduledRun
@@ -69,6 +69,8 @@ class ScheduleDecision:
     """Get their run: their models are in the cache."""
     start: tuple[ReadyCheckpoint, ...] = ()
     start_time: datetime | None = None
+    trigger: str | None = None
+    """Of a start by hand."""
     parent: str | None = None
     events: tuple[StatusEvent, ...] = ()
     requeue_after: float | None = None
@@ -142,6 +144,50 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     )
 
 
+def listing_refused(
+    decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
+    """Return the decision without the Job that lists, which could not be created; it is tried again.
+
+    Args:
+        decision: as it was.
+        message: the API server's words.
+        schedule: as it was read.
+        now: the time.
+    """
+    failed = _failed_listing(decision.status.start or OpenStart(time=now), message, now)
+    status = decision.status.model_copy(update={"start": failed.start})
+    status = said(schedule.status or EvalScheduleStatus(), status, failed.says, schedule, now)
+    return replace(decision, status=status, events=(*decision.events, *failed.events))
+
+
+def merging_refused(
+    decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
+    """Return the decision without the Job that merges, which could not be created; it is tried again.
+
+    Args:
+        decision: as it was.
+        message: the API server's words.
+        schedule: as it was read.
+        now: the time.
+    """
+    again = now + timedelta(seconds=REFUSED_SECONDS)
+    merges = [
+        one.model_copy(update={"next_time": again})
+        if decision.make_merge is not None and one.digest == decision.make_merge.digest
+        else one
+        for one in decision.status.merges
+    ]
+    before = schedule.status or EvalScheduleStatus()
+    known = schedule_condition(before, Kind.MERGED)
+    told = known is not None and known.reason == Why.MERGE_FAILED
+    events = () if told else (StatusEvent(True, str(Why.MERGE_FAILED), message),)  # noqa: FBT003 - a warning
+    says = {Kind.MERGED: ScheduleConditionText("False", Why.MERGE_FAILED, message)}
+    status = said(before, decision.status.model_copy(update={"merges": merges}), says, schedule, now)
+    return replace(decision, status=status, events=(*decision.events, *events))
+
+
 def merged_refused(
     decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
@@ -177,7 +223,8 @@ def refused(
     evaluated = status.evaluated
     kept = [one for one in evaluated.digests if one.digest not in failures]
     message = "; ".join(sorted(set(failures.values())))
-    start = OpenStart(time=decision.start_time or now, next_look_time=now + timedelta(seconds=FIRST_LOOK_SECONDS))
+    again = now + timedelta(seconds=FIRST_LOOK_SECONDS)
+    start = OpenStart(time=decision.start_time or now, trigger=decision.trigger, listed=True, next_look_time=again)
     before = schedule.status or EvalScheduleStatus()
     last = status.last_checkpoint
     status = status.model_copy(
@@ -190,7 +237,9 @@ def refused(
     says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
     told = [event for event in decision.events if event.reason != str(Why.RUNS_STARTED)]
     told.append(StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
-    return replace(decision, status=said(before, status, says, schedule, now), events=tuple(told))
+    status = said(before, status, says, schedule, now)
+    delay = FIRST_LOOK_SECONDS if decision.requeue_after is None else min(FIRST_LOOK_SECONDS, decision.requeue_after)
+    return replace(decision, status=status, events=tuple(told), requeue_after=delay)
 
 
 def _merge(work: _Pass) -> None:
@@ -307,20 +356,36 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
     except UnreadableAnswerError as error:
         answer, trouble = None, str(error)
     if answer is None:
-        failures = start.failures + 1
-        wait = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
-        again = work.now + timedelta(seconds=wait)
-        text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"
-        work.says[Kind.DISCOVERED] = ScheduleConditionText("False", Why.LISTING_FAILED, text)
-        work.says[Kind.STARTED] = ScheduleConditionText(
-            "False", Why.LISTING_FAILED, "see condition Discovered; it is tried again"
-        )
-        if failures == 1:
-            work.warn(str(Why.LISTING_FAILED), text)
-        work.update(start=start.model_copy(update={"failures": failures, "next_look_time": again}))
-        work.wait_until(again)
+        failed = _failed_listing(start, trouble, work.now)
+        work.says |= failed.says
+        work.events += failed.events
+        work.update(start=failed.start)
+        work.delays.append(failed.delay)
         return
     _conclude(work, start.model_copy(update={"failures": 0, "listed": True}), answer)
+
+
+@dataclass(frozen=True)
+class _FailedListing:
+    """Result of a listing that failed."""
+
+    start: OpenStart
+    says: dict[Kind, ScheduleConditionText]
+    events: tuple[StatusEvent, ...]
+    delay: float
+
+
+def _failed_listing(start: OpenStart, trouble: str, now: datetime) -> _FailedListing:
+    failures = start.failures + 1
+    delay = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
+    text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"
+    again = {"job": None, "failures": failures, "next_look_time": now + timedelta(seconds=delay)}
+    says = {
+        Kind.DISCOVERED: ScheduleConditionText("False", Why.LISTING_FAILED, text),
+        Kind.STARTED: ScheduleConditionText("False", Why.LISTING_FAILED, "see condition Discovered; it is tried again"),
+    }
+    events = (StatusEvent(True, str(Why.LISTING_FAILED), text),) if failures == 1 else ()  # noqa: FBT003 - a warning
+    return _FailedListing(start.model_copy(update=again), says, events, delay)
 
 
 def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
@@ -373,7 +438,7 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
         active=sorted({*status.active, *runs})[:64],
     )
     at_once = tuple(one for one in chosen if not one.merge)
-    work.decision |= {"start": at_once, "start_time": start.time, "parent": parent}
+    work.decision |= {"start": at_once, "start_time": start.time, "trigger": start.trigger, "parent": parent}
     if len(at_once) < len(chosen):
         work.delays.append(0.0)  # the next pass makes the Job that merges
     text = ", ".join(

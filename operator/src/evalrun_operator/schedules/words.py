@@ -40,7 +40,8 @@ def said(
             conditions.append(old)
             continue
         word = new or NOT_YET
-        changed = old is None or old.status != word.status
+        written = schedule_condition(before, kind)
+        changed = written is None or written.status != word.status
         conditions.append(
             Condition(
                 type=kind,
@@ -48,7 +49,7 @@ def said(
                 reason=word.reason,
                 message=word.message[:4096],
                 observed_generation=generation,
-                last_transition_time=now if changed or old is None else old.last_transition_time,
+                last_transition_time=now if changed or written is None else written.last_transition_time,
             )
         )
     started = next(one for one in conditions if one.type == Kind.STARTED)
