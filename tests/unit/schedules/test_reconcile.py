@@ -9,8 +9,10 @@ import pytest
 from builders.operator.schedule_world import BEGIN, SHARDS, ScheduleWorld, evalschedule, write_checkpoint
 
 from evalrun_api.v1alpha1 import MAX_EVALUATED, EvalScheduleStatus, Evaluated, ScheduleCondition
+from evalrun_operator.schedules.cron import parse_cron
 from evalrun_operator.schedules.reconcile import FIRST_LOOK_SECONDS, decide, refused
-from evalrun_operator.schedules.run_history import is_evaluated, remembered
+from evalrun_operator.schedules.run_history import MAX_USAGE, is_evaluated, remembered, taken_over, used_today
+from evalrun_operator.schedules.runs import ScheduledRun
 
 STARTED, SOUND, DISCOVERED = ScheduleCondition.STARTED, ScheduleCondition.SOUND, ScheduleCondition.DISCOVERED
 LONG_AGO = BEGIN - timedelta(days=1)
@@ -289,6 +291,18 @@ def test_a_start_whose_run_is_refused_until_the_next_is_not_said_to_be_missed(tm
     nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
     nightly.job, nightly.now = None, nightly.now + timedelta(hours=24)
     assert "StartMissed" not in [event.reason for event in nightly.step().events]
+
+
+def test_a_days_gpu_hours_count_more_runs_than_the_status_lists() -> None:
+    cron, status = parse_cron("*/10 * * * *", "Etc/UTC"), EvalScheduleStatus()
+    for number in range(MAX_USAGE + 20):
+        run = ScheduledRun(
+            f"run-{number}", f"uid-{number}", "s3://training/a", number, f"{number:010x}", "", BEGIN, complete=True,
+            gpus=1, started=BEGIN, released=BEGIN + timedelta(hours=1),
+        )  # fmt: skip
+        status = taken_over(status, [run], cron, BEGIN)  # those before it are deleted
+    assert used_today(status, cron, BEGIN) == MAX_USAGE + 20
+    assert len(status.usage) <= MAX_USAGE
 
 
 def test_the_set_of_digests_is_bounded_by_a_high_water_step() -> None:

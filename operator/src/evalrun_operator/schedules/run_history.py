@@ -99,7 +99,11 @@ def _latest_result(before: LatestResult | None, runs: Iterable[ScheduledRun]) ->
 
 
 def _usage(before: Iterable[RunUsage], runs: Iterable[ScheduledRun], cron: Cron, now: datetime) -> list[RunUsage]:
-    """Return the GPU hours of the runs of today and yesterday; a run's figure grows until its GPUs are let go."""
+    """Return the GPU hours of the runs of today and yesterday; a run's figure grows until its GPUs are let go.
+
+    Beyond `MAX_USAGE` the runs that have been deleted are kept as one sum a day, so that the budget counts them all.
+    """
+    runs = list(runs)
     days = {cron.day_of(now), cron.day_of(now - timedelta(days=1))}
     known = {one.run: one for one in before}
     for run in runs:
@@ -109,7 +113,16 @@ def _usage(before: Iterable[RunUsage], runs: Iterable[ScheduledRun], cron: Cron,
             if final or not run.gone:
                 known[run.name] = RunUsage(run=run.name, day=cron.day_of(run.started), gpu_hours=hours, final=final)
     kept = [one for one in known.values() if one.day in days]
+    if len(kept) > MAX_USAGE:
+        names = {run.name for run in runs}
+        sums = [_sum(day, [one for one in kept if one.day == day and one.run not in names]) for day in sorted(days)]
+        kept = [*sums, *(one for one in kept if one.run in names)]
     return sorted(kept, key=lambda one: (one.day, one.run))[-MAX_USAGE:]
+
+
+def _sum(day: str, usage: Iterable[RunUsage]) -> RunUsage:
+    hours = sum((Decimal(one.gpu_hours) for one in usage), Decimal(0))
+    return RunUsage(run=f"deleted runs of {day}", day=day, gpu_hours=f"{hours:.2f}", final=True)
 
 
 def _last_measured(runs: Iterable[ScheduledRun], now: datetime) -> str | None:

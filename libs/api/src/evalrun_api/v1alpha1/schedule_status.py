@@ -175,7 +175,7 @@ class OpenStart(ApiModel):
 class RunUsage(ApiModel):
     """GPU hours of one run."""
 
-    run: str = Field(max_length=63, description="The run's name.")
+    run: str = Field(max_length=63, description="The run's name; of many that are deleted, their sum a day.")
     day: str = Field(max_length=10, description="The day of its start, in the schedule's time zone.")
     gpu_hours: Figure = Field(alias="gpuHours", description="GPUs times hours from start to release.")
     final: bool = Field(default=False, description="The GPUs have been released.")
