@@ -65,5 +65,21 @@ def test_another_plan_is_another_job(chart: Chart) -> None:
     assert rendered(chart)[1]["metadata"]["name"] != rendered(chart, plan=other)[1]["metadata"]["name"]
 
 
+@pytest.mark.parametrize("more", [{"resources": {"limits": {"memory": "8Gi"}}}, {"credentialsSecret": "other"}])
+def test_another_pod_is_another_job(chart: Chart, more: dict[str, Any]) -> None:
+    """A Job's pod cannot be changed: an upgrade of the release had failed as a whole."""
+    assert rendered(chart, **more)[1]["metadata"]["name"] != rendered(chart)[1]["metadata"]["name"]
+
+
+def test_another_image_is_another_job(chart: Chart) -> None:
+    jobs = [
+        item
+        for tag in ("1", "2")
+        for item in chart.render({**values(), "images": {"tag": tag}})
+        if item["kind"] == "Job"
+    ]
+    assert len({job["metadata"]["name"] for job in jobs}) == 2
+
+
 def test_nothing_is_made_unless_asked_for(chart: Chart) -> None:
     assert not [item for item in chart.render({}) if item["kind"] == "Job"]

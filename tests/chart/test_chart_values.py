@@ -50,6 +50,20 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "at '/metrics/serviceMonitor/interval'"),
     ({"fullnameOverride": "Evaluations"}, "at '/fullnameOverride'"),
 ]
+NUMBERS: dict[str, Any] = {
+    "operator": {"operatorClass": "7", "priorityClassName": "1e3"},
+    "runDefaults": {"modelCacheClaim": "0x10"},
+    "sharedJudge": {
+        "enabled": True, "token": {"existingSecret": "12", "key": "1"}, "sandboxToken": {"key": "2"},
+        "sandbox": {"runtimeClassName": "3"},
+    },
+    "reward": {
+        "enabled": True, "token": {"key": "4"}, "problems": {"claim": "5", "files": ["a.jsonl"]},
+        "sessions": {"redisSecret": "6", "key": "true"},
+    },
+    "prepareData": {"enabled": True, "claim": "8", "credentialsSecret": "9", "plan": {"datasets": [{"name": "a"}]}},
+}  # fmt: skip
+"""Names that Kubernetes allows, and YAML takes for something else."""
 FREE = (
     "placement",
     "gatewayResources",
@@ -114,3 +128,26 @@ def test_every_value_has_a_comment() -> None:
         if not (inside_resources or (above.strip() and indent == len(above) - len(above.lstrip()) and "{" in line)):
             bare.append(line)
     assert not bare
+
+
+def strings(item: object, path: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(item, dict):
+        for key, value in item.items():
+            yield f"{path}.<key>", key
+            yield from strings(value, f"{path}.{key}")
+    elif isinstance(item, list):
+        for value in item:
+            yield from strings(value, path)
+    elif path.rpartition(".")[2] in {"name", "key", "value", "claimName", "priorityClassName", "runtimeClassName"}:
+        yield path, item
+
+
+def test_names_that_look_like_numbers_stay_text(chart: Chart) -> None:
+    found = [
+        (item["kind"], path, value)
+        for item in chart.render(NUMBERS)
+        if item["kind"] not in {"CustomResourceDefinition"}
+        for path, value in strings(item)
+        if not isinstance(value, str)
+    ]
+    assert found == []

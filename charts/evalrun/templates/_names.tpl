@@ -76,7 +76,7 @@ type: Opaque
 {{- with dig "data" .key "" $live }}
 # Rendered by an earlier release of the chart, so that Helm would delete what is left out here.
 data:
-  {{ $.key }}: {{ . | quote }}
+  {{ $.key | quote }}: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -108,6 +108,6 @@ data:
   projected:
     sources:
     {{- range $file, $secret := . }}
-      - secret: {name: {{ $secret.name }}, items: [{key: {{ $secret.key }}, path: {{ $file }}}]}
+      - secret: {name: {{ $secret.name | quote }}, items: [{key: {{ $secret.key | quote }}, path: {{ $file }}}]}
     {{- end }}
 {{- end }}
