@@ -16,7 +16,7 @@ from lightkube.config.models import User
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import KINDS
 from evalrun_operator.observation.children import Children, Known, Runs
-from evalrun_operator.observation.watches import Watch, Watches
+from evalrun_operator.observation.watches import ERROR_SECONDS, Watch, Watches
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 UID = "u-1"
@@ -112,6 +112,27 @@ async def test_what_a_later_list_shows_unchanged_is_not_taken_over_again() -> No
             taken = [await children.versions.get() for _ in range(2)]
         await watches.stop()
     assert taken == ["1", "2"]
+
+
+async def test_where_no_watch_is_possible_lists_follow_ever_later() -> None:
+    """Each list that worked had made the wait short again: every kind was listed five times a second."""
+    times: asyncio.Queue[float] = asyncio.Queue()
+
+    class Timed(Server):
+        def answer(self, request: httpx2.Request) -> httpx2.Response:
+            if "watch=true" not in str(request.url):
+                times.put_nowait(asyncio.get_running_loop().time())
+            return super().answer(request)
+
+    children = Children(lambda _: None)
+    async with client_of(Timed([[pod("a")]], code=403)) as client:
+        watch = Watch(client, KINDS["Pod"], None, children, set())
+        task = asyncio.create_task(watch.run())
+        async with asyncio.timeout(50):
+            _, second, third = [await times.get() for _ in range(3)]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert third - second >= ERROR_SECONDS[1]
 
 
 async def test_what_took_over_a_name_in_a_gap_stays_known_when_the_former_is_forgotten() -> None:
@@ -252,7 +273,7 @@ async def test_a_lost_namespace_keeps_no_other_from_starting_and_is_picked_up_la
                     pass
             assert watches.lost_namespaces() == {}
             lost.add("team-b")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(50):
                 while children.of("team-b", UID):
                     assert await woken.get()
         finally:

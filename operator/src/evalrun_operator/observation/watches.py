@@ -89,23 +89,28 @@ class Watch:
 
     async def run(self) -> None:
         """Follow the kind until cancelled."""
-        errors = 0
+        errors, loop = 0, asyncio.get_running_loop()
         while True:
+            listed_at = float("inf")
             try:
                 async with self._turn:  # lists of all kinds at once would hold a page of each
                     version = await self._list()
                 self._hear()
-                errors = 0
+                listed_at = loop.time()
                 async with asyncio.timeout(SESSION_SECONDS + 30):  # a dead connection says nothing
                     await self._follow(version)
+                errors = 0
             except TimeoutError:
-                continue
+                errors = 0
             except httpx2.HTTPError as error:
                 if self._is_lasting(error):
                     await asyncio.sleep(self._missing_seconds)
                     continue
                 self.trouble = " ".join(str(error).split())[:500] or type(error).__name__
                 logger.warning("watching %s: %s; listing it again", self.kind.plural, self.trouble)
+                # Only after a watch that lasted: where none is possible, list would follow list without a pause.
+                if loop.time() - listed_at > ERROR_SECONDS[-1]:
+                    errors = 0
                 await asyncio.sleep(ERROR_SECONDS[min(errors, len(ERROR_SECONDS) - 1)])
                 errors += 1
 
