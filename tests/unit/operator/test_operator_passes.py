@@ -173,6 +173,40 @@ async def test_a_pass_that_is_cancelled_at_its_first_write_has_begun_no_other() 
     assert said == []
 
 
+async def test_what_the_operator_may_not_read_is_told_by_an_event() -> None:
+    """It had been tried again without end, and only the operator's log said so."""
+
+    class WithoutRight(Server):
+        def answer(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method == "GET" and "/secrets/" in request.url.path:
+                status = {"kind": "Status", "status": "Failure", "code": 403, "message": "secrets are forbidden"}
+                return httpx2.Response(403, json=status, request=request)
+            return super().answer(request)
+
+    server = WithoutRight(manifest())
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        for _ in range(3):
+            await controller.work(KEY)
+    refused = [event for event in server.events if event.startswith("Refused")]
+    assert len(refused) == 1
+    assert "secrets are forbidden" in refused[0]
+
+
+@pytest.mark.parametrize("data", [None, {"other": "eA=="}, {"token": ""}])
+async def test_a_secret_that_has_lost_its_tokens_is_told_with_the_way_out(data: dict[str, str] | None) -> None:
+    server = Server(manifest())
+    owner = {"kind": "EvalRun", "name": "run", "uid": UID, "controller": True}
+    metadata = {"name": "run-token", "namespace": "evals", "uid": "s", "ownerReferences": [owner]}
+    server.there["Secret/run-token"] = {"kind": "Secret", "metadata": metadata, **({"data": data} if data else {})}
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        for _ in range(2):
+            await controller.work(KEY)
+    refused = [event for event in server.events if event.startswith("Refused")]
+    assert refused == ["Refused: Secret run-token lacks a token: delete it, and the operator makes new ones"]
+
+
 @pytest.mark.parametrize("gone", [deleted, made_anew])
 async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten(
     gone: Callable[[Server], None],
@@ -285,6 +319,18 @@ async def test_a_pass_that_fails_is_repeated_ever_later_and_forgiven_once_one_su
         controller.saw_run(server.run or {})
         server.code = code
         assert await controller.work(KEY) == waits[0]
+
+
+async def test_a_run_that_took_over_a_name_in_a_gap_begins_afresh() -> None:
+    server, aggregators = Server(manifest(), code=503), SimulatedAggregators(1.0, lambda: 0.0)
+    async with controlling(server, aggregators=aggregators) as (controller, _, _):
+        controller.saw_run(manifest())
+        assert [await controller.work(KEY) for _ in range(3)] == [0.5, 1.0, 2.0]
+        server.run = manifest("another")
+        controller.saw_run(server.run)
+        controller.saw_run(manifest(), gone=True)  # what the list shows no more is forgotten last
+        assert await controller.work(KEY) == 0.5
+    assert list(aggregators.forgotten) == ["dns:///run-aggregator.evals.svc:50051"]
 
 
 async def test_only_what_is_new_of_a_run_wakes_it() -> None:

@@ -176,7 +176,7 @@ class Cluster:
         secret = await self._named(SECRET.kind, name, run.namespace)
         if secret is None or controller_of(secret) != run.uid:
             return None  # creating ours says whose it is
-        return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+        return {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
 
     async def create(self, manifest: Object) -> None:
         """Create an object; one that is there already is fine if it is the same run's.

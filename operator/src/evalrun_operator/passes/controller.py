@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -99,6 +99,9 @@ class Controller:
             return
         if known is not None and known["metadata"]["uid"] == metadata["uid"] and not _newer(manifest, known):
             return  # our own write came back
+        if known is not None and known["metadata"]["uid"] != metadata["uid"]:  # gone in a gap of the watch
+            self._forget(key, known["metadata"]["uid"])
+            known = None
         self._runs[key] = manifest
         self._shown[metadata["uid"]] = self._clock()
         if known is None:
@@ -133,6 +136,8 @@ class Controller:
         try:
             return await self._pass(key, manifest)
         except ClusterError as error:
+            if isinstance(error, RefusedError):
+                await self._complain(key, manifest, str(error))
             return None, error
 
     def _delay_after(self, key: Key, failure: ClusterError, delay: float | None) -> float:
@@ -151,7 +156,7 @@ class Controller:
             run = EvalRun.from_wire(manifest)
         except ValidationError as error:  # the CRD is of another version than this operator
             first = error.errors()[0]
-            await self._give_up(key, manifest, f"{'.'.join(map(str, first['loc']))}: {first['msg']}", error)
+            raise _unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         identity = identity_of(run)
         observed = await self._gatherer.observe(run, identity)
         # Read in one go with the decision, so that two passes cannot both take the last place.
@@ -160,7 +165,7 @@ class Controller:
         try:
             decision = decide(run, observed, self._settings, now, self._new_token())
         except UnreadableSettingsError as error:
-            await self._give_up(key, manifest, str(error), error)
+            raise _unreadable(str(error)) from error
         if decision.expired:
             await self._cluster.delete(EVAL_RUN.kind, identity.name, identity.namespace, identity.uid)
             return None, None
@@ -179,11 +184,7 @@ class Controller:
         if observed.resync:
             self._gatherer.resynced(identity.uid)
         status = self._told(key, run, decision.status, errors, now)
-        try:
-            await self._write_status(key, manifest, identity, status, decision)
-        except RefusedError as error:
-            await self._complain(key, manifest, str(error))
-            raise
+        await self._write_status(key, manifest, identity, status, decision)
         if not holds_place(status):
             self._places.free(identity.uid)  # only now: those that are woken look at the status that was written
         if self._is_known(key, identity.uid):  # it may have gone meanwhile
@@ -245,7 +246,7 @@ class Controller:
             logger.warning("%s/%s: %s", identity.namespace, identity.name, error)
 
     async def _complain(self, key: Key, manifest: dict[str, Any], message: str) -> None:
-        """Report once what keeps the status itself from being written."""
+        """Record once, as an event, what ended a pass before its status was written: no condition tells of it."""
         if self._complaints.get(key) == message or NAMESPACE_GONE in message:
             return
         self._complaints[key] = message
@@ -253,12 +254,6 @@ class Controller:
         created = datetime.fromisoformat(metadata["creationTimestamp"])
         identity = RunIdentity(metadata["name"], metadata["namespace"], metadata["uid"], created)
         await self._record(identity, StatusEvent(True, "Refused", message))  # noqa: FBT003 - a warning
-
-    async def _give_up(self, key: Key, manifest: dict[str, Any], what: str, cause: Exception) -> NoReturn:
-        """Return what of an EvalRun cannot be read. Raises RefusedError."""
-        text = f"this operator cannot read {what}: is it older than the one that wrote it?"
-        await self._complain(key, manifest, text)
-        raise RefusedError(text) from cause
 
     def _forget(self, key: Key, uid: str) -> None:
         self._gatherer.forget(key, uid)
@@ -272,6 +267,10 @@ class Controller:
 
     def _is_known(self, key: Key, uid: str) -> bool:
         return key in self._runs and self._runs[key]["metadata"]["uid"] == uid
+
+
+def _unreadable(what: str) -> RefusedError:
+    return RefusedError(f"this operator cannot read {what}: is it older than the one that wrote it?")
 
 
 def _reason(error: ClusterError) -> Reason:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun
 from evalrun_cluster.client import Cluster
+from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.aggregator_client import AggregatorError, Aggregators
 from evalrun_operator.ledger_status import LedgerStatus
@@ -170,6 +171,9 @@ class Gatherer:
         if held is None:
             self._tokens.pop(identity.uid, None)
             return None
+        if names.TOKEN_KEY not in held or not all(value.strip() for value in held.values()):
+            secret = names.token_secret(identity.name)
+            raise RefusedError(f"Secret {secret} lacks a token: delete it, and the operator makes new ones")
         tokens = RunTokens(held)
         self._tokens[identity.uid] = (tokens, self._clock())
         return tokens

@@ -81,6 +81,8 @@ class ScheduleController:
             return
         if known is not None and same and not _is_newer(manifest, known):
             return  # our own write came back
+        if not same:  # it may have gone in a gap of the watch
+            self._forget(key)
         self._schedules[key] = manifest
         if known is None or not same or _asks_for_more(manifest, known):
             self._wake(key, 0.0)
