@@ -95,9 +95,13 @@ class Row:
     def optional_count(self, field: str, *, minimum: int = 0) -> int | None:
         """Return a whole number that is at least the minimum, or None if absent."""
         value = self.optional_number(field, minimum=minimum)
-        if value is not None and not (value.is_integer() and value <= MAX_COUNT):
-            raise self.error(f"field '{self.path}{field}' should be a whole number up to 2^53, not {value}")
-        return None if value is None else int(value)
+        if value is None:
+            return None
+        if not value.is_integer():
+            raise self.error(f"field '{self.path}{field}' should be a whole number, not {value}")
+        if value > MAX_COUNT:
+            raise self.error(f"field '{self.path}{field}' should be at most {MAX_COUNT}, not {value}")
+        return int(value)
 
     def optional_flag(self, field: str) -> bool | None:
         """True or false, or None where absent."""
