@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,6 +27,7 @@ QUICK = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002, min_busy_del
 async def dispatching(
     folder: Path, judges: list[MemoryJudge], problems: int = 20, *, in_flight: int = 4, streams: int = 1,
     stream_age: float = 50.0, policy: RetryPolicy = QUICK, max_pages: int | None = None, suite: bytes = b"",
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[tuple[Board, Ledger, Dispatcher, asyncio.Task[None]]]:  # fmt: skip
     board = Board(RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])]))
     settings = DispatchSettings(in_flight, streams, stream_age, retries=policy)
@@ -41,7 +43,7 @@ async def dispatching(
             return request
 
         asked: list[JudgeAddress] = list(judges)
-        dispatcher = Dispatcher(board, ledger, asked, build, settings, chance=random.Random(0))
+        dispatcher = Dispatcher(board, ledger, asked, build, settings, clock=clock, chance=random.Random(0))
         running = asyncio.create_task(dispatcher.run())
         try:
             yield board, ledger, dispatcher, running
@@ -102,6 +104,27 @@ async def test_large_tests_do_not_cross_with_every_answer(tmp_path: Path, judges
     whole = sum(keep.whole for keep in keeping)
     assert judges <= whole <= most
     assert sum(keep.lacked for keep in keeping) < whole  # nobody lacked them twice
+
+
+async def test_a_judge_that_never_has_a_place_is_told_after_a_minute(tmp_path: Path) -> None:
+    """Such requests are sent again without end, since a full judge is no fault of theirs."""
+    busy = judge_pb2.StreamFailure(code=8, message="every slot is taken", retry_after_ms=1)
+    judge, now = MemoryJudge(script=lambda _request: busy), [0.0]
+    async with dispatching(tmp_path, [judge], problems=1, clock=lambda: now[0]) as (board, _, dispatcher, running):
+        for seconds, trouble in ((59.0, None), (75.0, "no verdict for 75 s; it says: every slot is taken")):
+            asked = len(judge.asked)
+            async with asyncio.timeout(10):
+                while len(judge.asked) < asked + 2:
+                    now[0] += 0.001
+                    await asyncio.wait({running}, timeout=0.001)
+            now[0] = seconds
+            assert dispatcher.trouble == trouble
+        judge.script = scripted_verdict
+        async with asyncio.timeout(10):
+            while board.unjudged:
+                now[0] += 0.001
+                await asyncio.wait({running}, timeout=0.001)
+        assert dispatcher.trouble is None
 
 
 async def test_a_judge_that_lacks_even_tests_that_it_was_sent_is_no_endless_loop(tmp_path: Path) -> None:

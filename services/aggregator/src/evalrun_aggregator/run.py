@@ -356,9 +356,8 @@ class Run:
 
     def _driver_ended(self, task: "asyncio.Task[None]") -> None:
         """Turn an internal error into a failed run, instead of one that waits forever."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a part of the run ended unexpectedly", exc_info=error)
-            self._fail(f"unexpected {type(error).__name__}: {error}")
+        if broken := unexpected_end(task):
+            self._fail(broken)
 
     def _fail(self, reason: str) -> None:
         logger.error("the run cannot go on: %s", reason)
@@ -411,3 +410,14 @@ class Run:
                 return
             finally:
                 self._writing = False
+
+
+def unexpected_end(task: "asyncio.Task[None]") -> str:
+    """Return how a task ended that nobody asked to end so; empty if it returned, or was cancelled by request."""
+    if task.cancelled():
+        return "" if task.cancelling() else f"the part {task.get_name()!r} of the run was cut off"
+    error = task.exception()
+    if error is None:
+        return ""
+    logger.error("a part of the run ended unexpectedly", exc_info=error)
+    return f"unexpected {type(error).__name__}: {error}"

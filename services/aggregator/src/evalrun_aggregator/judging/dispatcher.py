@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 LACKS_TESTS = grpc.StatusCode.NOT_FOUND.value[0]
 FULL_DISK_RETRY_SECONDS = 1.0
 ROOM_FOR_ENVELOPE = 4096
+PATIENT_SECONDS = 60.0
+"""Seconds of failures without any verdict after which they are told; shorter ones are a judge's everyday life."""
 
 BuildRequest = Callable[[int, StoredCompletion], judge_pb2.JudgeRequest]
 ReadVerdict = Callable[[int, judge_pb2.Verdict], judge_pb2.Verdict]
@@ -111,6 +113,8 @@ class Dispatcher:
         self._verdicts = 0
         self._suites_sent: set[bytes] = set()
         self._last_verdict = clock()
+        self._failing: tuple[float, str] | None = None
+        """Time of the first failure since the last verdict, and the newest one's message."""
         self.on_stored: Callable[[int], None] = lambda count: None
         """Called after verdicts were stored and counted, with their number."""
         self.broken_tests = BrokenTests()
@@ -125,9 +129,13 @@ class Dispatcher:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why no judge can be reached; None while one can."""
+        """Reason why no judge can be reached, or none gives a verdict; None while one does."""
         troubles = [lane.trouble for lane in self._lanes]
-        return None if None in troubles else next(iter(troubles), "no judge is configured")
+        if None not in troubles:
+            return next(iter(troubles), "no judge is configured")
+        if self._failing is None or (seconds := self._clock() - self._failing[0]) < PATIENT_SECONDS:
+            return None
+        return f"no verdict for {seconds:.0f} s; it says: {self._failing[1]}"
 
     def wake(self) -> None:
         """Announce that completions were stored."""
@@ -177,9 +185,11 @@ class Dispatcher:
                 work.with_tests = True  # another pod than the one that they were sent to, or it had to let them go
                 self._act(work, Retry(0.0, work.history), None)
                 return
+            self._failing = (self._clock() if self._failing is None else self._failing[0], answer.failure.message)
             self._act(work, decide_failure(answer.failure, work.history, outage, self._policy), None)
             return
         if answer.verdict.judged:
+            self._failing = None
             self._verdicts += 1
             self._last_verdict = self._clock()
         verdict = answer.verdict if self._read is None else self._read(work.index, answer.verdict)
