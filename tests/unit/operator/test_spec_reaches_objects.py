@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from builders.operator.world import UID, evalrun, operator_settings
 
+from evalrun_api import names
 from evalrun_api.quantities import amount
 from evalrun_api.v1alpha1.placement import PARTS, Part
 from evalrun_cluster.objects import Object
@@ -255,7 +256,11 @@ def test_an_endpoints_key_is_the_generators_alone() -> None:
 
 @pytest.mark.parametrize("field", ["promptTemplate", "grader.path"])
 def test_the_volume_of_a_small_file_is_mounted_where_it_is_read(field: str) -> None:
-    pods = templates(made_of({f"spec.datasets.0.{field}": "pvc://prompts/mine"}))
+    made = made_of({f"spec.datasets.0.{field}": "pvc://prompts/mine"})
+    order = made["ConfigMap/run-order"]["data"][names.ORDER_FILE]
+    assert f'"{names.CLAIMS_FOLDER}/prompts/mine"' in order  # a pod knows no pvc://
+    assert "pvc://prompts" not in order
+    pods = templates(made)
     volumes = pods.pop("StatefulSet/run-aggregator")["spec"]["volumes"]
     assert [v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v].count(
         "prompts"

@@ -25,9 +25,11 @@ def work_order(plan: RunPlan) -> WorkOrder:
     """Return the work order of a run."""
     spec = plan.spec.to_wire()
     for dataset in spec["datasets"]:
-        dataset["source"] = names.local_path(dataset["source"])
-        if "manifest" in dataset:
-            dataset["manifest"] = names.local_path(dataset["manifest"])
+        for field in ("source", "manifest", "promptTemplate"):
+            if field in dataset:
+                dataset[field] = names.local_path(dataset[field])
+        if "grader" in dataset:
+            dataset["grader"]["path"] = names.local_path(dataset["grader"]["path"])
     for field in ("path", "adapter"):
         if field in spec["model"]:
             spec["model"][field] = names.local_path(spec["model"][field])
