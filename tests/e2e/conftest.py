@@ -16,7 +16,7 @@ from builders.cluster.controlplane import MissingBinariesError
 from builders.cluster.images import MissingToolsError, find_images
 from builders.cluster.install import PROBLEMS, SHARED_JUDGE, VALUES, Installed, installed, load_images
 from builders.cluster.runs import FinishedRun, PodObservations, Verdicts, look_at_pods, outcome, small
-from builders.cluster.tasks import MODEL, Tasks, both_families, cheating, paced
+from builders.cluster.tasks import MODEL, Tasks, both_families, cheating, paced, with_grader
 from builders.command_line import COMMAND, evalrun
 from builders.tools import missing
 
@@ -64,8 +64,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tasks(folder: Path) -> Tasks:
-    """Problems of both families."""
-    return both_families(folder)
+    """Problems of both families, and some that a grader scores."""
+    return with_grader(both_families(folder), folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """EvalRuns on real pods: the images of Dockerfile.judge, the chart, and kubectl, as a user would."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from builders.cluster.controlplane import until
 from builders.cluster.install import Installed
 from builders.cluster.pools import noting_ends
 from builders.cluster.runs import FinishedRun, PodObservations, kill, outcome, progress, read_outcome
-from builders.cluster.tasks import CHEATS, Tasks, verdicts_of
+from builders.cluster.tasks import CHEATS, GRADED, GRADER, GUESSES, Tasks, verdicts_of
 from builders.cluster.tasks import cheats as cheats_by_name
 from builders.command_line import evalrun, summary, verdicts
 
@@ -44,6 +45,16 @@ def test_a_run_gives_the_verdicts_of_one_machine(
     figures = {part: f"{peak / 2**20:.0f} MiB" for part, peak in seen.peak_bytes.items()}
     print(f"from start to end: {run.status['startTime']} to {run.status['completionTime']}; memory at most {figures}")
     record_property("memory", figures)
+
+
+def test_a_datasets_grader_scores_its_answers(install: Installed, plain: tuple[FinishedRun, PodObservations]) -> None:
+    run, _ = plain
+    rows = [json.loads(line) for line in install.read(f"{run.outputs}/results.jsonl").splitlines()]
+    assert {row["problem_id"]: row["score"] for row in rows if row["dataset"] == GRADED} == GUESSES
+    assert {row["problem_id"] for row in rows if row["dataset"] == GRADED and row["accepted"]} == {"4"}
+    assert run.info["datasets"][GRADED]["grader_sha256"] == hashlib.sha256(GRADER.encode()).hexdigest()
+    metrics = json.loads(install.read(f"{run.outputs}/summary.json"))["datasets"][GRADED]["metrics"]
+    assert metrics["score_mean"]["value"] == pytest.approx(sum(GUESSES.values()) / len(GUESSES))
 
 
 def test_programs_are_fully_contained_and_every_part_says_so(plain: tuple[FinishedRun, PodObservations]) -> None:

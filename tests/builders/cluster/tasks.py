@@ -35,7 +35,7 @@ class Tasks:
     """Datasets as an EvalRun names them, their files, and what the playback server is told."""
 
     datasets: Sequence[dict[str, Any]]
-    """As in the spec; `source` is a name in `files`, or builtin:demo."""
+    """As in the spec; `source` is a name in `files`, or builtin:demo, and a grader's `path` a name in `files`."""
     files: Mapping[str, Path]
     """By name, all in one folder."""
     problems: Sequence[str]
@@ -58,11 +58,14 @@ class Tasks:
             spec: further fields.
         """
         datasets = [
-            {
-                **dataset,
-                "source": f"{place}/{dataset['source']}" if dataset["source"] in self.files else dataset["source"],
-            }
+            {**dataset, "source": f"{place}/{dataset['source']}"} if dataset["source"] in self.files else dataset
             for dataset in self.datasets
+        ]
+        datasets = [
+            {**each, "grader": {**each["grader"], "path": f"{place}/{each['grader']['path']}"}}
+            if "grader" in each
+            else each
+            for each in datasets
         ]
         return {
             "apiVersion": "evalrun.dev/v1alpha1",
@@ -106,6 +109,43 @@ def both_families(folder: Path) -> Tasks:
         problems=[functions.name, problems.name],
         responses=[answers.name, programs.name],
         total=EACH_FAMILY + len(contests),
+    )
+
+
+GRADED = "graded"
+GRADER = """\
+def closeness(data_source, solution_str, ground_truth, extra_info=None):
+    distance = abs(int(solution_str) - int(ground_truth["outputs"][0]))
+    return {"score": 1 / (1 + distance), "acc": distance == 0}
+"""
+GUESSES = {"4": 1.0, "5": 0.5, "7": 0.25}
+"""Answers to 2 + 2, and the scores that the grader gives them."""
+
+
+def with_grader(tasks: Tasks, folder: Path) -> Tasks:
+    """Return the same tasks and another dataset, which a grader scores."""
+    rows = [
+        {
+            "dataset": GRADED, "problem_id": guess, "prompt": f"2 + 2, or {guess}?",
+            # The same chat with a grader and without, as the server that plays answers back reads it.
+            "messages": [{"role": "user", "content": f"2 + 2, or {guess}?"}],
+            "ground_truth": {"inputs": [""], "outputs": ["4"]},
+        }
+        for guess in GUESSES
+    ]  # fmt: skip
+    problems = write_jsonl(folder / "graded.jsonl", rows)
+    answers = write_jsonl(
+        folder / "graded_answers.jsonl", [{"dataset": GRADED, "problem_id": n, "response": n} for n in GUESSES]
+    )
+    grader = folder / "grader.py"
+    grader.write_text(GRADER)
+    dataset = {"name": GRADED, "source": problems.name, "grader": {"path": grader.name, "name": "closeness"}}
+    return Tasks(
+        datasets=[*tasks.datasets, dataset],
+        files={**tasks.files, **{path.name: path for path in (problems, answers, grader)}},
+        problems=[*tasks.problems, problems.name],
+        responses=[*tasks.responses, answers.name],
+        total=tasks.total + len(GUESSES),
     )
 
 
