@@ -3,7 +3,6 @@
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -11,6 +10,7 @@ import grpc
 import pytest
 from builders.aggregator.process import running, write_work_order
 from builders.judge.services import services
+from builders.judge.steady_load import echo_request, steady_load
 from builders.tls_folders import TlsFolder, authority, shown
 
 from evalrun.judge.v1 import judge_pb2
@@ -22,23 +22,12 @@ from evalrun_operator.resources.run_tokens import LedgerAccess
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.tls_files import TlsFiles
 
-WAIT_SECONDS = 120.0
-
-
-def request() -> judge_pb2.JudgeRequest:
-    return judge_pb2.JudgeRequest(
-        submission=judge_pb2.Submission(text="print(input())", mode=judge_pb2.SUBMISSION_MODE_STANDALONE),
-        stdio=judge_pb2.StdioTests(tests=[judge_pb2.StdioTest(input="1\n", expected_output="1\n")]),
-    )
-
 
 async def test_certificates_change_while_the_judge_works_and_no_verdict_is_lost(tmp_path: Path) -> None:
     old, new = authority(), authority()
     parts = {"server": TlsFolder(tmp_path / "sandbox"), "gateway": TlsFolder(tmp_path / "gateway")}
     parts["client"] = TlsFolder(tmp_path / "client")
     sandbox_tls, gateway_tls, client_tls = (folder.write(part, old) for part, folder in parts.items())
-    verdicts: list[judge_pb2.Verdict | judge_pb2.StreamFailure] = []
-    over = asyncio.Event()
 
     async with services(
         tmp_path,
@@ -48,17 +37,7 @@ async def test_certificates_change_while_the_judge_works_and_no_verdict_is_lost(
         assert sandbox.address.startswith("https://")
         client = GrpcJudge(judge.address, tls=TlsFiles(client_tls))
 
-        async def load() -> None:
-            while not over.is_set():
-                verdicts.append(await client.judge(request()))
-
-        async def judged(more: int) -> None:
-            wanted = len(verdicts) + more
-            await until(lambda: len(verdicts) >= wanted)
-
-        async with asyncio.timeout(WAIT_SECONDS), asyncio.TaskGroup() as group:
-            for _ in range(4):
-                group.create_task(load())
+        async with steady_load(client) as judged:
             await judged(5)
             # All learn the new authority, then all show its certificates, then the old authority goes.
             for step, (issued, *trusted) in enumerate(((old, old, new), (new, new, old), (new, new)), start=1):
@@ -68,11 +47,8 @@ async def test_certificates_change_while_the_judge_works_and_no_verdict_is_lost(
                     await shown(sandbox.address)  # at a handshake it looks at its files, if it last did a second ago
                     await asyncio.sleep(0.1)
                 await judged(5)
-            over.set()
-        await client.close()
-        assert [one for one in verdicts if not isinstance(one, judge_pb2.Verdict) or not one.accepted] == []
         stale = GrpcJudge(judge.address, tls=TlsFiles(TlsFolder(tmp_path / "stale").write("client", old, new)))
-        assert isinstance(await stale.judge(request()), judge_pb2.StreamFailure)
+        assert isinstance(await stale.judge(echo_request()), judge_pb2.StreamFailure)
         await stale.close()
 
 
@@ -80,11 +56,6 @@ def all_have_read(folder: Path, times: int) -> bool:
     """Return whether the gateway, which is server and client, and the sandbox have read each exchange."""
     logs = {"judge.log": 2 * times, "sandbox-0.log": times}
     return all((folder / log).read_text().count("read again") >= wanted for log, wanted in logs.items())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - another process brings it about
-        await asyncio.sleep(0.05)
 
 
 async def test_without_a_certificate_no_port_answers(tmp_path: Path) -> None:
@@ -117,7 +88,7 @@ async def test_without_a_certificate_no_port_answers(tmp_path: Path) -> None:
                     )
                 assert error.value.code() is grpc.StatusCode.UNAVAILABLE
             judge_of_a_stranger = GrpcJudge(judge.address, tls=stranger)
-            assert isinstance(await judge_of_a_stranger.judge(request()), judge_pb2.StreamFailure)
+            assert isinstance(await judge_of_a_stranger.judge(echo_request()), judge_pb2.StreamFailure)
             await judge_of_a_stranger.close()
             context = None if stranger is None else stranger.current.client_context
             async with aiohttp.ClientSession() as session:

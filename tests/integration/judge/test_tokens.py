@@ -5,7 +5,6 @@ from __future__ import annotations  # grpcio's stubs are generic, its classes ar
 import asyncio
 import os
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,15 +13,14 @@ import grpc
 import pytest
 from builders.aggregator.process import running, write_work_order
 from builders.judge.services import services
+from builders.judge.steady_load import steady_load, until
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
 from evalrun_runtime.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
 
 HOPS = ("ledger", "operator", "gateway", "sandbox")
-WAIT_SECONDS = 120.0
 
 
 def write(file: Path, *tokens: str) -> Path:
@@ -31,13 +29,6 @@ def write(file: Path, *tokens: str) -> Path:
     new.write_text("\n".join(tokens) + "\n")
     os.replace(new, file)  # noqa: PTH105 - the call that is whole or nothing
     return file
-
-
-def request() -> judge_pb2.JudgeRequest:
-    return judge_pb2.JudgeRequest(
-        submission=judge_pb2.Submission(text="print(input())", mode=judge_pb2.SUBMISSION_MODE_STANDALONE),
-        stdio=judge_pb2.StdioTests(tests=[judge_pb2.StdioTest(input="1\n", expected_output="1\n")]),
-    )
 
 
 async def opens_sandbox(address: str, tokens: BearerTokens | None) -> bool:
@@ -114,8 +105,6 @@ async def test_what_a_part_holds_opens_no_other_hop(tmp_path: Path) -> None:
 
 async def test_tokens_are_exchanged_under_load_and_no_request_is_lost(tmp_path: Path) -> None:
     gateway, behind = write(tmp_path / "gateway", "old"), write(tmp_path / "behind", "old-behind")
-    verdicts: list[judge_pb2.Verdict | judge_pb2.StreamFailure] = []
-    over = asyncio.Event()
 
     async with services(
         tmp_path,
@@ -124,17 +113,7 @@ async def test_tokens_are_exchanged_under_load_and_no_request_is_lost(tmp_path: 
     ) as (judge, (sandbox,)):
         client = GrpcJudge(judge.address, BearerTokens(file=gateway))
 
-        async def load() -> None:
-            while not over.is_set():
-                verdicts.append(await client.judge(request()))
-
-        async def judged(more: int) -> None:
-            wanted = len(verdicts) + more
-            await until(lambda: len(verdicts) >= wanted)
-
-        async with asyncio.timeout(WAIT_SECONDS), asyncio.TaskGroup() as group:
-            for _ in range(4):
-                group.create_task(load())
+        async with steady_load(client) as judged:
             await judged(5)
             # Servers first, then clients, then the old tokens go: each step once all have taken the last one.
             for step, order in enumerate((("old", "new"), ("new", "old"), ("new",)), start=1):
@@ -143,9 +122,6 @@ async def test_tokens_are_exchanged_under_load_and_no_request_is_lost(tmp_path: 
                 await until(partial(exchanged, tmp_path / "judge.log", 2 * step))
                 await until(partial(exchanged, tmp_path / "sandbox-0.log", step))
                 await judged(5)
-            over.set()
-        await client.close()
-        assert [one for one in verdicts if not isinstance(one, judge_pb2.Verdict) or not one.accepted] == []
         for token, accepted in (("old", False), ("new", True)):
             assert await opens_gateway(judge.address, BearerTokens(token)) is accepted
             assert await opens_sandbox(sandbox.address, BearerTokens(f"{token}-behind")) is accepted
@@ -153,11 +129,6 @@ async def test_tokens_are_exchanged_under_load_and_no_request_is_lost(tmp_path: 
 
 def exchanged(log: Path, times: int) -> bool:
     return log.read_text().count("read again") == times
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - another process brings it about
-        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("text", ["", "\n"])

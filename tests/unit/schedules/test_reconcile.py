@@ -10,7 +10,7 @@ from builders.operator.schedule_world import BEGIN, SHARDS, ScheduleWorld, evals
 
 from evalrun_api.v1alpha1 import MAX_EVALUATED, EvalScheduleStatus, Evaluated, ScheduleCondition
 from evalrun_operator.schedules.cron import parse_cron
-from evalrun_operator.schedules.reconcile import FIRST_LOOK_SECONDS, decide, refused
+from evalrun_operator.schedules.reconcile import FIRST_LOOK_SECONDS, ScheduleDecision, decide, refused
 from evalrun_operator.schedules.run_history import MAX_USAGE, is_evaluated, remembered, taken_over, used_today
 from evalrun_operator.schedules.runs import ScheduledRun
 
@@ -252,15 +252,26 @@ def test_a_cron_expression_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     assert nightly.status.reason == "InvalidSchedule"
 
 
-def test_a_run_that_is_refused_is_tried_again(tmp_path: Path) -> None:
+def night_of_a_start(tmp_path: Path) -> tuple[ScheduleWorld, ScheduleDecision]:
+    """Return a schedule, and its decision to start a run."""
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path).settle()
     nightly.now += timedelta(hours=16)
     nightly.step()
     nightly.answer()
-    decision = nightly.step(killed_after=0)
+    return nightly, nightly.step(killed_after=0)
+
+
+def refuse_start(nightly: ScheduleWorld, decision: ScheduleDecision) -> ScheduleDecision:
+    """Have the API server refuse the run of a decision; return what is decided then."""
     told = refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
     nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
+    return told
+
+
+def test_a_run_that_is_refused_is_tried_again(tmp_path: Path) -> None:
+    nightly, decision = night_of_a_start(tmp_path)
+    told = refuse_start(nightly, decision)
     assert (nightly.said(STARTED), nightly.message(STARTED)) == (("False", "Refused"), "quota exceeded")
     assert nightly.status.last_checkpoint is None
     assert told.requeue_after == FIRST_LOOK_SECONDS  # not at the next start, which may be a day away
@@ -274,21 +285,14 @@ def test_a_start_by_hand_that_is_refused_is_tried_again_by_a_suspended_schedule_
     while not (decision := nightly.step(killed_after=0)).start:
         nightly.step()
         nightly.answer()
-    told = refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
-    nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
+    refuse_start(nightly, decision)
     nightly.job = None
     assert nightly.wait(minutes=5).steps == [10]
 
 
 def test_a_start_whose_run_is_refused_until_the_next_is_not_said_to_be_missed(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, 10, LONG_AGO)
-    nightly = world(tmp_path).settle()
-    nightly.now += timedelta(hours=16)
-    nightly.step()
-    nightly.answer()
-    decision = nightly.step(killed_after=0)
-    told = refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
-    nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
+    nightly, decision = night_of_a_start(tmp_path)
+    refuse_start(nightly, decision)
     nightly.job, nightly.now = None, nightly.now + timedelta(hours=24)
     assert "StartMissed" not in [event.reason for event in nightly.step().events]
 
