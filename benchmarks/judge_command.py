@@ -53,8 +53,13 @@ def taken(command: Sequence[str], environment: Mapping[str, str], output: Path |
     """Run a command; its phases are seen from outside if it writes a run to `output`."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began, clock = time.time(), time.perf_counter()
+    # Byte code is kept even where the environment says otherwise: without it each round would compile what it imports.
     process = subprocess.Popen(
-        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     parts: dict[str, float] = {}
     sampler = threading.Thread(target=sample, args=(process, parts))
