@@ -46,6 +46,15 @@ async def test_a_call_with_the_token_passes_and_one_without_does_not(address: st
             assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
+async def test_of_thousands_of_calls_at_once_none_is_cancelled(address: str) -> None:
+    """gRPC's own limit on calls that wait for the event loop would cancel some of them without a reason."""
+    async with open_channel(address) as channel:
+        say: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{NAME}/Say")
+        metadata = token_metadata(BearerTokens("s3cret"))
+        answers = await asyncio.gather(*(say(b"%d" % number, metadata=metadata) for number in range(4000)))
+    assert answers == [b"%d" % number for number in range(4000)]
+
+
 async def test_health_needs_no_token(address: str) -> None:
     async with open_channel(address) as channel:
         check = channel.unary_unary(

@@ -20,6 +20,11 @@ CONNECTION_AGE_SECONDS = 60
 HANDSHAKE_SECONDS = 20.0
 """For a new connection's HTTP/2 preface: one that never sends it whole holds a descriptor, without any token."""
 
+MAX_WAITING_CALLS = 65_536
+"""Calls that have arrived and wait for the event loop. gRPC cancels some of them from 1,000 on and all from 3,000 on,
+without a word that the caller could act upon: of 3,000 calls sent at once, 545 were lost. Here each is refused by its
+service, which says when to come again. What waits is bounded by the connections' flow control too."""
+
 OPEN_METHODS = ("/grpc.health.v1.Health/",)
 """Methods that the cluster's probes call without a token."""
 
@@ -59,6 +64,8 @@ class GrpcServer:
                 ("grpc.server_handshake_timeout_ms", int(handshake_seconds * 1000)),
                 ("grpc.max_connection_age_ms", CONNECTION_AGE_SECONDS * 1000),
                 ("grpc.max_connection_age_grace_ms", int(settings.drain_seconds * 1000)),
+                ("grpc.server.max_pending_requests", MAX_WAITING_CALLS),
+                ("grpc.server.max_pending_requests_hard_limit", MAX_WAITING_CALLS),
                 ("grpc.so_reuseport", 0),  # two services asked for one port: the second must fail, not share it
             ],
         )
