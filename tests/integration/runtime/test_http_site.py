@@ -1,8 +1,9 @@
 """A connection without a whole head is cut; others are served as ever."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -10,6 +11,9 @@ import uvloop
 from aiohttp import web
 
 from evalrun_runtime.http_site import WatchedSite
+
+MANY_CONNECTIONS = 400
+"""More than aiohttp's own backlog of 128, and fewer than any kernel's bound of today."""
 
 
 @asynccontextmanager
@@ -65,3 +69,11 @@ async def test_a_large_body_crosses() -> None:
         session.post(f"http://127.0.0.1:{port}/", data=b"x" * 900_000) as answer,
     ):
         assert len(await answer.read()) == 900_000
+
+
+async def test_connections_made_while_the_event_loop_is_busy_wait_for_it() -> None:
+    """Beyond the backlog the kernel drops them, and tries them again a second later, then two, four ... seconds."""
+    async with listening(10.0) as port:
+        with ExitStack() as stack:
+            for _ in range(MANY_CONNECTIONS):  # without an await: the server accepts none of them
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))

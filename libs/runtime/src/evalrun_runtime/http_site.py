@@ -15,6 +15,9 @@ HEAD_SECONDS: Final = 10.0
 a head is enough. After a request, aiohttp's own keep-alive time closes what sends no other."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 END_OF_HEAD: Final = b"\r\n\r\n"
+MAX_WAITING_CONNECTIONS: Final = 4096
+"""Connections that the kernel holds until the event loop takes them. With aiohttp's 128 it drops the rest of a burst,
+and each of their clients tries again a second or more later. `net.core.somaxconn`, 4096 by default, bounds it too."""
 
 
 class HeadWatch(asyncio.Protocol):
@@ -75,7 +78,7 @@ class WatchedSite(web.BaseSite):
         head_seconds: float = HEAD_SECONDS,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(runner, ssl_context=tls)
+        super().__init__(runner, ssl_context=tls, backlog=MAX_WAITING_CONNECTIONS)
         self._host = host
         self._port = port
         self._head_seconds = head_seconds
