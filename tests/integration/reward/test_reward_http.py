@@ -50,6 +50,7 @@ async def test_one_bad_sample_spoils_no_other() -> None:
     ("body", "status", "message"),
     [
         ("{", 400, "body:"),
+        ('{"more": ' + "[" * 100_000 + "]" * 100_000 + "}", 400, "body:"),
         ({"samples": [{"answer": "x"}]}, 400, "unknown field `answer`"),
         ({"samples": [{"ground_truth": TESTS}]}, 400, "missing required field `response`"),
         (batch(ECHO, shape="triangular"), 400, "shape"),

@@ -6,6 +6,9 @@ from builders.generator.work import completion_body, work_item
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.openai_api import MalformedAnswerError, model_ids, read_answer, request_for
 
+NESTED = b"[" * 100_000 + b"]" * 100_000
+"""JSON that Python's reader gives up with a RecursionError."""
+
 
 def test_a_chat_request() -> None:
     request = request_for(work_item(prompt="héllo", seed=7, max_tokens=2048, temperature=0.5), "org/model")
@@ -121,6 +124,7 @@ def test_an_empty_answer_of_no_tokens() -> None:
         b'{"choices": [{"finish_reason": "stop"}]}',
         b'{"choices": [{"message": {"content": 5}}]}',
         b'{"error": {"message": "upstream is gone"}}',
+        b'{"choices": ' + NESTED + b"}",
         completion_body(choices=chat({"content": "half"}, "abort")),
     ],
 )
@@ -131,6 +135,6 @@ def test_malformed_answers(body: bytes) -> None:
 
 def test_model_ids() -> None:
     assert model_ids(b'{"object":"list","data":[{"id":"a"},{"id":"b"}]}') == ["a", "b"]
-    for body in (b"", b"{}", b"[]", b'{"data":[{}]}', b'{"data":null}'):
+    for body in (b"", b"{}", b"[]", b'{"data":[{}]}', b'{"data":null}', NESTED):
         with pytest.raises(MalformedAnswerError):
             model_ids(body)

@@ -123,6 +123,7 @@ NOTHING_KNOWN: dict[str, bytes] = {
     "submit_safe's way to say that it failed": answered(),
     "another row": answered(good(ran(command(), status="Success")), accepted=True, row=8),
     "no JSON": b"<html>",
+    "nested too deeply": b'{"more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "not its type": b'{"id": 7, "accepted": "yes", "extracted_code": "", "tests": []}',
 }
 

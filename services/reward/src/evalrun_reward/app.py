@@ -176,7 +176,7 @@ class RewardService:
             except ErrorReply as refused:
                 reply = refused.reply
                 return refusal(refused)
-            except (msgspec.ValidationError, msgspec.DecodeError, BadInputError) as error:
+            except (msgspec.DecodeError, RecursionError, BadInputError) as error:
                 reply = ReplyKind.MALFORMED
                 return json_response(Problem(f"body: {error}"), 400)
             except web.HTTPRequestEntityTooLarge:

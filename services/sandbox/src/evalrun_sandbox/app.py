@@ -144,7 +144,7 @@ class SandboxService:
             with span("run", request.headers.get(HEADER, "")):
                 async with until(deadline_of(request.headers)):
                     reply = await self._executor.run(wanted)
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return self._answer(400, "refused", Refused(f"body: {error}"))
         except RequestRefused as error:
             return self._answer(400, "refused", Refused(str(error)))

@@ -37,6 +37,10 @@ PROBE_SECONDS = 10.0
 VERSION_SECONDS = 2.0
 """Few servers tell their version: no start waits long for it."""
 
+MAX_ANSWER_MIB = 64
+"""An answer of a million tokens is about 10 MiB. Without a bound, a server that never stops sending, or a small body
+that unpacks to gigabytes, would take all memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timed:
@@ -132,7 +136,7 @@ class HttpEndpoint:
                     method, self._url + path, data=body, headers=headers, allow_redirects=False
                 ) as response,
             ):
-                content = await response.read()
+                content = await _content(response)
                 if response.status == 200:
                     return content
                 failure = from_status(response.status, response.headers, content, datetime.now(UTC))
@@ -148,6 +152,22 @@ class HttpEndpoint:
             return RequestFailure(RetryAction.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
         except (aiohttp.ClientError, OSError) as error:
             return broken_off(_cause(error))
+        except _AnswerTooLargeError:
+            return broken_off(f"the answer is larger than {MAX_ANSWER_MIB} MiB")
+
+
+class _AnswerTooLargeError(Exception):
+    """The body exceeds MAX_ANSWER_MIB."""
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    """Return the body of a response. Raises _AnswerTooLargeError."""
+    content = bytearray()
+    async for piece in response.content.iter_any():
+        content += piece
+        if len(content) > MAX_ANSWER_MIB << 20:
+            raise _AnswerTooLargeError
+    return bytes(content)
 
 
 def _cause(error: BaseException) -> str:

@@ -85,7 +85,7 @@ def read_answer(body: bytes, asked_model: str) -> CompletionAnswer:
     """Parse the body of a 200. Raises MalformedAnswerError if it contains no finished completion."""
     try:
         parsed = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedAnswerError(f"not JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise MalformedAnswerError("not a JSON object")
@@ -115,7 +115,7 @@ def model_ids(body: bytes) -> list[str]:
     try:
         listed = json.loads(body)["data"]
         return [encodable(str(entry["id"])) for entry in listed]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedAnswerError("the answer is not a list of models") from error
 
 
@@ -123,7 +123,7 @@ def server_version(body: bytes) -> str:
     """Parse the version from /version; empty if the body holds none."""
     try:
         parsed = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     version = parsed.get("version") if isinstance(parsed, dict) else None
     return encodable(version)[:MAX_VERSION_LENGTH] if isinstance(version, str) else ""

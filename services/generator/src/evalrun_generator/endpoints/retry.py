@@ -106,7 +106,7 @@ def error_object(body: bytes) -> Mapping[str, object] | None:
     """Return the `error` of an OpenAI error body; older vLLM puts its fields at the top level."""
     try:
         parsed = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(parsed, dict):
         return None

@@ -117,7 +117,7 @@ class EvalrunSandbox:
             raise SandboxFailedError(f"{self.address}: /v1/info gave status {status}")
         try:
             info = self._info.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise SandboxFailedError(f"{self.address}: no evalrun-sandbox answers /v1/info: {error}") from error
         if info.calls_version != CALLS_VERSION:
             raise SandboxFailedError(

@@ -181,7 +181,7 @@ class FusionSandbox:
             seen = msgspec.json.decode(
                 (answer.run_result and answer.run_result.stdout) or "", type=fusion_batch.MachineFacts
             )
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise SandboxFailedError(f"{self.address}: its Python does not say what it is: {error}") from error
         machine = seen.machine()
         slots = slots or machine.cpus
@@ -231,7 +231,7 @@ class FusionSandbox:
             return None
         try:
             return msgspec.json.decode(body, type=SlotReport).slots
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
     # --- many tests a call ---

@@ -72,7 +72,7 @@ class FusionDatasets:
         self._server.check(status, answer)
         try:
             self._names = frozenset(msgspec.json.decode(answer, type=list[str]))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise SandboxFailedError(f"{self._server.address}: no answer of /list_datasets: {error}") from error
         if dataset not in self._names:
             known = ", ".join(sorted(self._names)[:20]) or "none"

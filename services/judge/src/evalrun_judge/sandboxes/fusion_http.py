@@ -84,7 +84,7 @@ class FusionServer:
         self.check(status, answer)
         try:
             read = msgspec.json.decode(answer, type=CodeAnswer)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise SandboxFailedError(f"{self.address}: no answer of /run_code: {error}") from error
         for part in (read.compile_result, read.run_result):
             if part is not None and part.status == "Error":
@@ -103,7 +103,7 @@ class FusionServer:
         if status == 429:
             try:
                 busy = msgspec.json.decode(answer, type=_Busy)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise SandboxFailedError(f"{self.address}: status 429: {text}") from error
             raise SandboxBusyError(f"{self.address}: every slot is taken", busy.retry_after_ms / 1000, busy.free)
         if status in (400, 422):
@@ -150,7 +150,7 @@ def error_detail(answer: bytes) -> str:
     """Return an error's `detail` without the traceback that stands beside it."""
     try:
         said = msgspec.json.decode(answer)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return answer[:_SHOWN].decode("utf-8", "replace")
     return str(said["detail"]) if isinstance(said, dict) and "detail" in said else str(said)
 

@@ -107,7 +107,7 @@ def read(answer: bytes, call: SubmitCall, *, all_cases: bool, level: Level) -> S
     """
     try:
         said = msgspec.json.decode(answer, type=EvalAnswer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise SandboxFailedError(f"no answer of /submit: {error}") from error
     if str(said.id) != str(call.row):
         raise SandboxFailedError(f"an answer to row {said.id!r}, which was not asked")

@@ -129,7 +129,7 @@ class SessionRoutes:
         session = request.match_info["session"]
         try:
             wanted = self._decoder.decode(await request.read())
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return _answer(400, {"message": f"body: {error}"})
         if (wrong := complaint(wanted)) is not None:
             return _answer(400, {"message": wrong})
