@@ -89,7 +89,9 @@ def outcome(plane: ControlPlane, *arguments: str | Path) -> tuple[int, str, str]
 def written(tmp_path: Path, **changes: Any) -> Path:
     file = tmp_path / "run.yaml"  # JSON is YAML
     patient = {"spec.backoffLimit": 100}  # kwok ends the generator's pods at once, whatever the ledger lacks
-    file.write_text(json.dumps(evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, **patient, **changes})))
+    plain = {"spec.tls": "Disabled"}  # as the scripted ledger is
+    spec = {"spec.output": {"url": "s3://bucket/x"}, **plain, **patient, **changes}
+    file.write_text(json.dumps(evalrun_manifest(spec)))
     return file
 
 

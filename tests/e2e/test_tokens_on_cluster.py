@@ -102,7 +102,7 @@ def test_every_port_is_closed_without_its_token_and_a_certificate_and_rotation_c
 ) -> None:
     tasks, wanted = paced_tasks
     judge = {"gateway": {"maxReplicas": 1}, "sandbox": {"maxReplicas": 1, "slots": 1}}
-    spec = small(judge=judge, tls="Issued")
+    spec = small(judge=judge)
     install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("paced-answers"), **spec), folder)
     for judged, _ in progress(install, RUN):
         if judged:

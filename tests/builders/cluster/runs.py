@@ -13,11 +13,15 @@ LOOKS = 6
 """How often the pods of a run are looked into; each look costs the machine half a second."""
 COMPONENTS = ("aggregator", "generator", "judge", "sandbox")
 ASKS_FOR_INFO = """
-import os, urllib.request
-tokens = open(os.environ["EVALRUN_SANDBOX_TOKEN_FILE"]).read().split()
-token = {"Authorization": "Bearer " + tokens[0]}
-print(urllib.request.urlopen(urllib.request.Request("http://127.0.0.1:8080/v1/info", headers=token)).read().decode())
+import os, ssl, urllib.request
+folder = os.environ["EVALRUN_JUDGE_SANDBOX_TLS_FOLDER"]
+context = ssl.create_default_context(cafile=folder + "/ca.crt")
+context.load_cert_chain(folder + "/tls.crt", folder + "/tls.key")
+tokens = open(os.environ["EVALRUN_JUDGE_SANDBOX_TOKEN_FILE"]).read().split()
+asked = urllib.request.Request("https://HOST:8080/v1/info", headers={"Authorization": "Bearer " + tokens[0]})
+print(urllib.request.urlopen(asked, context=context).read().decode())
 """
+"""Run in a gateway's pod: a sandbox has no certificate that it could call itself with."""
 READS_MEMORY = """
 from pathlib import Path
 group = Path("/sys/fs/cgroup")  # version 2, or 1
@@ -105,8 +109,9 @@ def look_at_pods(install: Installed, run: str) -> PodObservations:
         for component in COMPONENTS:
             for pod in install.cluster.pods(install.runs, run, component):
                 try:
-                    if component == "sandbox" and not seen.sandbox:
-                        seen.sandbox = json.loads(install.cluster.python(install.runs, pod, ASKS_FOR_INFO))
+                    if component == "judge" and not seen.sandbox:
+                        asks = ASKS_FOR_INFO.replace("HOST", f"{run}-sandbox.{install.runs}.svc")
+                        seen.sandbox = json.loads(install.cluster.python(install.runs, pod, asks))
                     peak = int(install.cluster.python(install.runs, pod, READS_MEMORY))
                 except CommandFailedError:
                     continue  # it ended while we looked

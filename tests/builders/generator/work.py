@@ -18,9 +18,10 @@ from evalrun_generator.recorded.__main__ import source_of
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
 from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.grpc_server import TokenCheck
+from evalrun_runtime.grpc_server import TokenCheck, server_credentials
 from evalrun_runtime.ready_line import address_of
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.tls_files import TlsFiles
 
 
 def work_item(
@@ -53,11 +54,12 @@ def work_items(count: int) -> list[ledger.WorkItem]:
 class LedgerServer:
     """A ledger behind gRPC on a port of its own; what it holds survives `stop`, as a disk would."""
 
-    def __init__(self, items: Sequence[ledger.WorkItem], token: str | None = None) -> None:
+    def __init__(self, items: Sequence[ledger.WorkItem], token: str | None = None, tls: Path | None = None) -> None:
         self.fake = FakeLedger(items)
         self.service = FakeLedgerService(self.fake)
         self.port = 0
         self._interceptors = [] if token is None else [TokenCheck(BearerTokens(token))]
+        self._tls = TlsFiles.of(tls)
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -67,7 +69,11 @@ class LedgerServer:
     async def start(self) -> None:
         self._server = grpc.aio.server(interceptors=self._interceptors, options=[("grpc.so_reuseport", 0)])
         ledger_grpc.add_LedgerServiceServicer_to_server(self.service, self._server)
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        address = f"127.0.0.1:{self.port}"
+        if self._tls is None:
+            self.port = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, server_credentials(self._tls))
         await self._server.start()
 
     async def stop(self) -> None:
@@ -89,8 +95,10 @@ class LedgerServer:
 
 
 @asynccontextmanager
-async def ledger_server(items: Sequence[ledger.WorkItem], token: str | None = None) -> AsyncIterator[LedgerServer]:
-    server = LedgerServer(items, token)
+async def ledger_server(
+    items: Sequence[ledger.WorkItem], token: str | None = None, tls: Path | None = None
+) -> AsyncIterator[LedgerServer]:
+    server = LedgerServer(items, token, tls)
     await server.start()
     try:
         yield server

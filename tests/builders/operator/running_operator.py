@@ -10,10 +10,10 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import grpc
 from builders.cluster.controlplane import ControlPlane, free_ports, until
 
 from evalrun.ledger.v1 import ledger_pb2
+from evalrun_api import names
 from evalrun_operator.rbac import lease_rules, role_rules
 
 ACCOUNT = "evalrun-operator"
@@ -89,8 +90,13 @@ class ScriptedLedger:
 
 
 @contextmanager
-def serving_ledger(ledger: ScriptedLedger) -> Iterator[str]:
-    """Serve a ledger; gives its address."""
+def serving_ledger(ledger: ScriptedLedger, held: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Serve a ledger; gives its address.
+
+    Args:
+        ledger: whose answers they are.
+        held: a run's Secret, with whose certificates the port takes TLS alone; None: plain text.
+    """
     server = grpc.server(ThreadPoolExecutor(4))
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "GetStatus": grpc.unary_unary_rpc_method_handler(
@@ -105,7 +111,13 @@ def serving_ledger(ledger: ScriptedLedger) -> Iterator[str]:
         ),
     }
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("evalrun.ledger.v1.LedgerService", handlers)])
-    port = server.add_insecure_port("127.0.0.1:0")
+    if held is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        certificate, key = (held[name].encode() for name in names.certificate_keys(names.AGGREGATOR))
+        authority = held[names.AUTHORITY_KEY].encode()
+        credentials = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
+        port = server.add_secure_port("127.0.0.1:0", credentials)
     server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -207,6 +219,8 @@ class OperatorProcess:
     """Python, with flags of its own."""
     program: Sequence[str] = ("evalrun_operator",)
     """The module that is run, and arguments before the flags."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of its environment, beside the usual ones."""
 
     def start(self) -> None:
         """Start it and wait until it is live."""
@@ -219,7 +233,7 @@ class OperatorProcess:
             *self.interpreter, "-m", *self.program, f"--aggregator-address={self.ledger}",
             f"--metrics-port={self.metrics_port}", f"--port={self.port}", *self.flags,
         ]  # fmt: skip
-        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONPATH": str(TESTS)}
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONPATH": str(TESTS), **self.variables}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
@@ -258,11 +272,12 @@ def running_operator(
     flags: Sequence[str] | None = None,
     *,
     program: Sequence[str] = ("evalrun_operator",),
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[OperatorProcess]:
     """Run the operator; its log is in the control plane's folder."""
     metrics_port, port = free_ports(2)
     operator = OperatorProcess(plane, kubeconfig, ledger, plane.folder / "operator.log", metrics_port, port)
-    operator.program = program
+    operator.program, operator.variables = program, variables or {}
     if flags is not None:
         operator.flags = flags
     operator.start()
@@ -284,11 +299,12 @@ class Run:
     def path(self) -> str:
         return f"{RUNS.format(namespace=self.namespace)}/{self.name}"
 
-    def create(self, manifest: dict[str, Any]) -> Run:
-        """Apply it as a user would."""
+    def create(self, manifest: dict[str, Any], *, tls: str | None = "Disabled") -> Run:
+        """Apply it as a user would; in plain text as a scripted ledger is, unless `tls` says otherwise or nothing."""
         metadata = {**manifest["metadata"], "namespace": self.namespace, "name": self.name}
+        spec = {**manifest["spec"], **({} if tls is None else {"tls": tls})}
         file = self.plane.folder / f"{self.name}.json"
-        file.write_text(json.dumps({**manifest, "metadata": metadata}))
+        file.write_text(json.dumps({**manifest, "metadata": metadata, "spec": spec}))
         self.plane.kubectl("apply", "-f", str(file))
         return self
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 from builders.generator.work import Processes, ledger_server, processes, work_item, work_items
+from builders.tls_folders import TlsFolder, authority
 
 
 @pytest.fixture
@@ -167,6 +168,20 @@ async def test_the_ledger_wants_a_token(started: Processes) -> None:
         environment = {"EVALRUN_GENERATOR_LEDGER_TOKEN": "right-token"}
         right = await started.generator(server, [endpoint], environment=environment)
         assert await right.wait() == 0, right.errors
+
+
+async def test_the_ledger_wants_a_certificate(started: Processes, tmp_path: Path) -> None:
+    endpoint, issued, other = await started.recorded_here("--echo-tokens", "3"), authority(), authority()
+    folders = [TlsFolder(tmp_path / "server").write("gateway", issued)]
+    folders += [TlsFolder(tmp_path / name).write("client", own, issued) for name, own in (("a", issued), ("b", other))]
+    async with ledger_server(work_items(3), tls=folders[0]) as server:
+        for shown in ([], [f"--ledger-tls-folder={folders[2]}"]):
+            refused = await started.generator(server, [endpoint], "--start-seconds=1", *shown)
+            assert await refused.wait() == 2, refused.errors
+            assert "unreachable" in refused.errors
+        assert not server.fake.completions
+        taken = await started.generator(server, [endpoint], f"--ledger-tls-folder={folders[1]}")
+        assert await taken.wait() == 0, taken.errors
 
 
 async def test_a_full_disk_is_waited_out(started: Processes) -> None:

@@ -1067,12 +1067,42 @@ def test_a_run_that_began_before_there_was_a_token_per_hop_keeps_its_one() -> No
     world = generating()
     world.token = None
     (secret,) = (item for item in world.step().apply if item["kind"] == "Secret")
-    assert secret["stringData"].keys() == {"token", *names.HOP_TOKENS}
+    assert secret["stringData"].keys() > {"token", *names.HOP_TOKENS}
     kept = {key: value for key, value in world.status.settings.items() if key != "tokens"}
     world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"settings": kept})})
     world.token = None
     (secret,) = (item for item in world.step().apply if item["kind"] == "Secret")
     assert secret["stringData"].keys() == {"token"}
+
+
+@pytest.mark.parametrize(
+    ("says", "began_with", "has_tls"),
+    [
+        (None, "issued", True), ("Issued", "issued", True), ("Disabled", "issued", False),
+        (None, None, False), ("Issued", None, True), ("Disabled", None, False),
+    ],
+)  # fmt: skip
+def test_a_run_that_says_nothing_of_tls_has_it_if_it_began_when_that_was_the_default(
+    says: str | None, began_with: str | None, has_tls: bool
+) -> None:
+    world = generating(changes={} if says is None else {"spec.tls": says})
+    assert world.status.settings["tls"] == "issued"
+    kept = world.status.settings if began_with else {k: v for k, v in world.status.settings.items() if k != "tls"}
+    world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"settings": kept})})
+    world.token = None
+    del world.objects[ObjectKey("Deployment", "run-sandbox")]
+    made = {item["kind"]: item for item in world.step().apply}
+    assert ("operator.crt" in made["Secret"]["stringData"]) == has_tls
+    assert ("EVALRUN_SANDBOX_TLS_FOLDER" in json.dumps(made["Deployment"])) == has_tls
+    assert world.status.settings == kept  # no word is added to a run that goes on
+
+
+def test_words_of_a_later_operator_stay_in_a_run_that_an_earlier_one_looks_after_for_a_while() -> None:
+    world = generating()
+    kept = {**world.status.settings, "ofALaterOperator": "word"}
+    world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"settings": kept})})
+    assert not world.step().apply
+    assert world.status.settings == kept
 
 
 def test_a_decision_needs_no_more_than_what_it_is_given() -> None:

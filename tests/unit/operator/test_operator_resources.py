@@ -159,8 +159,9 @@ def test_each_part_holds_the_tokens_of_its_own_hops_and_no_other() -> None:
     held = {}
     for _, pod in pods(made):
         own = held_by(pod).get("run-token", {})
-        assert all(key == path for key, path in own.items())
-        held[pod["containers"][0]["name"]] = set(own)
+        tokens_held = {key for key, path in own.items() if not path.startswith("tls/")}
+        assert all(own[key] == key for key in tokens_held)
+        held[pod["containers"][0]["name"]] = tokens_held
         assert not [
             variable
             for one in pod["containers"]
@@ -716,6 +717,9 @@ def test_a_shared_judge_is_called_with_the_certificate_that_is_named_for_it() ->
         volumes = {one["name"]: one for one in of_kind(made, "StatefulSet")["spec"]["template"]["spec"]["volumes"]}
         mounted = volumes[mounts[env["EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER"]]]
         assert mounted["secret"]["secretName"] == "judge-client"
+    in_plain_text = objects(plan_of(evalrun({"spec.judgeRef": {"name": "shared", "namespace": "judges"}})))
+    named = {one["name"] for one in container_of(in_plain_text, "aggregator")["env"]}
+    assert {name for name in named if "TLS" in name} == {"EVALRUN_AGGREGATOR_TLS_FOLDER"}
 
 
 def test_a_runtime_class_isolates_where_landlock_may_be_missing() -> None:
@@ -889,7 +893,7 @@ def tls_runs() -> list[list[Object]]:
         {},
         {"spec.judge.sandbox.backend": "SandboxFusion", "spec.judge.sandbox.image": "i"},
     ]
-    runs = [evalrun({"spec.tls": "Issued", **more}, rollout=rollout) for more in changes for rollout in (True, False)]
+    runs = [evalrun(more, rollout=rollout) for more in changes for rollout in (True, False)]
     return [objects(plan_of(run)) for run in runs]
 
 
@@ -932,12 +936,14 @@ def test_with_tls_probes_ask_the_port_for_health_and_no_policy_opens_it() -> Non
 
 
 def test_without_tls_no_part_has_a_certificate() -> None:
-    for changes in ({}, {"spec.tls": "Disabled"}):
-        made = json.dumps(objects(plan_of(evalrun(changes))))
+    for plan in (
+        plan_of(evalrun({"spec.tls": "Disabled"})),
+        replace(plan_of(evalrun()), tls_unless_disabled=False),
+        replace(plan_of(evalrun({"spec.tls": "Issued"})), hop_tokens=False),
+    ):
+        made = json.dumps(objects(plan))
         assert "TLS_FOLDER" not in made
         assert "9091" not in made
-    began_before = replace(plan_of(evalrun({"spec.tls": "Issued"})), hop_tokens=False)
-    assert "TLS_FOLDER" not in json.dumps(objects(began_before))
 
 
 def test_a_sandbox_has_a_certificate_that_no_server_takes_and_the_operator_one_that_no_client_does() -> None:

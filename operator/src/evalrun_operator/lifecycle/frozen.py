@@ -27,6 +27,10 @@ WEIGHTS = "weights"
 """By this name in the status, where a bucket's model lies. Runs that began before go on without the cache: their image
 knows of none."""
 ON_CLAIM = "claim"
+TLS = "tls"
+"""By this name in the status, what an unset `spec.tls` means. Runs that began when it meant plain text go on so: a port
+that takes TLS alone would turn the pods away that are there already, and their images may know of none."""
+ISSUED = "issued"
 
 
 class UnreadableSettingsError(Exception):
@@ -38,7 +42,7 @@ def frozen(settings: OperatorSettings) -> dict[str, str]:
     values = settings.model_dump(mode="json", include=set(FROZEN.values()))
     given = {key: values[name] for key, name in FROZEN.items() if values[name] is not None}
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
-    return {**texts, TOKENS: PER_HOP, WEIGHTS: ON_CLAIM}
+    return {**texts, TOKENS: PER_HOP, WEIGHTS: ON_CLAIM, TLS: ISSUED}
 
 
 def has_hop_tokens(kept: Mapping[str, str]) -> bool:
@@ -49,6 +53,11 @@ def has_hop_tokens(kept: Mapping[str, str]) -> bool:
 def has_weights_on_claim(kept: Mapping[str, str]) -> bool:
     """Return whether a run keeps a bucket's model on the cache's claim, by the settings that it has kept."""
     return kept.get(WEIGHTS) == ON_CLAIM
+
+
+def has_tls_unless_disabled(kept: Mapping[str, str]) -> bool:
+    """Return whether a run that says nothing of TLS has it, by the settings that it has kept."""
+    return kept.get(TLS) == ISSUED
 
 
 def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSettings:

@@ -11,7 +11,12 @@ from datetime import datetime
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
 from evalrun_operator.lifecycle.acceptance import accept, queued
 from evalrun_operator.lifecycle.decision import Decision
-from evalrun_operator.lifecycle.frozen import has_hop_tokens, has_weights_on_claim, thawed
+from evalrun_operator.lifecycle.frozen import (
+    has_hop_tokens,
+    has_tls_unless_disabled,
+    has_weights_on_claim,
+    thawed,
+)
 from evalrun_operator.lifecycle.progress import advance
 from evalrun_operator.lifecycle.run_end import after_end, close, early_end, finish, leave, may_close
 from evalrun_operator.lifecycle.situation import ReconcileContext, holds, identity_of
@@ -44,6 +49,7 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
         identity_of(run), run.spec, settings, tokens.first, before.baseline_url,
         hop_tokens=per_hop, new_tokens=tokens if observed.tokens is None else None,
         weights_on_claim=has_weights_on_claim(before.settings),
+        tls_unless_disabled=has_tls_unless_disabled(before.settings),
     )  # fmt: skip
     if plan.tls and plan.new_tokens is not None:
         plan = replace(plan, new_tokens=tokens.with_certificates(new_certificates(plan.run, fresh_token)))

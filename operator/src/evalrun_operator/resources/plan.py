@@ -29,6 +29,8 @@ class RunPlan:
     """Tokens for the run's Secret, where it has none yet."""
     weights_on_claim: bool = True
     """Whether the claim of the model cache keeps a bucket's model too; False for a run that began without."""
+    tls_unless_disabled: bool = True
+    """Whether an unset `spec.tls` means Issued; False for a run that began when it meant Disabled."""
 
     def baseline_of(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""
@@ -48,7 +50,8 @@ class RunPlan:
     @property
     def tls(self) -> bool:
         """Whether the run's parts use mutual TLS. Runs of one token for all parts began before there was any."""
-        return self.hop_tokens and self.spec.tls == "Issued"
+        wanted = self.spec.tls or ("Issued" if self.tls_unless_disabled else "Disabled")
+        return self.hop_tokens and wanted == "Issued"
 
     @property
     def token_digest(self) -> str:

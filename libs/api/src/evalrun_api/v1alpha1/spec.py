@@ -108,8 +108,8 @@ class EvalRunSpec(ApiModel):
     cost: Cost | None = Field(None, description="Prices, to calculate the cost of a solved problem.")
     tls: Literal["Disabled", "Issued"] | None = Field(
         None,
-        description="Mutual TLS between the run's parts. Issued: by certificates that the operator makes for the run. "
-        "Unset: Disabled. For a shared judge: judgeRef.tlsSecretRef.",
+        description="Mutual TLS between the run's parts. Unset or Issued: by certificates that the operator makes for "
+        "the run. Disabled: plain text. For a shared judge: judgeRef.tlsSecretRef.",
     )
     suspend: bool = Field(default=False, description="Release the GPUs and wait; the ledger is kept.")
     backoff_limit: int = Field(

@@ -1,0 +1,81 @@
+"""Mutual TLS as a run gets it that says nothing of it, and the way off by name: operator, API server, a ledger."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from builders.cluster.controlplane import ControlPlane, until
+from builders.operator.connect_proxy import connect_proxy
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.running_operator import (
+    Run,
+    ScriptedLedger,
+    apply,
+    make_namespace,
+    operator_kubeconfig,
+    remove_namespace,
+    running_operator,
+    serving_ledger,
+    volume,
+)
+
+from evalrun_operator.settings import OperatorSettings
+
+CERTIFICATES = {
+    "ca.crt", *(f"{part}.{what}" for part in ("aggregator", "judge", "sandbox", "generator", "operator")
+                for what in ("crt", "key")),
+}  # fmt: skip
+
+
+@pytest.fixture
+def namespace(nodes: ControlPlane) -> Iterator[str]:
+    make_namespace(nodes, "tls")
+    apply(nodes, volume("tls-of-another-run"))
+    yield "tls"
+    remove_namespace(nodes, "tls")
+
+
+def secret_of(run: Run) -> dict[str, str]:
+    """Return what the run's Secret holds, once it is there."""
+    found: list[dict[str, Any]] = []
+
+    def made() -> bool:
+        found[:] = run.objects("secrets")
+        return bool(found)
+
+    until(made, "the run's Secret")
+    return {key: base64.b64decode(value).decode() for key, value in found[0]["data"].items()}
+
+
+def test_a_run_that_says_nothing_is_asked_over_tls_and_one_that_says_disabled_in_plain_text(
+    nodes: ControlPlane, namespace: str
+) -> None:
+    # kwok ends the generator's pods at once, whatever the ledger lacks
+    manifest = evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, "spec.backoffLimit": 100})
+    by_name = OperatorSettings.model_fields["aggregator_address"].default
+    ledgers = ScriptedLedger(), ScriptedLedger()
+    places: dict[str, str] = {}
+    with (
+        connect_proxy(places) as proxy,
+        running_operator(nodes, operator_kubeconfig(nodes), by_name, variables=proxy),
+    ):
+        silent = Run(nodes, namespace, "silent").create(manifest, tls=None)
+        plain = Run(nodes, namespace, "plain").create(manifest)
+        held = secret_of(silent)
+        assert held.keys() >= CERTIFICATES
+        assert not [key for key in secret_of(plain) if key.endswith((".crt", ".key"))]
+        with serving_ledger(ledgers[0], held) as secured, serving_ledger(ledgers[1]) as unsecured:
+            places[f"silent-aggregator.{namespace}.svc:50051"] = secured
+            places[f"plain-aggregator.{namespace}.svc:50051"] = unsecured
+            for run, ledger in zip((silent, plain), ledgers, strict=True):
+                run.wait_for("Generated", "False", "Generating")
+                ledger.generated = ledger.judged = ledger.total
+                run.wait_for("Succeeded")
+        pods = {run.name: json.dumps(run.objects("statefulsets")) for run in (silent, plain)}
+    assert "EVALRUN_AGGREGATOR_TLS_FOLDER" in pods["silent"]
+    assert not [word for word in ("TLS_FOLDER", "--health-port") if word in pods["plain"]]
+    assert {run.name: run.get()["status"]["settings"]["tls"] for run in (silent, plain)} == dict.fromkeys(
+        pods, "issued"
+    )
