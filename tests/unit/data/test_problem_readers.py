@@ -198,6 +198,28 @@ EVALPLUS: dict[str, object] = {
 }
 
 
+@pytest.mark.parametrize("begin", ["", "["])
+def test_arguments_may_be_infinite_as_mbpp_plus_publishes_them(tmp_path: Path, begin: str) -> None:
+    row = {**EVALPLUS, "plus_input": [[float("inf")], [float("-inf")]]}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(begin + json.dumps(row) + "]" * len(begin))
+    (problem,) = load_problems(str(path), "humaneval_plus")
+    assert "[[1], [Infinity], [-Infinity]]" in str(problem.ground_truth)
+    path.write_text(begin + json.dumps(row | {"atol": float("inf")}) + "]" * len(begin))
+    with pytest.raises(BadInputError, match="Infinity is not JSON: write null, or a number"):
+        load_problems(str(path))
+
+
+def test_no_plus_inputs_may_be_an_empty_object(tmp_path: Path) -> None:
+    path = str(write_jsonl(tmp_path / "rows.jsonl", [EVALPLUS | {"plus_input": {}}]))
+    plus, base = load_problems(path)
+    assert (plus.dataset, base.dataset) == ("humaneval_plus", "humaneval_plus_base")
+    assert plus.ground_truth == base.ground_truth
+    write_jsonl(Path(path), [EVALPLUS | {"plus_input": {"0": [1]}}])
+    with pytest.raises(BadInputError, match="'plus_input' should be a list of lists of arguments, not an object"):
+        load_problems(path)
+
+
 def test_evalplus_files_are_the_plus_datasets_whatever_they_are_called(tmp_path: Path) -> None:
     path = str(write_jsonl(tmp_path / "HumanEval.jsonl", [EVALPLUS]))
     problem, twin = load_problems(path)

@@ -32,6 +32,8 @@ _PARQUET_BUFFER_BYTES = 1 << 20
 """Read a column in pieces: without it pyarrow holds a row group whole, which is gigabytes of tests in some files."""
 MAX_LINE_BYTES: Final = 128 << 20
 """Of one JSONL row. Its text and its parsed form are in memory at once: more would not fit into 1 GB."""
+_ARGUMENTS: Final = frozenset({"base_input", "plus_input"})
+"""Fields with a function's arguments in Python's JSON, which has NaN and Infinity: MBPP+ publishes infinite ones."""
 _PICKLE_NAMES: Final = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".npy", ".npz")
 
 
@@ -204,8 +206,8 @@ def _json_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
 def _one_object(content: bytes) -> dict[str, object] | None:
     """Return the object of a file that is one JSON object over several lines, or None: then its first line is wrong."""
     try:
-        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        value = _parsed(content.decode("utf-8-sig"), "")
+    except (UnicodeDecodeError, BadInputError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -228,20 +230,40 @@ def _array_rows(begin: bytes, stream: BinaryIO, source: str) -> Iterator[Row]:
 
 
 def _parsed(text: str, where: str, hint: str = "") -> object:
-    """Parse one JSON value, with what JSON does not have refused."""
+    """Parse one JSON value, with what JSON does not have refused, except in `_ARGUMENTS`."""
+    constants: list[str] = []
+
+    def constant(name: str) -> float:
+        constants.append(name)
+        return float(name)
+
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        value: object = json.loads(text, object_pairs_hook=_object, parse_constant=constant)
     except _DuplicateFieldError as error:
         raise BadInputError(f"{where}: field '{error}' is there twice") from error
     except json.JSONDecodeError as error:
         raise BadInputError(f"{where}: not JSON: {error.msg} at {_place(text, error)}{hint}") from error
-    except _NotFiniteError as error:
-        raise BadInputError(f"{where}: {error} is not JSON: write null, or a number") from error
     except RecursionError as error:
         raise BadInputError(f"{where}: nested too deeply") from error
     except ValueError as error:  # Python's own bound on the digits that it turns into a number
         message = f"{where}: has a number of more than {sys.get_int_max_str_digits()} digits: write it as a text"
         raise BadInputError(message) from error
+    if constants and not _finite_outside_arguments(value):
+        raise BadInputError(f"{where}: {constants[0]} is not JSON: write null, or a number")
+    return value
+
+
+def _finite_outside_arguments(value: object) -> bool:
+    rows = value if isinstance(value, list) else [value]
+    others = [
+        {name: field for name, field in row.items() if name not in _ARGUMENTS} if isinstance(row, dict) else row
+        for row in rows
+    ]
+    try:
+        json.dumps(others, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _place(text: str, error: json.JSONDecodeError) -> str:
@@ -254,14 +276,6 @@ def _decoded(line: bytes, source: str, number: int) -> str:
     except UnicodeDecodeError as error:
         message = f"{source}:{number}: not UTF-8: {error.reason} at byte {error.start}: save the file as UTF-8"
         raise BadInputError(message) from error
-
-
-class _NotFiniteError(ValueError):
-    """A number that JSON does not have: NaN, Infinity."""
-
-
-def _refuse_constant(name: str) -> float:
-    raise _NotFiniteError(name)
 
 
 class _DuplicateFieldError(ValueError):
