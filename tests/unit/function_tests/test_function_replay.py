@@ -126,6 +126,12 @@ def test_anything_else_is_named(forks: WarmForks, asserts: str, code: str, statu
     assert reason in found.reason
 
 
+def test_a_function_called_check_is_told_from_the_tests_own(forks: WarmForks) -> None:
+    tests = CheckTest("", "def check(candidate):\n    assert candidate(3) == 6\n", "check")
+    assert statuses(forks, tests, "def check(x):\n    return x * 2\n") == ["success"]
+    assert statuses(forks, tests, "def check(x):\n    return x + 2\n") == ["wrong_answer"]
+
+
 def test_each_assert_is_a_test_of_its_own(forks: WarmForks) -> None:
     tests = adding("assert f(1) == 2", "assert f(2) == 5", "assert f('x') == 'xx'", entry="f")
     judged = judge(tests, TWICE, execute=forks.run)

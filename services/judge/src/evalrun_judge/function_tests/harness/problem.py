@@ -166,6 +166,7 @@ class Problem:
             else:
                 numpy.random.seed(self._seed % 2**32)
         space = self._space = self._namespace(run)
+        entry = space[self.entry]
         seed = random.seed
         try:
             if self._seeds:
@@ -176,7 +177,8 @@ class Problem:
                 exec(compiled(self._preamble, BEFORE, tolerant=True), space)  # noqa: S102 - see below
             exec(compiled(source, tolerant=tolerant), space)  # noqa: S102 - the problem's own test
             if self.check:
-                space["check"](space[self.entry])
+                # Mbpp/56 asks for a function `check`, whose name the test's own takes.
+                space["check"](entry if self.entry == "check" else space[self.entry])
         finally:
             random.seed = seed
 
