@@ -10,6 +10,7 @@ from builders.results.samples import sample_result
 from builders.results.stored_runs import write_run
 
 from evalrun_cli.__main__ import main
+from evalrun_data.readers import load_problems
 
 VERDICTS = {
     ("strong", 0): (["success", "success"], True),
@@ -79,6 +80,56 @@ def test_the_verdicts_of_a_stronger_suite_serve_as_labels(
     assert evalrun("data", "audit-tests", run) == 2
 
 
+CHANGED = {
+    ("weak", 0): True,
+    ("weak", 1): "line 2: + became -",
+    ("strong", 0): True,
+    ("strong", 1): "line 1: 0 became 1",
+}
+MUTANTS = [
+    {"problem_id": name, "sample": sample, **({"correct": True} if change is True else {"mutant": change})}
+    for (name, sample), change in CHANGED.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("reference", "mutant", "code", "says"),
+    [
+        (
+            "success",
+            "wrong_answer",
+            1,
+            "accepts wrong programs: 1 problems\n  humaneval/weak: 1 of 1, e.g. line 2: + became",
+        ),
+        ("success", "success", 0, "accepts 1 mutants that do not differ on varied arguments: equivalent as far as"),
+        (
+            "wrong_answer",
+            "wrong_answer",
+            0,
+            "equivalent to the reference: 1 problems\n  humaneval/weak: 1 of 1, e.g. line 2",
+        ),
+    ],
+)
+def test_varied_tests_tell_wrong_mutants_from_equivalent_ones(
+    run: Path, reference: str, mutant: str, code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = {("weak", 0): reference, ("weak", 1): mutant, ("strong", 0): "success", ("strong", 1): "wrong_answer"}
+    varied = write_run(run.parent / "varied", [sample_result(*key, [status]) for key, status in judged.items()])
+    assert audit(run, MUTANTS, "--varied", str(varied), "--output", str(run.parent / "suites.json")) == code
+    said = capsys.readouterr().out
+    assert says in said
+    problems = {each["problem_id"]: each for each in json.loads((run.parent / "suites.json").read_text())["problems"]}
+    assert problems["weak"]["wrong_mutants"] == (["line 2: + became -"] if code else [])
+    assert problems["strong"]["true_negative_rate"]["value"] == 1.0, "rejected by both: a wrong program"
+    unsettled = "varied tests that reject a correct program, or that judged none: 1 problems\n  humaneval/weak"
+    assert (unsettled in said) == (reference != "success")
+
+
+def test_varied_tests_need_labels(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evalrun("data", "audit-tests", run, "--stronger", run, "--varied", run) == 2
+    assert "--varied: needs --labels" in capsys.readouterr().err
+
+
 TASK = {
     "task_id": "HumanEval/0",
     "prompt": "def most(xs, least=0):\n",
@@ -98,6 +149,21 @@ def test_published_references_are_mutated(tmp_path: Path, capsys: pytest.Capture
     assert {row["mode"] for row in rows} == {"standalone"}
     assert evalrun("data", "mutants", problems, "--output", output, "--max-mutants", "2") == 0
     assert len(output.read_text().splitlines()) == 3
+
+
+def test_published_references_make_varied_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems, output = write_rows(tmp_path / "HumanEval.jsonl", [TASK]), tmp_path / "varied.jsonl"
+    assert evalrun("data", "vary-tests", problems, "--output", output) == 0
+    assert f"1 problems with varied tests: {output}" in capsys.readouterr().out
+    (problem,) = load_problems(str(output))
+    assert problem.key == ("humaneval", "HumanEval/0")
+    assert "assert candidate([1, 3, 2]) == 3" in str(problem.ground_truth)
+    row = {"dataset": "sums", "problem_id": "a", "prompt": "", "ground_truth": {"inputs": ["1"], "outputs": ["2"]}}
+    sums = write_rows(tmp_path / "sums.jsonl", [row])
+    mine = write_rows(tmp_path / "mine.jsonl", [{"problem_id": "a", "response": "print(2)"}])
+    assert evalrun("data", "vary-tests", sums, "--references", mine, "--output", output) == 2
+    assert "no tests call a Python function: only those can be varied" in capsys.readouterr().err
+    assert load_problems(str(output)) == [problem], "nothing is written then"
 
 
 def test_references_of_ones_own_are_mutated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,12 +135,9 @@ def longest(words, least):
 @pytest.mark.parametrize(
     ("named", "inside", "outside"),
     [
-        ("words empty", ([], 1), (["a"], 1)),
-        ("words of one element", (["a"], 1), (["a", "b"], 1)),
         ("words with repeated elements", (["a", "b", "a"], 1), (["a", "b"], 1)),
         ("words not in order", (["b", "a"], 1), (["a", "b"], 1)),
         ("words in order", (["a", "b"], 1), (["b", "a"], 1)),
-        ("least zero", (["a"], 0), (["a"], 1)),
         ("least negative", (["a"], -1), (["a"], 0)),
         ("least odd", (["a"], 1), (["a"], 2)),
         ("least a fraction", (["a"], 0.5), (["a"], 1)),

@@ -54,7 +54,7 @@ def test_what_was_not_judged_says_nothing() -> None:
 
 def test_a_mutant_that_passes_is_named_and_is_no_wrong_program() -> None:
     changed = [
-        known_program(sample_result(0, 0, [status, "success"]), is_correct=False, mutant=f"line {number}")
+        known_program(sample_result(0, 0, [status, "success"]), is_correct=None, mutant=f"line {number}")
         for number, status in enumerate(["wrong_answer", "success", "timeout"])
     ]
     found = quality(*(each for each in changed if each is not None))
@@ -64,6 +64,16 @@ def test_a_mutant_that_passes_is_named_and_is_no_wrong_program() -> None:
     assert rate["value"] == pytest.approx(2 / 3)
     assert rate["programs"] == 3
     assert found.as_json()["true_negative_rate"] is None
+
+
+def test_a_mutant_known_to_be_wrong_is_a_wrong_program_with_a_name() -> None:
+    passing = known_program(sample_result(0, 0, ["success"]), is_correct=False, mutant="line 1")
+    failing = known_program(sample_result(0, 1, ["timeout"]), is_correct=False, mutant="line 2")
+    assert passing is not None
+    assert failing is not None
+    found = quality(passing, failing)
+    assert (found.accepts_wrong, found.wrong, found.wrong_rejected, found.mutants) == (True, 2, 1, 0)
+    assert found.as_json()["wrong_mutants"] == ["line 1"]
 
 
 def test_tests_that_the_others_make_idle() -> None:

@@ -16,7 +16,8 @@ PASSED: Final = pb.TEST_STATUS_SUCCESS
 class KnownProgram:
     """Result of the tests for one program."""
 
-    is_correct: bool
+    is_correct: bool | None
+    """None for a mutant of which that is not known: if accepted, it is wrong, or equivalent to the reference."""
     accepted: bool
     failed: frozenset[int]
     """Tests that it did not pass."""
@@ -24,7 +25,7 @@ class KnownProgram:
     printed_otherwise: bool
     """It failed by wrong answers alone: it ran to its end, and what it said is not what was expected."""
     mutant: str = ""
-    """The change, for a mutant of a reference: if accepted, it is wrong, or equivalent to the reference."""
+    """The change, for a mutant of a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class SuiteQuality:
     mutants: int = 0
     survivors: tuple[str, ...] = ()
     """Changes of the mutants that pass."""
+    wrong_mutants: tuple[str, ...] = ()
+    """Changes of the mutants known to be wrong that pass."""
 
     @property
     def accepts_wrong(self) -> bool:
@@ -70,10 +73,11 @@ class SuiteQuality:
             "idle_tests": list(self.idle_tests),
             "mutants_rejected": _rate(self.mutants - len(self.survivors), self.mutants),
             "survivors": list(self.survivors),
+            "wrong_mutants": list(self.wrong_mutants),
         }
 
 
-def known_program(result: SampleResult, *, is_correct: bool, mutant: str = "") -> KnownProgram | None:
+def known_program(result: SampleResult, *, is_correct: bool | None, mutant: str = "") -> KnownProgram | None:
     """Return what a verdict says of a program; None if it was not judged: that says nothing about the tests."""
     if result.verdict is None or not result.judged:
         return None
@@ -91,9 +95,9 @@ def suite_qualities(programs: Mapping[tuple[str, str], Sequence[KnownProgram]]) 
     """
     found = []
     for (dataset, problem_id), judged in programs.items():
-        changed = [program for program in judged if program.mutant]
-        correct = [program for program in judged if program.is_correct and not program.mutant]
-        wrong = [program for program in judged if not program.is_correct and not program.mutant]
+        changed = [program for program in judged if program.is_correct is None]
+        correct = [program for program in judged if program.is_correct]
+        wrong = [program for program in judged if program.is_correct is False]
         tests = max((program.tests for program in judged), default=0)
         rejecting = [program.failed for program in wrong + changed if not program.accepted and program.failed]
         found.append(
@@ -109,6 +113,7 @@ def suite_qualities(programs: Mapping[tuple[str, str], Sequence[KnownProgram]]) 
                 rejected_for_output=sum(program.printed_otherwise for program in correct if not program.accepted),
                 mutants=len(changed),
                 survivors=tuple(program.mutant for program in changed if program.accepted),
+                wrong_mutants=tuple(program.mutant for program in wrong if program.accepted and program.mutant),
             )
         )
     return found

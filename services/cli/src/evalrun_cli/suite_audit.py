@@ -19,24 +19,38 @@ _COLUMNS = (
 )  # fmt: skip
 
 Key = tuple[str, str, int]
+"""Dataset, problem, sample."""
 
 
 @dataclass(frozen=True)
 class Label:
     """Known facts about a program."""
 
-    is_correct: bool
+    is_correct: bool | None
+    """None: nobody knows, of a mutant."""
     mutant: str = ""
-    """For a mutant whose correctness nobody knows: what was changed."""
+    """For a mutant: what was changed."""
 
 
-def audit_tests(run: str, *, labels: Path | None, stronger: str | None, output: Path | None) -> ExitCode:
+@dataclass(frozen=True)
+class Settled:
+    """Labels of which some mutants' are settled by varied tests."""
+
+    labels: dict[Key, Label]
+    problems: frozenset[tuple[str, str]]
+    """Those whose varied tests accept every correct program: a mutant that fails there is wrong."""
+
+
+def audit_tests(
+    run: str, *, labels: Path | None, stronger: str | None, varied: str | None = None, output: Path | None
+) -> ExitCode:
     """Print how good the tests of a run are; with `output`, write every problem's figures there as JSON.
 
     Args:
         run: the judged run.
         labels: a file that says which of its programs are correct.
         stronger: instead of labels, a run of the same programs with tests whose verdicts count as the truth.
+        varied: a run of the labelled mutants and references with varied tests.
         output: a file for the figures.
 
     Raises:
@@ -51,6 +65,8 @@ def audit_tests(run: str, *, labels: Path | None, stronger: str | None, output: 
     }
     unjudged = 0
     known = _labels(labels, list(results)) if labels is not None else _verdicts(stronger or "", results.keys())
+    settled = settled_by(known, _verdicts(varied, results.keys()) if varied is not None else {})
+    known = settled.labels
     for key, label in known.items():
         program = known_program(results[key], is_correct=label.is_correct, mutant=label.mutant)
         if program is None:
@@ -60,8 +76,27 @@ def audit_tests(run: str, *, labels: Path | None, stronger: str | None, output: 
     found = suite_qualities(programs)
     if output is not None:
         _write(output, found)
-    _print(found, unjudged)
+    _print(found, unjudged, settled.problems if varied is not None else None)
     return ExitCode.FAILED if any(each.accepts_wrong or each.rejects_correct for each in found) else ExitCode.SUCCEEDED
+
+
+def settled_by(labels: dict[Key, Label], varied: dict[Key, Label]) -> Settled:
+    """Return the labels with mutants that fail varied tests as wrong, where those accept each correct program. Pure.
+
+    A mutant that passes them stays unknown, and so does every mutant of a problem whose varied tests reject a correct
+    program: those could not be made, or the function has several valid answers.
+    """
+    right: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
+    for key, verdict in varied.items():
+        if key in labels and labels[key].is_correct:
+            right[key[:2]].append(bool(verdict.is_correct))
+    problems = frozenset(problem for problem, accepted in right.items() if all(accepted))
+    wrong = {
+        key: Label(is_correct=False, mutant=label.mutant)
+        for key, label in labels.items()
+        if label.is_correct is None and key[:2] in problems and key in varied and not varied[key].is_correct
+    }
+    return Settled(labels | wrong, problems)
 
 
 def _verdicts(stronger: str, keys: Collection[Key]) -> dict[Key, Label]:
@@ -102,7 +137,7 @@ def _labels(file: Path, keys: list[Key]) -> dict[Key, Label]:
         mutant = row.optional_text("mutant") if correct is None else ""
         if correct is None and not mutant:
             raise row.wrong("correct", "true or false; mutant serves too")
-        labels[key] = Label(bool(correct), mutant)
+        labels[key] = Label(correct, mutant)
     return labels
 
 
@@ -133,7 +168,7 @@ def _excluded(found: list[SuiteQuality]) -> dict[str, list[str]]:
     return dict(faulty)
 
 
-def _print(found: list[SuiteQuality], unjudged: int) -> None:
+def _print(found: list[SuiteQuality], unjudged: int, settled: frozenset[tuple[str, str]] | None) -> None:
     correct, accepted = sum(each.correct for each in found), sum(each.correct_accepted for each in found)
     wrong, rejected = sum(each.wrong for each in found), sum(each.wrong_rejected for each in found)
     runs = sum(each.tests * (each.correct + each.wrong + each.mutants) for each in found)
@@ -145,11 +180,14 @@ def _print(found: list[SuiteQuality], unjudged: int) -> None:
     if unjudged:
         lines.append(f"{unjudged} programs were not judged: they say nothing about the tests")
     weak = [each for each in found if each.accepts_wrong]
-    lines += _listed("accepts wrong programs", [f"{_name(e)}: {e.wrong - e.wrong_rejected} of {e.wrong}" for e in weak])
+    passed = [f"{_name(e)}: {e.wrong - e.wrong_rejected} of {e.wrong}{_example(e)}" for e in weak]
+    lines += _listed("accepts wrong programs", passed)
     strict = [each for each in found if each.rejects_correct]
     refused = [f"{_name(e)}: {e.correct - e.correct_accepted} of {e.correct}{_checker(e)}" for e in strict]
     lines += _listed("rejects correct programs", refused)
-    alive = [each for each in found if each.survivors]
+    if settled is not None:
+        lines += _of_varied_tests(found, settled)
+    alive = [each for each in found if each.survivors and (each.dataset, each.problem_id) not in (settled or ())]
     passing = [f"{_name(e)}: {len(e.survivors)} of {e.mutants}, e.g. {e.survivors[0]}" for e in alive]
     lines += _listed("accepts mutants, each wrong or equivalent to the reference", passing)
     idle = [f"{_name(each)}: {len(each.idle_tests)} of {each.tests} tests" for each in found if each.idle_tests]
@@ -157,6 +195,17 @@ def _print(found: list[SuiteQuality], unjudged: int) -> None:
     for dataset, problems in _excluded(found).items():
         lines.append(f"to leave these out of a run: {{name: {dataset}, excludeProblems: {json.dumps(problems)}}}")
     print("\n".join(lines))  # noqa: T201 - the command's result
+
+
+def _of_varied_tests(found: list[SuiteQuality], settled: frozenset[tuple[str, str]]) -> list[str]:
+    equivalent = sum(len(each.survivors) for each in found if (each.dataset, each.problem_id) in settled)
+    lines = [f"accepts {equivalent} mutants that do not differ on varied arguments: equivalent as far as those show"]
+    unsettled = [_name(each) for each in found if (each.dataset, each.problem_id) not in settled]
+    return lines + _listed("has varied tests that reject a correct program, or that judged none", unsettled)
+
+
+def _example(each: SuiteQuality) -> str:
+    return f", e.g. {each.wrong_mutants[0]}" if each.wrong_mutants else ""
 
 
 def _listed(title: str, lines: list[str]) -> list[str]:

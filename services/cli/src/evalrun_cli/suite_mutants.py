@@ -1,14 +1,12 @@
 """`evalrun data mutants`: writes reference solutions and mutants of them, as answers and labels in one file."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
+from evalrun_cli.suite_references import reference_programs
 from evalrun_data.mutants import mutants
-from evalrun_data.readers import iter_source_rows, load_problems
+from evalrun_data.readers import load_problems
 from evalrun_data.records import Problem
-from evalrun_data.responses import load_responses
-from evalrun_data.rows import Row
 from evalrun_runtime.atomic_files import atomic_file
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -21,8 +19,7 @@ def write_mutants(
     Raises:
         BadInputError: a source cannot be used, there is no reference, or one is not Python. Nothing is written then.
     """
-    known = load_problems(problems, dataset)
-    found = _given(references, known) if references is not None else _published(problems, known)
+    found = reference_programs(problems, references, load_problems(problems, dataset))
     written, programs = 0, 0
     try:
         with atomic_file(output.resolve()) as file:  # the sources are read meanwhile, and may be this very file
@@ -46,27 +43,3 @@ def _rows(problem: Problem, code: str, maximum: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = [{**key, "response": code, "correct": True}]
     rows += [{**key, "response": each.code, "mutant": each.change} for each in changed]
     return rows
-
-
-def _given(references: str, problems: list[Problem]) -> Iterator[tuple[Problem, str]]:
-    """Yield the first program that the file holds for each problem."""
-    by_key = {problem.key: problem for problem in problems}
-    for response in load_responses([references], problems):
-        problem = by_key.pop((response.dataset, response.problem_id), None)
-        if problem is not None:
-            yield problem, problem.prompt + response.text if response.mode == "append" else response.text
-
-
-def _published(source: str, problems: list[Problem]) -> Iterator[tuple[Problem, str]]:
-    for name in dict.fromkeys(problem.dataset for problem in problems):
-        for problem, row in iter_source_rows(source, name):
-            yield problem, _reference(row, problem)
-
-
-def _reference(row: Row, problem: Problem) -> str:
-    """Return the solution that the row publishes, as a whole program."""
-    if row.has("canonical_solution"):
-        return problem.prompt + row.text("canonical_solution")
-    if row.has("code"):
-        return row.text("code").replace("\r\n", "\n")  # most of MBPP's programs have them, and Python reads them as LF
-    raise row.error("publishes no solution (canonical_solution, code): give correct programs by --references")

@@ -25,7 +25,7 @@ def block(marker: str) -> str:
     return found.group(1)
 
 
-COMMANDS = re.findall(r"^evalrun data (?!audit-tests|mutants).*$", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^evalrun data (?!audit-tests|mutants|vary-tests).*$", PAGE, re.MULTILINE)
 
 
 def test_the_commands_of_the_page(
@@ -51,7 +51,7 @@ def test_the_page_names_every_command() -> None:
         "prepare",
         "show",
         "audit",
-    }  # audit-tests and mutants go with a run: their own test runs them
+    }  # audit-tests, mutants and vary-tests go with a run: their own test runs them
 
 
 def test_the_manifest_of_the_page(tmp_path: Path) -> None:

@@ -67,8 +67,13 @@ def show(directory: Path) -> ExitCode:
 @click.option(
     "--stronger", metavar="RUN", help="Instead of --labels: the same programs judged with tests that you trust more."
 )
+@click.option(
+    "--varied", metavar="RUN", help="The mutants judged with the tests of `evalrun data vary-tests`: which are wrong."
+)
 @click.option("--output", type=click.Path(path_type=Path), help="A file that gets every problem's figures, as JSON.")
-def audit_tests(run: str, labels: Path | None, stronger: str | None, output: Path | None) -> ExitCode:
+def audit_tests(
+    run: str, labels: Path | None, stronger: str | None, varied: str | None, output: Path | None
+) -> ExitCode:
     """Print how good the tests of RUN's problems are, by programs whose correctness is known, or by mutants.
 
     RUN is a folder of outputs, or an fsspec URL, e.g. of `evalrun judge`. Exit code 1 if tests accept a wrong program
@@ -84,7 +89,9 @@ def audit_tests(run: str, labels: Path | None, stronger: str | None, output: Pat
 
     if (labels is None) == (stronger is None):
         raise click.UsageError("--labels or --stronger: give one of them")
-    return audit_suites(run, labels=labels, stronger=stronger, output=output)
+    if varied is not None and labels is None:
+        raise click.UsageError("--varied: needs --labels, which name the mutants and the references")
+    return audit_suites(run, labels=labels, stronger=stronger, varied=varied, output=output)
 
 
 @data.command(epilog=EXIT_CODES)
@@ -108,3 +115,25 @@ def mutants(problems: str, references: str | None, dataset: str | None, max_muta
     from evalrun_cli.suite_mutants import write_mutants
 
     return write_mutants(problems, references, dataset=dataset, maximum=max_mutants, output=output)
+
+
+@data.command("vary-tests", epilog=EXIT_CODES)
+@click.argument("problems", metavar="PROBLEMS")
+@click.option("--references", metavar="FILE", help="Correct Python programs, as answers. Default: those published.")
+@click.option("--dataset", help="Dataset to take of PROBLEMS. Default: all that it holds.")
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="A file for the problems, as JSONL.")
+def vary_tests(problems: str, references: str | None, dataset: str | None, output: Path) -> ExitCode:
+    """Write PROBLEMS with other tests: on varied arguments, a function must return what the reference does.
+
+    The arguments are those of the published tests, each changed a little or taken from another call. They tell wrong
+    mutants from equivalent ones in `evalrun data audit-tests`. Problems whose tests call no function are left out.
+
+    \b
+    Example, after that of `evalrun data mutants`:
+      evalrun data vary-tests HumanEval.jsonl.gz --output varied.jsonl
+      evalrun judge --problems varied.jsonl --responses mutants.jsonl --output varied/
+      evalrun data audit-tests judged/ --labels mutants.jsonl --varied varied/
+    """
+    from evalrun_cli.suite_variation import write_varied_tests
+
+    return write_varied_tests(problems, references, dataset=dataset, output=output)

@@ -1,0 +1,48 @@
+"""Reference solutions of problems: those that a source publishes, or the user's own."""
+
+from collections.abc import Iterator, Sequence
+
+from evalrun_data.readers import iter_source_rows
+from evalrun_data.records import Problem
+from evalrun_data.responses import load_responses
+from evalrun_data.rows import Row
+
+
+def reference_programs(
+    source: str, references: str | None, problems: Sequence[Problem]
+) -> Iterator[tuple[Problem, str]]:
+    """Yield problems with a correct program for each.
+
+    Args:
+        source: what the problems were read from.
+        references: answers of which the first to each problem is correct; None: what the source publishes.
+        problems: those asked for.
+
+    Raises:
+        BadInputError: a source cannot be used, or publishes no solution.
+    """
+    return _given(references, problems) if references is not None else _published(source, problems)
+
+
+def _given(references: str, problems: Sequence[Problem]) -> Iterator[tuple[Problem, str]]:
+    """Yield the first program that the file holds for each problem."""
+    by_key = {problem.key: problem for problem in problems}
+    for response in load_responses([references], problems):
+        problem = by_key.pop((response.dataset, response.problem_id), None)
+        if problem is not None:
+            yield problem, problem.prompt + response.text if response.mode == "append" else response.text
+
+
+def _published(source: str, problems: Sequence[Problem]) -> Iterator[tuple[Problem, str]]:
+    for name in dict.fromkeys(problem.dataset for problem in problems):
+        for problem, row in iter_source_rows(source, name):
+            yield problem, _reference(row, problem)
+
+
+def _reference(row: Row, problem: Problem) -> str:
+    """Return the solution that the row publishes, as a whole program."""
+    if row.has("canonical_solution"):
+        return problem.prompt + row.text("canonical_solution")
+    if row.has("code"):
+        return row.text("code").replace("\r\n", "\n")  # most of MBPP's programs have them, and Python reads them as LF
+    raise row.error("publishes no solution (canonical_solution, code): give correct programs by --references")
