@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from evalrun_cli import standard_streams
 from evalrun_cli.commands import evalrun
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -16,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: of the command; None: the process's own.
     """
+    standard_streams.prepare()
     logging.basicConfig(level=logging.WARNING, format="evalrun: %(message)s")
     try:
         code = evalrun.main(arguments, standalone_mode=False)
@@ -25,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         code = ExitCode.BAD_INPUT
+    except standard_streams.OutputLostError as error:
+        click.echo(f"evalrun: {error}", err=True)
+        code = ExitCode.FAILED
     except (click.Abort, KeyboardInterrupt):
         code = ExitCode.STOPPED
     sys.exit(int(code) if isinstance(code, int) else ExitCode.SUCCEEDED)

@@ -1,0 +1,64 @@
+"""Standard streams that end no run: a closed one is opened on nothing, a pipe may lose its reader."""
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+STREAMS: Final = {0: "stdin", 1: "stdout", 2: "stderr"}
+
+
+class OutputLostError(Exception):
+    """Stdout or stderr takes no more; the message says why."""
+
+
+class _Writer(io.FileIO):
+    """Writes to nothing once the reader of the pipe has gone, as in `evalrun run ... | head`."""
+
+    def write(self, data: "ReadableBuffer") -> int:
+        """Write. Raises OutputLostError, once."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            name = STREAMS[self.fileno()]
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, self.fileno())
+            os.close(nothing)
+            if isinstance(error, BrokenPipeError):
+                return memoryview(data).nbytes
+            raise OutputLostError(f"{name}: {error.strerror}") from error
+
+
+def prepare() -> None:
+    """Open closed standard streams on nothing, and let stdout and stderr survive their reader.
+
+    A run's results are its files: they do not depend on who reads its lines. What this process has replaced already,
+    as a test's capture does, stays as it is.
+    """
+    for descriptor in STREAMS:
+        try:
+            os.fstat(descriptor)
+        except OSError:  # the lowest free descriptor is this one
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, closefd=False)
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _surviving(1, sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _surviving(2, sys.stderr)
+
+
+def _surviving(descriptor: int, stream: TextIO | None) -> TextIO:
+    if stream is not None:
+        stream.flush()
+    buffer = io.BufferedWriter(_Writer(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(
+        buffer,
+        encoding=getattr(stream, "encoding", "utf-8"),
+        errors=getattr(stream, "errors", "backslashreplace"),
+        line_buffering=getattr(stream, "line_buffering", False),
+        write_through=getattr(stream, "write_through", False),
+    )
