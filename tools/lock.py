@@ -1,10 +1,10 @@
 """Lock every deployable's dependencies with hashes into `requirements/<name>.txt`.
 
 `build` is what installs the rest; `base` and `dev` install the whole distribution. An extra is locked by itself,
-without the base, because its image holds nothing that it does not import; so is the group `graders`. The group
-`evalplus` is for tests and shares no environment with the rest. The extra `inspect` is in no image, and allows no
-version of fsspec that the others have: it is locked together with the base's requirements, into a file that replaces
-`base.txt`. Addresses of a package index are never written.
+without the base, because its image holds nothing that it does not import; so is the group `graders`. The groups
+`evalplus` and `trainers` are for tests and share no environment with the rest. The extra `inspect` is in no image, and
+allows no version of fsspec that the others have: it is locked together with the base's requirements, into a file that
+replaces `base.txt`. Addresses of a package index are never written.
 """
 
 import argparse
@@ -15,8 +15,9 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VERL_ALONE = '[[dependency-metadata]]\nname = "verl"\nrequires-dist = []\n'
-"""uv's configuration for `graders`: verl asks for torch and Ray, which its scorers do not import."""
+ALONE = {"graders": ("verl",), "trainers": ("openrlhf", "trl")}
+"""Packages locked without what they ask for: verl's scorers import neither torch nor Ray, and of what the trainers ask
+for the one part needs a GPU's compiler; the other is that of `gen-cpu.txt`."""
 
 
 def wanted() -> dict[str, list[str]]:
@@ -27,7 +28,7 @@ def wanted() -> dict[str, list[str]]:
     build = project["build-system"]["requires"] + groups["build"]
     locks = {"build": build, "base": base, "dev": build + base + groups["dev"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
-    alone = {name: groups[name] for name in ("graders", "evalplus")}
+    alone = {name: groups[name] for name in ("graders", "evalplus", "trainers")}
     return locks | extras | {"inspect": base + extras["inspect"]} | alone
 
 
@@ -37,10 +38,11 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source, config = Path(folder) / "wanted.in", Path(folder) / "uv.toml"
         source.write_text("\n".join(requirements) + "\n")
-        config.write_text(VERL_ALONE if name == "graders" else "")
+        alone = [f'[[dependency-metadata]]\nname = "{each}"\nrequires-dist = []\n' for each in ALONE.get(name, ())]
+        config.write_text("".join(alone))
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
         command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command", "make lock"]
-        if name not in ("build", "base", "inspect", "evalplus"):
+        if name not in ("build", "base", "inspect", "evalplus", "trainers"):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
         command += ["--config-file", str(config)]
         if upgrade:

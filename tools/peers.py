@@ -1,11 +1,12 @@
-"""The published packages whose verdicts and files ours are compared with: EvalPlus, LiveCodeBench, Inspect.
+"""The published packages that ours are compared with or call ours: EvalPlus, LiveCodeBench, Inspect, TRL, OpenRLHF.
 
   python tools/peers.py             install what is missing, then run the tests that compare
   python tools/peers.py install     only install, and print the variables that those tests read
 
 They allow no common set of versions, so each has an environment of its own (EvalPlus 0.6 GB, Inspect 0.3 GB) in
 `$EVALRUN_CACHE/peers` (default ~/.cache/evalrun), made once for each lock. LiveCodeBench is in no package index: it is
-fetched by git, at a fixed commit.
+fetched by git, at a fixed commit. The trainers' environment has these alone (1 MB) and takes torch and the rest from
+that of `make setup-gen-cpu`; where that is not installed, their test skips.
 """
 
 import hashlib
@@ -15,15 +16,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gen_cpu import interpreter as of_gen_cpu
+
 ROOT = Path(__file__).resolve().parent.parent
 LIVECODEBENCH = "https://github.com/LiveCodeBench/LiveCodeBench"
 LIVECODEBENCH_COMMIT = "28fef95ea8c9f7a547c8329f2cd3d32b92c1fa24"
 LOCKED = {"EVALRUN_TEST_EVALPLUS": "evalplus", "EVALRUN_TEST_INSPECT": "inspect"}
-CHECKOUT = "EVALRUN_TEST_LIVECODEBENCH"
+CHECKOUT, TRAINERS = "EVALRUN_TEST_LIVECODEBENCH", "EVALRUN_TEST_TRAINERS_PYTHON"
 TESTS = (
     "tests/unit/function_tests/test_evalplus_package.py",
     "tests/unit/data/test_inspect_logs.py",
     "tests/integration/cli/test_livecodebench_checker.py",
+    "tests/integration/reward/test_published_trainers.py",
 )
 
 
@@ -33,16 +37,25 @@ def folder(name: str, version: bytes) -> Path:
     return cache / "peers" / f"{name}-{hashlib.sha256(version).hexdigest()[:16]}"
 
 
-def interpreter(name: str) -> Path:
-    """Return the interpreter of an environment with a lock's packages, installed unless it is there."""
+def interpreter(name: str, beneath: Path | None = None) -> Path:
+    """Return the interpreter of an environment with a lock's packages, installed unless it is there.
+
+    Args:
+        name: the lock's.
+        beneath: an interpreter whose packages it has too.
+    """
     lock = ROOT / "requirements" / f"{name}.txt"
-    target = folder(name, lock.read_bytes() + sys.version.encode())
+    target = folder(name, lock.read_bytes() + sys.version.encode() + str(beneath or "").encode())
     python = target / "bin" / "python"
     if not (target / ".complete").exists():
         shutil.rmtree(target, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(target)], check=True)
-        command = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), "--quiet"]
+        command = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), "--quiet", "--no-deps"]
         subprocess.run([*command, "--require-hashes", "-r", str(lock)], check=True)
+        if beneath is not None:
+            (packages,) = target.glob("lib/python*/site-packages")
+            (others,) = beneath.parents[1].glob("lib/python*/site-packages")
+            (packages / "beneath.pth").write_text(f"{others}\n")
         (target / ".complete").touch()
     return python
 
@@ -68,6 +81,8 @@ def checkout() -> Path:
 def variables() -> dict[str, str]:
     """Return what the tests read, with everything installed."""
     found = {variable: str(interpreter(name)) for variable, name in LOCKED.items()}
+    if (python := of_gen_cpu()) is not None:
+        found[TRAINERS] = str(interpreter("trainers", beneath=python))
     return found | {CHECKOUT: str(checkout())}
 
 
