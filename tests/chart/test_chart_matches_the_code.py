@@ -151,6 +151,12 @@ def test_a_shared_judge_scales_as_a_runs_own(chart: Chart, mode: AutoscalingMode
         assert mode != "cpu" or specs[name]["metrics"] == [cpu_metric(cpus)]
 
 
+def test_a_shared_judge_under_keda_scales_at_the_same_pace(chart: Chart) -> None:
+    scalers = of_kind(chart.render({"sharedJudge": {"enabled": True, "autoscaling": "keda"}}), "ScaledObject")
+    paces = [item["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] for item in scalers]
+    assert paces == [BEHAVIOR, BEHAVIOR]
+
+
 def test_the_operators_ports_are_the_ones_it_listens_on(chart: Chart) -> None:
     container = container_of(chart.render(), "evalrun-operator")
     variables = environment(container)

@@ -48,6 +48,7 @@ def autoscaler(
                 "scaleTargetRef": {"name": name},
                 "minReplicaCount": min_pods,
                 "maxReplicaCount": max_pods,
+                "advanced": {"horizontalPodAutoscalerConfig": {"behavior": BEHAVIOR}},
                 "triggers": [
                     {
                         "type": "prometheus",
