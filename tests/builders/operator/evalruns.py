@@ -81,6 +81,7 @@ def protocol(**fields: object) -> dict[str, object]:
 
 
 DATASET = "spec.datasets.0.source"
+TLS_SECRETS = {part: {"name": f"{part}-tls"} for part in ("aggregator", "gateway", "sandbox", "generator", "operator")}
 GATE = {"baseline": "last-good", "dataset": "humaneval"}
 
 REFUSED: tuple[Refused, ...] = (
@@ -954,6 +955,24 @@ REFUSED: tuple[Refused, ...] = (
         server_says="should match",
     ),
     Refused(
+        "certificates of one's own and the operator's",
+        {"spec.tls": "Issued", "spec.tlsSecretRefs": TLS_SECRETS},
+        "spec.tlsSecretRefs",
+        "write either tls or tlsSecretRefs",
+    ),
+    Refused(
+        "certificates for all but the sandboxes",
+        {"spec.tlsSecretRefs": {part: one for part, one in TLS_SECRETS.items() if part != "sandbox"}},
+        "spec.tlsSecretRefs",
+        "name gateway and sandbox where the run has a judge of its own",
+    ),
+    Refused(
+        "certificates for gateways of a shared judge",
+        {"spec.judgeRef": {"name": "shared"}, "spec.tlsSecretRefs": TLS_SECRETS},
+        "spec.tlsSecretRefs",
+        "neither with judgeRef",
+    ),
+    Refused(
         "negative backoff limit",
         {"spec.backoffLimit": -1},
         "spec.backoffLimit",
@@ -1016,6 +1035,7 @@ CHANGES_ONCE_STARTED: tuple[tuple[str, str, object], ...] = (
     ("gate", "spec.gate", GATE),
     ("cost", "spec.cost", {"gpuHour": "2"}),
     ("activeDeadlineSeconds", "spec.activeDeadlineSeconds", 60),
+    ("tlsSecretRefs", "spec.tlsSecretRefs", TLS_SECRETS),
     ("serviceAccountName", "spec.serviceAccountName", "robot"),
     ("imagePullSecrets", "spec.imagePullSecrets", [{"name": "pull"}]),
 )

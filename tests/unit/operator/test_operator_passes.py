@@ -1,6 +1,7 @@
 """Passes of the controller against an API server that is a dictionary: what is asked of it, and what is not."""
 
 import asyncio
+import base64
 import gc
 import json
 import threading
@@ -8,11 +9,12 @@ import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 import httpx2
 import pytest
+from builders.operator.evalruns import TLS_SECRETS
 from builders.operator.running_operator import ScriptedLedger, serving_ledger
 from builders.operator.simulated_aggregators import SimulatedAggregators
 from builders.operator.world import START, UID, evalrun, generating, operator_settings
@@ -24,6 +26,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
+from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children
 from evalrun_operator.observation.records import ObjectKey
@@ -205,6 +208,44 @@ async def test_a_secret_that_has_lost_its_tokens_is_told_with_the_way_out(data: 
             await controller.work(KEY)
     refused = [event for event in server.events if event.startswith("Refused")]
     assert refused == ["Refused: Secret run-token lacks a token: delete it, and the operator makes new ones"]
+
+
+async def test_the_ledger_is_asked_with_the_named_certificate_and_its_absence_is_told() -> None:
+    """Other parts' Secrets are missed by their pods; the operator's is mounted by nobody."""
+
+    class Asked(SimulatedAggregators):
+        shown: ClassVar[list[tuple[str, str, str] | None]] = []
+
+        async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
+            self.shown.append(access.certificate)
+            return await super().status(address, access)
+
+    world = generating(rollout=False, changes={"spec.tlsSecretRefs": TLS_SECRETS})
+    run = {**manifest(), **world.run.to_wire()}
+    server, aggregators = Server(run), Asked(1.0, lambda: 0.0)
+    owner = {"kind": "EvalRun", "name": "run", "uid": UID, "controller": True}
+    metadata = {"name": "run-token", "namespace": "evals", "uid": "s", "ownerReferences": [owner]}
+    server.there["Secret/run-token"] = {"kind": "Secret", "metadata": metadata, "data": {"token": in_base64("t")}}
+    async with controlling(server, aggregators=aggregators) as (controller, children, _):
+        for item in world.objects.values():
+            children.put(item)
+        controller.saw_run(run)
+        await controller.work(KEY)
+        assert not aggregators.shown
+        named = {"kind": "Secret", "metadata": {"name": "operator-tls", "namespace": "evals", "uid": "o"}}
+        server.there["Secret/operator-tls"] = {**named, "data": {"tls.crt": in_base64("c"), "keystore.jks": "/u3+7Q=="}}
+        await controller.work(KEY)
+        assert not aggregators.shown
+        judged = {one["type"]: one["message"] for one in (server.run or {})["status"]["conditions"]}["Judged"]
+        assert judged.startswith("Secret operator-tls of spec.tlsSecretRefs.operator lacks tls.key, ca.crt: ")
+        held = {"tls.crt": "c", "tls.key": "k", "ca.crt": "a"}
+        server.there["Secret/operator-tls"] = {**named, "data": {key: in_base64(text) for key, text in held.items()}}
+        await controller.work(KEY)
+        assert aggregators.shown == [("c", "k", "a")]
+
+
+def in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 @pytest.mark.parametrize("gone", [deleted, made_anew])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.operator.evalruns import TLS_SECRETS
 from builders.operator.world import evalrun, operator_settings
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -936,6 +937,26 @@ def test_with_tls_probes_ask_the_port_for_health_and_no_policy_opens_it() -> Non
                 assert asked <= {9091}, container["name"]
                 assert bool(asked) == ("--health-port=9091" in container.get("args", ())), container["name"]
         assert "9091" not in json.dumps([item for item in made if item["kind"] == "NetworkPolicy"])
+
+
+def test_a_part_mounts_the_named_secret_and_no_other_and_nothing_is_issued() -> None:
+    for rollout in (True, False):
+        made = objects(plan_of(evalrun({"spec.tlsSecretRefs": TLS_SECRETS}, rollout=rollout)))
+        held = {}
+        for _, pod in pods(made):
+            secrets = {secret: keys for secret, keys in held_by(pod).items() if secret != "run-token"}
+            assert all(
+                keys == {file: f"tls/{file}" for file in ("tls.crt", "tls.key", "ca.crt")} for keys in secrets.values()
+            )
+            held[pod["containers"][0]["name"]] = set(secrets)
+            assert not [key for key in held_by(pod).get("run-token", {}) if key.endswith((".crt", ".key"))]
+        generator = (
+            {"ray-head": {"generator-tls"}, "ray-worker": set()} if rollout else {"generator": {"generator-tls"}}
+        )
+        assert held == {
+            "aggregator": {"aggregator-tls"}, "judge": {"gateway-tls"}, "sandbox": {"sandbox-tls"}, **generator,
+        }  # fmt: skip
+        assert "EVALRUN_SANDBOX_TLS_FOLDER" in {one["name"] for one in container_of(made, "sandbox")["env"]}
 
 
 def test_without_tls_no_part_has_a_certificate() -> None:

@@ -63,6 +63,8 @@ ORDER_FILE: Final = "work-order.json"
 CLAIMS_FOLDER: Final = "/mnt/claims"
 IDENTITY_FOLDER: Final = "/etc/evalrun/identity"
 TLS_FOLDER: Final = f"{IDENTITY_FOLDER}/tls"
+TLS_FILES: Final = ("tls.crt", "tls.key", "ca.crt")
+"""Of such a folder, and keys of a Secret in cert-manager's layout: certificate, its key, authorities."""
 JUDGE_TLS_FOLDER: Final = "/etc/evalrun/judge-tls"
 """Of the certificate for a shared judge."""
 OPERATOR: Final = "operator"

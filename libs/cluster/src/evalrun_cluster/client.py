@@ -75,6 +75,11 @@ def controller_of(item: Object) -> str | None:
     return next((str(owner["uid"]) for owner in owners if owner.get("controller")), None)
 
 
+def texts_of(secret: Object) -> dict[str, str]:
+    """Return what a Secret holds, by key; what is no text, such as a keystore beside certificates, is garbled."""
+    return {key: base64.b64decode(value).decode(errors="replace") for key, value in (secret.get("data") or {}).items()}
+
+
 def refuse_foreign(wanted: Object, there: Object) -> None:
     """Raise if an object that is there is not the run's for which one of that name is wanted.
 
@@ -176,7 +181,7 @@ class Cluster:
         secret = await self._named(SECRET.kind, name, run.namespace)
         if secret is None or controller_of(secret) != run.uid:
             return None  # creating ours says whose it is
-        return {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
+        return texts_of(secret)
 
     async def create(self, manifest: Object) -> None:
         """Create an object; one that is there already is fine if it is the same run's.

@@ -64,7 +64,7 @@ def waiting_for(context: ReconcileContext) -> str:
         troubles = observed.trouble_list(*down)
         room = f" {CRAMPED}" if any(map(is_cramped, troubles)) else ""
         return f"{', '.join(down)} not ready yet. {'; '.join(troubles[:3])}{room}".strip()
-    return "" if observed.ledger is not None else "The aggregator is up, but does not answer yet."
+    return "" if observed.ledger is not None else observed.unasked or "The aggregator is up, but does not answer yet."
 
 
 def judge_rests(context: ReconcileContext) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun
-from evalrun_cluster.client import Cluster
+from evalrun_cluster.client import Cluster, texts_of
 from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.aggregator_client import AggregatorError, Aggregators
@@ -89,8 +89,20 @@ class Gatherer:
         aggregator = observed.workload("StatefulSet", names.component(identity.name, names.AGGREGATOR))
         if tokens is None or aggregator is None or aggregator.ready == 0 or ended:
             return observed
+        references = run.spec.tls_secret_refs
+        if references is not None:
+            name = references.operator.name
+            held = texts_of(await self._cluster.read_secret(name, identity.namespace) or {})
+            lacks = [file for file in names.TLS_FILES if not held.get(file)]
+            if lacks:
+                return replace(
+                    observed,
+                    unasked=f"Secret {name} of spec.tlsSecretRefs.operator lacks {', '.join(lacks)}: "
+                    "without them the operator cannot ask the aggregator. Write them, or have cert-manager do so.",
+                )
+            tokens = tokens.with_operator_certificate(*(held[file] for file in names.TLS_FILES))
         ledger = await self._ask(identity, tokens.operator)
-        return replace(observed, ledger=ledger)
+        return replace(observed, ledger=ledger, tokens=tokens)
 
     async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, str]:
         """Return the last warnings about objects that do not come up and say nothing themselves, by uid."""

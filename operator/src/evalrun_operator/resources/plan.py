@@ -51,7 +51,20 @@ class RunPlan:
     def tls(self) -> bool:
         """Whether the run's parts use mutual TLS. Runs of one token for all parts began before there was any."""
         wanted = self.spec.tls or ("Issued" if self.tls_unless_disabled else "Disabled")
-        return self.hop_tokens and wanted == "Issued"
+        return self.hop_tokens and (wanted == "Issued" or self.spec.tls_secret_refs is not None)
+
+    def certificate_of(self, component: str) -> tuple[str, dict[str, str]]:
+        """Return the Secret with a part's certificate, and by its keys the files that they become."""
+        given = self.spec.tls_secret_refs
+        if given is not None:
+            secrets = {
+                names.AGGREGATOR: given.aggregator, names.JUDGE: given.gateway, names.SANDBOX: given.sandbox,
+                names.GENERATOR: given.generator,
+            }  # fmt: skip
+            by_part = {part: secret.name for part, secret in secrets.items() if secret is not None}
+            return by_part[component], {file: file for file in names.TLS_FILES}
+        keys = (*names.certificate_keys(component), names.AUTHORITY_KEY)
+        return names.token_secret(self.run.name), dict(zip(keys, names.TLS_FILES, strict=True))
 
     @property
     def token_digest(self) -> str:

@@ -187,15 +187,14 @@ def held_tokens(
             secrets[SHARED_TOKEN] = shared.name, shared.key
         return HeldTokens([secret_env(variable, *secrets[key]) for variable, key in held.items()], [], [])
     own = sorted({key for key in held.values() if key != SHARED_TOKEN})
-    paths = {key: key for key in own}
+    files = {names.token_secret(plan.run.name): {key: key for key in own}}
     folders: list[Object] = []
     if plan.tls:
-        certificate, key = names.certificate_keys(component)
+        secret, keys = plan.certificate_of(component)
         folder = names.TLS_FOLDER.removeprefix(f"{names.IDENTITY_FOLDER}/")
-        files = {certificate: "tls.crt", key: "tls.key", names.AUTHORITY_KEY: "ca.crt"}
-        paths |= {key: f"{folder}/{file}" for key, file in files.items()}
+        files.setdefault(secret, {}).update({key: f"{folder}/{file}" for key, file in keys.items()})
         folders = [{"name": variable, "value": names.TLS_FOLDER} for variable in tls]
-    sources = [_files_of(names.token_secret(plan.run.name), paths)]
+    sources = [_files_of(secret, paths) for secret, paths in files.items()]
     if shared is not None:
         sources.append(_files_of(shared.name, {shared.key: SHARED_TOKEN}))
     return HeldTokens(

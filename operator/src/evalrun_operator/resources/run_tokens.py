@@ -28,6 +28,11 @@ class RunTokens:
         """Return them beside certificates for the run's parts."""
         return RunTokens({**self.by_key, **certificates})
 
+    def with_operator_certificate(self, certificate: str, key: str, authorities: str) -> "RunTokens":
+        """Return them beside the certificate that the operator shows."""
+        keys = (*names.certificate_keys(names.OPERATOR), names.AUTHORITY_KEY)
+        return self.with_certificates(dict(zip(keys, (certificate, key, authorities), strict=True)))
+
     @property
     def first(self) -> str:
         """The one that earlier releases know, and the only one of runs that began with it; rotations leave it."""

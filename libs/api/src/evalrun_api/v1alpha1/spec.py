@@ -13,6 +13,7 @@ from evalrun_api.v1alpha1.model_servers import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.placement import Placements, PodMetadata
 from evalrun_api.v1alpha1.results import Aggregator, Cost, Exports, Output
 from evalrun_api.v1alpha1.task import Dataset, Model, Protocol
+from evalrun_api.v1alpha1.tls import TlsSecretReferences
 
 MUTABLE_FIELDS = frozenset({"suspend", "ttlSecondsAfterFinished", "backoffLimit"})
 """Fields that may still change once the run has started, by wire name."""
@@ -111,6 +112,9 @@ class EvalRunSpec(ApiModel):
         description="Mutual TLS between the run's parts. Unset or Issued: by certificates that the operator makes for "
         "the run. Disabled: plain text. For a shared judge: judgeRef.tlsSecretRef.",
     )
+    tls_secret_refs: TlsSecretReferences | None = Field(
+        None, description="Certificates of the run's parts, instead of those that the operator makes."
+    )
     suspend: bool = Field(default=False, description="Release the GPUs and wait; the ledger is kept.")
     backoff_limit: int = Field(
         3, ge=0, le=100, description="How many times a failed generator or cluster is retried before the run fails."
@@ -161,6 +165,18 @@ class EvalRunSpec(ApiModel):
             "!has(self.judge) || !has(self.judgeRef)",
             "write either judge (the run's own) or judgeRef (a shared one), not both",
             ".judgeRef",
+        ),
+        Rule(
+            "!has(self.tls) || !has(self.tlsSecretRefs)",
+            "write either tls or tlsSecretRefs (certificates of your own), not both",
+            ".tlsSecretRefs",
+        ),
+        Rule(
+            "!has(self.tlsSecretRefs) || has(self.judgeRef) == (!has(self.tlsSecretRefs.gateway) && "
+            "!has(self.tlsSecretRefs.sandbox)) && has(self.tlsSecretRefs.gateway) == has(self.tlsSecretRefs.sandbox)",
+            "name gateway and sandbox where the run has a judge of its own, and neither with judgeRef, whose "
+            "certificate is judgeRef.tlsSecretRef's",
+            ".tlsSecretRefs",
         ),
         Rule(
             "has(self.output.url) || self.output.retain",
