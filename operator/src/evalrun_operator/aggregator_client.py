@@ -123,7 +123,7 @@ def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
     try:
         return GivenTls(TlsIdentity.of(*(text.encode() for text in access.certificate)))
     except ValueError as error:
-        raise AggregatorError(f"{address}: the operator's certificate in the run's Secret: {error}") from error
+        raise AggregatorError(f"{address}: the operator's certificate for it: {error}") from error
 
 
 def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:

@@ -237,11 +237,33 @@ async def test_the_ledger_is_asked_with_the_named_certificate_and_its_absence_is
         await controller.work(KEY)
         assert not aggregators.shown
         judged = {one["type"]: one["message"] for one in (server.run or {})["status"]["conditions"]}["Judged"]
-        assert judged.startswith("Secret operator-tls of spec.tlsSecretRefs.operator lacks tls.key, ca.crt: ")
+        assert "not answer yet. Secret operator-tls of spec.tlsSecretRefs.operator lacks tls.key, ca.crt: " in judged
         held = {"tls.crt": "c", "tls.key": "k", "ca.crt": "a"}
         server.there["Secret/operator-tls"] = {**named, "data": {key: in_base64(text) for key, text in held.items()}}
         await controller.work(KEY)
         assert aggregators.shown == [("c", "k", "a")]
+
+
+async def test_why_an_aggregator_does_not_answer_stands_in_the_conditions() -> None:
+    class Refusing(SimulatedAggregators):
+        async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
+            raise AggregatorError(f"{address}: UNAVAILABLE: Tls handshake failed")
+
+    world = generating(rollout=False)
+    run = {**manifest(), **world.run.to_wire()}
+    server = Server(run)
+    owner = {"kind": "EvalRun", "name": "run", "uid": UID, "controller": True}
+    metadata = {"name": "run-token", "namespace": "evals", "uid": "s", "ownerReferences": [owner]}
+    server.there["Secret/run-token"] = {"kind": "Secret", "metadata": metadata, "data": {"token": in_base64("t")}}
+    async with controlling(server, aggregators=Refusing(1.0, lambda: 0.0)) as (controller, children, _):
+        for item in world.objects.values():
+            children.put(item)
+        controller.saw_run(run)
+        await controller.work(KEY)
+    judged = {one["type"]: one["message"] for one in (server.run or {})["status"]["conditions"]}["Judged"]
+    assert judged.endswith(
+        "does not answer yet. dns:///run-aggregator.evals.svc:50051: UNAVAILABLE: Tls handshake failed"
+    )
 
 
 def in_base64(text: str) -> str:

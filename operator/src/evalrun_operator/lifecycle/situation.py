@@ -64,7 +64,9 @@ def waiting_for(context: ReconcileContext) -> str:
         troubles = observed.trouble_list(*down)
         room = f" {CRAMPED}" if any(map(is_cramped, troubles)) else ""
         return f"{', '.join(down)} not ready yet. {'; '.join(troubles[:3])}{room}".strip()
-    return "" if observed.ledger is not None else observed.unasked or "The aggregator is up, but does not answer yet."
+    if observed.ledger is not None:
+        return ""
+    return f"The aggregator is up, but does not answer yet. {observed.ledger_error}".strip()
 
 
 def judge_rests(context: ReconcileContext) -> bool:

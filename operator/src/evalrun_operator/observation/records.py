@@ -188,8 +188,8 @@ class Observed:
     """API groups that an autoscaler measures by, and the cluster does not serve."""
     kueue: Mapping[str, KueueWord] = field(default_factory=dict)
     """By uid, what Kueue says of an object that it holds back."""
-    unasked: str = ""
-    """Obstacle to asking the aggregator, which somebody must fix; empty where there is none."""
+    ledger_error: str = ""
+    """Error of the aggregator's, or on the way to it, although its pod is ready; empty where there is none."""
 
     def find(self, kind: str, name: str) -> ObservedObject | None:
         """Return an object of ours that is there and not on its way out."""

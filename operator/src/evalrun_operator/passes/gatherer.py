@@ -10,12 +10,11 @@ from evalrun_cluster.client import Cluster, texts_of
 from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.aggregator_client import AggregatorError, Aggregators
-from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.observation.record_parser import belonging, parse_kueue_word
 from evalrun_operator.observation.records import Baseline, KueueWord, Observed
-from evalrun_operator.resources.run_tokens import LedgerAccess, RunTokens
+from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
@@ -97,12 +96,17 @@ class Gatherer:
             if lacks:
                 return replace(
                     observed,
-                    unasked=f"Secret {name} of spec.tlsSecretRefs.operator lacks {', '.join(lacks)}: "
-                    "without them the operator cannot ask the aggregator. Write them, or have cert-manager do so.",
+                    ledger_error=f"Secret {name} of spec.tlsSecretRefs.operator lacks {', '.join(lacks)}: "
+                    "without them the operator cannot ask it. Write them, or have cert-manager do so.",
                 )
             tokens = tokens.with_operator_certificate(*(held[file] for file in names.TLS_FILES))
-        ledger = await self._ask(identity, tokens.operator)
-        return replace(observed, ledger=ledger, tokens=tokens)
+            observed = replace(observed, tokens=tokens)
+        try:
+            ledger = await self._aggregators.status(self._address(identity.namespace, identity.name), tokens.operator)
+        except AggregatorError as error:
+            logger.info("%s/%s: its aggregator does not answer: %s", identity.namespace, identity.name, error)
+            return replace(observed, ledger_error=str(error))
+        return replace(observed, ledger=ledger)
 
     async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, str]:
         """Return the last warnings about objects that do not come up and say nothing themselves, by uid."""
@@ -167,13 +171,6 @@ class Gatherer:
         found = await self._cluster.read_run(run.metadata.namespace or "", name)
         status = (found or {}).get("status") or {}
         return Baseline("" if found is None else status.get("phase", "Pending"), status.get("outputURL", ""))
-
-    async def _ask(self, identity: RunIdentity, access: LedgerAccess) -> LedgerStatus | None:
-        try:
-            return await self._aggregators.status(self._address(identity.namespace, identity.name), access)
-        except AggregatorError as error:
-            logger.info("%s/%s: its aggregator does not answer: %s", identity.namespace, identity.name, error)
-            return None
 
     async def _read_tokens(self, identity: RunIdentity) -> RunTokens | None:
         known = self._tokens.get(identity.uid)
