@@ -1,11 +1,16 @@
 """`evalrun data audit-tests` on suites that lost half of their tests: are the weakened ones found, and at what cost?
 
-    .venv/bin/python benchmarks/suite_audit.py
+    .venv/bin/python benchmarks/suite_audit.py [--strong HumanEvalPlus.jsonl.gz] [--seed 1] [--problems 40]
 
-HumanEval and MBPP's regression part. Half of the problems, by a seed, lose every second assert. The programs are
-mutants of the published solutions; the whole suite's verdict on a mutant is the truth. The audit knows every second one
-with a fault, and those that return nothing for a class of inputs. A problem is weakened if its halved tests accept a
-wrong mutant that the audit never sees: one of the other faults.
+A sample of HumanEval and of MBPP's regression part, by the seed, of which each problem loses every second assert. The
+programs are mutants of the published solutions. The audit has the halved tests, tests made of them by `evalrun data
+vary-tests`, and every second mutant with a fault beside those that return nothing for a class of inputs. It knows no
+whole suite. A problem is weakened if its halved tests accept a mutant that the whole suite rejects; recall is measured
+on those that a mutant shows which the audit does not have.
+
+With `--strong FILE`, EvalPlus' own of the data set, precision is measured too: the audit also gets EvalPlus' suites of
+the same problems, in the same way. Of the suites that it names, those halved and shown to be weak by the whole suite or
+by EvalPlus' are right; those of EvalPlus, and any others, are wrong.
 """
 
 import argparse
@@ -16,8 +21,10 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +36,15 @@ from evalrun_results.metrics.intervals import wilson
 DATA = Path(os.environ.get("EVALRUN_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SOURCES = {"humaneval": DATA / "humaneval" / "HumanEval.jsonl.gz", "mbpp_reg": DATA / "mbpp" / "mbpp.jsonl.gz"}
 AIM = 0.9
-TIME_LIMIT = "0.5"
-"""CPU seconds: the references take milliseconds, and a mutant that never ends is wrong after any time."""
+TIME_LIMIT, STRONG_TIME_LIMIT = "0.5", "1"
+"""CPU seconds: the references take milliseconds, and a mutant that never ends is wrong after any time. EvalPlus' suites
+have hundreds of inputs."""
 
 OF_A_CLASS = " returns nothing: "
 """In the change of a mutant that is wrong for one class of inputs."""
 
-Key = tuple[str, str, int]
+Row = dict[str, Any]
+Key = tuple[str, int]
 
 
 class _Halved(ast.NodeTransformer):
@@ -70,89 +79,152 @@ def evalrun(*arguments: str | Path, codes: tuple[int, ...] = (0,)) -> str:
     return done.stdout
 
 
-def verdicts(run: Path) -> dict[Key, bool]:
-    """Return which programs of a run were accepted."""
-    with (run / "results.jsonl").open() as lines:
-        rows = [json.loads(line) for line in lines]
-    return {(row["dataset"], row["problem_id"], row["sample"]): row["accepted"] for row in rows if row["judged"]}
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write(path: Path, rows: Iterable[Row]) -> Path:
     """Write rows as JSONL."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def judged(folder: Path, name: str, suite: list[Problem], rows: list[dict[str, Any]]) -> dict[Key, bool]:
-    """Judge programs by a suite, and return which were accepted."""
-    problems = write(folder / f"{name}.jsonl", [record_of(problem) for problem in suite])
-    programs, out = write(folder / f"{name}_programs.jsonl", rows), folder / name
-    evalrun("judge", "--problems", problems, "--responses", programs, "--output", out, "--time-limit", TIME_LIMIT)
-    return verdicts(out)
+def share(hits: int, of: int) -> str:
+    """Return a share with its interval."""
+    low, high = wilson(hits, of) if of else (0.0, 1.0)
+    return f"{hits} of {of} = {hits / max(of, 1):.3f} ({low:.2f} to {high:.2f})"
 
 
-def main(datasets: list[str], per_problem: int, max_problems: int | None, seed: int) -> int:
+@dataclass
+class Bench:
+    """Judges programs in a folder, and counts them."""
+
+    folder: Path
+    programs: int = 0
+
+    def accepted(self, name: str, suites: list[Problem], rows: list[Row], limit: str = TIME_LIMIT) -> dict[Key, bool]:
+        """Judge the programs of these problems, and return which were accepted."""
+        wanted = {each.problem_id for each in suites}
+        rows = [row for row in rows if row["problem_id"] in wanted]
+        problems = write(self.folder / f"{name}.jsonl", map(record_of, suites))
+        programs, out = write(self.folder / f"{name}_programs.jsonl", rows), self.folder / name
+        if rows:
+            judged = ("--responses", programs, "--output", out, "--time-limit", limit)
+            evalrun("judge", "--problems", problems, *judged, codes=(0, 3))  # 3: some could not be judged
+            self.programs += len(rows)
+            found = map(json.loads, (out / "results.jsonl").read_text().splitlines())
+            return {(row["problem_id"], row["sample"]): row["accepted"] for row in found if row["judged"]}
+        return {}
+
+    def audit(self, name: str, suites: list[Problem], rows: list[Row], accepted: dict[Key, bool]) -> dict[str, Any]:
+        """Audit suites whose verdicts on these programs are known, and return each problem's figures."""
+        written, references = self.folder / f"{name}.jsonl", self.folder / "references.jsonl"
+        varied = self.folder / f"{name}_varied.jsonl"
+        evalrun("data", "vary-tests", written, "--references", references, "--output", varied)
+        passing = [row for row in rows if accepted.get((row["problem_id"], row["sample"]))]
+        self.accepted(f"{name}_by_varied", load_problems(str(varied)), passing, STRONG_TIME_LIMIT)
+        labels = write(self.folder / f"{name}_labels.jsonl", [row for row in rows if key_of(row) in accepted])
+        out = self.folder / f"{name}_suites.json"
+        found = ("--varied", self.folder / f"{name}_by_varied", "--output", out)
+        evalrun("data", "audit-tests", self.folder / name, "--labels", labels, *found, codes=(0, 1))
+        return {each["problem_id"]: each for each in json.loads(out.read_text())["problems"]}
+
+
+def key_of(row: Row) -> Key:
+    """Return a program's problem and number."""
+    return row["problem_id"], row["sample"]
+
+
+def strong_suites(source: str, like: list[Problem]) -> list[Problem]:
+    """Return EvalPlus' suites of these problems, as problems of the same data set."""
+    found = {each.problem_id: each for each in load_problems(source) if not each.dataset.endswith("_base")}
+    both = [(each, found[each.problem_id]) for each in like if each.problem_id in found]
+    return [replace(strong, dataset=each.dataset) for each, strong in both]
+
+
+def main(dataset: str, strong: str | None, per_problem: int, problems: int, pool: tuple[int, int], seed: int) -> int:
     """Judge mutants by both suites, audit the halved one, and compare with what the audit did not see."""
-    chance, failed = random.Random(seed), False
-    for dataset in datasets:
-        source = SOURCES[dataset]
-        problems = load_problems(str(source), dataset)[:max_problems]
-        lost = {problem.problem_id: problem for problem in problems if chance.random() < 0.5}
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            file = folder / "mutants"
-            sizes = ("--max-mutants", str(per_problem), "--output", file)
-            evalrun("data", "mutants", source, "--dataset", dataset, *sizes)
-            number: Counter[str] = Counter()
-            faults: Counter[str] = Counter()
-            rows, unseen = [], set[Key]()
-            for row in map(json.loads, file.read_text().splitlines()):
-                if (name := row["problem_id"]) in lost:
-                    rows.append({**row, "sample": number[name]})
-                    if OF_A_CLASS not in row.get("mutant", OF_A_CLASS):
-                        faults[name] += 1
-                        if faults[name] % 2:
-                            unseen.add((dataset, name, number[name]))
-                    number[name] += 1
-            half = judged(folder, "half", [*map(halved, lost.values())], rows)
-            # What half of the asserts reject, all of them reject.
-            passing = [row for row in rows if half.get((dataset, row["problem_id"], row["sample"]))]
-            whole = judged(folder, "whole", [*lost.values()], passing)
-            told = {key: whole.get(key, False) for key, accepted in half.items() if key in whole or not accepted}
-            seen = [
-                {"dataset": d, "problem_id": p, "sample": n, "correct": told[d, p, n]}
-                for d, p, n in sorted(told.keys() - unseen)
-            ]
-            labels, suites = write(folder / "labels.jsonl", seen), folder / "suites.json"
-            said = evalrun("data", "audit-tests", folder / "half", "--labels", labels, "--output", suites, codes=(0, 1))
-            found = {each["problem_id"] for each in json.loads(suites.read_text())["problems"] if each["accepts_wrong"]}
-        weak = {p for (d, p, n), right in told.items() if half[d, p, n] and not right}
-        slips = {p for d, p, n in unseen & told.keys() if half[d, p, n] and not told[d, p, n]}
-        hit = len(found & slips)
-        recall, precision = hit / max(len(slips), 1), len(found & weak) / max(len(found), 1)
-        low, high = wilson(hit, len(slips)) if slips else (0.0, 1.0)
+    begun, (begin, step) = time.monotonic(), pool
+    every = load_problems(str(SOURCES[dataset]), dataset)[begin::step]
+    sample = random.Random(seed).sample(every, min(problems, len(every)))
+    with tempfile.TemporaryDirectory() as temporary:
+        bench = Bench(Path(temporary))
+        source, file = write(bench.folder / "sample.jsonl", map(record_of, sample)), bench.folder / "mutants"
+        wanted = {each.problem_id for each in sample}
+        sizes = ("--max-mutants", str(per_problem), "--output", file)
+        evalrun("data", "mutants", SOURCES[dataset], "--dataset", dataset, *sizes)
+        number, faults = Counter[str](), Counter[str]()
+        rows, unseen = list[Row](), set[Key]()
+        for row in map(json.loads, file.read_text().splitlines()):
+            if (name := row["problem_id"]) in wanted:
+                rows.append({**row, "sample": number[name]})
+                if OF_A_CLASS not in row.get("mutant", OF_A_CLASS):
+                    faults[name] += 1
+                    if (faults[name] + seed) % 2:
+                        unseen.add((name, number[name]))
+                number[name] += 1
+        source.unlink()
+        write(bench.folder / "references.jsonl", [row for row in rows if row.get("correct")])
+        seen = [row for row in rows if key_of(row) not in unseen]
+        suites = [*map(halved, sample)]
+        half = bench.accepted("half", suites, rows)
+        hidden = len(rows) - len(seen)
+        # What half of the asserts reject, all of them reject.
+        passing = [row for row in rows if half.get(key_of(row))]
+        whole = bench.accepted("whole", sample, passing)
+        before = bench.programs - hidden - len(passing)
+        named = bench.audit("half", suites, seen, half)
+        cost = bench.programs - hidden - len(passing)
+        found = {name for name, each in named.items() if each["accepts_wrong"]}
+        slips = {key[0] for key, accepted in whole.items() if key in unseen and not accepted}
+        hits = len(slips & found)
+        print(f"{dataset}, seed {seed}: {len(sample)} problems halved, {len(rows)} programs")
+        missed = f"; missed: {', '.join(sorted(slips - found))}" if slips - found else ""
+        print(f"  weakened, as programs show that the audit does not have: found {share(hits, len(slips))}{missed}")
         print(
-            f"{dataset}: {len(lost)} of {len(problems)} problems halved, {len(rows)} programs; {said.splitlines()[0]}"
+            f"  named: {len(found)} of {len(sample)}; programs that the audit ran: {before} and {cost - before} varied"
         )
-        missed = f", missed: {', '.join(sorted(slips - found))}" if slips - found else ""
-        print(
-            f"  weakened by what the audit did not see: {len(slips)}; found {hit}: "
-            f"recall {recall:.2f} ({low:.2f} to {high:.2f}){missed}"
-        )
-        print(
-            f"  named by the audit: {len(found)}, of which weakened {len(found & weak)}: precision {precision:.2f}; "
-            f"{hit} of them by what it did not see, too"
-        )
-        failed |= recall < AIM or precision < AIM
+        failed = hits < AIM * len(slips)
+        if strong is not None:
+            failed |= beside_strong(bench, strong, sample, rows, passing, whole, unseen, named)
+    print(f"  {bench.programs} programs judged in {time.monotonic() - begun:.0f} s")
     return int(failed)
+
+
+def beside_strong(
+    bench: Bench, source: str, sample: list[Problem], rows: list[Row], passing: list[Row], whole: dict[Key, bool],
+    unseen: set[Key], named: dict[str, Any],
+) -> bool:  # fmt: skip
+    """Audit EvalPlus' suites too, print the precision, and return whether the aim is missed."""
+    suites = strong_suites(source, sample)
+    verdicts = bench.accepted("strong", suites, passing, STRONG_TIME_LIMIT)
+    usable = {row["problem_id"] for row in passing if row.get("correct") and verdicts.get(key_of(row))}
+    suites = [each for each in suites if each.problem_id in usable]
+    write(bench.folder / "strong.jsonl", map(record_of, suites))
+    seen = [row for row in passing if row["problem_id"] in usable and key_of(row) not in unseen]
+    strongly = bench.audit("strong", suites, seen, verdicts)
+    false_alarms = {name for name, each in strongly.items() if each["accepts_wrong"]}
+    wrong = {key for key, accepted in verdicts.items() if key[0] in usable and not (accepted and whole.get(key))}
+    weak, found = {key[0] for key in wrong}, {name for name in usable if named[name]["accepts_wrong"]}
+    right, all_named = len(found & weak), len(found) + len(false_alarms)
+    changes = {(row["problem_id"], row["mutant"]): key_of(row) for row in passing if "mutant" in row}
+    called = [changes[name, change] for name in usable for change in named[name]["wrong_mutants"]]
+    print(f"  {len(usable)} of the problems have suites of EvalPlus that accept the reference; halved suites that are")
+    print(f"  weak by those: {len(weak)}; suites named: {len(found)} halved, {len(false_alarms)} of EvalPlus")
+    print(f"  precision: of the suites named, weak: {share(right, all_named)}")
+    truly = sum(key in wrong for key in called)
+    print(f"  of the mutants called wrong, wrong by EvalPlus' suites: {share(truly, len(called))}")
+    if false_alarms:
+        shown = (f"{name} ({strongly[name]['wrong_mutants'][0]})" for name in sorted(false_alarms))
+        print(f"  named of EvalPlus' suites: {'; '.join(shown)}")
+    return right < AIM * all_named
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", choices=SOURCES, help="default: both")
+    parser.add_argument("--dataset", choices=SOURCES, default="humaneval")
+    parser.add_argument("--strong", metavar="FILE", help="EvalPlus' file of the data set")
     parser.add_argument("--mutants", type=int, default=200, help="of a problem, at most")
-    parser.add_argument("--problems", type=int, help="of each data set; all by default")
+    parser.add_argument("--problems", type=int, default=40)
+    parser.add_argument("--pool", default="0:1", help="BEGIN:STEP, the positions of the problems to sample from")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    datasets = [arguments.dataset] if arguments.dataset else [*SOURCES]
-    sys.exit(main(datasets, arguments.mutants, arguments.problems, arguments.seed))
+    begin, step = map(int, arguments.pool.split(":"))
+    of = (arguments.strong, arguments.mutants, arguments.problems, (begin, step), arguments.seed)
+    sys.exit(main(arguments.dataset, *of))
