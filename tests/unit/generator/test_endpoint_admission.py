@@ -1,15 +1,24 @@
 import asyncio
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
+from builders.generator.work import work_items
 
+from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_generator.app import work_and_report
 from evalrun_generator.endpoint_reports import replicas
 from evalrun_generator.endpoints.balancer import BalancerLimits
+from evalrun_generator.endpoints.completion_client import RequestPolicy
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
-from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, from_status, unreachable
+from evalrun_generator.endpoints.retry import Backoff, Blame, RequestFailure, RetryAction, from_status, unreachable
+from evalrun_generator.ledger.fake_ledger import FakeLedger
+from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_generator.token_counts import TokenCounter
+from evalrun_generator.work_loop import WorkLoop
 from evalrun_runtime.exits import BadInputError
 
 
@@ -17,6 +26,25 @@ def admission(*endpoints: FakeEndpoint, verify: bool = True) -> tuple[EndpointAd
     rng = random.Random(0)
     fleet = EndpointFleet(BalancerLimits(), rng)
     return EndpointAdmission(fleet, endpoints, model="model", slots=[4] * len(endpoints), verify=verify, rng=rng), fleet
+
+
+class UnreportedLedger(FakeLedger):
+    """A ledger to which no report can be made, by a mistake of ours."""
+
+    async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
+        raise TypeError("half a character")
+
+
+async def test_reports_that_end_unexpectedly_end_the_work_resumably() -> None:
+    gate, fleet = admission(FakeEndpoint("a"))
+    policy = RequestPolicy(
+        model="model", attempts=1, backoff=Backoff(0.001, 0.001), deadline_for=float, outage_seconds=60,
+        batch_size=1, batch_delay_seconds=0.001, tokens=TokenCounter(None),
+    )  # fmt: skip
+    incomplete = UnreportedLedger(work_items(1))
+    work = WorkLoop(incomplete, fleet, policy, random.Random(0))
+    with pytest.raises(GenerationStoppedError, match=r"reports.*TypeError: half a character.*run again"):
+        await work_and_report(incomplete, gate, fleet, work, 60)
 
 
 async def test_endpoints_that_serve_the_model_join() -> None:

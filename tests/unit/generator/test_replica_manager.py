@@ -1,7 +1,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -195,6 +195,22 @@ async def test_a_signal_ends_it_resumably_and_leaves_the_replicas() -> None:
         assert await running is ExitCode.STOPPED
     assert len(world.cluster.living) == 2
     assert world.ledger.remaining > 0
+
+
+async def test_reports_that_end_unexpectedly_end_the_run_resumably_and_leave_the_replicas() -> None:
+    class OnceUnreported(FakeLedger):
+        async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
+            if world.ups() == 2:
+                raise TypeError("half a character")
+            await super().report(replicas, warnings)
+
+    world = World()
+    world.ledger = OnceUnreported(work_items(40))
+    world.hold_back()
+    async with world.running() as running:
+        with pytest.raises(GenerationStoppedError, match=r"reports.*TypeError: half a character.*run again"):
+            await running
+    assert len(world.cluster.living) == 2
 
 
 async def test_failing_starts_are_tried_again_then_given_up() -> None:

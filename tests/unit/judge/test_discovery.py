@@ -10,7 +10,7 @@ from builders.virtual_time import run_virtually
 from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.pool.discovery import DiscoveryError, DnsDiscovery, host_and_port, service_of, system_lookup
 from evalrun_judge.pool.endpoint_slices import ApiServer
-from evalrun_judge.sandboxes import SandboxUnreachableError
+from evalrun_judge.sandboxes import Backend, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 
 
@@ -73,6 +73,32 @@ def test_services() -> None:
 
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
+
+
+async def test_a_mistake_in_discovering_or_watching_is_logged_and_both_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mistakes = [TypeError("watching"), TypeError("discovering")]
+
+    class Found(FakeSandbox):
+        async def describe(self) -> Backend:
+            if mistakes:
+                raise mistakes.pop()
+            return await super().describe()
+
+    async def lookup(_host: str, _port: int) -> list[str]:
+        if len(mistakes) > 1:
+            raise mistakes.pop()
+        return ["10.0.0.1"]
+
+    pool = make_pool(
+        [], Time(), discoveries=[DnsDiscovery("dns:///sandbox:80", lookup=lookup)], connect=lambda _url, _name: Found()
+    )
+    pool.start()
+    assert await pool.run(REQUEST) == echo(REQUEST)
+    assert "TypeError: discovering" in caplog.text
+    assert "TypeError: watching" in caplog.text
+    await pool.close()
 
 
 async def _pods_come_and_go() -> None:

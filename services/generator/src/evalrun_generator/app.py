@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from evalrun_generator.endpoint_reports import replicas, report_until_cancelled
+from evalrun_generator.endpoint_reports import replicas, report_until_cancelled, unexpected_end
 from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.completion_client import RequestPolicy
 from evalrun_generator.endpoints.endpoint import Endpoint, HttpEndpoint, open_session
@@ -114,7 +114,7 @@ async def _supervise(
     """Run admission, reports and work concurrently until the work ends, one of them fails, or a signal arrives."""
     started = time.monotonic()
     admitting = asyncio.create_task(admission.run(settings.start_seconds))
-    working = asyncio.create_task(_work(ledger_client, admission, fleet, work, settings.report_seconds))
+    working = asyncio.create_task(work_and_report(ledger_client, admission, fleet, work, settings.report_seconds))
     asked = asyncio.create_task(signals.asked.wait())
     try:
         running: set[asyncio.Task[object]] = {admitting, working, asked}
@@ -137,19 +137,27 @@ async def _supervise(
         await cancelled(working, admitting, asked)
 
 
-async def _work(
+async def work_and_report(
     ledger_client: LedgerClient,
     admission: EndpointAdmission,
     fleet: EndpointFleet,
     work: WorkLoop,
     report_seconds: float,
 ) -> None:
-    """Start working at once, before any endpoint is admitted: a complete ledger needs no endpoint."""
+    """Start working at once, before any endpoint is admitted: a complete ledger needs no endpoint.
+
+    Raises:
+        GenerationStoppedError: the run cannot continue now, or the reports have ended.
+    """
     reporting = asyncio.create_task(report_until_cancelled(ledger_client, admission, fleet, report_seconds))
+    working = asyncio.create_task(work.run())
     try:
-        await work.run()
+        await asyncio.wait({working, reporting}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise unexpected_end(reporting)
+        working.result()
     finally:
-        await cancelled(reporting)
+        await cancelled(working, reporting)
         last = asyncio.create_task(ledger_client.report(replicas(admission, fleet), admission.warnings))
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
         await cancelled(last)

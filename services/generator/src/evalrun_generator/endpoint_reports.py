@@ -1,6 +1,7 @@
 """Reports the endpoints' state to the ledger periodically, and to Prometheus if enabled."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from prometheus_client import Gauge
@@ -10,6 +11,9 @@ from evalrun_generator.endpoints.balancer import trouble
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.ledger.ledger_client import LedgerClient
+from evalrun_generator.outcomes import GenerationStoppedError
+
+logger = logging.getLogger(__name__)
 
 IN_FLIGHT = Gauge("evalrun_generator_inflight", "Requests in flight.", ["replica"])
 MIN_REPORT_SECONDS = 0.5
@@ -56,6 +60,15 @@ async def report_until_cancelled(
                 await news.wait()
         except TimeoutError:
             continue  # the interval is over
+
+
+def unexpected_end(reporting: "asyncio.Task[None]") -> GenerationStoppedError:
+    """Return the error that ends the process: without reports every endpoint would count as down."""
+    error = None if reporting.cancelled() else reporting.exception()
+    logger.error("the reports to the ledger ended unexpectedly", exc_info=error)
+    return GenerationStoppedError(
+        f"the reports to the ledger ended unexpectedly ({type(error).__name__}: {error}): run again to resume"
+    )
 
 
 def export(current: Sequence[ledger.Replica]) -> None:

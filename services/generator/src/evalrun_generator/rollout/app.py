@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from evalrun_generator.app import Signals, cancelled, request_policy
-from evalrun_generator.endpoint_reports import export
+from evalrun_generator.endpoint_reports import export, unexpected_end
 from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.ledger.ledger_client import GrpcLedger, LedgerClient
@@ -123,9 +123,11 @@ class RolloutService:
         reporting = asyncio.create_task(self._report_until_cancelled())
         asking = asyncio.create_task(asked.wait())
         try:
-            await asyncio.wait({working, managing, asking}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working, managing, reporting, asking}, return_when=asyncio.FIRST_COMPLETED)
             if managing.done():
                 managing.result()
+            if reporting.done() and not working.done():
+                raise unexpected_end(reporting)
             if not working.done():
                 await self._drain(working, urgent)
                 return ExitCode.STOPPED

@@ -9,6 +9,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from evalrun_executor.api import LEVELS, Level
@@ -26,6 +27,9 @@ from evalrun_judge.sandboxes import (
 logger = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
+
+MISTAKE_SECONDS = 5.0
+"""Wait before watching or discovering begins again after a mistake of ours in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class SandboxFleet:
         for member in self._members.values():
             self._begin(member)
         for discovery in self._discoveries:
-            self._spawn(self._follow(discovery))
+            self._spawn(self._kept_up(partial(self._follow, discovery)))
 
     async def close(self) -> None:
         """Stop, and free the connections."""
@@ -186,7 +190,7 @@ class SandboxFleet:
 
     def _begin(self, member: Member) -> None:
         member.lost.set()
-        member.watcher = self._spawn(self._watch(member))
+        member.watcher = self._spawn(self._kept_up(partial(self._watch, member)))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work)
@@ -198,6 +202,20 @@ class SandboxFleet:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("sandboxes are no longer watched as they should be: a fault of the gateway", exc_info=error)
+
+    async def _kept_up(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run what never ends; where it ends by a mistake of ours, begin again, so that no sandbox stays forgotten."""
+        while True:
+            task = asyncio.create_task(work())
+            try:
+                await asyncio.wait({task})
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            error = None if task.cancelled() else task.exception()
+            logger.error("watching the sandboxes failed unexpectedly, and begins again", exc_info=error)
+            self._give_up_where_lost(f"watching the sandboxes failed unexpectedly: {error!r}")
+            await self._sleep(MISTAKE_SECONDS)
 
     def _note_if_all_lost(self) -> None:
         if self._all_lost_since is None and not any(endpoint.usable for endpoint in self.endpoints):

@@ -130,7 +130,7 @@ class Sessions:
         self._ending: set[Interpreter] = set()
         self._unmeasured: dict[str, _Open] = {}
         self._measuring: asyncio.Task[None] | None = None
-        self._sweeping = asyncio.create_task(self._sweep_always())
+        self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_again)
         count = Gauge("evalrun_sandbox_sessions", "Open live sessions.", registry=registry)
         count.set_function(lambda: len(self._open))
         memory = Gauge("evalrun_sandbox_session_memory_bytes", "Memory of all idle sessions.", registry=registry)
@@ -233,12 +233,11 @@ class Sessions:
         self._sweeping.cancel()
         if self._measuring is not None:
             self._measuring.cancel()
+            await asyncio.gather(self._measuring, return_exceptions=True)
         await self._interpreters.close()
         for opened in self._open.values():
             opened.interpreter.close()
         self._open.clear()
-        tasks = [task for task in (self._sweeping, self._measuring) if task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def sweep(self) -> None:
         """End the sessions that have expired, whose process is gone, or that ran while they were stopped."""
@@ -252,10 +251,10 @@ class Sessions:
         self._ending = {interpreter for interpreter in self._ending if not interpreter.gone}
         self._end_excess()
 
-    async def _sweep_always(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            self.sweep()
+    def _sweep_again(self) -> None:
+        """Sweep, now and later. The next is set first: a mistake of ours in this one is logged by the event loop."""
+        self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_again)
+        self.sweep()
 
     async def _execute(self, session: str, opened: _Open, execution: Execution) -> Outcome:
         previous = opened.cpu_seconds
