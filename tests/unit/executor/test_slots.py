@@ -106,3 +106,23 @@ def test_all_slots_are_held_within_their_time_or_none_is() -> None:
         assert slots.free == 2
 
     run_virtually(work())
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_cancellation_beside_the_last_slot_is_never_passed_over(turns: int) -> None:
+    slots = Slots(1)
+
+    async def hold_all() -> None:
+        async with slots.all_within(60.0):
+            await asyncio.Event().wait()
+
+    held = await slots.take(1)
+    holder = asyncio.create_task(hold_all())
+    await settle()
+    slots.give_back(held)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    holder.cancel()
+    await settle()
+    assert holder.cancelled()
+    assert slots.free == 1

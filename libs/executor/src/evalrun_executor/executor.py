@@ -133,7 +133,8 @@ class Executor:
             Busy: none was free within `patience_seconds`.
         """
         try:
-            slots = await asyncio.wait_for(self._slots.take(1), patience_seconds)
+            async with asyncio.timeout(patience_seconds):  # `wait_for` of Python 3.11 may pass over a cancellation
+                slots = await self._slots.take(1)
         except TimeoutError:
             raise Busy(self._slots.free, _RETRY_MS) from None
         try:
@@ -339,7 +340,8 @@ class Executor:
                 break
             await asyncio.sleep(number * self._plan.confirm_pause_seconds)
             try:
-                slots = await asyncio.wait_for(self._slots.take(self.slots), self._plan.confirm_wait_seconds)
+                async with asyncio.timeout(self._plan.confirm_wait_seconds):
+                    slots = await self._slots.take(self.slots)
             except TimeoutError:
                 logger.warning("no moment with all slots empty within %.0f s", self._plan.confirm_wait_seconds)
                 break

@@ -91,7 +91,8 @@ class Slots:
     async def all_within(self, seconds: float) -> AsyncIterator[bool]:
         """Hold every slot inside the block; gives False, and holds none, where they were not free within `seconds`."""
         try:
-            slots = await asyncio.wait_for(self.take(self.count), seconds)
+            async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may pass over a cancellation
+                slots = await self.take(self.count)
         except TimeoutError:
             slots = []
         try:

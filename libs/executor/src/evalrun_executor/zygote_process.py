@@ -138,7 +138,8 @@ class ZygoteProcess:
     async def _greet(self) -> None:
         self._control.setblocking(False)  # noqa: FBT003 - the standard library's signature
         try:
-            hello = await asyncio.wait_for(self._loop.sock_recv(self._control, 4096), _START_SECONDS)
+            async with asyncio.timeout(_START_SECONDS):
+                hello = await self._loop.sock_recv(self._control, 4096)
         except (OSError, TimeoutError) as error:
             await self.close()
             raise Unusable(f"the zygote did not start: {error or 'no answer'}") from error

@@ -116,6 +116,7 @@ class WorkQueue(Generic[KeyT]):
             self._changed.clear()
             wait = self._heap[0][0] - now if self._heap and latest != FIRST else None
             try:
-                await asyncio.wait_for(self._changed.wait(), wait)
+                async with asyncio.timeout(wait):  # `wait_for` of Python 3.11 may pass over the cancellation of `stop`
+                    await self._changed.wait()
             except TimeoutError:
                 continue

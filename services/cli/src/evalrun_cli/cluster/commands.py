@@ -218,7 +218,8 @@ async def _until_complete(
             if is_complete(run):
                 return run
         try:
-            await asyncio.wait_for(stopped.wait(), POLL_SECONDS)
+            async with asyncio.timeout(POLL_SECONDS):
+                await stopped.wait()
         except TimeoutError:
             continue
     return None
