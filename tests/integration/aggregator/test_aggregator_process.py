@@ -10,7 +10,15 @@ from pathlib import Path
 
 import grpc
 import pytest
-from builders.aggregator.process import AggregatorProcess, Worker, eventually, read_results, running, write_work_order
+from builders.aggregator.process import (
+    AggregatorProcess,
+    Worker,
+    completion_for,
+    eventually,
+    read_results,
+    running,
+    write_work_order,
+)
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2
@@ -125,11 +133,27 @@ async def test_bad_calls_get_the_contracts_codes(tmp_path: Path, judge: tuple[Fa
             await worker.submit([items[0], stranger])
         with pytest.raises(grpc.aio.AioRpcError) as nameless:
             await Worker(process.address, name="").take()
+        endless = completion_for(items[0])
+        endless.generation_seconds = float("inf")
+        with pytest.raises(grpc.aio.AioRpcError) as infinite:
+            await worker.stub.SubmitCompletions(
+                ledger_pb2.SubmitCompletionsRequest(worker_id="w", completions=[completion_for(items[1]), endless])
+            )
+        undated = ledger_pb2.Replica(name="replica-0", gpus=1, started_at=float("nan"))
+        report = ledger_pb2.ReportReplicasRequest(worker_id="w", replicas=[undated], gpu_seconds=1.0)
+        with pytest.raises(grpc.aio.AioRpcError) as nan:
+            await worker.stub.ReportReplicas(report)
         status = await worker.status()
         await worker.close()
     assert unknown.value.code() == grpc.StatusCode.NOT_FOUND
     assert "first p77 sample 0" in (unknown.value.details() or "")
     assert nameless.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert infinite.value.code() == nan.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert infinite.value.details() == (
+        "completion of first p0 sample 0: generation_seconds is inf: send a finite number"
+    )
+    assert nan.value.details() == "replica replica-0: started_at is nan: send a finite number"
+    assert (status.message, status.gpu_seconds) == ("", 0.0)
     assert status.datasets[0].generated == 0  # nothing of the batch was stored
 
 

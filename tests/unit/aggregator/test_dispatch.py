@@ -79,6 +79,24 @@ def test_a_verdict_is_stored_and_one_that_cannot_tell_is_asked_again_before() ->
     assert decide_verdict(untold, ItemHistory(2), ALIVE, POLICY) == Store()
 
 
+@pytest.mark.parametrize(
+    ("verdict", "named"),
+    [
+        (judge_pb2.Verdict(judged=True, score=float("nan")), "score is nan"),
+        (judge_pb2.Verdict(judged=True, pass_ratio=float("-inf")), "pass_ratio is -inf"),
+        (judge_pb2.Verdict(judged=True, tests=[judge_pb2.TestResult(case_index=4, duration=float("inf"))]), "test 4"),
+    ],
+)
+def test_a_verdict_whose_numbers_are_not_finite_is_asked_for_again_then_not_judged(
+    verdict: judge_pb2.Verdict, named: str
+) -> None:
+    assert decide_verdict(verdict, ItemHistory(), ALIVE, POLICY) == Retry(1, ItemHistory(failures=1))
+    last = decide_verdict(verdict, ItemHistory(2), ALIVE, POLICY)
+    assert isinstance(last, NotJudged)
+    assert last.reason.startswith("INTERNAL: the judge's answer is malformed: ")
+    assert named in last.reason
+
+
 def test_what_no_other_attempt_would_tell_is_stored_at_once() -> None:
     """Asked again as in an outage, one problem that cannot be judged held a run for ten minutes."""
     permanent = judge_pb2.Verdict(judged=False, permanent=True)

@@ -1,6 +1,9 @@
 """LedgerService: RPC <-> domain, nothing else."""
 
+import math
+
 import grpc
+from google.protobuf.message import Message
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
@@ -62,6 +65,11 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     ) -> ledger_pb2.SubmitCompletionsResponse:
         """Store completions."""
         run = self._run
+        for completion in request.completions:
+            if wrong := not_finite(completion, "generation_seconds", "started_at"):
+                key = completion.key
+                where = f"completion of {key.dataset} {key.problem_id} sample {key.sample}"
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{where}: {wrong}")
         try:
             completions = [self._completion(completion) for completion in request.completions]
         except UnknownItemError as error:
@@ -78,6 +86,12 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         self, request: ledger_pb2.ReportReplicasRequest, context: Context
     ) -> ledger_pb2.ReportReplicasResponse:
         """Keep what a worker says of its replicas."""
+        wrong = not_finite(request, "gpu_seconds", "reported_at")
+        for replica in request.replicas:
+            if not wrong and (of_replica := not_finite(replica, "started_at", "released_at")):
+                wrong = f"replica {replica.name}: {of_replica}"
+        if wrong:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, wrong)
         try:
             held = held_seconds(request.worker_id, request.replicas, request.gpu_seconds, request.reported_at)
             await self._run.report_replicas(request.worker_id, request.replicas, held, request.warnings)
@@ -121,6 +135,14 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             model=completion.model,
             attempts=completion.attempts,
         )
+
+
+def not_finite(message: Message, *fields: str) -> str:
+    """Return what is wrong with a message's numbers; empty if each is finite. SQLite stores NaN as NULL."""
+    for field in fields:
+        if not math.isfinite(value := getattr(message, field)):
+            return f"{field} is {value}: send a finite number"
+    return ""
 
 
 def retry_milliseconds(remaining: int, taken: int, may_follow: int) -> int:

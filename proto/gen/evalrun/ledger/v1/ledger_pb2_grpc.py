@@ -75,6 +75,7 @@ class LedgerServiceServicer:
     def SubmitCompletions(self, request, context):
         """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
         NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
+        INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
         RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -82,7 +83,8 @@ class LedgerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportReplicas(self, request, context):
-        """What the generator sees of its replicas; kept for run_info and metrics. Idempotent.
+        """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
+        NaN or infinite.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,10 +38,13 @@ class LedgerServiceStub:
     SubmitCompletions: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.SubmitCompletionsRequest, _ledger_pb2.SubmitCompletionsResponse]
     """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
     NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
+    INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
     RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
     """
     ReportReplicas: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ReportReplicasRequest, _ledger_pb2.ReportReplicasResponse]
-    """What the generator sees of its replicas; kept for run_info and metrics. Idempotent."""
+    """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
+    NaN or infinite.
+    """
     GetStatus: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetStatusRequest, _ledger_pb2.GetStatusResponse]
     """The run's state. Cheap: meant to be polled each second."""
     EndRun: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.EndRunRequest, _ledger_pb2.EndRunResponse]
@@ -61,10 +64,13 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     SubmitCompletions: _aio.UnaryUnaryMultiCallable[_ledger_pb2.SubmitCompletionsRequest, _ledger_pb2.SubmitCompletionsResponse]  # type: ignore[assignment]
     """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
     NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
+    INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
     RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
     """
     ReportReplicas: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ReportReplicasRequest, _ledger_pb2.ReportReplicasResponse]  # type: ignore[assignment]
-    """What the generator sees of its replicas; kept for run_info and metrics. Idempotent."""
+    """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
+    NaN or infinite.
+    """
     GetStatus: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetStatusRequest, _ledger_pb2.GetStatusResponse]  # type: ignore[assignment]
     """The run's state. Cheap: meant to be polled each second."""
     EndRun: _aio.UnaryUnaryMultiCallable[_ledger_pb2.EndRunRequest, _ledger_pb2.EndRunResponse]  # type: ignore[assignment]
@@ -93,6 +99,7 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_ledger_pb2.SubmitCompletionsResponse, _abc.Awaitable[_ledger_pb2.SubmitCompletionsResponse]]:
         """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
         NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
+        INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
         RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
         """
 
@@ -102,7 +109,9 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _ledger_pb2.ReportReplicasRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_pb2.ReportReplicasResponse, _abc.Awaitable[_ledger_pb2.ReportReplicasResponse]]:
-        """What the generator sees of its replicas; kept for run_info and metrics. Idempotent."""
+        """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
+        NaN or infinite.
+        """
 
     @_abc_1.abstractmethod
     def GetStatus(

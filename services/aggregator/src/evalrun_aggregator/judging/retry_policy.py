@@ -5,6 +5,7 @@ as a failure of the program. Outages do not count against items: a failed attemp
 something else since the item was sent, or has judged nothing for `patience` seconds.
 """
 
+import math
 from dataclasses import dataclass
 
 import grpc
@@ -90,7 +91,10 @@ def decide_verdict(verdict: judge_pb2.Verdict, history: ItemHistory, outage: Out
     """Decide on a verdict. One that says "could not tell" is a failure of the judge's; the last one is stored.
 
     One that says that no other attempt would tell is stored at once: five more of them held a run for ten minutes.
+    One with a number that is not finite is a failure of the judge's too: no output could be written with it.
     """
+    if wrong := not_finite(verdict):
+        return _again(history, outage, policy) or NotJudged(f"INTERNAL: the judge's answer is malformed: {wrong}")
     if verdict.judged or verdict.permanent:
         return Store()
     again = _again(history, outage, policy)
@@ -115,6 +119,17 @@ def decide_loss(reason: str, history: ItemHistory, outage: Outage, policy: Retry
     """Decide on an item whose stream ended before its answer. Sending it again is harmless: judging is idempotent."""
     again = _again_after_loss(history, outage, policy)
     return again or NotJudged(f"the judge's stream broke {history.losses + 1} times: {reason}"[:REASON_LENGTH])
+
+
+def not_finite(verdict: judge_pb2.Verdict) -> str:
+    """Return which number of a verdict is NaN or infinite; empty if none is."""
+    for name in ("pass_ratio", "pass_ratio_high", "score", "queue_seconds"):
+        if not math.isfinite(value := getattr(verdict, name)):
+            return f"{name} is {value}"
+    for test in verdict.tests:
+        if not math.isfinite(test.duration + test.cpu_time + test.compile_duration):
+            return f"duration, cpu_time or compile_duration of test {test.case_index} is not finite"
+    return ""
 
 
 def reason_of(verdict: judge_pb2.Verdict) -> str:
