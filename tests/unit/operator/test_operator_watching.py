@@ -167,6 +167,30 @@ async def test_events_between_two_lists_are_taken_over() -> None:
     assert watch.url.params["labelSelector"] == "evalrun.dev/run-uid"  # not every pod of the cluster
 
 
+@pytest.mark.parametrize("content_type", [None, "application/json"])
+@pytest.mark.parametrize("body", [b"upstream connect error", b"[]", b'{"error": "no upstream"}'])
+async def test_an_error_that_a_proxy_words_is_tried_again(content_type: str | None, body: bytes) -> None:
+    server = Server([[pod("a")], [pod("a"), pod("b")]])
+    errors = 2
+
+    def behind_a_proxy(request: httpx2.Request) -> httpx2.Response:
+        nonlocal errors
+        if errors and (errors == 2) == ("watch=true" not in str(request.url)):  # the first list, the first watch
+            errors -= 1
+            headers = {} if content_type is None else {"Content-Type": content_type}
+            return httpx2.Response(502, content=body, headers=headers, request=request)
+        return server.answer(request)
+
+    woken: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    children = Children(woken.put_nowait)
+    async with ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(behind_a_proxy)) as client:
+        watches = Watches(client, [(KINDS["Pod"], children)], [], children.missing_kinds)
+        await watches.start(50)
+        await until_there_are(children, woken, {"a", "b"})
+        assert (errors, watches.broken.is_set()) == (0, False)
+        await watches.stop()
+
+
 @pytest.mark.parametrize("kind", ["RayCluster", "ScaledObject"])
 async def test_a_kind_that_is_not_served_keeps_nothing_from_starting(kind: str) -> None:
     def missing(request: httpx2.Request) -> httpx2.Response:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -110,8 +111,33 @@ def refuse_foreign(wanted: Object, there: Object) -> None:
     raise NameTakenError(f"{kind} {name} is there already, and {whose}{managed}")
 
 
+async def label_plain_errors(response: httpx2.Response) -> None:
+    """Mark an error answer that is no JSON object as plain text: a proxy's often is none, or names no type.
+
+    lightkube 1.0 reads the header, and then the body as a Status, without looking: a KeyError or ValueError, for which
+    no caller tries again.
+    """
+    if not response.is_error:
+        return
+    try:
+        is_object = isinstance(json.loads(await response.aread()), dict)
+    except ValueError:
+        is_object = False
+    if not is_object or "Content-Type" not in response.headers:
+        response.headers["Content-Type"] = "text/plain"
+
+
+def read_plain_errors(client: AsyncClient) -> None:
+    """Configure lightkube's client to take an error answer that is not the API server's own as any other error."""
+    client._client._client.event_hooks["response"].append(label_plain_errors)
+
+
 class ExactClient(AsyncClient):
-    """lightkube's client, with what its `delete` lacks: a precondition."""
+    """lightkube's client, with what it lacks: a precondition of `delete`, and errors that a proxy words."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - lightkube's own
+        super().__init__(*args, **options)
+        read_plain_errors(self)
 
     async def delete_exactly(self, kind: str, name: str, namespace: str, uid: str) -> None:
         """Delete an object if it has this uid, and, in the background, what it owns."""

@@ -19,7 +19,7 @@ from lightkube.types import PatchType
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun, EvalSchedule
-from evalrun_cluster.client import is_missing, resource_of, translated
+from evalrun_cluster.client import is_missing, read_plain_errors, resource_of, translated
 from evalrun_cluster.errors import RefusedError, UnreachableError
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
 from evalrun_cluster.reader_pod import reader_pod
@@ -234,6 +234,7 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
     """
     try:
         client = AsyncClient(field_manager=FIELD_MANAGER, timeout=httpx2.Timeout(REQUEST_SECONDS), transport=transport)
+        read_plain_errors(client)
     except (ConfigError, OSError) as error:
         said = " ".join(str(error).split())
         raise BadInputError(f"no cluster: {said}: set KUBECONFIG, or run on this machine with --local") from error
