@@ -79,28 +79,30 @@ class Row:
         """Return a text, or the default if absent."""
         return self.text(field) if self.has(field) else default
 
-    def optional_number(self, field: str, *, minimum: float = 0.0, above: bool = False) -> float | None:
+    def optional_number(
+        self, field: str, *, minimum: float = 0.0, above: bool = False, maximum: float = sys.float_info.max
+    ) -> float | None:
         """Return a number that is at least (or, with `above`, more than) the minimum, or None if absent."""
         if not self.has(field):
             return None
         value = self.values[field]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(field, "a number")
-        if not (value > minimum if above else value >= minimum) or value > sys.float_info.max:
+        if not (value > minimum if above else value >= minimum):
             raise self.error(
                 f"field '{self.path}{field}' should be {'more than' if above else 'at least'} {minimum:g}, not {value}"
             )
+        if value > maximum:  # it is not shown: it may have hundreds of digits
+            raise self.error(f"field '{self.path}{field}' should be at most {maximum}")
         return float(value)
 
     def optional_count(self, field: str, *, minimum: int = 0) -> int | None:
         """Return a whole number that is at least the minimum, or None if absent."""
-        value = self.optional_number(field, minimum=minimum)
+        value = self.optional_number(field, minimum=minimum, maximum=MAX_COUNT)
         if value is None:
             return None
         if not value.is_integer():
             raise self.error(f"field '{self.path}{field}' should be a whole number, not {value}")
-        if value > MAX_COUNT:
-            raise self.error(f"field '{self.path}{field}' should be at most {MAX_COUNT}, not {value}")
         return int(value)
 
     def optional_flag(self, field: str) -> bool | None:
