@@ -353,3 +353,16 @@ def test_scalers_aim_at_four_fifths_of_the_slots(component: str, load: float, th
         else:
             assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 4)
             assert spec["metrics"][0]["external"]["target"] == {"type": "AverageValue", "averageValue": str(threshold)}
+
+
+def test_every_file_of_a_dataset_that_lies_on_a_claim_is_mounted_and_named_by_its_path() -> None:
+    fields = ("source", "manifest", "promptTemplate")
+    changes: dict[str, Any] = {f"spec.datasets.0.{field}": f"pvc://{field.lower()}/file.jsonl" for field in fields}
+    made = made_of({**changes, "spec.datasets.0.grader": {"path": "pvc://grader/file.jsonl"}}, rollout=False)
+    (aggregator,) = made["StatefulSet/run-aggregator"]["spec"]["template"]["spec"]["containers"]
+    mounts = {mount["mountPath"] for mount in aggregator["volumeMounts"]}
+    (order,) = (item["data"][names.ORDER_FILE] for name, item in made.items() if name.startswith("ConfigMap/"))
+    (dataset,) = json.loads(order)["spec"]["datasets"]
+    places = [*(dataset[field] for field in fields), dataset["grader"]["path"]]
+    assert places == [f"{names.claim_folder(claim)}/file.jsonl" for claim in (*map(str.lower, fields), "grader")]
+    assert {place.rpartition("/")[0] for place in places} <= mounts

@@ -2,7 +2,7 @@
 
 from evalrun_api import names
 from evalrun_cluster.objects import Object
-from evalrun_operator.resources.plan import RunPlan, without_owner
+from evalrun_operator.resources.plan import RunPlan, dataset_files, without_owner
 from evalrun_operator.resources.pods import (
     GRPC,
     METRICS,
@@ -77,8 +77,7 @@ def judge_address(plan: RunPlan) -> str:
 
 def _pod(plan: RunPlan) -> Object:
     spec, output = plan.spec, plan.spec.output
-    sources = [url for each in spec.datasets for url in (each.source, each.manifest, each.prompt_template)]
-    sources += [each.grader.path for each in spec.datasets if each.grader is not None]
+    sources = [url for dataset in spec.to_wire()["datasets"] for _, _, url in dataset_files(dataset)]
     volumes, mounts = claim_volumes([*sources, *map(plan.baseline_of, spec.all_gates)], writable=output.url)
     tokens = _tokens(plan)
     main = container(

@@ -1,6 +1,7 @@
 """Inputs of every object of a run, and the metadata that they all have."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -97,6 +98,15 @@ class RunPlan:
         }
         known = SECRET if kind == SECRET.kind else KINDS[kind]
         return stamped({"apiVersion": known.api_version, "kind": kind, "metadata": metadata, **fields})
+
+
+def dataset_files(dataset: Object) -> Iterator[tuple[Object, str, str]]:
+    """Return where a dataset of a spec, as on the wire, names a file: its holder, the field there, the URL."""
+    for field in ("source", "manifest", "promptTemplate"):
+        if field in dataset:
+            yield dataset, field, dataset[field]
+    if "grader" in dataset:
+        yield dataset["grader"], "path", dataset["grader"]["path"]
 
 
 def owner_reference(run: RunIdentity) -> Object:

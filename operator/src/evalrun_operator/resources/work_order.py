@@ -7,7 +7,7 @@ from evalrun_api.v1alpha1 import EvalRunSpec
 from evalrun_api.work_order import WorkOrder
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.images import images
-from evalrun_operator.resources.plan import RunPlan, timestamp
+from evalrun_operator.resources.plan import RunPlan, dataset_files, timestamp
 from evalrun_operator.resources.run_tokens import RunTokens
 
 
@@ -25,11 +25,8 @@ def work_order(plan: RunPlan) -> WorkOrder:
     """Return the work order of a run."""
     spec = plan.spec.to_wire()
     for dataset in spec["datasets"]:
-        for field in ("source", "manifest", "promptTemplate"):
-            if field in dataset:
-                dataset[field] = names.local_path(dataset[field])
-        if "grader" in dataset:
-            dataset["grader"]["path"] = names.local_path(dataset["grader"]["path"])
+        for holder, field, url in dataset_files(dataset):
+            holder[field] = names.local_path(url)
     for field in ("path", "adapter"):
         if field in spec["model"]:
             spec["model"][field] = names.local_path(spec["model"][field])
