@@ -22,10 +22,16 @@ Answer = Callable[[dict[str, Any]], web.Response | None]
 
 
 class StockDouble:
-    """Answers `/v1/ping` and `/run_code`. `interfere` may answer a call in its place."""
+    """Answers `/v1/ping` and `/run_code`. `interfere` may answer a call in its place; `slots`: as a slot proxy says."""
 
-    def __init__(self, python: str = sys.executable, languages: tuple[str, ...] = ("python", "bash", "cpp")) -> None:
+    def __init__(
+        self,
+        python: str = sys.executable,
+        languages: tuple[str, ...] = ("python", "bash", "cpp"),
+        slots: int | None = None,
+    ) -> None:
         self.python = python
+        self.slots = slots
         self.languages = languages
         self.calls: list[dict[str, Any]] = []
         self.paths: Counter[str] = Counter()
@@ -142,9 +148,14 @@ async def stock_double(double: StockDouble, host: str = "127.0.0.1", port: int =
     async def ping(_: web.Request) -> web.Response:
         return web.json_response("pong")
 
+    async def slots(_: web.Request) -> web.Response:
+        return web.json_response({"slots": double.slots, "free": double.slots})
+
     application = web.Application(client_max_size=1 << 30, middlewares=[count])
     application.router.add_get("/v1/ping", ping)
     application.router.add_post("/run_code", double.run_code)
+    if double.slots is not None:
+        application.router.add_get("/v1/slots", slots)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
