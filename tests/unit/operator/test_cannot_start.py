@@ -210,6 +210,43 @@ def test_a_new_pod_is_given_time_to_have_its_claim_bound() -> None:
     assert world.condition(Kind.STALLED).status == "True"
 
 
+def hang(world: World, name: str, **metadata: Any) -> None:
+    """Have a pod told to end on a node that answers no more, since a time when its grace was over."""
+    pod = world.objects[ObjectKey("Pod", name)]
+    pod["metadata"] |= {"deletionTimestamp": world.now.isoformat(), **metadata}
+    pod["spec"]["nodeName"] = "node-7"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "cure"),
+    [
+        ({}, "kubectl delete node node-7. Else restart its kubelet, or: kubectl delete pod run-aggregator-0 --force."),
+        ({"finalizers": ["example.test/keep"]}, "finalizers hold it (example.test/keep). See to what set them"),
+    ],
+)
+def test_a_pod_that_hangs_in_terminating_is_named_with_its_node_and_a_cure(metadata: dict[str, Any], cure: str) -> None:
+    world = generating().services_up(ready=False)
+    world.add_pod("run-aggregator-0", "aggregator", ObjectKey("StatefulSet", "run-aggregator"), {})
+    hang(world, "run-aggregator-0", **metadata)
+    world.settle()
+    assert "Terminating" not in world.condition(Kind.JUDGED).message  # it is given time
+    world.tick(61).settle()
+    said = world.condition(Kind.JUDGED).message
+    assert "Pod run-aggregator-0 on node node-7 hangs in Terminating since 2026-01-31T12:" in said
+    assert cure in said
+    assert world.condition(Kind.STALLED).status == "False"  # a node may come back: the run is not given up
+
+
+def test_a_ray_pod_that_hangs_in_terminating_is_named_by_the_cluster_and_by_a_suspension() -> None:
+    world = generating()
+    worker = next(ref.name for ref in world.objects if ref.kind == "Pod" and "worker" in ref.name)
+    hang(world, worker)
+    world.kuberay(usable=False).tick(61).settle()
+    assert f"Pod {worker} on node node-7 hangs in Terminating" in world.condition(Kind.CLUSTER_READY).message
+    world.change_spec(suspend=True).settle()
+    assert f"Pod {worker} on node node-7 hangs in Terminating" in world.condition(Kind.SUSPENDED).message
+
+
 def refused_world(kind: str, reason: Reason, text: str) -> World:
     """Return a world whose last pass ended with a refused write, as the controller tells it in the status."""
     world = World(run=evalrun(rollout=False)).settle()

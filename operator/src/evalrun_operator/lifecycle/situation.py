@@ -12,6 +12,7 @@ from evalrun_operator.ledger_status import RunState
 from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster
 from evalrun_operator.policies.admission import QueuedRun
 from evalrun_operator.policies.start import CRAMPED, is_cramped
+from evalrun_operator.policies.stuck_pods import stuck_pods
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.settings import OperatorSettings
 
@@ -63,7 +64,8 @@ def waiting_for(context: ReconcileContext) -> str:
     if down:
         troubles = observed.trouble_list(*down)
         room = f" {CRAMPED}" if any(map(is_cramped, troubles)) else ""
-        return f"{', '.join(down)} not ready yet. {'; '.join(troubles[:3])}{room}".strip()
+        said = f"{', '.join(down)} not ready yet. {'; '.join(troubles[:3])}{room}".strip()
+        return f"{said} {stuck_pods(observed, context.now, *down)}".strip()
     if observed.ledger is not None:
         return ""
     return f"The aggregator is up, but does not answer yet. {observed.ledger_error}".strip()

@@ -8,6 +8,7 @@ from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
 from evalrun_operator.lifecycle.status_report import Report, report_status
 from evalrun_operator.observation.records import KueueWord
 from evalrun_operator.policies.generation import ConditionText, gpu_holders, live_attempts, release
+from evalrun_operator.policies.stuck_pods import stuck_pods
 
 
 def suspend(context: ReconcileContext, queued: ConditionText | None = None) -> Decision:
@@ -20,6 +21,7 @@ def suspend(context: ReconcileContext, queued: ConditionText | None = None) -> D
     deletions = release(context.observed, context.now, jobs_first=True)
     pods = [seen for seen, pod in context.observed.pods(names.GENERATOR) if not pod.ended]
     freed = not gpu_holders(context.observed) and not live_attempts(context.observed) and not pods
+    stuck = stuck_pods(context.observed, context.now, names.RAY, names.GENERATOR)
     report = Report(
         suspended=ConditionText(
             freed,
@@ -27,7 +29,7 @@ def suspend(context: ReconcileContext, queued: ConditionText | None = None) -> D
             "No GPU and no judge is held; the ledger is kept. "
             + ("Set suspend: false to go on." if queued is None else "It goes on when it is admitted again.")
             if freed
-            else "The attempt and its cluster are being ended.",
+            else f"The attempt and its cluster are being ended. {stuck}".strip(),
         ),
         ledger=context.observed.ledger,
         waiting_for=waiting_for(context),

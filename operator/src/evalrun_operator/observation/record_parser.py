@@ -201,6 +201,8 @@ def _pod(manifest: Manifest) -> Pod:
         host=str(status.get("podIP", "")),
         failed=failed,
         disrupted=_holds(conditions.get("DisruptionTarget")),
+        node=str((manifest.get("spec") or {}).get("nodeName", "")),
+        finalizers=tuple(map(str, manifest.get("metadata", {}).get("finalizers") or ())),
     )
 
 

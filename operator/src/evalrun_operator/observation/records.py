@@ -41,7 +41,7 @@ class ObservedObject:
     applied: str
     """The digest that it was applied with."""
     deleted_at: datetime | None
-    """Time at which its deletion was requested."""
+    """Time by which it was to be gone: when its deletion was requested and, for a pod, its grace period after that."""
     attempt: int = 0
     restarts: int = 0
     detail: "Workload | ObservedCluster | Attempt | Pod | Claim | Policy | Scaler | None" = None
@@ -118,6 +118,8 @@ class Pod:
     """Its address; empty before it has one."""
     disrupted: bool = False
     """The cluster took it away: its node was drained or ran short, or a pod of higher priority took its place."""
+    node: str = ""
+    finalizers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject, Pod
+from evalrun_operator.policies.stuck_pods import stuck_pods
 
 JOB_KINDS = ("Job", "RayJob")
 STUCK_SECONDS = 60.0
@@ -192,7 +193,7 @@ def _running(
         return GenerationStep(number, _cluster_said(given, cluster), said, delete=delete)
     ended = _outcome(current) == "succeeded"  # and the ledger does not say yet that it has all
     state = "is being ended" if current.deleting else "has ended" if ended else "runs"
-    message = f"Attempt {number} {state}."
+    message = f"Attempt {number} {state}. {stuck_pods(given.observed, given.now, names.GENERATOR)}".strip()
     said = ConditionText(status=False, reason=Reason.GENERATING, message=f"{message} {troubles}".strip())
     return GenerationStep(
         number, _cluster_said(given, cluster), said, None if cluster is None else cluster.attempt, delete=delete
@@ -224,7 +225,9 @@ def _starting(
         head = head_life(heads[0])
     said = ConditionText(status=False, reason=Reason.GENERATING, message=f"Attempt {number} starts.")
     if leaving or delete:
-        said = ConditionText(status=False, reason=Reason.GENERATING, message="An earlier attempt is being ended.")
+        stuck = stuck_pods(observed, given.now, names.GENERATOR)
+        message = f"An earlier attempt is being ended. {stuck}".strip()
+        said = ConditionText(status=False, reason=Reason.GENERATING, message=message)
         return GenerationStep(given.attempts, ready, said, kept, delete=delete)
     start = NewAttempt(number, "" if cluster is None else cluster.ref.name, head)
     return GenerationStep(number, ready, said, kept, start)
@@ -296,7 +299,8 @@ def _cluster_said(given: Circumstances, cluster: ObservedObject | None) -> Condi
     if cluster is None:
         if given.waiting_for:
             return ConditionText(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
-        return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message="The RayCluster is being made.")
+        message = f"The RayCluster is being made. {stuck_pods(given.observed, given.now, names.RAY)}".strip()
+        return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=message)
     detail = cluster.detail
     if not isinstance(detail, ObservedCluster):
         return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=f"{cluster.ref.name}: no status yet.")
@@ -305,7 +309,7 @@ def _cluster_said(given: Circumstances, cluster: ObservedObject | None) -> Condi
             status=True, reason=Reason.CLUSTER_PROVISIONED, message=f"{cluster.ref.name}: {detail.message}."
         )
     why = "suspended, e.g. by Kueue for quota" if detail.suspended else detail.message
-    troubles = given.observed.troubles(names.RAY)
+    troubles = f"{given.observed.troubles(names.RAY)} {stuck_pods(given.observed, given.now, names.RAY)}".strip()
     message = f"{cluster.ref.name}: {why}. {troubles}".strip()[:2000]
     reason = Reason.CLUSTER_FAILED if detail.failing else Reason.CLUSTER_PENDING
     return ConditionText(status=False, reason=reason, message=message)

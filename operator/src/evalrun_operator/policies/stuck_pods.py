@@ -1,0 +1,30 @@
+"""Pods that were told to end and have not: on a node that does not answer, or kept by a finalizer. Pure."""
+
+from datetime import datetime, timedelta
+
+from evalrun_operator.observation.records import Observed, Pod
+
+STUCK_AFTER = timedelta(seconds=60)
+"""Past a pod's deletionTimestamp, which already includes its grace period."""
+
+
+def stuck_pods(observed: Observed, now: datetime, *components: str) -> str:
+    """Return which pods of some components hang in Terminating, where, since when, and what to do; empty if none does.
+
+    A StatefulSet makes no other pod of the name before, and their GPUs count as held.
+    """
+    found = []
+    for seen in observed.of_kind("Pod"):
+        since, pod = seen.deleted_at, seen.detail
+        if not isinstance(pod, Pod) or since is None or now - since < STUCK_AFTER or seen.component not in components:
+            continue
+        what = f"Pod {seen.ref.name} on node {pod.node or 'none'} hangs in Terminating since {since:%Y-%m-%dT%H:%M:%SZ}"
+        if pod.finalizers:
+            cure = f"finalizers hold it ({', '.join(pod.finalizers)}). See to what set them, or remove them from it."
+        else:
+            cure = (
+                f"its node does not confirm its end. If the node is off for good: kubectl delete node {pod.node}. "
+                f"Else restart its kubelet, or: kubectl delete pod {seen.ref.name} --force."
+            )
+        found.append(f"{what}: {cure}")
+    return " ".join(found[:3])
