@@ -188,7 +188,7 @@ class ScheduleWorld:
             writes.append(lambda: self._make_job(job))
         parent = decision.parent
         for found in decision.start:
-            manifest = eval_run(self.schedule, found, decision.start_time or self.now, parent)
+            manifest = eval_run(self.schedule, found, decision.start_time or self.now, parent, decision.trigger)
             writes.append(lambda manifest=manifest: self._make_run(manifest))
             parent = manifest["metadata"]["name"]
         writes += [lambda one=one: self._make_run(merged_run(self.schedule, one)) for one in decision.merged]

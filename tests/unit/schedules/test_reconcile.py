@@ -169,6 +169,35 @@ def test_runs_of_the_night_before_that_are_still_active(
         assert nightly.end().settle().steps == [10, 20]  # at once, not the next night
 
 
+@pytest.mark.parametrize("policy", ["Replace", "Forbid", "Allow"])
+def test_a_start_by_hand_ends_before_one_of_the_clock_that_becomes_due(tmp_path: Path, policy: str) -> None:
+    nightly = world(tmp_path, {"spec.concurrencyPolicy": policy}).settle().trigger("by hand")
+    nightly.reachable = False
+    due = nightly.status.next_schedule_time
+    assert due is not None
+    nightly.wait(hours=25)
+    assert nightly.status.start is not None
+    assert nightly.status.start.trigger == "by hand"  # it lists again until the bucket answers
+    nightly.reachable = True
+    write_checkpoint(tmp_path, 10, LONG_AGO)
+    nightly.wait(hours=1)
+    assert [(run.step, run.by_hand) for run in nightly.runs.values()] == [(10, True)]
+    assert nightly.status.last_schedule_time is not None
+    assert nightly.status.last_schedule_time >= due
+    assert nightly.status.start is None or policy == "Forbid"
+
+
+def test_a_run_that_was_asked_for_by_hand_is_not_replaced(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 10, LONG_AGO)
+    nightly = world(tmp_path, {"spec.concurrencyPolicy": "Replace"}).settle().trigger("by hand").settle()
+    write_checkpoint(tmp_path, 20, nightly.now)
+    nightly.wait(hours=24)
+    write_checkpoint(tmp_path, 30, nightly.now)
+    nightly.wait(hours=24)
+    assert nightly.steps == [10, 20, 30]
+    assert [run.step for run in nightly.runs.values()] == [10, 30]
+
+
 def test_suspended_starts_nothing_but_what_is_asked_for_by_hand(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path, {"spec.suspend": True}).wait(days=2)

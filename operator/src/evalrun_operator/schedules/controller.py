@@ -207,7 +207,7 @@ class ScheduleController:
         failures = {}
         parent = decision.parent
         for found in decision.start:
-            manifest = eval_run(schedule, found, decision.start_time or self._now(), parent)
+            manifest = eval_run(schedule, found, decision.start_time or self._now(), parent, decision.trigger)
             try:
                 await self._cluster.create(manifest)
             except RefusedError as error:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from evalrun_api import names
 from evalrun_api.checkpoint_listing import DIGEST_DIGITS, ReadyCheckpoint
-from evalrun_api.v1alpha1 import MAX_MERGES, EvalScheduleSpec, EvalScheduleStatus, Evaluated, PendingMerge
+from evalrun_api.v1alpha1 import MAX_MERGES, EvalScheduleSpec, EvalScheduleStatus, Evaluated, OpenStart, PendingMerge
 from evalrun_api.v1alpha1 import ScheduleReason as Why
 from evalrun_operator.schedules.job_state import ListingJob
 from evalrun_operator.schedules.runs import ScheduledRun
@@ -53,11 +53,19 @@ def waiting_merge(status: EvalScheduleStatus) -> PendingMerge | None:
 
 
 def added(
-    merges: Sequence[PendingMerge], chosen: Sequence[ReadyCheckpoint], start: datetime, parents: Sequence[str | None]
+    merges: Sequence[PendingMerge], chosen: Sequence[ReadyCheckpoint], start: OpenStart, parents: Sequence[str | None]
 ) -> list[PendingMerge]:
     """Return the merges with those of the checkpoints that a start has chosen."""
     new = [
-        PendingMerge(path=one.path, step=one.step, digest=one.digest, start=start, parent=parent, adapter=one.adapter)
+        PendingMerge(
+            path=one.path,
+            step=one.step,
+            digest=one.digest,
+            start=start.time,
+            trigger=start.trigger,
+            parent=parent,
+            adapter=one.adapter,
+        )
         for one, parent in zip(chosen, parents, strict=True)
         if one.merge
     ]

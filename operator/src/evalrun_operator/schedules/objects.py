@@ -171,7 +171,9 @@ def checkpoint_url(folder: str, path: str) -> str:
     return f"{folder.rstrip('/')}/{path}"
 
 
-def eval_run(schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, parent: str | None) -> Object:
+def eval_run(
+    schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, parent: str | None, trigger: str | None = None
+) -> Object:
     """Return the EvalRun of a checkpoint.
 
     Args:
@@ -179,6 +181,7 @@ def eval_run(schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, pa
         found: the checkpoint.
         start: the start that it belongs to.
         parent: the run of the checkpoint before; None for the first.
+        trigger: for a start by hand, the value of the annotation that asked for it.
     """
     name = schedule.metadata.name
     spec = schedule.spec.template.to_wire()
@@ -195,6 +198,8 @@ def eval_run(schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, pa
         names.CHECKPOINT_DIGEST_ANNOTATION: found.digest,
         names.SCHEDULED_AT_ANNOTATION: start.isoformat(),
     }
+    if trigger is not None:
+        annotations[names.TRIGGER_ANNOTATION] = trigger
     if found.adapter:
         annotations[names.CHECKPOINT_URL_ANNOTATION] = url
     metadata = _metadata(schedule, run_name(name, found.digest), labels)
@@ -209,7 +214,7 @@ def eval_run(schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, pa
 def merged_run(schedule: EvalSchedule, one: PendingMerge) -> Object:
     """Return the EvalRun of a checkpoint whose model is in the cache."""
     found = ReadyCheckpoint(path=one.path, step=one.step, digest=one.digest, adapter=one.adapter)
-    manifest = eval_run(schedule, found, one.start, one.parent)
+    manifest = eval_run(schedule, found, one.start, one.parent, one.trigger)
     field = "adapter" if one.adapter else "path"
     source = manifest["spec"]["model"][field]
     manifest["spec"]["model"][field] = cached_model(

@@ -272,6 +272,8 @@ def _open_start(work: _Pass) -> None:
     created = work.schedule.metadata.creation_timestamp or now
     due = work.cron.last_due(status.last_schedule_time or created, now)
     deadline = spec.starting_deadline_seconds
+    if due is not None and status.start is not None and status.start.trigger is not None:
+        return  # what somebody asked for is ended first, and then this one taken up
     if due is not None and not spec.suspend:
         _miss_open_start(work, "the next one is due")
         if due.missed:
@@ -409,6 +411,8 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     settled = not answer.troubles or (bool(chosen) and spec.checkpoints.policy == "Latest")
     if settled or money.left_out or start.trigger is not None:
         work.update(start=None)
+        if start.trigger is not None:
+            work.delays.append(0.0)  # one of the clock may have become due meanwhile
         return
     wait = backoff_seconds(max(1, start.looks), FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS)
     again = work.now + timedelta(seconds=wait)
@@ -427,13 +431,13 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
         last = newest(last, one.step, checkpoint_url(spec.checkpoints.url, one.path), one.digest)
     runs = [run_name(name, one.digest) for one in chosen]
     if spec.concurrency_policy == "Replace" and start.trigger is None:
-        replaced = _blocking(work, start)
+        replaced = [run for run in _blocking(work, start) if not run.by_hand]
         work.decision["delete_runs"] = tuple(replaced)
         if replaced:
             work.tell("RunsReplaced", f"deleted {', '.join(run.name for run in replaced)} for {', '.join(runs)}")
     work.update(
         evaluated=remembered(status.evaluated, ((one.step, one.digest) for one in chosen)),
-        merges=added(status.merges, chosen, start.time, parents),
+        merges=added(status.merges, chosen, start, parents),
         last_checkpoint=last,
         active=sorted({*status.active, *runs})[:64],
     )

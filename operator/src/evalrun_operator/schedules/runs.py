@@ -32,6 +32,8 @@ class ScheduledRun:
     start: str
     """The start that made it, as text: runs of one start are not in each other's way."""
     created: datetime
+    by_hand: bool = False
+    """A start by hand made it: no later start of the clock replaces it."""
     complete: bool = False
     succeeded: bool = False
     gate: Answer | None = None
@@ -89,6 +91,7 @@ def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
         digest=digest,
         start=notes.get(names.SCHEDULED_AT_ANNOTATION, ""),
         created=created,
+        by_hand=names.TRIGGER_ANNOTATION in notes,
         complete=complete,
         succeeded=_answer(status, ConditionType.SUCCEEDED) == "True",
         gate=_answer(status, ConditionType.GATE_PASSED),

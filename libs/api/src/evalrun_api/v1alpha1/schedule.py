@@ -203,7 +203,7 @@ class EvalScheduleSpec(ApiModel):
     concurrency_policy: Literal["Allow", "Forbid", "Replace"] = Field(
         "Forbid",
         description="What to do if runs of an earlier start are still active. Allow: start more. Forbid: wait until "
-        "they have ended, at most until the next start. Replace: delete them.",
+        "they have ended, at most until the next start. Replace: delete them, but none that was asked for by hand.",
     )
     starting_deadline_seconds: int | None = Field(
         None,

@@ -196,6 +196,7 @@ class PendingMerge(ApiModel):
     step: Step = Field(description="The training step.")
     digest: Digest = Field(description="Digest of its files.")
     start: AwareDatetime = Field(description="The start that chose it.")
+    trigger: str | None = Field(None, max_length=256, description="For a start by hand: the annotation's value.")
     parent: Annotated[str, Field(max_length=63)] | None = Field(None, description="The run of the previous checkpoint.")
     adapter: bool = Field(default=False, description="The merger makes a LoRA adapter of the shards.")
     failures: Count = Field(0, description="Failed attempts in a row.")
