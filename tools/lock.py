@@ -2,9 +2,9 @@
 
 `build` is what installs the rest; `base` and `dev` install the whole distribution. An extra is locked by itself,
 without the base, because its image holds nothing that it does not import; so is the group `graders`. The groups
-`evalplus` and `trainers` are for tests and share no environment with the rest. The extra `inspect` is in no image, and
-allows no version of fsspec that the others have: it is locked together with the base's requirements, into a file that
-replaces `base.txt`. Addresses of a package index are never written.
+`evalplus`, `mlflow` and `trainers` are for tests and share no environment with the rest. The extra `inspect` is in no
+image, and allows no version of fsspec that the others have: it is locked together with the base's requirements, into a
+file that replaces `base.txt`. Addresses of a package index are never written.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def wanted() -> dict[str, list[str]]:
     build = project["build-system"]["requires"] + groups["build"]
     locks = {"build": build, "base": base, "dev": build + base + groups["dev"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
-    alone = {name: groups[name] for name in ("graders", "evalplus", "trainers")}
+    alone = {name: groups[name] for name in ("graders", "evalplus", "mlflow", "trainers")}
     return locks | extras | {"inspect": base + extras["inspect"]} | alone
 
 
@@ -42,7 +42,9 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
         config.write_text("".join(alone))
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
         command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command", "make lock"]
-        if name not in ("build", "base", "inspect", "evalplus", "trainers"):
+        if name == "mlflow":  # the version of the client, and what that is locked with
+            command += ["--constraints", str(ROOT / "requirements" / "exports.txt")]
+        elif name not in ("build", "base", "inspect", "evalplus", "trainers"):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
         command += ["--config-file", str(config)]
         if upgrade:

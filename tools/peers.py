@@ -1,12 +1,14 @@
-"""The published packages that ours are compared with or call ours: EvalPlus, LiveCodeBench, Inspect, TRL, OpenRLHF.
+"""The published packages that ours are compared with, or that call or serve ours.
+
+EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF; MLflow.
 
   python tools/peers.py             install what is missing, then run the tests that compare
   python tools/peers.py install     only install, and print the variables that those tests read
 
-They allow no common set of versions, so each has an environment of its own (EvalPlus 0.6 GB, Inspect 0.3 GB) in
-`$EVALRUN_CACHE/peers` (default ~/.cache/evalrun), made once for each lock. LiveCodeBench is in no package index: it is
-fetched by git, at a fixed commit. The trainers' environment has these alone (1 MB) and takes torch and the rest from
-that of `make setup-gen-cpu`; where that is not installed, their test skips.
+They allow no common set of versions, so each has an environment of its own (EvalPlus 0.6 GB, Inspect 0.3 GB, MLflow
+0.6 GB) in `$EVALRUN_CACHE/peers` (default ~/.cache/evalrun), made once for each lock. LiveCodeBench is in no package
+index: it is fetched by git, at a fixed commit. The trainers' environment has these alone (1 MB) and
+takes torch and the rest from that of `make setup-gen-cpu`; where that is not installed, their test skips.
 """
 
 import hashlib
@@ -21,13 +23,18 @@ from gen_cpu import interpreter as of_gen_cpu
 ROOT = Path(__file__).resolve().parent.parent
 LIVECODEBENCH = "https://github.com/LiveCodeBench/LiveCodeBench"
 LIVECODEBENCH_COMMIT = "28fef95ea8c9f7a547c8329f2cd3d32b92c1fa24"
-LOCKED = {"EVALRUN_TEST_EVALPLUS": "evalplus", "EVALRUN_TEST_INSPECT": "inspect"}
+LOCKED = {
+    "EVALRUN_TEST_EVALPLUS": "evalplus",
+    "EVALRUN_TEST_INSPECT": "inspect",
+    "EVALRUN_TEST_MLFLOW": "mlflow",
+}
 CHECKOUT, TRAINERS = "EVALRUN_TEST_LIVECODEBENCH", "EVALRUN_TEST_TRAINERS_PYTHON"
 TESTS = (
     "tests/unit/function_tests/test_evalplus_package.py",
     "tests/unit/data/test_inspect_logs.py",
     "tests/integration/cli/test_livecodebench_checker.py",
     "tests/integration/reward/test_published_trainers.py",
+    "tests/integration/aggregator/test_mlflow_server.py",
 )
 
 

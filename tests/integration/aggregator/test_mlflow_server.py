@@ -1,6 +1,7 @@
 """The exporter against MLflow's own server, with a database behind it instead of a folder.
 
-It needs `EVALRUN_TEST_MLFLOW`: an interpreter with the whole package `mlflow`, in the version of our client.
+It needs `EVALRUN_TEST_MLFLOW`: an interpreter with the whole package `mlflow`, in the version of our client. `make
+test-peers` sets it.
 """
 
 import json
