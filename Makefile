@@ -12,7 +12,7 @@ SERVICE_LEVELS := $(filter-out tests/integration/cli/ tests/integration/rollout/
 IMAGE_LEVELS := tests/chart tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules kill-gates kill-runs sbom clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each o
 
 bench-schedules: $(VENV)/.dev ## 60 nights and 1,000 checkpoints of a schedule on a real API server, the operator killed 50 times
 	$(BIN)/python benchmarks/schedule_nights.py
+
+test-autoscaling: $(VENV)/.dev ## autoscalers by CPU and by our own series follow 1, 64, 0 and 64 in flight: 20 minutes
+	$(BIN)/python benchmarks/autoscaling.py
 
 sbom: $(VENV)/.dev ## write a CycloneDX bill of materials for each image of Dockerfile.judge into dist/sbom
 	$(BIN)/python tools/generate_sbom.py

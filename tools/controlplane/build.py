@@ -1,7 +1,8 @@
 """Builds the pinned programs of the test control plane with Go, once, and prints where they lie.
 
-Usage: `python tools/controlplane/build.py [--source] [TOOL...]`; none: all of kube, etcd, helm, kwok, kuberay, kueue,
-versitygw. With `--source` it builds nothing and prints where the source lies, e.g. for CRDs and kwok's stages.
+Usage: `python tools/controlplane/build.py [--source | --built] [TOOL...]`; none: all of kube, etcd, helm, kwok, kueue,
+kuberay, versitygw, metrics-server, prometheus-adapter. With `--source` it builds nothing and prints where the source
+lies, e.g. for CRDs and kwok's stages; with `--built` it fails where it would have to build.
 
 Each tool is a Go module of its own here (their dependency trees conflict): go.mod names the version, go.sum the hashes.
 Binaries are kept outside the tree, in `$EVALRUN_CACHE` (default `~/.cache/evalrun`), by the hash of go.mod, go.sum, the
@@ -65,6 +66,16 @@ TOOLS = {
             (("versitygw", "github.com/versity/versitygw/cmd/versitygw"),),
         ),
         Tool("kueue", "sigs.k8s.io/kueue", (("kueue", "sigs.k8s.io/kueue/cmd/kueue"),)),
+        Tool(
+            "metrics-server",
+            "sigs.k8s.io/metrics-server",
+            (("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server"),),
+        ),
+        Tool(
+            "prometheus-adapter",
+            "sigs.k8s.io/prometheus-adapter",
+            (("prometheus-adapter", "sigs.k8s.io/prometheus-adapter/cmd/adapter"),),
+        ),
     )
 }
 
@@ -94,6 +105,18 @@ def folder_of(tool: Tool, version: str) -> Path:
     digest.update(json.dumps([tool.binaries, tool.ldflags, version]).encode())
     cache = Path(os.environ.get("EVALRUN_CACHE", Path.home() / ".cache" / "evalrun"))
     return cache / "controlplane" / f"{tool.name}-{digest.hexdigest()[:16]}"
+
+
+def built(tool: Tool, version: str) -> Path:
+    """Return the folder that holds a tool's binaries.
+
+    Raises:
+        BuildError: one is not built yet.
+    """
+    folder = folder_of(tool, version)
+    if not all((folder / name).exists() for name, _ in tool.binaries):
+        raise BuildError(f"{tool.name} is not built: run python tools/controlplane/build.py {tool.name}")
+    return folder
 
 
 def build(tool: Tool, version: str) -> Path:
@@ -161,7 +184,9 @@ def main(arguments: list[str]) -> int:
     """Build the tools that are named; print each one's folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"{', '.join(TOOLS)}; none: all")
-    parser.add_argument("--source", action="store_true", help="print where the source lies, and build nothing")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--source", action="store_true", help="print where the source lies, and build nothing")
+    instead.add_argument("--built", action="store_true", help="fail where something is to be built, and build nothing")
     options = parser.parse_args(arguments)
     names = options.tools or list(TOOLS)
     unknown = [name for name in names if name not in TOOLS]
@@ -170,7 +195,11 @@ def main(arguments: list[str]) -> int:
     try:
         version = go_version()
         for name in names:
-            print(source_of(TOOLS[name]) if options.source else build(TOOLS[name], version), flush=True)
+            tool = TOOLS[name]
+            if options.source:
+                print(source_of(tool), flush=True)
+            else:
+                print(built(tool, version) if options.built else build(tool, version), flush=True)
     except BuildError as error:
         print(f"build: {error}", file=sys.stderr)
         return 1

@@ -82,14 +82,16 @@ def static_job(name: str, port: int, **labels: str) -> dict[str, Any]:
 
 
 @contextmanager
-def running_prometheus(folder: Path, jobs: Sequence[Mapping[str, Any]]) -> Iterator[Prometheus]:
+def running_prometheus(
+    folder: Path, jobs: Sequence[Mapping[str, Any]], interval: str = SCRAPE_INTERVAL
+) -> Iterator[Prometheus]:
     """Run Prometheus with these scrape jobs; its log is in the folder. Skips if it is absent; fails in CI."""
     program = shutil.which("prometheus")
     if program is None:
         missing("no Prometheus: install Debian's package prometheus")
     (port,) = free_ports(1)
     config = folder / "prometheus.yml"
-    timing = {"scrape_interval": SCRAPE_INTERVAL, "scrape_timeout": SCRAPE_INTERVAL}
+    timing = {"scrape_interval": interval, "scrape_timeout": interval}
     config.write_text(
         yaml.safe_dump({"global": timing, "scrape_configs": [{**job, "honor_labels": True} for job in jobs]})
     )

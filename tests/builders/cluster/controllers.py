@@ -1,11 +1,12 @@
 """What makes a control plane live: Kubernetes' own controllers, nodes that kwok pretends, and KubeRay's operator."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from builders.cluster.controlplane import ControlPlane, free_ports, run_builder, running_process, until
+from builders.cluster.metrics_apis import METRICS_PATH, self_signed
 
 NODE_PROGRAMS = ("kube-controller-manager", "kube-scheduler", "kwok")
 KUBERAY_PROGRAMS = ("ray-operator",)
@@ -31,7 +32,14 @@ def apply_crds(plane: ControlPlane, *places: Path) -> None:
 
 @contextmanager
 def running_nodes(
-    plane: ControlPlane, binaries: Mapping[str, Path], *, count: int, gpus: int, requests_per_second: int | None = None
+    plane: ControlPlane,
+    binaries: Mapping[str, Path],
+    *,
+    count: int,
+    gpus: int,
+    requests_per_second: int | None = None,
+    usage: Sequence[Path] = (),
+    controller_flags: Sequence[str] = (),
 ) -> Iterator[None]:
     """Run the controller manager, the scheduler and kwok, and make nodes.
 
@@ -41,6 +49,8 @@ def running_nodes(
         count: nodes, named node-0, node-1, ...
         gpus: `nvidia.com/gpu` of each.
         requests_per_second: that controllers and scheduler may send; None: their default, 20 and 50.
+        usage: kwok's configurations of the usage that it tells of pods, over TLS as a kubelet; none: it tells nothing.
+        controller_flags: further flags of the controller manager.
     """
     scheduler_port, kwok_port = free_ports(2)
     common = [f"--kubeconfig={plane.kubeconfig}"]
@@ -52,8 +62,13 @@ def running_nodes(
         *common, "--manage-all-nodes", "--node-lease-duration-seconds=40", f"--server-address=127.0.0.1:{kwok_port}",
         *(f"--config={stage}" for stage in _kwok_stages()),
     ]  # fmt: skip
+    if usage:
+        key, certificate = plane.folder / "kwok.key", plane.folder / "kwok.crt"
+        self_signed(key, certificate, "kwok")
+        kwok += [f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}", "--node-ip=127.0.0.1",
+                 f"--node-port={kwok_port}", *(f"--config={file}" for file in usage)]  # fmt: skip
     with ExitStack() as stack:
-        stack.enter_context(running_controllers(plane, binaries, *rates))
+        stack.enter_context(running_controllers(plane, binaries, *rates, *controller_flags))
         for name, flags in (("kube-scheduler", scheduler), ("kwok", kwok)):
             command = [str(binaries[name]), *flags]
             stack.enter_context(running_process(name, command, plane.folder))
@@ -115,7 +130,10 @@ def _fake_node(name: str, gpus: int) -> dict[str, object]:
         "kind": "Node",
         "metadata": {
             "name": name,
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "annotations": {
+                "kwok.x-k8s.io/node": "fake",
+                "metrics.k8s.io/resource-metrics-path": METRICS_PATH.format(name=name),
+            },
             "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
         },
         "status": {"capacity": amounts, "allocatable": amounts},

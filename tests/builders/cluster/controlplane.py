@@ -33,6 +33,8 @@ TOOL_OF = {
     "ray-operator": "kuberay",
     "helm": "helm",
     "kueue": "kueue",
+    "metrics-server": "metrics-server",
+    "prometheus-adapter": "prometheus-adapter",
     "versitygw": "versitygw",
 }
 """The tool of `tools/controlplane` that builds a program."""
@@ -43,11 +45,17 @@ class MissingBinariesError(Exception):
     """There are no binaries and none can be built; the message says what was tried."""
 
 
-def find_binaries(programs: Iterable[str] = ("etcd", "kube-apiserver", "kubectl")) -> dict[str, Path]:
+def find_binaries(
+    programs: Iterable[str] = ("etcd", "kube-apiserver", "kubectl"), *, build: bool = True
+) -> dict[str, Path]:
     """Return the path of each program, building what is nowhere else.
 
+    Args:
+        programs: their names.
+        build: False: what would have to be built is missing.
+
     Raises:
-        MissingBinariesError: Go is missing too, or the build failed.
+        MissingBinariesError: Go is missing too, or the build failed, or would be needed and is not wanted.
     """
     folders = os.environ.get("KUBEBUILDER_ASSETS")
     if not folders and shutil.which("etcd") and shutil.which("kube-apiserver"):
@@ -60,7 +68,8 @@ def find_binaries(programs: Iterable[str] = ("etcd", "kube-apiserver", "kubectl"
     missing = [program for program in programs if program not in found]
     if missing:
         tools = sorted({TOOL_OF[program] for program in missing})
-        built = dict(zip(tools, run_builder(*tools, wanted=", ".join(missing)), strict=True))
+        flags = () if build else ("--built",)
+        built = dict(zip(tools, run_builder(*flags, *tools, wanted=", ".join(missing)), strict=True))
         found.update({program: built[TOOL_OF[program]] / program for program in missing})
     return found
 
@@ -77,7 +86,7 @@ def run_builder(*arguments: str, wanted: str) -> list[Path]:
         )
     built = subprocess.run([sys.executable, str(BUILDER), *arguments], stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode != 0:
-        raise MissingBinariesError(f"building {wanted} failed: see above")
+        raise MissingBinariesError(f"no {wanted}: see above for why tools/controlplane/build.py failed")
     return [Path(line) for line in built.stdout.split()]
 
 

@@ -1,4 +1,4 @@
-"""What KEDA asks Prometheus, played by promtool: a judge without pods is woken, and one without work sleeps."""
+"""What autoscalers ask Prometheus, played by promtool: a judge without pods is woken, and one without work sleeps."""
 
 import shutil
 import subprocess
@@ -11,8 +11,9 @@ from builders.tools import missing
 
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
-from evalrun_operator.resources.autoscaling import load_query
+from evalrun_operator.resources.autoscaling import LOAD_METRIC, load_query
 
+ADAPTER_RULES = Path(__file__).parents[3] / "k8s" / "prometheus" / "adapter-rules.yaml"
 PROMTOOL = shutil.which("promtool")
 RUN = 'namespace="evals",run="run"'
 OTHER = 'namespace="evals",run="other"'
@@ -31,14 +32,28 @@ WAITING = 'evalrun_problems{%s,dataset="humaneval",state="generated"}'
     ],
 )
 def test_the_load_wakes_a_judge_that_sleeps(series: dict[str, int], load: int, tmp_path: Path) -> None:
-    if PROMTOOL is None:
-        missing("no promtool: install Debian's package prometheus")
     run = evalrun()
     query = load_query(RunPlan(identity_of(run), run.spec, operator_settings(), "token"))
+    assert_evaluates(query, series, load, tmp_path)
+
+
+def test_the_rules_for_prometheus_adapter_offer_the_metric_that_autoscalers_ask_for(tmp_path: Path) -> None:
+    (rule,) = yaml.safe_load(ADAPTER_RULES.read_text())["externalRules"]
+    assert rule["name"] == {"as": LOAD_METRIC}
+    series = {f'evalrun_judge_queue_depth{{{RUN},pod="a"}}': 5, f'evalrun_judge_inflight{{{RUN},pod="b"}}': 3}
+    others = {f'evalrun_judge_queue_depth{{{OTHER},pod="a"}}': 9, f'evalrun_judge_inflight{{{OTHER},pod="b"}}': 9}
+    query = rule["metricsQuery"].replace("<<.LabelMatchers>>", RUN)
+    assert_evaluates(query, {**series, **others}, 8, tmp_path)
+
+
+def assert_evaluates(query: str, series: dict[str, int], value: int, tmp_path: Path) -> None:
+    """Have promtool evaluate an expression over these series."""
+    if PROMTOOL is None:
+        missing("no promtool: install Debian's package prometheus")
     case = {
         "interval": "1m",
         "input_series": [{"series": name, "values": str(value)} for name, value in series.items()],
-        "promql_expr_test": [{"expr": query, "eval_time": "0m", "exp_samples": [{"labels": "{}", "value": load}]}],
+        "promql_expr_test": [{"expr": query, "eval_time": "0m", "exp_samples": [{"labels": "{}", "value": value}]}],
     }
     file = tmp_path / "case.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [], "evaluation_interval": "1m", "tests": [case]}))

@@ -1,0 +1,119 @@
+"""A real gateway and sandboxes with a number of requests in flight, and what became of every one of them."""
+
+from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import grpc
+from builders.cluster.controlplane import free_ports
+from builders.data import stdio_problem
+from builders.judge.services import request_of
+
+from evalrun.judge.v1 import judge_pb2_grpc
+from evalrun_cli.local.processes import ServiceProcess
+from evalrun_runtime.grpc_channel import open_channel
+
+PROGRAM = "import time\ntime.sleep(3)\nprint(sum(map(int, input().split())))"
+"""Holds a slot for 3 s, and next to no CPU."""
+
+
+class HeldLoad:
+    """Holds `in_flight` requests at a gateway, with `running` sandboxes behind it; both may be set at any time.
+
+    What is in flight at the end is taken back.
+    """
+
+    def __init__(self, folder: Path, sandboxes: int, slots: int) -> None:
+        """Start nothing yet.
+
+        Args:
+            folder: for logs.
+            sandboxes: that may run at once.
+            slots: of each.
+        """
+        self.metrics_port, *ports = free_ports(1 + sandboxes)
+        self.in_flight = 0
+        self.running = 1
+        """Sandboxes that should run; those beyond get SIGTERM."""
+        self.exits: list[int] = []
+        """Exit codes of those that were told to end."""
+        self.ends: list[float] = []
+        """Seconds that each request took whose verdict was right."""
+        self.faults: list[str] = []
+        """Requests that failed, and verdicts that were wrong."""
+        addresses = [f"http://127.0.0.1:{port}" for port in ports]
+        flags = [f"--slots={slots}"]
+        self._sandboxes = [
+            ServiceProcess("sandbox", "evalrun_sandbox", flags, folder / f"sandbox-{number}.log", address=address)
+            for number, address in enumerate(addresses)
+        ]
+        flags = [f"--metrics-port={self.metrics_port}", "--cache-mib=0", *(f"--sandbox={one}" for one in addresses)]
+        self._gateway = ServiceProcess("judge", "evalrun_judge", flags, folder / "judge.log")
+        self._ready, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._go()))
+
+    def __enter__(self) -> HeldLoad:
+        self._thread.start()
+        if not self._ready.wait(120):
+            raise TimeoutError("the gateway did not start in 120 s")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    async def _go(self) -> None:
+        await self._sandboxes[0].start()
+        await self._gateway.start()
+        self._ready.set()
+        following = asyncio.create_task(self._follow())
+        try:
+            async with open_channel(self._gateway.address) as channel:
+                await self._load(judge_pb2_grpc.JudgeServiceStub(channel))
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await asyncio.gather(*(one.stop(30) for one in (self._gateway, *self._sandboxes)))
+
+    async def _load(self, stub: judge_pb2_grpc.JudgeServiceAsyncStub) -> None:
+        asking: set[asyncio.Task[None]] = set()
+        while not self._stop.is_set():
+            while len(asking) < self.in_flight:
+                task = asyncio.create_task(self._ask(stub))
+                asking.add(task)
+                task.add_done_callback(asking.discard)
+            await asyncio.sleep(0.05)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _ask(self, stub: judge_pb2_grpc.JudgeServiceAsyncStub) -> None:
+        begun = time.monotonic()
+        problem = stdio_problem(tests=1)
+        try:
+            answer = await stub.Judge(request_of(problem, PROGRAM))
+        except grpc.aio.AioRpcError as error:
+            self.faults.append(repr(error))
+            await asyncio.sleep(1)
+            return
+        if answer.verdict.accepted:
+            self.ends.append(time.monotonic() - begun)
+        else:
+            self.faults.append(str(answer))
+
+    async def _follow(self) -> None:
+        """Start and end sandboxes as their pods come and go."""
+        running = 1
+        while True:
+            if running < self.running:
+                await self._sandboxes[running].start()
+                running += 1
+            elif running > self.running:
+                running -= 1
+                await self._sandboxes[running].stop(60)
+                self.exits.append(await self._sandboxes[running].wait())
+            else:
+                await asyncio.sleep(0.2)
