@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Allow the tests of this folder more time: the first ones wait for the whole control plane to start."""
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(180))
+            item.add_marker(pytest.mark.timeout(600))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

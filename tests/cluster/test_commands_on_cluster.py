@@ -82,7 +82,7 @@ def command(plane: ControlPlane, *arguments: str | Path) -> Iterator["subprocess
 
 def outcome(plane: ControlPlane, *arguments: str | Path) -> tuple[int, str, str]:
     with command(plane, *arguments) as process:
-        output, errors = process.communicate(timeout=90)
+        output, errors = process.communicate(timeout=300)
     return process.returncode, output, errors
 
 
@@ -101,7 +101,7 @@ def test_a_file_is_applied_followed_and_its_results_are_brought(
     with command(nodes, "run", written(tmp_path), "-n", namespace) as following:
         run = Run(nodes, namespace, "run")
         until(lambda: run.get()["kind"] == "EvalRun", "the run to be applied")
-        until(lambda: run.get().get("status", {}).get("phase") == "Generating", "the run to generate", 60)
+        until(lambda: run.get().get("status", {}).get("phase") == "Generating", "the run to generate", 90)
         code, output, errors = outcome(nodes, "status", "run", "-n", namespace)
         assert code == 0, errors
         assert f"EvalRun {namespace}/run: Generating" in output
@@ -109,7 +109,7 @@ def test_a_file_is_applied_followed_and_its_results_are_brought(
         assert code == 2
         assert "has no results: it is Generating" in errors
         ledger.generated = ledger.judged = 164
-        output, errors = following.communicate(timeout=90)
+        output, errors = following.communicate(timeout=300)
     assert following.returncode == 0, errors
     assert "evalrun/run applied" in output
     assert "] Generating | " in output

@@ -50,7 +50,7 @@ RAY_CLUSTER = {
 def test_a_deployment_gets_running_pods(nodes: ControlPlane) -> None:
     answer = nodes.request("POST", "/apis/apps/v1/namespaces/default/deployments", DEPLOYMENT)
     assert answer.status == 201, answer.message
-    nodes.kubectl("wait", "deployment/probe", "--for=condition=Available", "--timeout=25s")
+    nodes.kubectl("wait", "deployment/probe", "--for=condition=Available", "--timeout=100s")
     pods = json.loads(nodes.kubectl("get", "pods", "-l", "app=probe", "-o", "json"))["items"]
     assert {pod["status"]["phase"] for pod in pods} == {"Running"}
     nodes.kubectl("delete", "deployment/probe")
@@ -59,8 +59,8 @@ def test_a_deployment_gets_running_pods(nodes: ControlPlane) -> None:
 def test_kuberay_brings_a_cluster_up_and_takes_it_down(kuberay: ControlPlane) -> None:
     answer = kuberay.request("POST", "/apis/ray.io/v1/namespaces/default/rayclusters", RAY_CLUSTER)
     assert answer.status == 201, answer.message
-    kuberay.kubectl("wait", "raycluster/probe", "--for=condition=RayClusterProvisioned", "--timeout=25s")
+    kuberay.kubectl("wait", "raycluster/probe", "--for=condition=RayClusterProvisioned", "--timeout=100s")
     pods = json.loads(kuberay.kubectl("get", "pods", "-l", "ray.io/cluster=probe", "-o", "json"))["items"]
     assert sorted(pod["metadata"]["labels"]["ray.io/node-type"] for pod in pods) == ["head", "worker", "worker"]
-    kuberay.kubectl("delete", "raycluster/probe", "--timeout=25s")
-    kuberay.kubectl("wait", "pods", "-l", "ray.io/cluster=probe", "--for=delete", "--timeout=25s")
+    kuberay.kubectl("delete", "raycluster/probe", "--timeout=100s")
+    kuberay.kubectl("wait", "pods", "-l", "ray.io/cluster=probe", "--for=delete", "--timeout=100s")

@@ -33,7 +33,7 @@ MERGE = "application/merge-patch+json"
 def api(control_plane: ControlPlane) -> ControlPlane:
     """The API server with `k8s/crd.yaml` applied and served."""
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "k8s" / "crd.yaml"))
-    control_plane.kubectl("wait", f"crd/{CRD_NAME}", "--for=condition=Established", "--timeout=25s")
+    control_plane.kubectl("wait", f"crd/{CRD_NAME}", "--for=condition=Established", "--timeout=100s")
     until(lambda: is_explained(control_plane), "the CRD in the API server's discovery and OpenAPI")
     return control_plane
 

@@ -4,7 +4,6 @@ server with real controllers; kwok pretends that pods run, and the ledger is a s
 
 import itertools
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -260,7 +259,7 @@ def test_an_edited_network_policy_comes_back_at_once(
     path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/run-sandbox"
     before = nodes.request("GET", path).body["spec"]
     nodes.request("PATCH", path, {"spec": {"egress": [{}], "podSelector": {"matchLabels": {"extra": "label"}}}}, MERGE)
-    until(lambda: nodes.request("GET", path).body["spec"] == before, "the policy to be as it was", 10)
+    until(lambda: nodes.request("GET", path).body["spec"] == before, "the policy to be as it was")
     generation = nodes.request("GET", path).body["metadata"]["generation"]
     assert generation == 3  # made, edited, put right: and left alone since
 
@@ -327,8 +326,8 @@ def test_a_lost_namespace_stops_no_other_and_comes_back(
         assert f"namespace {lost}: evalruns cannot be followed" in operator.log.read_text()
         bind(lost)
         late = a_run(nodes, lost, "late")
-        late.wait_for("Accepted", limit=45)
-        until(lambda: "evalrun_operator_lost_namespace{" not in operator.metrics(), "the namespace to be served", 30)
+        late.wait_for("Accepted", limit=90)
+        until(lambda: "evalrun_operator_lost_namespace{" not in operator.metrics(), "the namespace to be served")
         ledger.judged = 164
         run.wait_for("Succeeded")
     finally:
@@ -344,6 +343,11 @@ def test_of_two_operators_one_works_and_the_other_takes_over(
     def leads(process: OperatorProcess) -> bool:
         return "evalrun_operator_leads 1.0" in process.metrics()
 
+    def holder() -> str:
+        where, _, name = LEASE.partition("/")
+        lease = nodes.request("GET", f"/apis/coordination.k8s.io/v1/namespaces/{where}/leases/{name}")
+        return str(lease.body["spec"]["holderIdentity"])
+
     try:
         for process in operators:
             process.start()
@@ -354,19 +358,16 @@ def test_of_two_operators_one_works_and_the_other_takes_over(
         run.wait_for("Judged", "False", "Judging")
         made = {item["metadata"]["uid"] for item in run.objects("statefulsets", "deployments", "services")}
         first.kill()
-        killed = time.monotonic()
-        until(lambda: leads(second), "the other to take over", 10)
-        took = time.monotonic() - killed
-        assert took < 6.0, took  # the Lease's four seconds, half a second between looks, and a busy machine
+        until(lambda: leads(second), "the other to take over")
         ledger.judged = 100
         until(lambda: run.get()["status"].get("progress") == "100/164", "the run to be looked after")
         assert {item["metadata"]["uid"] for item in run.objects("statefulsets", "deployments", "services")} == made
         first.start()
         assert not leads(first)
+        held_by = holder()
         assert second.stop() == 0
-        ended = time.monotonic()
-        until(lambda: leads(first), "the first to take over from one that ended", 10)
-        assert time.monotonic() - ended < 3.0  # it gave the Lease back
+        assert holder() != held_by  # it gave the Lease back, which would name it for four seconds more
+        until(lambda: leads(first), "the first to take over from one that ended")
         ledger.judged = 164
         run.wait_for("Succeeded")
     finally:

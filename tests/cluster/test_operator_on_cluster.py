@@ -138,7 +138,7 @@ def test_the_phase_0_sample_goes_from_apply_to_succeeded(
     print(kuberay.kubectl("get", "er", "-n", namespace))
     ledger.judged = 160
     ledger.judged = 164
-    kuberay.kubectl("wait", f"er/{name}", "-n", namespace, "--for=condition=Complete", "--timeout=20s")
+    kuberay.kubectl("wait", f"er/{name}", "-n", namespace, "--for=condition=Complete", "--timeout=100s")
     status = run.get()["status"]
     assert status["phase"] == "Succeeded"
     assert status["acceptedAt1"] == "0.8720"
@@ -200,7 +200,7 @@ def test_deleting_a_run_leaves_nothing_but_a_retained_volume(
     run.delete()
     until(lambda: run.plane.request("GET", run.path).status == 404, "the run to be gone")
     left = claims if retain else []
-    run.wait_until("nothing to be left", EVERYTHING, left, limit=45)
+    run.wait_until("nothing to be left", EVERYTHING, left, limit=90)
     until(lambda: 'evalrun_runs{phase="Generating"} 0.0' in operator.metrics(), "the metrics to forget it")
 
 
@@ -298,14 +298,14 @@ def test_the_api_server_may_be_restarted_at_any_time(
 ) -> None:
     run = on_gpus(kuberay, namespace)
     kuberay.restart_server()  # while the operator makes the run's objects
-    run.wait_for("Generated", "False", "Generating", limit=60)
+    run.wait_for("Generated", "False", "Generating", limit=90)
     secret = json.loads(kuberay.kubectl("get", "secret", "run-token", "-n", namespace, "-o", "json"))
     ledger.generated, ledger.judged = 164, 100
     kuberay.restart_server()  # while it lets the GPUs go
-    run.wait_until("the GPUs to be free", "rayclusters", [], limit=60)
-    run.wait_for("Judged", "False", "Judging", limit=60)
+    run.wait_until("the GPUs to be free", "rayclusters", [], limit=90)
+    run.wait_for("Judged", "False", "Judging", limit=90)
     ledger.judged = 164
-    run.wait_for("Complete", limit=60)
+    run.wait_for("Complete", limit=90)
     status = run.get()["status"]
     assert (status["phase"], status["attempts"]) == ("Succeeded", 1)
     assert json.loads(kuberay.kubectl("get", "secret", "run-token", "-n", namespace, "-o", "json")) == secret

@@ -118,12 +118,12 @@ async def operator_in_this_process(plane: ControlPlane, ledger: str) -> AsyncIte
     running = asyncio.create_task(
         kopf.operator(registry=registry, standalone=True, namespaces=[NAMESPACE], stop_flag=stop, ready_flag=ready)
     )
-    await asyncio.wait_for(ready.wait(), 30)
+    await asyncio.wait_for(ready.wait(), 90)
     try:
         yield transport
     finally:
         stop.set()
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 90)
 
 
 @pytest.fixture
@@ -142,16 +142,16 @@ async def test_no_run_gets_stuck_while_requests_fail(kuberay: ControlPlane, acco
     with serving_ledger(ledger) as address:
         async with operator_in_this_process(kuberay, address) as transport:
             run = await asyncio.to_thread(Run(kuberay, NAMESPACE, "faulty").create, manifest)
-            await asyncio.to_thread(run.wait_for, "Generated", "False", "Generating", 60)
+            await asyncio.to_thread(run.wait_for, "Generated", "False", "Generating", 90)
             await asyncio.to_thread(run.patch, {"suspend": True})
-            await asyncio.to_thread(run.wait_for, "Suspended", "True", "", 60)
+            await asyncio.to_thread(run.wait_for, "Suspended", "True", "", 90)
             assert await asyncio.to_thread(run.names, "rayclusters") == []
             await asyncio.to_thread(run.patch, {"suspend": False})
-            await asyncio.to_thread(run.wait_for, "Generated", "False", "Generating", 60)
+            await asyncio.to_thread(run.wait_for, "Generated", "False", "Generating", 90)
             ledger.generated = 164
-            await asyncio.to_thread(run.wait_until, "the GPUs to be free", "rayclusters", [], 60)
+            await asyncio.to_thread(run.wait_until, "the GPUs to be free", "rayclusters", [], 90)
             ledger.judged = 164
-            await asyncio.to_thread(run.wait_for, "Succeeded", "True", "", 60)
+            await asyncio.to_thread(run.wait_for, "Succeeded", "True", "", 90)
             status = (await asyncio.to_thread(run.get))["status"]
         assert status["attempts"] == 1
         assert status["phase"] == "Succeeded"

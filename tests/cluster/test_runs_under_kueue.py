@@ -57,9 +57,9 @@ def urgent_job(namespace: str, queue: str, **requests: str) -> dict[str, Any]:
 
 def waits(run: Run, *words: str) -> None:
     """Wait until a run waits for its quota and says all of these words, and holds neither pods nor a judge."""
-    run.wait_for("Admitted", "False", "WaitingForQuota", limit=60)
+    run.wait_for("Admitted", "False", "WaitingForQuota", limit=90)
     says(run, *words)
-    run.wait_until("neither judge nor attempt", "deployments,horizontalpodautoscalers,rayjobs", [], limit=60)
+    run.wait_until("neither judge nor attempt", "deployments,horizontalpodautoscalers,rayjobs", [], limit=90)
     until(lambda: all("aggregator" in name for name in run.names("pods")), "no pod but the aggregator's")
 
 
@@ -98,7 +98,7 @@ def test_a_run_on_gpus_waits_for_its_quota_and_goes_on_where_it_was_preempted(
     run.wait_for("Generated", "False", "Generating", limit=90)
     assert run.names("rayclusters") == [cluster]
     ledger.generated = ledger.judged = 164
-    run.wait_for("Succeeded", limit=60)
+    run.wait_for("Succeeded", limit=90)
     assert run.get()["status"]["attempts"] == 1
 
 
@@ -126,7 +126,7 @@ def test_a_run_in_simple_mode_waits_for_its_quota_and_goes_on_where_it_was_preem
     run.wait_for("Generated", "False", "Generating", limit=90)
     assert run.names("jobs") == [attempt]
     ledger.generated = ledger.judged = 164
-    run.wait_for("Succeeded", limit=60)
+    run.wait_for("Succeeded", limit=90)
     assert run.get()["status"]["attempts"] == 1
 
 
@@ -137,14 +137,14 @@ def test_a_queue_that_does_not_exist_is_named_and_the_run_starts_when_it_does(
     field = "spec.rollout.queueName" if on_gpus else "spec.generator.queueName"
     changes = {**OUTPUT, field: "nights", "spec.activeDeadlineSeconds": 600}
     run = Run(kueue, namespace, "run").create(evalrun_manifest(changes, rollout=on_gpus))
-    run.wait_for("Admitted", "False", "Inadmissible", limit=60)
+    run.wait_for("Admitted", "False", "Inadmissible", limit=90)
     says(run, "LocalQueue nights doesn't exist", f"kubectl describe localqueue nights -n {namespace}")
     assert run.names("deployments") == []
     assert run.get()["status"]["reason"] == "Inadmissible"
     quota = QUOTA if on_gpus else SMALL_QUOTA
     flavor, cluster_queue, _ = queue_objects(namespace, "nights", quota)
     apply(kueue, flavor, cluster_queue, local_queue(namespace, "nights", cluster_queue["metadata"]["name"]))
-    run.wait_for("Admitted", limit=60)
+    run.wait_for("Admitted", limit=90)
     run.wait_until("its judge", "deployments", JUDGE)
 
 

@@ -11,10 +11,10 @@ TOOL = Path(__file__).resolve().parents[2] / "tools" / "gen_cpu.py"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow a test of processes three minutes, unless it says otherwise: others run beside it on the same cores."""
+    """Allow a test of processes ten minutes, unless it says otherwise: others run beside it on the same cores."""
     for item in items:
         if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(180))
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")

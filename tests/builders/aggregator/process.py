@@ -20,7 +20,7 @@ from evalrun_client.judge_client import JudgeLostError
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.ready_line import address_of
 
-READY_SECONDS = 40.0
+READY_SECONDS = 120.0
 
 
 def write_problems(path: Path, dataset: str, count: int) -> Path:
@@ -222,17 +222,17 @@ class Worker:
 
     async def take(self, limit: int = 8, *, fresh: bool = False) -> ledger_pb2.GetWorkResponse:
         return await self.stub.GetWork(
-            ledger_pb2.GetWorkRequest(worker_id=self.name, max_items=limit, fresh=fresh), timeout=10
+            ledger_pb2.GetWorkRequest(worker_id=self.name, max_items=limit, fresh=fresh), timeout=60
         )
 
     async def submit(self, items: Sequence[ledger_pb2.WorkItem]) -> int:
         request = ledger_pb2.SubmitCompletionsRequest(
             worker_id=self.name, completions=[completion_for(item) for item in items]
         )
-        return (await self.stub.SubmitCompletions(request, timeout=30)).stored
+        return (await self.stub.SubmitCompletions(request, timeout=60)).stored
 
     async def status(self) -> ledger_pb2.GetStatusResponse:
-        return await self.stub.GetStatus(ledger_pb2.GetStatusRequest(), timeout=10)
+        return await self.stub.GetStatus(ledger_pb2.GetStatusRequest(), timeout=60)
 
     async def work(self, batch: int = 8, pause: float = 0.0) -> None:
         """Generate until nothing is left, through any loss of the aggregator."""

@@ -27,7 +27,7 @@ def apply_crds(plane: ControlPlane, *places: Path) -> None:
     """
     # An earlier test of the session may have installed the CRD by Helm, whose fields these then are.
     plane.kubectl("apply", "--server-side", "--force-conflicts", *(f"--filename={place}" for place in places))
-    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=25s")
+    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=100s")
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def running_nodes(
             command = [str(binaries[name]), *flags]
             stack.enter_context(running_process(name, command, plane.folder))
         _apply(plane, [_fake_node(f"node-{index}", gpus) for index in range(count)])
-        plane.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=25s")
+        plane.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=100s")
         yield
 
 

@@ -131,7 +131,7 @@ class ControlPlane:
         )
         context = ssl.create_default_context(cafile=str(self.ca_file))
         try:
-            with urllib.request.urlopen(request, context=context, timeout=30) as response:
+            with urllib.request.urlopen(request, context=context, timeout=60) as response:
                 return Answer(response.status, json.load(response))
         except urllib.error.HTTPError as error:
             with error:
@@ -144,7 +144,7 @@ class ControlPlane:
             RuntimeError: it failed; the message is what it printed on stderr.
         """
         command = [str(self.kubectl_binary), "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=150)
         if done.returncode != 0:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
         return done.stdout

@@ -43,7 +43,7 @@ def running_kueue(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator
     crds = [_crd(file, client) for file in sorted((components / "crd" / "bases").glob("*.yaml"))]
     hooks = [_hooks(one, webhook) for one in _documents(components / "webhook" / "manifests.yaml")]
     _apply(plane, "kueue-crds", crds)
-    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=25s")
+    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=100s")
     namespaced = {"namespace": NAMESPACE}
     _apply(
         plane,
@@ -72,7 +72,7 @@ def running_kueue(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator
             plane.kubectl(
                 "delete", "clusterqueues,localqueues,workloads,resourceflavors", "-A", "--all", "--wait=false"
             )
-            plane.kubectl("delete", "crd", *(crd["metadata"]["name"] for crd in crds), "--timeout=25s")
+            plane.kubectl("delete", "crd", *(crd["metadata"]["name"] for crd in crds), "--timeout=100s")
     finally:
         for one in hooks:
             plane.kubectl("delete", one["kind"], one["metadata"]["name"])

@@ -89,13 +89,13 @@ def kuberay(cluster: Cluster, image: str) -> Iterator[None]:
     cluster.apply("default", space)
     try:
         cluster.kubectl("apply", "--server-side", *crds)
-        cluster.kubectl("wait", *crds, "--for=condition=Established", "--timeout=25s")
+        cluster.kubectl("wait", *crds, "--for=condition=Established", "--timeout=100s")
         cluster.kubectl("apply", "--namespace", KUBERAY, *roles)
         cluster.apply(KUBERAY, binding, _kuberay_deployment(image))
-        cluster.kubectl("rollout", "status", "--namespace", KUBERAY, f"deployment/{KUBERAY}", "--timeout=50s")
+        cluster.kubectl("rollout", "status", "--namespace", KUBERAY, f"deployment/{KUBERAY}", "--timeout=100s")
         yield
     finally:
-        cluster.kubectl("delete", *crds, "--ignore-not-found", "--timeout=50s")
+        cluster.kubectl("delete", *crds, "--ignore-not-found", "--timeout=100s")
         cluster.kubectl("delete", "clusterrole,clusterrolebinding", KUBERAY, "--ignore-not-found")
         cluster.kubectl("delete", "namespace", KUBERAY, "--wait=false")
 

@@ -106,7 +106,7 @@ def sandbox(*flags: str | Path, environment: dict[str, str] | None = None) -> It
         yield address
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 STOCK = os.environ.get("EVALRUN_TEST_SANDBOXFUSION", "").rstrip("/")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
@@ -130,6 +131,15 @@ class Child:
     async def kill(self) -> None:
         self.process.kill()
         await self.process.wait()
+
+
+async def until_in_flight(endpoint: str, count: int) -> None:
+    """Ask an endpoint's /health until it says that so many requests are in flight."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"{endpoint}/health") as health:
+                if (await health.json())["in_flight"] >= count:
+                    return
 
 
 class Processes:

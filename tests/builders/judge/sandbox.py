@@ -117,8 +117,8 @@ async def run_one(executor: Executor, code: str, stdin: bytes = b"", **options: 
 
 
 async def until(condition: Callable[[], Found | None]) -> Found:
-    """Wait, at most 10 s, until the condition holds; gives what it gave."""
-    async with asyncio.timeout(10):
+    """Wait, at most 60 s, until the condition holds; gives what it gave."""
+    async with asyncio.timeout(60):
         while not (found := condition()):  # noqa: ASYNC110 - another process brings it about
             await asyncio.sleep(0.01)
     return found
@@ -128,7 +128,7 @@ def living_children(pid: int | None) -> list[int]:
     """Return the children of a process that are no zombies; none where it is gone itself."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second where it ends between opening and reading
         return []
     return [int(child) for child in children if state_of(int(child)) not in "Z"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -92,6 +93,8 @@ async def judge_all(
             missing = {name: request for name, request in requests.items() if name not in verdicts}
             try:
                 await _one_stream(stub.JudgeStream(wait_for_ready=True), missing, verdicts, in_flight)
+            except asyncio.InvalidStateError:
+                continue  # what grpc.aio gives a write to a stream whose end has been read
             except grpc.aio.AioRpcError as error:
                 if error.code() not in OVER:
                     raise

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.judge_client import GrpcJudge
 
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 300.0
 CALLERS = 4
 
 

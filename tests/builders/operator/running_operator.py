@@ -33,7 +33,7 @@ USER_CLAIMS = ("data", "eval-data")
 """Volumes that the manifests of these tests name."""
 MERGE = "application/merge-patch+json"
 TESTS = Path(__file__).parents[2]
-READY_SECONDS = 40.0
+READY_SECONDS = 120.0
 
 
 class ScriptedLedger:
@@ -180,7 +180,7 @@ def make_namespace(plane: ControlPlane, name: str) -> None:
 
 def remove_namespace(plane: ControlPlane, name: str) -> None:
     """Delete the runs and wait until their pods are gone: the nodes' GPUs are the next test's."""
-    plane.kubectl("delete", "er", "--all", "-n", name, "--timeout=25s")
+    plane.kubectl("delete", "er", "--all", "-n", name, "--timeout=100s")
     until(lambda: not plane.kubectl("get", "pods", "-n", name, "-o", "name").strip(), f"no pods in {name}")
     plane.kubectl("delete", "namespace", name, "--wait=false")
 
@@ -241,13 +241,13 @@ class OperatorProcess:
         if self.process is not None and self.process.poll() is not None:
             raise RuntimeError(f"the operator ended: {self.log.read_text()[-3000:]}")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=60) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60) as answer:
             return str(answer.read().decode())
 
     def kill(self) -> None:
@@ -261,7 +261,7 @@ class OperatorProcess:
         if self.process is None:
             return 0
         self.process.terminate()
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
 
 @contextmanager
@@ -353,7 +353,7 @@ class Run:
     def names(self, *plurals: str) -> list[str]:
         return sorted(item["metadata"]["name"] for item in self.objects(*plurals))
 
-    def wait_until(self, what: str, plurals: str, names: list[str], limit: float = 30.0) -> None:
+    def wait_until(self, what: str, plurals: str, names: list[str], limit: float = 90.0) -> None:
         """Wait until exactly these objects are there."""
         try:
             until(lambda: self.names(plurals) == names, what, limit)

@@ -236,7 +236,7 @@ async def test_a_full_disk_answers_resource_exhausted_and_the_run_resumes(
             completion = ledger_pb2.Completion(key=item.key, text=long, finish_reason="stop")
             request = ledger_pb2.SubmitCompletionsRequest(worker_id="w", completions=[completion])
             try:
-                acknowledged += (await worker.stub.SubmitCompletions(request, timeout=20)).stored
+                acknowledged += (await worker.stub.SubmitCompletions(request, timeout=60)).stored
             except grpc.aio.AioRpcError as error:
                 code = error.code()
                 break

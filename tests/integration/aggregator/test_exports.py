@@ -45,7 +45,7 @@ def test_wandb_offline_leaves_keys_config_and_table_beside_the_outputs_and_once(
     other = tmp_path / "wandb" / "offline-run-20260101_000000-other"
     for folder in (earlier, other):
         folder.mkdir(parents=True)
-    done = export_apart(target, CONTENT, tmp_path, scratch_in=None, seconds=50)
+    done = export_apart(target, CONTENT, tmp_path, scratch_in=None, seconds=150)
     assert (earlier.exists(), other.exists()) == (False, True)
     (written,) = wandb_files(tmp_path)
     assert (done.url, done.files) == ("", f"wandb/{written.parent.name}")
@@ -75,7 +75,7 @@ def test_wandb_offline_runs_of_a_schedule_are_on_one_curve_in_any_order_of_steps
     for step, accepted in ((130, 0.6), (120, 0.5)):  # the later one first, as a checkpoint that was rewritten
         folder = tmp_path / str(step)
         folder.mkdir()
-        done = export_apart(target, at_step(step, accepted), folder, scratch_in=None, seconds=50)
+        done = export_apart(target, at_step(step, accepted), folder, scratch_in=None, seconds=150)
         assert done.files.endswith(f"run{step}")
         (written,) = folder.glob("wandb/offline-run-*-cafe1234/run-*.wandb")
         records = list(wandb_records(written))
@@ -95,7 +95,7 @@ def test_wandb_online_adds_each_run_to_the_curve(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv("WANDB_BASE_URL", server.address)
         target = WandbTarget(project="evals", entity="team")
         urls = [
-            export_apart(target, at_step(step, accepted), tmp_path, scratch_in=None, seconds=50).url
+            export_apart(target, at_step(step, accepted), tmp_path, scratch_in=None, seconds=150).url
             for step, accepted in ((130, 0.6), (120, 0.5))
         ]
     assert urls == [f"{server.address}/team/evals/runs/run{step}" for step in (130, 120)]
@@ -113,7 +113,7 @@ def test_wandb_online_goes_on_with_the_run_that_is_there(tmp_path: Path, monkeyp
         monkeypatch.setenv("WANDB_API_KEY", key)
         monkeypatch.setenv("WANDB_BASE_URL", server.address)
         target = WandbTarget(project="evals", entity="team")
-        done = export_apart(target, CONTENT, tmp_path, scratch_in=None, seconds=50)
+        done = export_apart(target, CONTENT, tmp_path, scratch_in=None, seconds=150)
     assert done.url == f"{server.address}/team/evals/runs/abc123"
     assert server.unknown == []
     assert (server.opened, set(server.runs), server.finished) == ([True], {"abc123"}, {"abc123"})
@@ -136,7 +136,7 @@ def test_an_export_without_its_server_ends_at_its_limit_and_tells_no_key(
     began = time.monotonic()
     with pytest.raises(ExportError) as failed:
         export_apart(WandbTarget(project="evals"), CONTENT, tmp_path, scratch_in=tmp_path, seconds=4)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 100
     assert key not in str(failed.value)
     assert list(tmp_path.iterdir()) == []
 

@@ -36,7 +36,7 @@ class TurnWorker(Worker):
     async def submit(self, items: Sequence[ledger_pb2.WorkItem]) -> int:
         completions = [completion_for(item, answer(item.key)) for item in items]
         request = ledger_pb2.SubmitCompletionsRequest(worker_id=self.name, completions=completions)
-        return (await self.stub.SubmitCompletions(request, timeout=30)).stored
+        return (await self.stub.SubmitCompletions(request, timeout=60)).stored
 
     async def take_all(self, count: int) -> list[ledger_pb2.WorkItem]:
         """Take work until there are as many items: verdicts open them."""

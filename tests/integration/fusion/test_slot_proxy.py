@@ -80,7 +80,7 @@ async def proxy(server: str, *flags: str) -> AsyncIterator[tuple[str, subprocess
         yield address, process
     finally:
         process.terminate()
-        await asyncio.to_thread(process.communicate, timeout=30)
+        await asyncio.to_thread(process.communicate, timeout=60)
 
 
 def session() -> aiohttp.ClientSession:
@@ -110,7 +110,7 @@ async def test_as_many_as_there_are_slots_get_in_and_a_client_that_goes_frees_no
         assert held.running == SLOTS
         held.go.set()
         assert await running[1] == (200, {"status": "Success", "message": "é"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await json_of(client, "GET", f"{url}/v1/slots"))[1]["free"] < SLOTS:
                 pass
         assert (await json_of(client, "POST", f"{url}/run_code", data=b"{}"))[0] == 200
@@ -144,7 +144,7 @@ async def test_on_sigterm_what_runs_is_answered_first() -> None:
         running = asyncio.create_task(json_of(client, "POST", f"{url}/run_code", data=b"{}"))
         await held.arrived.acquire()
         process.send_signal(signal.SIGTERM)
-        async with aiohttp.ClientSession() as other, asyncio.timeout(10):
+        async with aiohttp.ClientSession() as other, asyncio.timeout(60):
             while True:  # until it listens no more, or says that it ends
                 try:
                     if (await json_of(other, "GET", f"{url}/v1/ping"))[0] == 503:
@@ -153,7 +153,7 @@ async def test_on_sigterm_what_runs_is_answered_first() -> None:
                     break
         held.go.set()
         assert (await running)[0] == 200
-        assert await asyncio.to_thread(process.wait, 20) == 0
+        assert await asyncio.to_thread(process.wait, 60) == 0
 
 
 @pytest.mark.parametrize("flags", [["--upstream=ftp://x"], ["--slots=0"], ["--host=0.0.0.0"]])

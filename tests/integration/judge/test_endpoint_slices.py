@@ -101,7 +101,7 @@ async def test_a_change_is_told_by_the_watch_and_the_token_is_read_anew(tmp_path
         await server.watched.wait()
         assert not change.done()
         server.event.set()
-        await asyncio.wait_for(change, 5)
+        await asyncio.wait_for(change, 60)
     assert server.seen[1].query["resourceVersion"] == "7"
     assert server.seen[1].headers["Authorization"] == "Bearer second"
 

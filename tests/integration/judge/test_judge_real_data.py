@@ -13,7 +13,7 @@ from builders.judge.services import judge_all, judge_until_judged, request_of, s
 from evalrun.judge.v1 import judge_pb2
 from evalrun_data.records import Problem, StdioTests
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 APPEND, STANDALONE, AUTO = (
     judge_pb2.SUBMISSION_MODE_APPEND, judge_pb2.SUBMISSION_MODE_STANDALONE, judge_pb2.SUBMISSION_MODE_AUTO,
@@ -109,7 +109,7 @@ def in_sample(problem: Problem) -> bool:
     return ALL_CONTESTS or (quick and sum(map(len, truth.inputs)) <= SAMPLED_BYTES)
 
 
-@pytest.mark.timeout(1800 if ALL_CONTESTS else 180)
+@pytest.mark.timeout(1800 if ALL_CONTESTS else 600)
 async def test_contest_programs_get_the_verdict_that_they_were_filed_under(judge: str) -> None:
     requests, filed = {}, {}
     for problem, submissions in contests_with_submissions():

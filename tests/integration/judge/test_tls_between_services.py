@@ -44,7 +44,8 @@ async def test_certificates_change_while_the_judge_works_and_no_verdict_is_lost(
                 for part, folder in parts.items():
                     folder.write(part, issued, *trusted)
                 while not all_have_read(tmp_path, step):
-                    await shown(sandbox.address)  # at a handshake it looks at its files, if it last did a second ago
+                    for server in (sandbox, judge):  # at a handshake it looks at its files, if it last did a second ago
+                        await shown(server.address)
                     await asyncio.sleep(0.1)
                 await judged(5)
         stale = GrpcJudge(judge.address, tls=TlsFiles(TlsFolder(tmp_path / "stale").write("client", old, new)))

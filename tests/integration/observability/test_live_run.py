@@ -34,7 +34,7 @@ from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
 from evalrun_runtime.ready_line import address_of
 
-pytestmark = pytest.mark.timeout(150)  # the first test waits for the whole run
+pytestmark = pytest.mark.timeout(400)  # the first test waits for the whole run
 
 PARTS = ("aggregator", "judge", "sandbox", "generator", "reward")
 OWN = {"namespace": "default", "run": "demo"}
@@ -91,7 +91,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
         )
         answer = requests.post(f"{address}/v1/rewards", data=json.dumps(batch(ECHO)), timeout=60)
         assert answer.json()["not_judged"] == 1
-        said, _ = run.communicate(timeout=100)
+        said, _ = run.communicate(timeout=300)
         assert run.returncode == 0, said
         times = "max_over_time(timestamp(evalrun_last_progress_timestamp_seconds)[5m:100ms])"
         yield ScrapedRun(prometheus, prometheus.value(times))

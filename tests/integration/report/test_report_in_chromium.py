@@ -71,7 +71,7 @@ def test_nothing_sticks_out_and_nothing_runs(tmp_path: Path, width: int, scheme:
         str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900",
         f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=2000", "--dump-dom", probe.as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
     title = re.search(r"<title>probe (.*?)</title>", done.stdout, re.DOTALL)
     assert title is not None, done.stdout[:500]
     told = html.unescape(title[1])
@@ -131,7 +131,7 @@ def test_no_word_of_a_heading_a_name_or_a_figure_is_broken(page: str, width: int
         str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={max(500, width)},900",
         "--virtual-time-budget=2000", "--dump-dom", probe.as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
     title = re.search(r"<title>words (.*?)</title>", done.stdout, re.DOTALL)
     assert title is not None, done.stdout[:500]
     assert html.unescape(title[1]) == "[]"

@@ -10,7 +10,7 @@ import pytest
 from builders.fusion.server import StockDouble, stock_double
 from builders.reward.stack import reward_stack
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 """Importing verl takes some 10 s of CPU."""
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -35,7 +35,7 @@ def right_for(results: Sequence[Result]) -> bool:
 
 async def test_samples_of_many_callers_leave_in_few_requests_and_each_gets_its_own_result() -> None:
     async with served() as it:
-        client = RewardClient(Options(url=it.address, linger_seconds=0.2, max_batch=64))
+        client = RewardClient(Options(url=it.address, linger_seconds=5.0, max_batch=64))
         results = await asked(client, mixed(256))
         assert right_for(results)
         requests = it.value("evalrun_reward_request_seconds_count", reply="done")

@@ -39,7 +39,7 @@ def test_half_a_head_does_not_hold_a_connection(sent: bytes, loop: Callable[[], 
     """Services run on uvloop, whose transports are none of asyncio's classes."""
 
     async def cut() -> None:
-        async with listening(0.05) as port, asyncio.timeout(10):
+        async with listening(0.05) as port, asyncio.timeout(60):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
             with suppress(ConnectionResetError):
@@ -51,7 +51,7 @@ def test_half_a_head_does_not_hold_a_connection(sent: bytes, loop: Callable[[], 
 
 
 async def test_a_whole_head_is_served_in_pieces_and_again_on_the_same_connection() -> None:
-    async with listening(10.0) as port, asyncio.timeout(10):
+    async with listening(10.0) as port, asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for piece in (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Le", b"ngth: 2\r\n\r", b"\nh", b"i"):
             writer.write(piece)
@@ -76,4 +76,4 @@ async def test_connections_made_while_the_event_loop_is_busy_wait_for_it() -> No
     async with listening(10.0) as port:
         with ExitStack() as stack:
             for _ in range(MANY_CONNECTIONS):  # without an await: the server accepts none of them
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))

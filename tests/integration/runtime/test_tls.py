@@ -72,7 +72,7 @@ async def http_server(folder: Path | None, health_port: int | None = None) -> As
 
 async def say(channel: grpc.aio.Channel) -> bytes:
     call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{NAME}/Say")
-    return await call(b"pong", timeout=20)
+    return await call(b"pong", timeout=60)
 
 
 async def over_grpc(address: str, folder: Path | None) -> bytes:
@@ -81,13 +81,13 @@ async def over_grpc(address: str, folder: Path | None) -> bytes:
 
 
 def http_calls(address: str, folder: Path | None, server_name: str | None = None) -> HttpCalls:
-    return HttpCalls(address, {}, connect_seconds=20, tls=TlsFiles.of(folder), server_name=server_name)
+    return HttpCalls(address, {}, connect_seconds=60, tls=TlsFiles.of(folder), server_name=server_name)
 
 
 async def over_http(address: str, folder: Path | None, server_name: str | None = None) -> bytes:
     calls = http_calls(address if folder is not None else address.replace("https", "http"), folder, server_name)
     try:
-        _, body = await calls.call("GET", "/say", max_seconds=20, max_bytes=1000)
+        _, body = await calls.call("GET", "/say", max_seconds=60, max_bytes=1000)
     finally:
         await calls.close()
     return body
@@ -159,7 +159,7 @@ async def test_certificates_and_their_authority_change_under_load_and_no_call_is
         async def ask() -> bytes:
             if calls is None:
                 return await say(channel)
-            return (await calls.call("GET", "/say", max_seconds=20, max_bytes=1000))[1]
+            return (await calls.call("GET", "/say", max_seconds=60, max_bytes=1000))[1]
 
         async def load() -> None:
             while not over.is_set():
@@ -170,7 +170,7 @@ async def test_certificates_and_their_authority_change_under_load_and_no_call_is
             while len(answers) < wanted:  # noqa: ASYNC110 - the load brings it about
                 await asyncio.sleep(0.01)
 
-        async with asyncio.timeout(50), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(300), asyncio.TaskGroup() as group:
             for _ in range(4):
                 group.create_task(load())
             await answered(20)

@@ -61,7 +61,7 @@ async def test_a_client_that_leaves_frees_its_slot() -> None:
         (zygote,) = await until(lambda: living_children(process.pid))
         await until(lambda: programs_below(zygote))
         task.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await post(session, address, request("print(1)")))[0] != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -73,7 +73,7 @@ async def test_a_program_is_stopped_at_its_callers_deadline() -> None:
         async with session.post(f"{address}/v1/run", data=endless, headers={"evalrun-timeout-ms": "300"}) as answer:
             assert answer.status == 504
             assert "deadline" in msgspec.msgpack.decode(await answer.read(), type=Refused).message
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await post(session, address, request("print(1)")))[0] != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         async with session.get(f"{address}/metrics") as answer:
@@ -117,7 +117,7 @@ async def test_sigterm_lets_requests_in_flight_end() -> None:
         process.terminate()
         status, body = await task
         assert (status, msgspec.msgpack.decode(body, type=RunReply).runs[0].stdout) == (200, b"done\n")
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def test_killing_the_front_leaves_no_process() -> None:
