@@ -15,7 +15,7 @@ FUNCTION = "def f(n):\n    while n < 4: pass\n    return n\n"
 def request(program: str, stop_after_timeouts: int) -> judge_pb2.JudgeRequest:
     made = judge_pb2.JudgeRequest(
         submission=judge_pb2.Submission(text=program, mode=judge_pb2.SUBMISSION_MODE_STANDALONE),
-        limits=judge_pb2.Limits(time_seconds=0.5),
+        limits=judge_pb2.Limits(time_seconds=0.2),
         stop_after_timeouts=stop_after_timeouts,
     )
     for number in range(8):
