@@ -73,7 +73,7 @@ VICTIMS = {
 def kill_at(parent: int, victim: str, delay: float) -> bool:
     """Wait until the victim runs, then `delay` seconds, then kill it; False where the run ended before."""
     moment = threading.Event()  # never set: the random moment is a time, there is nothing to wait for
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     module = VICTIMS[victim] or VICTIMS["aggregator"]
     while (child := child_running(parent, module)) is None:
         if time.monotonic() > deadline or not Path(f"/proc/{parent}").exists():

@@ -150,7 +150,7 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Pa
                 break
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
-        assert process.wait(30) == 130, rest
+        assert process.wait(60) == 130, rest
         assert "--resume" in rest
     assert processes_with(str(output)) == []
     done = evalrun(*run, "--resume", output)

@@ -46,7 +46,7 @@ async def test_one_command_serves_judged_rewards_and_ends_all_that_it_started() 
         (known,) = (await post(address, "/v1/rewards", {"samples": [named]}))[1]["results"]
         assert (known["outcome"], known["reward"]) == ("judged", 0.0)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert None not in parts
     assert [part for part in parts if part and state_of(part) != "Z"] == []
 
