@@ -38,8 +38,6 @@ class HeldLoad:
         self.in_flight = 0
         self.running = 1
         """Sandboxes that should run; those beyond get SIGTERM."""
-        self.exits: list[int] = []
-        """Exit codes of those that were told to end."""
         self.ends: list[float] = []
         """Seconds that each request took whose verdict was right."""
         self.faults: list[str] = []
@@ -114,6 +112,5 @@ class HeldLoad:
             elif running > self.running:
                 running -= 1
                 await self._sandboxes[running].stop(60)
-                self.exits.append(await self._sandboxes[running].wait())
             else:
                 await asyncio.sleep(0.2)
