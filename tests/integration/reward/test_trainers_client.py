@@ -46,8 +46,11 @@ async def test_samples_of_many_callers_leave_in_few_requests_and_each_gets_its_o
 async def test_a_replica_that_is_killed_under_load_costs_no_reward() -> None:
     """Two replicas; one closes every connection in the middle of its work, and does not come back."""
     judge = FakeJudge(delay=0.05)
-    async with served(judge, in_flight=32) as stays, served(FakeJudge(delay=0.05), in_flight=8) as goes:
-        options = Options(url=f"{goes.address},{stays.address}", max_batch=16, timeout_seconds=60)
+    async with (
+        served(judge, in_flight=32) as stays,
+        served(FakeJudge(delay=0.05), in_flight=8, drain_seconds=0) as goes,
+    ):
+        options = Options(url=f"{goes.address},{stays.address}", max_batch=16, timeout_seconds=300)
         client = RewardClient(options)
         working = asyncio.create_task(asked(client, mixed(600)))
         while goes.judge.requests < 20:  # noqa: ASYNC110 - the other's work brings it about

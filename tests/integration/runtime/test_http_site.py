@@ -10,7 +10,8 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from evalrun_runtime.http_site import WatchedSite
+from evalrun_runtime.http_site import HttpServer, WatchedSite
+from evalrun_runtime.settings import ServiceSettings
 
 MANY_CONNECTIONS = 400
 """More than aiohttp's own backlog of 128, and fewer than any kernel's bound of today."""
@@ -77,3 +78,24 @@ async def test_connections_made_while_the_event_loop_is_busy_wait_for_it() -> No
         with ExitStack() as stack:
             for _ in range(MANY_CONNECTIONS):  # without an await: the server accepts none of them
                 stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+
+
+async def test_a_drain_of_no_seconds_ends_what_is_in_flight() -> None:
+    begun = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.Response:
+        del request
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    application = web.Application()
+    application.router.add_get("/", endless)
+    server = HttpServer(application, ServiceSettings(drain_seconds=0), ("/healthz", endless))
+    address = await server.start()
+    async with aiohttp.ClientSession() as session, asyncio.timeout(60):
+        asked = asyncio.create_task(session.get(address))
+        await begun.wait()
+        await server.stop()
+        with pytest.raises(aiohttp.ClientError):
+            await asked

@@ -15,6 +15,8 @@ HEAD_SECONDS: Final = 10.0
 a head is enough. After a request, aiohttp's own keep-alive time closes what sends no other."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 END_OF_HEAD: Final = b"\r\n\r\n"
+AT_ONCE_SECONDS: Final = 0.001
+"""Of a drain that waits for no request: aiohttp takes 0 for a drain without end."""
 MAX_WAITING_CONNECTIONS: Final = 4096
 """Connections that the kernel holds until the event loop takes them. With aiohttp's 128 it drops the rest of a burst,
 and each of their clients tries again a second or more later. `net.core.somaxconn`, 4096 by default, bounds it too."""
@@ -142,9 +144,9 @@ class HttpServer:
             application,
             handler_cancellation=cancel_handlers,
             access_log=None,
-            shutdown_timeout=settings.drain_seconds,
+            shutdown_timeout=max(settings.drain_seconds, AT_ONCE_SECONDS),
         )
-        self._probed = web.AppRunner(probed, access_log=None, shutdown_timeout=0)
+        self._probed = web.AppRunner(probed, access_log=None, shutdown_timeout=AT_ONCE_SECONDS)
 
     async def start(self) -> str:
         """Listen and return the address. Raises OSError where a port is taken."""
