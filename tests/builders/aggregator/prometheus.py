@@ -19,8 +19,8 @@ from builders.tools import missing
 
 SCRAPE_INTERVAL = "100ms"
 """A run of the tests takes seconds."""
-ALL = {"$__rate_interval": "1m", "$namespace": ".*", "$run": ".*", "$schedule": ".*"}
-"""What Grafana puts in with `All` chosen."""
+ALL = {"$__rate_interval": "10m", "$namespace": ".*", "$run": ".*", "$schedule": ".*"}
+"""What Grafana puts in with `All` chosen, over a time in which a whole run fits on a busy machine."""
 OPERATORS = re.compile(
     r"evalrun_(runs|reconcile_seconds|run_accepted_at_1|run_failed|run_refused|run_preparing_since|gate_passed"
     r"|checkpoint|schedule)|^max\(evalrun_operator_leads"

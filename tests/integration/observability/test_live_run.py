@@ -22,7 +22,7 @@ from builders.aggregator.prometheus import (
     running_prometheus,
     static_job,
 )
-from builders.cluster.controlplane import free_ports
+from builders.cluster.controlplane import free_ports, until
 from builders.command_line import COMMAND, DEMO
 from builders.operator.world import evalrun, operator_settings
 from builders.reward.service import ECHO, batch
@@ -86,6 +86,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
     command = [*COMMAND, "run", str(file), "--local", "--endpoint", "builtin:demo", "--output", str(folder / "out")]
     jobs = [static_job(part, port, **OWN) for part, port in ports.items()]
     with rewarding(ports["reward"]) as address, running_prometheus(folder, jobs) as prometheus:
+        until(lambda: prometheus.value('up{job="reward"}') == 1, "the reward service's first scrape")
         run = subprocess.Popen(
             command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
