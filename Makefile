@@ -63,17 +63,18 @@ test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at o
 unit test test-images test-services test-commands test-rollout test-peers: export PYTHONDONTWRITEBYTECODE :=
 
 # Three at a time, what fails soon first: tests mostly wait for processes and pods, and two at a time left the cores idle.
+# What fails beside the other two is run once more, by itself.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=target check unit test-images test-services test-commands
 
 test-images: $(VENV)/.dev ## the tests of chart and images, and of real pods where KUBECONFIG names a cluster
-	$(BIN)/pytest $(IMAGE_LEVELS)
+	$(BIN)/python tools/pytest_level.py images $(IMAGE_LEVELS)
 
 test-services: $(VENV)/.dev ## the tests of the services' processes on loopback: sandbox, judge, aggregator, replicas
-	$(BIN)/pytest $(SERVICE_LEVELS)
+	$(BIN)/python tools/pytest_level.py services $(SERVICE_LEVELS)
 
 test-commands: $(VENV)/.dev ## the tests of the command line, and of the operator on a real API server
-	$(BIN)/pytest $(COMMAND_LEVELS)
+	$(BIN)/python tools/pytest_level.py commands $(COMMAND_LEVELS)
 
 bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
 	$(BIN)/python benchmarks/run_all.py
