@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from evalrun_api.v1alpha1.task import Comparator
+from evalrun_api.v1alpha1 import Comparator
 from evalrun_cli.commands import COMPARATORS
 
 

@@ -1,12 +1,15 @@
 """evalrun.dev/v1alpha1: the EvalRun and the EvalSchedule. Import their types from here."""
 
 from evalrun_api.v1alpha1.conditions import REASONS, ConditionType, Reason
+from evalrun_api.v1alpha1.dataset import Comparator, Dataset, Grader, TestGroup, TestLimits
 from evalrun_api.v1alpha1.evalrun import API_VERSION, GROUP, KIND, VERSION, EvalRun, ObjectMeta
 from evalrun_api.v1alpha1.gates import FALLING, ExpectedRange, Gate, PooledDataset
 from evalrun_api.v1alpha1.judge import Gateway, Judge, JudgeReference, Sandbox
 from evalrun_api.v1alpha1.lineage import Lineage
+from evalrun_api.v1alpha1.model import Model
 from evalrun_api.v1alpha1.model_servers import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.placement import Part, Placement, PodMetadata, Toleration, TopologySpread
+from evalrun_api.v1alpha1.protocol import Budget, Protocol, Turns
 from evalrun_api.v1alpha1.results import (
     Aggregator,
     Cost,
@@ -51,17 +54,6 @@ from evalrun_api.v1alpha1.status import (
     FigureInterval,
     Phase,
     condition_of,
-)
-from evalrun_api.v1alpha1.task import (
-    Budget,
-    Comparator,
-    Dataset,
-    Grader,
-    Model,
-    Protocol,
-    TestGroup,
-    TestLimits,
-    Turns,
 )
 
 __all__ = [

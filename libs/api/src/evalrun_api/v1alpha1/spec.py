@@ -6,13 +6,15 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from evalrun_api.api_model import ApiModel, DnsName, LocalObjectReference, Rule, list_type
+from evalrun_api.v1alpha1.dataset import Dataset
 from evalrun_api.v1alpha1.gates import Gate
 from evalrun_api.v1alpha1.judge import Judge, JudgeReference
 from evalrun_api.v1alpha1.lineage import Lineage
+from evalrun_api.v1alpha1.model import Model
 from evalrun_api.v1alpha1.model_servers import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.placement import Placements, PodMetadata
+from evalrun_api.v1alpha1.protocol import Protocol
 from evalrun_api.v1alpha1.results import Aggregator, Cost, Exports, Output
-from evalrun_api.v1alpha1.task import Dataset, Model, Protocol
 from evalrun_api.v1alpha1.tls import TlsSecretReferences
 
 MUTABLE_FIELDS = frozenset({"suspend", "ttlSecondsAfterFinished", "backoffLimit"})
