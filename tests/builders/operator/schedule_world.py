@@ -17,10 +17,11 @@ from evalrun_api.v1alpha1 import EvalSchedule, EvalScheduleStatus, ScheduleCondi
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.store import CheckpointStore, StoreError
 from evalrun_operator.schedules.choice import listing_request
+from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob
 from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.objects import eval_run, merged_run
-from evalrun_operator.schedules.reconcile import ObservedSchedule, ScheduleDecision, decide
+from evalrun_operator.schedules.reconcile import decide
 from evalrun_operator.schedules.runs import ScheduledRun, scheduled_run
 
 UID = "5c4edb1e-1111-2222-3333-444455556666"

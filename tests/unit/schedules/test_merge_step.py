@@ -14,7 +14,7 @@ from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge, ScheduleCondi
 from evalrun_operator.schedules.choice import afforded
 from evalrun_operator.schedules.merge_step import protected
 from evalrun_operator.schedules.objects import merge_job, merged_run
-from evalrun_operator.schedules.reconcile import merged_refused, merging_refused
+from evalrun_operator.schedules.refusals import merged_runs_refused, merging_refused
 
 MERGED, STARTED, SOUND = ScheduleCondition.MERGED, ScheduleCondition.STARTED, ScheduleCondition.SOUND
 LONG_AGO = BEGIN - timedelta(days=1)
@@ -138,7 +138,7 @@ def test_a_refused_run_is_tried_again_without_another_merge(tmp_path: Path) -> N
     nightly = world(tmp_path).wait(hours=16).end_merge()
     decision = nightly.step(killed_after=0)
     (one,) = decision.merged
-    kept = merged_refused(decision, {one.digest: "exceeded quota"}, nightly.schedule, nightly.now)
+    kept = merged_runs_refused(decision, {one.digest: "exceeded quota"}, nightly.schedule, nightly.now)
     nightly.schedule = nightly.schedule.model_copy(update={"status": kept.status})
     nightly.merge_job = None
     assert (nightly.said(STARTED), nightly.message(STARTED)) == (("False", "Refused"), "exceeded quota")

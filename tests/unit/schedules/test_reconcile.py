@@ -10,7 +10,9 @@ from builders.operator.schedule_world import BEGIN, SHARDS, ScheduleWorld, evals
 
 from evalrun_api.v1alpha1 import MAX_EVALUATED, EvalScheduleStatus, Evaluated, ScheduleCondition
 from evalrun_operator.schedules.cron import parse_cron
-from evalrun_operator.schedules.reconcile import FIRST_LOOK_SECONDS, ScheduleDecision, decide, refused
+from evalrun_operator.schedules.decision import ScheduleDecision
+from evalrun_operator.schedules.reconcile import decide
+from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, runs_refused
 from evalrun_operator.schedules.run_history import MAX_USAGE, is_evaluated, remembered, taken_over, used_today
 from evalrun_operator.schedules.runs import ScheduledRun
 
@@ -293,7 +295,7 @@ def night_of_a_start(tmp_path: Path) -> tuple[ScheduleWorld, ScheduleDecision]:
 
 def refuse_start(nightly: ScheduleWorld, decision: ScheduleDecision) -> ScheduleDecision:
     """Have the API server refuse the run of a decision; return what is decided then."""
-    told = refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
+    told = runs_refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
     nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
     return told
 

@@ -15,19 +15,13 @@ from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
 from evalrun_operator.schedules.choice import listing_request
+from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
 from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.objects import eval_run, listing_job, merge_job, merged_run
-from evalrun_operator.schedules.reconcile import (
-    ObservedSchedule,
-    ScheduleDecision,
-    decide,
-    listing_refused,
-    merged_refused,
-    merging_refused,
-    refused,
-)
+from evalrun_operator.schedules.reconcile import decide
+from evalrun_operator.schedules.refusals import listing_refused, merged_runs_refused, merging_refused, runs_refused
 from evalrun_operator.schedules.runs import ScheduledRun, schedule_of, scheduled_run
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.backoff import backoff_seconds
@@ -145,10 +139,10 @@ class ScheduleController:
         decision = await self._make_jobs(schedule, observed, decision, now)
         failures = await self._start(schedule, decision)
         if failures:
-            decision = refused(decision, failures, schedule, now)
+            decision = runs_refused(decision, failures, schedule, now)
         unmade = await self._start_merged(schedule, decision)
         if unmade:
-            decision = merged_refused(decision, unmade, schedule, now)
+            decision = merged_runs_refused(decision, unmade, schedule, now)
         written = await self._write_status(key, manifest, decision.status)
         if not written:
             return None

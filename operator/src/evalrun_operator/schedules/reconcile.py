@@ -5,7 +5,6 @@ A start goes: due -> (runs of an earlier start have ended) -> a Job lists -> run
 looks again until the next one is due.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -16,7 +15,6 @@ from evalrun_api.v1alpha1 import (
     EvalScheduleSpec,
     EvalScheduleStatus,
     OpenStart,
-    PendingMerge,
     TroubledCheckpoint,
     schedule_condition,
 )
@@ -25,9 +23,11 @@ from evalrun_api.v1alpha1 import ScheduleReason as Why
 from evalrun_cluster.objects import StatusEvent
 from evalrun_operator.schedules.choice import afforded, outdated, wanted
 from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cron
+from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob
-from evalrun_operator.schedules.merge_step import DONE, REFUSED_SECONDS, added, kept, merge_step, room_for
+from evalrun_operator.schedules.merge_step import DONE, added, merge_step, room_for
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
+from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS, failed_listing
 from evalrun_operator.schedules.run_history import newest, remembered, taken_over, used_today
 from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.schedules.words import ScheduleConditionText, gate_words, said, shown_columns
@@ -37,43 +37,7 @@ POLL_SECONDS = 1.0
 """Seconds between two checks of a listing Job."""
 MAX_WAIT_SECONDS = 3600.0
 """Longest wait before the next pass: a clock may be set."""
-FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 60.0, 3600.0
-"""Wait before a start looks again at checkpoints that were not complete; doubles with each look."""
-FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 30.0, 600.0
-"""Wait before a listing that failed is tried again."""
 MAX_TROUBLED = 16
-
-
-@dataclass(frozen=True)
-class ObservedSchedule:
-    """Known state of a schedule's objects."""
-
-    runs: Sequence[ScheduledRun] = ()
-    job: ListingJob | None = None
-    """The Job that `status.start.job` names."""
-    merge_job: ListingJob | None = None
-    """The Job of the merge that is waited for."""
-
-
-@dataclass(frozen=True)
-class ScheduleDecision:
-    """Actions of one pass, in order: deletions, creations, the status, events."""
-
-    status: EvalScheduleStatus
-    make_job: str | None = None
-    delete_job: ListingJob | None = None
-    delete_runs: tuple[ScheduledRun, ...] = ()
-    make_merge: PendingMerge | None = None
-    delete_merge_job: ListingJob | None = None
-    merged: tuple[PendingMerge, ...] = ()
-    """Get their run: their models are in the cache."""
-    start: tuple[ReadyCheckpoint, ...] = ()
-    start_time: datetime | None = None
-    trigger: str | None = None
-    """Of a start by hand."""
-    parent: str | None = None
-    events: tuple[StatusEvent, ...] = ()
-    requeue_after: float | None = None
 
 
 @dataclass
@@ -88,7 +52,7 @@ class _Pass:
     says: dict[Kind, ScheduleConditionText] = field(default_factory=dict)
     events: list[StatusEvent] = field(default_factory=list)
     delays: list[float] = field(default_factory=list)
-    decision: dict[str, object] = field(default_factory=dict)
+    decision: ScheduleDecision = field(default_factory=lambda: ScheduleDecision(EvalScheduleStatus()))
 
     @property
     def spec(self) -> EvalScheduleSpec:
@@ -138,108 +102,7 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     work.says[Kind.GATE_PASSED] = gate_words(work.status)
     status = shown_columns(said(before, work.status, work.says, schedule, now), cron)
     delay = min([*work.delays, MAX_WAIT_SECONDS])
-    return replace(
-        ScheduleDecision(status, events=tuple(work.events), requeue_after=delay),
-        **work.decision,  # type: ignore[arg-type]  # the fields' own names
-    )
-
-
-def listing_refused(
-    decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
-) -> ScheduleDecision:
-    """Return the decision without the Job that lists, which could not be created; it is tried again.
-
-    Args:
-        decision: as it was.
-        message: the API server's words.
-        schedule: as it was read.
-        now: the time.
-    """
-    failed = _failed_listing(decision.status.start or OpenStart(time=now), message, now)
-    status = decision.status.model_copy(update={"start": failed.start})
-    status = said(schedule.status or EvalScheduleStatus(), status, failed.says, schedule, now)
-    return replace(decision, status=status, events=(*decision.events, *failed.events))
-
-
-def merging_refused(
-    decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
-) -> ScheduleDecision:
-    """Return the decision without the Job that merges, which could not be created; it is tried again.
-
-    Args:
-        decision: as it was.
-        message: the API server's words.
-        schedule: as it was read.
-        now: the time.
-    """
-    again = now + timedelta(seconds=REFUSED_SECONDS)
-    merges = [
-        one.model_copy(update={"next_time": again})
-        if decision.make_merge is not None and one.digest == decision.make_merge.digest
-        else one
-        for one in decision.status.merges
-    ]
-    before = schedule.status or EvalScheduleStatus()
-    known = schedule_condition(before, Kind.MERGED)
-    told = known is not None and known.reason == Why.MERGE_FAILED
-    events = () if told else (StatusEvent(True, str(Why.MERGE_FAILED), message),)  # noqa: FBT003 - a warning
-    says = {Kind.MERGED: ScheduleConditionText("False", Why.MERGE_FAILED, message)}
-    status = said(before, decision.status.model_copy(update={"merges": merges}), says, schedule, now)
-    return replace(decision, status=status, events=(*decision.events, *events))
-
-
-def merged_refused(
-    decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
-) -> ScheduleDecision:
-    """Return the decision without the runs of merged checkpoints that could not be created; they are tried again.
-
-    Args:
-        decision: as it was.
-        failures: by the checkpoint's digest, what the API server said.
-        schedule: as it was read.
-        now: the time.
-    """
-    message = "; ".join(sorted(set(failures.values())))
-    left = [one for one in decision.merged if one.digest in failures]
-    status = decision.status.model_copy(update={"merges": kept(decision.status.merges, left, now)})
-    says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
-    status = said(schedule.status or EvalScheduleStatus(), status, says, schedule, now)
-    told = (*decision.events, StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
-    return replace(decision, status=status, events=told, requeue_after=FIRST_LOOK_SECONDS)
-
-
-def refused(
-    decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
-) -> ScheduleDecision:
-    """Return the decision without the runs that could not be created; they are not recorded, and tried again.
-
-    Args:
-        decision: as it was.
-        failures: by the checkpoint's digest, what the API server said.
-        schedule: as it was read.
-        now: the time.
-    """
-    status = decision.status
-    evaluated = status.evaluated
-    kept = [one for one in evaluated.digests if one.digest not in failures]
-    message = "; ".join(sorted(set(failures.values())))
-    again = now + timedelta(seconds=FIRST_LOOK_SECONDS)
-    start = OpenStart(time=decision.start_time or now, trigger=decision.trigger, listed=True, next_look_time=again)
-    before = schedule.status or EvalScheduleStatus()
-    last = status.last_checkpoint
-    status = status.model_copy(
-        update={
-            "evaluated": evaluated.model_copy(update={"digests": kept}),
-            "last_checkpoint": before.last_checkpoint if last is not None and last.digest in failures else last,
-            "start": start,
-        }
-    )
-    says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
-    told = [event for event in decision.events if event.reason != str(Why.RUNS_STARTED)]
-    told.append(StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
-    status = said(before, status, says, schedule, now)
-    delay = FIRST_LOOK_SECONDS if decision.requeue_after is None else min(FIRST_LOOK_SECONDS, decision.requeue_after)
-    return replace(decision, status=status, events=tuple(told), requeue_after=delay)
+    return replace(work.decision, status=status, events=tuple(work.events), requeue_after=delay)
 
 
 def _merge(work: _Pass) -> None:
@@ -252,7 +115,7 @@ def _merge(work: _Pass) -> None:
         work.warn(str(Why.MERGE_FAILED), step.warning)
     if step.delay is not None:
         work.delays.append(step.delay)
-    work.decision |= {"make_merge": step.make, "delete_merge_job": step.delete, "merged": step.merged}
+    work.decision = replace(work.decision, make_merge=step.make, delete_merge_job=step.delete, merged=step.merged)
     if step.merged:
         text = ", ".join(
             f"{run_name(work.schedule.metadata.name, one.digest)} (step {one.step})" for one in step.merged
@@ -318,19 +181,21 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
             work.delays.append(POLL_SECONDS)
             return
         else:
-            work.decision["delete_job"] = job
+            work.decision = replace(work.decision, delete_job=job)
             _take_answer(work, start.model_copy(update={"job": None}), job)
             return
-    blocking = _blocking(work, start)
-    if blocking and work.spec.concurrency_policy == "Forbid" and start.trigger is None:
-        text = f"waits until {', '.join(run.name for run in blocking[:3])} has ended (concurrencyPolicy: Forbid)"
-        work.says[Kind.STARTED] = ScheduleConditionText("False", Why.STILL_RUNNING, text)
-        return  # the end of a run wakes its schedule
-    merging = [one.path for one in work.status.merges if one.start != start.time]
-    if merging and work.spec.concurrency_policy == "Forbid" and start.trigger is None:
-        text = f"waits until {', '.join(merging[:3])} is merged and evaluated (concurrencyPolicy: Forbid)"
-        work.says[Kind.STARTED] = ScheduleConditionText("False", Why.STILL_RUNNING, text)
-        return
+    if work.spec.concurrency_policy == "Forbid" and start.trigger is None:
+        earlier = [run.name for run in _blocking(work, start)]
+        merging = [one.path for one in work.status.merges if one.start != start.time]
+        if earlier or merging:
+            ended = (
+                f"{', '.join(earlier[:3])} has ended"
+                if earlier
+                else f"{', '.join(merging[:3])} is merged and evaluated"
+            )
+            text = f"waits until {ended} (concurrencyPolicy: Forbid)"
+            work.says[Kind.STARTED] = ScheduleConditionText("False", Why.STILL_RUNNING, text)
+            return  # the end of a run wakes its schedule
     if start.next_look_time is not None and work.now < start.next_look_time:
         work.wait_until(start.next_look_time)
         return
@@ -340,7 +205,7 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
         listings=number,
         start=start.model_copy(update={"job": name, "looks": start.looks + 1, "next_look_time": None}),
     )
-    work.decision["make_job"] = name
+    work.decision = replace(work.decision, make_job=name)
     work.says[Kind.DISCOVERED] = ScheduleConditionText("Unknown", Why.LISTING, f"Job {name} lists the checkpoints.")
     work.delays.append(POLL_SECONDS)
 
@@ -358,36 +223,13 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
     except UnreadableAnswerError as error:
         answer, trouble = None, str(error)
     if answer is None:
-        failed = _failed_listing(start, trouble, work.now)
+        failed = failed_listing(start, trouble, work.now)
         work.says |= failed.says
         work.events += failed.events
         work.update(start=failed.start)
         work.delays.append(failed.delay)
         return
     _conclude(work, start.model_copy(update={"failures": 0, "listed": True}), answer)
-
-
-@dataclass(frozen=True)
-class _FailedListing:
-    """Result of a listing that failed."""
-
-    start: OpenStart
-    says: dict[Kind, ScheduleConditionText]
-    events: tuple[StatusEvent, ...]
-    delay: float
-
-
-def _failed_listing(start: OpenStart, trouble: str, now: datetime) -> _FailedListing:
-    failures = start.failures + 1
-    delay = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
-    text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"
-    again = {"job": None, "failures": failures, "next_look_time": now + timedelta(seconds=delay)}
-    says = {
-        Kind.DISCOVERED: ScheduleConditionText("False", Why.LISTING_FAILED, text),
-        Kind.STARTED: ScheduleConditionText("False", Why.LISTING_FAILED, "see condition Discovered; it is tried again"),
-    }
-    events = (StatusEvent(True, str(Why.LISTING_FAILED), text),) if failures == 1 else ()  # noqa: FBT003 - a warning
-    return _FailedListing(start.model_copy(update=again), says, events, delay)
 
 
 def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
@@ -432,7 +274,7 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
     runs = [run_name(name, one.digest) for one in chosen]
     if spec.concurrency_policy == "Replace" and start.trigger is None:
         replaced = [run for run in _blocking(work, start) if not run.by_hand]
-        work.decision["delete_runs"] = tuple(replaced)
+        work.decision = replace(work.decision, delete_runs=tuple(replaced))
         if replaced:
             work.tell("RunsReplaced", f"deleted {', '.join(run.name for run in replaced)} for {', '.join(runs)}")
     work.update(
@@ -442,7 +284,7 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
         active=sorted({*status.active, *runs})[:64],
     )
     at_once = tuple(one for one in chosen if not one.merge)
-    work.decision |= {"start": at_once, "start_time": start.time, "trigger": start.trigger, "parent": parent}
+    work.decision = replace(work.decision, start=at_once, start_time=start.time, trigger=start.trigger, parent=parent)
     if len(at_once) < len(chosen):
         work.delays.append(0.0)  # the next pass makes the Job that merges
     text = ", ".join(
@@ -483,5 +325,4 @@ def _forget_history(work: _Pass) -> None:
     # What was good, and its results, are remembered in the status as well: the objects may go.
     known = before.model_copy(update={"conditions": []})
     if going and taken_over(known, work.observed.runs, work.cron, work.now).last_good == before.last_good:
-        already = work.decision.get("delete_runs", ())
-        work.decision["delete_runs"] = (*already, *going)  # type: ignore[misc]  # a tuple of runs
+        work.decision = replace(work.decision, delete_runs=(*work.decision.delete_runs, *going))

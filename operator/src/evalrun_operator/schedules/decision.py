@@ -1,0 +1,43 @@
+"""Observed state of a schedule, and the decision of one pass over it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from evalrun_api.checkpoint_listing import ReadyCheckpoint
+from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge
+from evalrun_cluster.objects import StatusEvent
+from evalrun_operator.schedules.job_state import ListingJob
+from evalrun_operator.schedules.runs import ScheduledRun
+
+
+@dataclass(frozen=True)
+class ObservedSchedule:
+    """Known state of a schedule's objects."""
+
+    runs: Sequence[ScheduledRun] = ()
+    job: ListingJob | None = None
+    """The Job that `status.start.job` names."""
+    merge_job: ListingJob | None = None
+    """The Job of the merge that is waited for."""
+
+
+@dataclass(frozen=True)
+class ScheduleDecision:
+    """Actions of one pass, in order: deletions, creations, the status, events."""
+
+    status: EvalScheduleStatus
+    make_job: str | None = None
+    delete_job: ListingJob | None = None
+    delete_runs: tuple[ScheduledRun, ...] = ()
+    make_merge: PendingMerge | None = None
+    delete_merge_job: ListingJob | None = None
+    merged: tuple[PendingMerge, ...] = ()
+    """Get their run: their models are in the cache."""
+    start: tuple[ReadyCheckpoint, ...] = ()
+    start_time: datetime | None = None
+    trigger: str | None = None
+    """Of a start by hand."""
+    parent: str | None = None
+    events: tuple[StatusEvent, ...] = ()
+    requeue_after: float | None = None

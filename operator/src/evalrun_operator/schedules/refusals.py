@@ -1,0 +1,140 @@
+"""Refused Jobs and runs of a schedule, and failed listings: what its status says, and when they are tried again."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from evalrun_api.v1alpha1 import EvalSchedule, EvalScheduleStatus, OpenStart, schedule_condition
+from evalrun_api.v1alpha1 import ScheduleCondition as Kind
+from evalrun_api.v1alpha1 import ScheduleReason as Why
+from evalrun_cluster.objects import StatusEvent
+from evalrun_operator.schedules.decision import ScheduleDecision
+from evalrun_operator.schedules.merge_step import REFUSED_SECONDS, kept
+from evalrun_operator.schedules.words import ScheduleConditionText, said
+from evalrun_runtime.backoff import backoff_seconds
+
+FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 60.0, 3600.0
+"""Wait before a start looks again at checkpoints that were not complete; doubles with each look."""
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 30.0, 600.0
+"""Wait before a listing that failed is tried again."""
+
+
+def listing_refused(
+    decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
+    """Return the decision without the Job that lists, which could not be created; it is tried again.
+
+    Args:
+        decision: as it was.
+        message: the API server's words.
+        schedule: as it was read.
+        now: the time.
+    """
+    failed = failed_listing(decision.status.start or OpenStart(time=now), message, now)
+    status = decision.status.model_copy(update={"start": failed.start})
+    status = said(schedule.status or EvalScheduleStatus(), status, failed.says, schedule, now)
+    return replace(decision, status=status, events=(*decision.events, *failed.events))
+
+
+def merging_refused(
+    decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
+    """Return the decision without the Job that merges, which could not be created; it is tried again.
+
+    Args:
+        decision: as it was.
+        message: the API server's words.
+        schedule: as it was read.
+        now: the time.
+    """
+    again = now + timedelta(seconds=REFUSED_SECONDS)
+    merges = [
+        one.model_copy(update={"next_time": again})
+        if decision.make_merge is not None and one.digest == decision.make_merge.digest
+        else one
+        for one in decision.status.merges
+    ]
+    before = schedule.status or EvalScheduleStatus()
+    known = schedule_condition(before, Kind.MERGED)
+    told = known is not None and known.reason == Why.MERGE_FAILED
+    events = () if told else (StatusEvent(True, str(Why.MERGE_FAILED), message),)  # noqa: FBT003 - a warning
+    says = {Kind.MERGED: ScheduleConditionText("False", Why.MERGE_FAILED, message)}
+    status = said(before, decision.status.model_copy(update={"merges": merges}), says, schedule, now)
+    return replace(decision, status=status, events=(*decision.events, *events))
+
+
+def merged_runs_refused(
+    decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
+    """Return the decision without the runs of merged checkpoints that could not be created; they are tried again.
+
+    Args:
+        decision: as it was.
+        failures: by the checkpoint's digest, what the API server said.
+        schedule: as it was read.
+        now: the time.
+    """
+    message = "; ".join(sorted(set(failures.values())))
+    left = [one for one in decision.merged if one.digest in failures]
+    status = decision.status.model_copy(update={"merges": kept(decision.status.merges, left, now)})
+    says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
+    status = said(schedule.status or EvalScheduleStatus(), status, says, schedule, now)
+    told = (*decision.events, StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
+    return replace(decision, status=status, events=told, requeue_after=FIRST_LOOK_SECONDS)
+
+
+def runs_refused(
+    decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
+    """Return the decision without the runs that could not be created; they are not recorded, and tried again.
+
+    Args:
+        decision: as it was.
+        failures: by the checkpoint's digest, what the API server said.
+        schedule: as it was read.
+        now: the time.
+    """
+    status = decision.status
+    evaluated = status.evaluated
+    kept = [one for one in evaluated.digests if one.digest not in failures]
+    message = "; ".join(sorted(set(failures.values())))
+    again = now + timedelta(seconds=FIRST_LOOK_SECONDS)
+    start = OpenStart(time=decision.start_time or now, trigger=decision.trigger, listed=True, next_look_time=again)
+    before = schedule.status or EvalScheduleStatus()
+    last = status.last_checkpoint
+    status = status.model_copy(
+        update={
+            "evaluated": evaluated.model_copy(update={"digests": kept}),
+            "last_checkpoint": before.last_checkpoint if last is not None and last.digest in failures else last,
+            "start": start,
+        }
+    )
+    says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
+    told = [event for event in decision.events if event.reason != str(Why.RUNS_STARTED)]
+    told.append(StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
+    status = said(before, status, says, schedule, now)
+    delay = FIRST_LOOK_SECONDS if decision.requeue_after is None else min(FIRST_LOOK_SECONDS, decision.requeue_after)
+    return replace(decision, status=status, events=tuple(told), requeue_after=delay)
+
+
+@dataclass(frozen=True)
+class FailedListing:
+    """Result of a listing that failed."""
+
+    start: OpenStart
+    says: dict[Kind, ScheduleConditionText]
+    events: tuple[StatusEvent, ...]
+    delay: float
+
+
+def failed_listing(start: OpenStart, trouble: str, now: datetime) -> FailedListing:
+    """Return the start that looks again later, and what is said of it; `trouble` is the cause."""
+    failures = start.failures + 1
+    delay = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
+    text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"
+    again = {"job": None, "failures": failures, "next_look_time": now + timedelta(seconds=delay)}
+    says = {
+        Kind.DISCOVERED: ScheduleConditionText("False", Why.LISTING_FAILED, text),
+        Kind.STARTED: ScheduleConditionText("False", Why.LISTING_FAILED, "see condition Discovered; it is tried again"),
+    }
+    events = (StatusEvent(True, str(Why.LISTING_FAILED), text),) if failures == 1 else ()  # noqa: FBT003 - a warning
+    return FailedListing(start.model_copy(update=again), says, events, delay)
