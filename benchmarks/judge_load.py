@@ -22,12 +22,12 @@ from builders.judge.load import (
     KINDS,
     busy_request,
     finals,
-    free_port,
     load,
     peak_and_current_mib,
     watched,
 )
 from builders.judge.services import judge_all, services
+from builders.ports import free_port
 
 from evalrun.judge.v1 import judge_pb2
 

@@ -3,11 +3,11 @@
 import asyncio
 import shutil
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from builders.ports import free_port
 from builders.tools import missing
 
 
@@ -20,9 +20,7 @@ def program() -> str:
 
 class Server:
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._folder = folder
         self.process: asyncio.subprocess.Process | None = None

@@ -2,11 +2,11 @@
 
 import asyncio
 import signal
-import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from builders.cluster.controlplane import MissingBinariesError, find_binaries
+from builders.ports import free_port
 from builders.tools import missing
 
 PROGRAM = "versitygw"
@@ -22,13 +22,6 @@ def find_program() -> Path:
         missing(str(error))
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
-
-
 @dataclass
 class S3Server:
     """The server's process. `start` again after `stop` keeps the port and the objects."""
@@ -37,7 +30,7 @@ class S3Server:
     folder: Path
     """Its buckets."""
     log: Path
-    port: int = field(default_factory=_free_port)
+    port: int = field(default_factory=free_port)
     _process: asyncio.subprocess.Process | None = None
 
     def environment(self, key: str = KEY, secret: str = SECRET, port: int | None = None) -> dict[str, str]:

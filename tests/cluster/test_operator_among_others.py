@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from builders.cluster.controlplane import ControlPlane, free_ports, until
+from builders.cluster.controlplane import ControlPlane, until
 from builders.operator.evalruns import evalrun_manifest
 from builders.operator.running_operator import (
     LEASE,
@@ -25,6 +25,7 @@ from builders.operator.running_operator import (
     running_operator,
     serving_ledger,
 )
+from builders.ports import free_ports
 from lightkube import KubeConfig
 
 from evalrun_cluster.client import Cluster, ExactClient

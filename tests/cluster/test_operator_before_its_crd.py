@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders.cluster.controlplane import ControlPlane, find_binaries, free_ports, running_control_plane, until
+from builders.cluster.controlplane import ControlPlane, find_binaries, running_control_plane, until
 from builders.operator.evalruns import evalrun_manifest
 from builders.operator.running_operator import OperatorProcess, Run, make_namespace, operator_kubeconfig
+from builders.ports import free_ports
 
 CRD = Path(__file__).parents[2] / "k8s" / "crd.yaml"
 

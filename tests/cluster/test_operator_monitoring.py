@@ -28,7 +28,7 @@ from builders.aggregator.prometheus import (
     running_prometheus,
     static_job,
 )
-from builders.cluster.controlplane import ControlPlane, free_ports, until
+from builders.cluster.controlplane import ControlPlane, until
 from builders.operator.evalruns import evalrun_manifest
 from builders.operator.evalschedules import evalschedule_manifest
 from builders.operator.running_operator import (
@@ -43,6 +43,7 @@ from builders.operator.running_operator import (
     serving_ledger,
 )
 from builders.operator.world import operator_settings
+from builders.ports import free_ports
 from generate_monitoring import DASHBOARDS
 from monitoring.alerts import ALERTS
 

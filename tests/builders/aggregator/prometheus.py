@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from builders.cluster.controlplane import free_ports, until
+from builders.cluster.controlplane import until
+from builders.ports import free_ports
 from builders.tools import missing
 
 SCRAPE_INTERVAL = "100ms"

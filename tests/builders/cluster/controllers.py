@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from builders.cluster.controlplane import ControlPlane, free_ports, run_builder, running_process, until
+from builders.cluster.controlplane import ControlPlane, run_builder, running_process, until
 from builders.cluster.metrics_apis import METRICS_PATH, self_signed
+from builders.ports import free_ports
 
 NODE_PROGRAMS = ("kube-controller-manager", "kube-scheduler", "kwok")
 KUBERAY_PROGRAMS = ("ray-operator",)

@@ -7,7 +7,6 @@ built once with Go.
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from builders.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 BUILDER = ROOT / "tools" / "controlplane" / "build.py"
@@ -214,15 +215,6 @@ def until(check: Callable[[], bool], what: str, limit: float = 60.0) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {limit} s for {what}")
         time.sleep(0.05)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(held.getsockname()[1]) for held in sockets]
-    for held in sockets:
-        held.close()
-    return ports
 
 
 def _write_keys(folder: Path) -> Path:

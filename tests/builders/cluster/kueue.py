@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from builders.cluster.controlplane import ControlPlane, free_ports, run_builder, running_process, until
+from builders.cluster.controlplane import ControlPlane, run_builder, running_process, until
+from builders.ports import free_ports
 
 KUEUE_PROGRAMS = ("kueue",)
 NAMESPACE = "kueue-system"

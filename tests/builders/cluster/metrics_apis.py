@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from builders.cluster.controlplane import ROOT, ControlPlane, free_ports, run_builder, running_process
+from builders.cluster.controlplane import ROOT, ControlPlane, run_builder, running_process
+from builders.ports import free_ports
 
 METRICS_PROGRAMS = ("metrics-server",)
 ADAPTER_PROGRAMS = ("prometheus-adapter",)

@@ -7,12 +7,13 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from builders.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = [ROOT / "proto" / "gen", *sorted(ROOT.glob("libs/*/src")), *sorted(ROOT.glob("services/*/src"))]
@@ -175,12 +176,6 @@ async def start_rollout(
             str(head.python), *command, stdout=file, stderr=file, env={**head.environment, **(environment or {})}
         )
     return RolloutProcess(process, log)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 # Linux's /proc, since the environment of these tests has nothing that reads it.

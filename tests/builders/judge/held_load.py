@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import grpc
-from builders.cluster.controlplane import free_ports
 from builders.data import stdio_problem
 from builders.judge.services import request_of
+from builders.ports import free_ports
 
 from evalrun.judge.v1 import judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import signal
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -64,13 +63,6 @@ def busy_request(cpu_seconds: float, limit_seconds: float) -> judge_pb2.JudgeReq
     request = request_of(stdio_problem(tests=1), BUSY.format(seconds=cpu_seconds))
     request.limits.time_seconds = limit_seconds
     return request
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def peak_and_current_mib(pid: int | None) -> tuple[float, float]:

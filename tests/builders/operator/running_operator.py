@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from builders.cluster.controlplane import ControlPlane, free_ports, until
+from builders.cluster.controlplane import ControlPlane, until
+from builders.ports import free_ports
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_api import names

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from builders.cluster.controlplane import ControlPlane, free_ports
+from builders.cluster.controlplane import ControlPlane
 from builders.operator.running_operator import LEASE, OperatorProcess
 from builders.operator.simulated_aggregators import SIMULATED_OPERATOR
+from builders.ports import free_ports
 
 
 class Operators:

@@ -14,7 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from builders.cluster.controlplane import free_ports, until
+from builders.cluster.controlplane import until
+from builders.ports import free_ports
 
 from evalrun_results.exports.content import CurvePoint, ExportContent
 from evalrun_results.exports.exporter import MlflowTarget

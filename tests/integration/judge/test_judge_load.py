@@ -8,8 +8,9 @@ from __future__ import annotations  # grpcio's stubs are generic, its classes ar
 from pathlib import Path
 
 import pytest
-from builders.judge.load import busy_request, finals, free_port, load, watched
+from builders.judge.load import busy_request, finals, load, watched
 from builders.judge.services import judge_all, services
+from builders.ports import free_port
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_cli.local.processes import ServiceProcess

@@ -22,9 +22,10 @@ from builders.aggregator.prometheus import (
     running_prometheus,
     static_job,
 )
-from builders.cluster.controlplane import free_ports, until
+from builders.cluster.controlplane import until
 from builders.command_line import COMMAND, DEMO
 from builders.operator.world import evalrun, operator_settings
+from builders.ports import free_ports
 from builders.reward.service import ECHO, batch
 from generate_monitoring import DASHBOARDS
 from monitoring.alerts import ALERTS

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from builders.judge.load import free_port
+from builders.ports import free_port
 from builders.reward.service import ECHO, TESTS, served
 
 from evalrun.judge.v1 import judge_pb2

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiohttp import web
-from builders.judge.load import free_port
+from builders.ports import free_port
 from builders.reward.service import ECHO, TESTS, WRONG, served
 
 from evalrun.judge.v1 import judge_pb2

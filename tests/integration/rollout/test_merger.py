@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from builders.cluster.controlplane import free_ports
 from builders.operator.schedule_world import evalschedule
 from builders.operator.world import operator_settings
+from builders.ports import free_ports
 from builders.s3_server import S3Server, find_program
 
 from evalrun_api.checkpoint_listing import ListingRequest

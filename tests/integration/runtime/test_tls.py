@@ -3,7 +3,6 @@
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,6 +12,7 @@ import aiohttp
 import grpc
 import pytest
 from aiohttp import web
+from builders.ports import free_port
 from builders.tls_folders import TlsFolder, authority, shown
 from grpc_health.v1 import health_pb2
 
@@ -38,13 +38,6 @@ async def echo(request: bytes, context: object) -> bytes:
 async def pong(request: web.Request) -> web.Response:
     del request
     return web.Response(body=b"pong")
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
 
 
 @asynccontextmanager
