@@ -12,7 +12,7 @@ SERVICE_LEVELS := $(filter-out tests/integration/cli/ tests/integration/rollout/
 IMAGE_LEVELS := tests/chart tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ test-rollout: $(VENV)/.dev setup-gen-cpu ## real verl replicas on a real Ray clu
 test-peers: $(VENV)/.dev ## ours beside the published EvalPlus, LiveCodeBench, Inspect and MLflow, and called by TRL and OpenRLHF; it installs them (1.5 GB)
 	$(BIN)/python tools/peers.py
 
+test-all-data: $(VENV)/.dev ## judge all of EVALRUN_TEST_DATA that other tests sample: 209 contest programs, all of MBPP
+	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest -k 'contest_programs or mbpp' \
+	  tests/unit/function_tests/test_function_real_data.py tests/integration/judge/test_judge_real_data.py
+
 test-e2e-rollout: $(VENV)/.dev setup-gen-cpu ## run spec.rollout on the real pods of KUBECONFIG's cluster, on a CPU
 	EVALRUN_TEST_E2E_ROLLOUT=required CI=true $(BIN)/pytest tests/e2e/rollout -s
 
@@ -60,7 +64,7 @@ test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at o
 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.
-unit test test-images test-services test-commands test-rollout test-peers: export PYTHONDONTWRITEBYTECODE :=
+unit test test-images test-services test-commands test-rollout test-peers test-all-data: export PYTHONDONTWRITEBYTECODE :=
 
 # Three at a time, what fails soon first: tests mostly wait for processes and pods, and two at a time left the cores idle.
 # What fails beside the other two is run once more, by itself.

@@ -21,6 +21,10 @@ from evalrun_data.records import (
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
+ALL_DATA = os.environ.get("EVALRUN_TEST_ALL_DATA") == "1"
+"""Judge all of the real data (minutes: `make test-all-data`) and not only a sample."""
+
+
 def data_file(relative: str) -> Path:
     """A file of the real data; skips the test where it is absent."""
     folder = Path(os.environ.get("EVALRUN_TEST_DATA", PROJECT_ROOT.parent / "shared" / "data"))
