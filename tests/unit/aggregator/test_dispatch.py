@@ -19,9 +19,9 @@ from evalrun_aggregator.judging.retry_policy import (
 )
 
 POLICY = RetryPolicy(attempts=3, losses=2, patience=100, first_delay=1, max_delay=5)
-ALIVE = Outage(judged_meanwhile=True, seconds_without_verdict=0)
-OUTAGE = Outage(judged_meanwhile=False, seconds_without_verdict=10)
-LONG_OUTAGE = Outage(judged_meanwhile=False, seconds_without_verdict=101)
+ALIVE = Outage(judged_meanwhile=True, failing_seconds=0)
+OUTAGE = Outage(judged_meanwhile=False, failing_seconds=10)
+LONG_OUTAGE = Outage(judged_meanwhile=False, failing_seconds=101)
 
 
 def failure(code: grpc.StatusCode, retry_after_ms: int = 0) -> judge_pb2.StreamFailure:

@@ -127,6 +127,31 @@ async def test_a_judge_that_never_has_a_place_is_told_after_a_minute(tmp_path: P
         assert dispatcher.trouble is None
 
 
+async def test_an_outage_begins_with_its_first_failure_however_long_the_judge_had_nothing_to_do(tmp_path: Path) -> None:
+    """A judge that was scaled to zero meanwhile, or whose run's model loads for long, has its patience before it."""
+    now = [0.0]
+
+    def away_later(_request: judge_pb2.JudgeRequest) -> judge_pb2.StreamFailure:
+        now[0] = max(now[0], 1000.0)  # the first answers come long after the start
+        return unavailable()
+
+    judge = MemoryJudge(script=away_later)
+    policy = RetryPolicy(attempts=2, patience=600.0, first_delay=0.001, max_delay=0.002)
+    async with dispatching(tmp_path, [judge], problems=1, policy=policy, clock=lambda: now[0]) as (board, _, one, run):
+        async with asyncio.timeout(10):
+            while len(judge.asked) < 8:
+                now[0] += 0.001
+                await asyncio.wait({run}, timeout=0.001)
+        assert board.count(ItemState.NOT_JUDGED) == 0
+        assert one.trouble is None
+        now[0] += 600.0
+        async with asyncio.timeout(10):
+            while board.unjudged:
+                now[0] += 0.001
+                await asyncio.wait({run}, timeout=0.001)
+        assert board.count(ItemState.NOT_JUDGED) == 1
+
+
 async def test_a_judge_that_lacks_even_tests_that_it_was_sent_is_no_endless_loop(tmp_path: Path) -> None:
     judge = MemoryJudge(script=lambda _request: judge_pb2.StreamFailure(code=5, message="send them"))
     policy = RetryPolicy(attempts=2, patience=0.0, first_delay=0.001, max_delay=0.002)

@@ -65,7 +65,8 @@ class AggregatorSettings(ServiceSettings):
     judge_patience_seconds: float = Field(
         600.0,
         ge=0,
-        description="Maximum seconds of an outage: while no verdict arrives, failures are not counted against items.",
+        description="Maximum seconds of an outage, from its first failure: while no verdict arrives, failures are not "
+        "counted against items.",
     )
     retry_not_judged: bool = Field(
         default=False,

@@ -112,9 +112,10 @@ class Dispatcher:
         self._outcomes: asyncio.Queue[tuple[Work, StoredVerdict]] = asyncio.Queue()
         self._verdicts = 0
         self._suites_sent: set[bytes] = set()
-        self._last_verdict = clock()
-        self._failing: tuple[float, str] | None = None
-        """Time of the first failure since the last verdict, and the newest one's message."""
+        self._failing_since: float | None = None
+        """Time of the first failure since the last verdict."""
+        self._failure = ""
+        """Message of the newest request that failed since then."""
         self.on_stored: Callable[[int], None] = lambda count: None
         """Called after verdicts were stored and counted, with their number."""
         self.broken_tests = BrokenTests()
@@ -133,9 +134,9 @@ class Dispatcher:
         troubles = [lane.trouble for lane in self._lanes]
         if None not in troubles:
             return next(iter(troubles), "no judge is configured")
-        if self._failing is None or (seconds := self._clock() - self._failing[0]) < PATIENT_SECONDS:
+        if not self._failure or (seconds := self._failing_seconds) < PATIENT_SECONDS:
             return None
-        return f"no verdict for {seconds:.0f} s; it says: {self._failing[1]}"
+        return f"no verdict for {seconds:.0f} s; it says: {self._failure}"
 
     def wake(self) -> None:
         """Announce that completions were stored."""
@@ -148,7 +149,6 @@ class Dispatcher:
             JudgeRefusedError: a judge refuses this caller.
             LedgerBrokenError: the disk failed.
         """
-        self._last_verdict = self._clock()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._store())
@@ -179,19 +179,18 @@ class Dispatcher:
 
     def answered(self, work: Work, answer: judge_pb2.JudgeStreamResponse) -> None:
         """Take an answer."""
-        outage = self._outage(work)
         if answer.HasField("failure"):
             if answer.failure.code == LACKS_TESTS and not work.with_tests:
                 work.with_tests = True  # another pod than the one that they were sent to, or it had to let them go
                 self._act(work, Retry(0.0, work.history), None)
                 return
-            self._failing = (self._clock() if self._failing is None else self._failing[0], answer.failure.message)
-            self._act(work, decide_failure(answer.failure, work.history, outage, self._policy), None)
+            self._failure = answer.failure.message
+            self._act(work, decide_failure(answer.failure, work.history, self._outage(work), self._policy), None)
             return
+        outage = self._outage(work)
         if answer.verdict.judged:
-            self._failing = None
+            self._failing_since, self._failure = None, ""
             self._verdicts += 1
-            self._last_verdict = self._clock()
         verdict = answer.verdict if self._read is None else self._read(work.index, answer.verdict)
         self._act(work, decide_verdict(verdict, work.history, outage, self._policy), verdict)
 
@@ -200,7 +199,14 @@ class Dispatcher:
         self._act(work, decide_loss(reason, work.history, self._outage(work), self._policy), None)
 
     def _outage(self, work: Work) -> Outage:
-        return Outage(self._verdicts > work.verdicts_at_sending, self._clock() - self._last_verdict)
+        """Return the judge's state at a failure."""
+        if self._failing_since is None:
+            self._failing_since = self._clock()
+        return Outage(self._verdicts > work.verdicts_at_sending, self._failing_seconds)
+
+    @property
+    def _failing_seconds(self) -> float:
+        return 0.0 if self._failing_since is None else self._clock() - self._failing_since
 
     def _act(self, work: Work, decision: Decision, verdict: judge_pb2.Verdict | None) -> None:
         if isinstance(decision, Retry):

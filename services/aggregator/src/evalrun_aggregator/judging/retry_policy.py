@@ -2,7 +2,7 @@
 
 A verdict is stored. A failure of the judge is retried within bounds, then recorded as not judged with the reason, never
 as a failure of the program. Outages do not count against items: a failed attempt counts only if the judge has judged
-something else since the item was sent, or has judged nothing for `patience` seconds.
+something else since the item was sent, or has only failed for `patience` seconds.
 """
 
 import math
@@ -29,7 +29,7 @@ class RetryPolicy:
     losses: int = 20
     """The same for broken streams and passed deadlines, which are usually caused by other items or by a long queue."""
     patience: float = 600.0
-    """Seconds without any verdict after which failures always count."""
+    """Seconds of failures without any verdict after which failures always count."""
     first_delay: float = 0.5
     max_delay: float = 30.0
     min_busy_delay: float = 0.05
@@ -57,11 +57,12 @@ class Outage:
 
     judged_meanwhile: bool
     """Whether it has judged something since this item was sent."""
-    seconds_without_verdict: float
+    failing_seconds: float
+    """Since its first failure after its last verdict. A judge that had nothing to do gave none either."""
 
     def counts(self, policy: RetryPolicy) -> bool:
         """Return whether the failure is held against the item."""
-        return self.judged_meanwhile or self.seconds_without_verdict > policy.patience
+        return self.judged_meanwhile or self.failing_seconds >= policy.patience
 
 
 @dataclass(frozen=True)
