@@ -26,7 +26,7 @@ from pydantic import SecretStr
 from evalrun_api import names
 from evalrun_judge.settings import JudgeSettings
 from evalrun_operator.rbac import lease_rules, role_rules
-from evalrun_operator.resources.autoscaling import BEHAVIOR, cpu_metric
+from evalrun_operator.resources.autoscaling import BEHAVIOR, FALLBACK_AFTER, cpu_metric
 from evalrun_operator.resources.pods import USER
 from evalrun_operator.settings import AutoscalingMode, OperatorSettings
 from evalrun_reward.settings import RewardSettings
@@ -152,9 +152,13 @@ def test_a_shared_judge_scales_as_a_runs_own(chart: Chart, mode: AutoscalingMode
 
 
 def test_a_shared_judge_under_keda_scales_at_the_same_pace(chart: Chart) -> None:
-    scalers = of_kind(chart.render({"sharedJudge": {"enabled": True, "autoscaling": "keda"}}), "ScaledObject")
+    asleep = {"gateway": {"minReplicas": 0}, "sandbox": {"minReplicas": 0}}
+    values = {"sharedJudge": {"enabled": True, "autoscaling": "keda", **asleep}}
+    scalers = of_kind(chart.render(values), "ScaledObject")
     paces = [item["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] for item in scalers]
     assert paces == [BEHAVIOR, BEHAVIOR]
+    fallback = {"failureThreshold": FALLBACK_AFTER, "replicas": 1, "behavior": "currentReplicasIfHigher"}
+    assert [item["spec"]["fallback"] for item in scalers] == [fallback, fallback]
 
 
 def test_the_operators_ports_are_the_ones_it_listens_on(chart: Chart) -> None:

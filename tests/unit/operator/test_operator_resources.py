@@ -29,7 +29,7 @@ from evalrun_operator import resources
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
 from evalrun_operator.resources import RunPlan
-from evalrun_operator.resources.autoscaling import BEHAVIOR
+from evalrun_operator.resources.autoscaling import BEHAVIOR, FALLBACK_AFTER
 from evalrun_operator.resources.run_certificates import new_certificates
 from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_runtime.settings import ServiceSettings, load_settings
@@ -770,6 +770,9 @@ def test_autoscalers_by_the_operators_mode(mode: str, kind: str, says: str) -> N
     assert says in json.dumps(scaler)
     behaves = scaler["spec"] if kind != "ScaledObject" else scaler["spec"]["advanced"]["horizontalPodAutoscalerConfig"]
     assert behaves["behavior"] == BEHAVIOR
+    if kind == "ScaledObject":  # without measurements the size stays, and a judge at zero gets one pod
+        fallback = {"failureThreshold": FALLBACK_AFTER, "replicas": 1, "behavior": "currentReplicasIfHigher"}
+        assert scaler["spec"]["fallback"] == fallback
     for item in made:
         if item["kind"] == "Deployment":
             assert "replicas" not in item["spec"]  # the scaler's

@@ -72,6 +72,82 @@ def test_an_autoscaler_that_measures_nothing_is_told_with_the_remedy_after_a_whi
     assert world.status.phase == "Generating"
 
 
+def kedas_autoscaler(world: World, owner: str) -> None:
+    """Add the HorizontalPodAutoscaler that KEDA makes of the gateways' ScaledObject, whose labels it copies."""
+    made = world.objects[ObjectKey("ScaledObject", "run-judge")]["metadata"]
+    failed = {"type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric", "message": FAILED}
+    world.objects[ObjectKey("HorizontalPodAutoscaler", "keda-hpa-run-judge")] = {
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {
+            "name": "keda-hpa-run-judge", "uid": "keda-hpa", "labels": made["labels"], "annotations": {},
+            "ownerReferences": [{"kind": "ScaledObject", "name": "run-judge", "uid": owner, "controller": True}],
+        },
+        "status": {"conditions": [{**failed, "lastTransitionTime": world.now.isoformat()}]},
+    }  # fmt: skip
+
+
+def test_kedas_own_autoscaler_tells_that_keda_is_gone() -> None:
+    """The ScaledObjects of a KEDA that is gone say for good that all is well."""
+    world = generating(autoscaling="keda")
+    kedas_autoscaler(world, world.objects[ObjectKey("ScaledObject", "run-judge")]["metadata"]["uid"])
+    world.tick(SETTLE_SECONDS).settle()
+    said = world.condition(Kind.SCALING_ACTIVE)
+    assert (said.status, said.reason) == ("False", "NotMeasured")
+    assert f"HorizontalPodAutoscaler keda-hpa-run-judge: FailedGetExternalMetric: {FAILED}. See to KEDA" in said.message
+    assert "keda-hpa-run-judge" in world.of_kind("HorizontalPodAutoscaler")  # not ours to take away
+
+
+def test_an_autoscaler_with_copied_labels_alone_counts_for_nothing() -> None:
+    world = generating(autoscaling="keda")
+    kedas_autoscaler(world, "of something else")
+    assert world.tick(SETTLE_SECONDS).settle().condition(Kind.SCALING_ACTIVE).status == "True"
+
+
+def test_a_fallback_is_told_although_the_scaled_object_is_ready() -> None:
+    world = generating(autoscaling="keda")
+    world.objects[ObjectKey("ScaledObject", "run-judge")]["metadata"]["creationTimestamp"] = world.now.isoformat()
+    world.objects[ObjectKey("ScaledObject", "run-judge")]["status"] = {
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "Fallback", "status": "True"}]
+    }
+    assert (
+        world.settle().condition(Kind.SCALING_ACTIVE).status == "True"
+    )  # its conditions have no times, but it is young
+    said = world.tick(SETTLE_SECONDS).settle().condition(Kind.SCALING_ACTIVE)
+    assert said.reason == "NotMeasured"
+    assert "KEDA gets no measurements and holds the size. See to KEDA and its Prometheus." in said.message
+
+
+ZERO = {"spec.judge": {"sandbox": {"minReplicas": 0, "maxReplicas": 4}}}
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "says"),
+    [
+        ("keda", ZERO, "KEDA starts a pod when it next looks"),
+        ("cpu", None, "Somebody set it, and an autoscaler leaves it so: scale it to 1."),
+    ],
+)
+def test_answers_that_wait_for_a_judge_of_size_zero_say_so_until_it_has_a_pod(
+    mode: str, changes: dict[str, Any] | None, says: str
+) -> None:
+    world = generating(changes=changes, autoscaling=mode)
+    sandboxes = world.objects[ObjectKey("Deployment", "run-sandbox")]
+    sandboxes["spec"]["replicas"] = 0
+    world.services_up().settle()
+    assert world.reason(Kind.JUDGED) == "WaitingForCompletions"  # nothing waits yet: a judge at rest is as it should be
+    world.generated = 5
+    world.settle()
+    said = world.condition(Kind.JUDGED)
+    assert (said.status, said.reason) == ("False", "WaitingForServices")
+    assert f"5 answers wait, and Deployment run-sandbox has 0 replicas. {says}" in said.message
+    assert world.reason(Kind.GENERATED) == "Generating"
+    sandboxes["spec"]["replicas"] = 1
+    world.services_up(ready=False).settle()
+    assert "sandbox not ready yet" in world.condition(Kind.JUDGED).message
+    world.services_up().settle()
+    assert world.reason(Kind.JUDGED) == "Judging"
+
+
 def test_a_judge_that_was_set_to_zero_is_nothing_to_tell() -> None:
     world = generating()
     inactive(world, "HorizontalPodAutoscaler", {"type": "ScalingActive", "reason": "ScalingDisabled", "message": "0"})

@@ -6,7 +6,7 @@ from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, condition
 from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
 from evalrun_operator.lifecycle.desired import generation_objects, services
 from evalrun_operator.lifecycle.run_end import finish
-from evalrun_operator.lifecycle.scaling_words import scaling
+from evalrun_operator.lifecycle.scaling_words import awaited_capacity, scaling
 from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
 from evalrun_operator.lifecycle.start_obstacles import stalled_words
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
@@ -26,6 +26,7 @@ def advance(context: ReconcileContext) -> Decision:
         report = Report(
             ledger=context.observed.ledger,
             waiting_for=waits,
+            awaited_capacity=awaited_capacity(context),
             generated=True,
             attempts=newest_attempt(context.observed),
             stalled=stalled,
@@ -40,6 +41,7 @@ def advance(context: ReconcileContext) -> Decision:
     report = Report(
         ledger=context.observed.ledger,
         waiting_for=waits,
+        awaited_capacity=awaited_capacity(context),
         generation=generation,
         queued=held_by_kueue(context),
         stalled=stalled_words(context, waits),

@@ -16,6 +16,7 @@ INSTALL: dict[str, str] = {
     "external.metrics.k8s.io": "Install a metrics adapter that offers evalrun_judge_load, or set operator.autoscaling "
     "to cpu or keda.",
 }
+SEE_TO_KEDA = "See to KEDA and its Prometheus."
 SETTLE_SECONDS = 120.0
 """Seconds for which an autoscaler may lack metrics: a new pod has no measurements yet."""
 
@@ -49,10 +50,37 @@ def scaling(context: ReconcileContext) -> ConditionText | None:
         scaler = seen.detail
         if not isinstance(scaler, Scaler) or not scaler.trouble or seen.component not in {names.JUDGE, names.SANDBOX}:
             continue
-        if scaler.since is None or context.now - scaler.since >= timedelta(seconds=SETTLE_SECONDS):
-            remedy = INSTALL.get(MEASURED_BY.get(context.settings.autoscaling, ""), "See to KEDA and its Prometheus.")
+        since = scaler.since or seen.created_at  # a ScaledObject's conditions have no times
+        if since is None or context.now - since >= timedelta(seconds=SETTLE_SECONDS):
+            remedy = INSTALL.get(MEASURED_BY.get(context.settings.autoscaling, ""), SEE_TO_KEDA)
             message = f"{seen.ref.kind} {seen.ref.name}: {scaler.trouble.rstrip('.')}. {remedy}"
             return ConditionText(
                 status=False, reason=Reason.NOT_MEASURED, message=f"{message} The run goes on at the size it has."
             )
     return ConditionText(status=True, reason=Reason.MEASURED, message="")
+
+
+def awaited_capacity(context: ReconcileContext) -> str:
+    """Return what is said of answers that wait while the judge is scaled to zero; empty where none do.
+
+    KEDA itself cannot be asked: of one that is gone, the ScaledObjects still say that all is well.
+    """
+    observed, run = context.observed, context.plan.run.name
+    ledger = observed.ledger
+    waiting = 0 if ledger is None else ledger.total - ledger.pending - ledger.judged - ledger.not_judged
+    if waiting <= 0 or context.run.spec.own_judge is None or judge_rests(context):
+        return ""
+    for part in (names.JUDGE, names.SANDBOX):
+        name = names.component(run, part)
+        workload = observed.workload("Deployment", name)
+        if workload is None or workload.wanted > 0:
+            continue
+        if context.settings.autoscaling == "keda":
+            remedy = (
+                "KEDA starts a pod when it next looks, after half a minute at most. If it does not, see to KEDA and "
+                f"its Prometheus: ScaledObject {name} tells what KEDA last saw."
+            )
+        else:
+            remedy = "Somebody set it, and an autoscaler leaves it so: scale it to 1."
+        return f"{waiting} answers wait, and Deployment {name} has 0 replicas. {remedy}"
+    return ""

@@ -71,6 +71,8 @@ class Report:
     """Reason why the run ends before everything is decided; the results so far are being written."""
     ledger: LedgerStatus | None = None
     waiting_for: str = ""
+    awaited_capacity: str = ""
+    """Text about answers that wait while the judge is scaled to zero; empty where none do."""
     generated: bool = False
     generation: GenerationStep | None = None
     attempts: int = 0
@@ -249,8 +251,8 @@ def _judged(before: EvalRunStatus, report: Report) -> Words:
         if ledger.not_judged:
             return "True", Reason.NOT_JUDGED, f"{ledger.not_judged} of {ledger.total} answers could not be judged."
         return "True", Reason.ALL_JUDGED, f"All {ledger.total} answers have a verdict."
-    if report.waiting_for:
-        return "False", Reason.WAITING_FOR_SERVICES, report.waiting_for
+    if waits := report.waiting_for or report.awaited_capacity:
+        return "False", Reason.WAITING_FOR_SERVICES, waits
     if ledger.total == ledger.pending:
         return "False", Reason.WAITING_FOR_COMPLETIONS, "There is nothing to judge yet."
     message = f"{ledger.judged} of {ledger.total} answers have a verdict. {ledger.message}".strip()

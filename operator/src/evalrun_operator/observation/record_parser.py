@@ -95,8 +95,9 @@ def parse_kueue_word(workloads: Iterable[Manifest]) -> KueueWord:
 def belonging(objects: Iterable[ObservedObject]) -> dict[ObjectKey, ObservedObject]:
     """Return what really is a run's of the objects that carry its uid, by reference.
 
-    A label can be copied by anybody: what counts is the controller owner reference. Pods count through their owner.
-    ReplicaSets, between a Deployment and its pods, are not watched: their names begin with the Deployment's.
+    A label can be copied by anybody: what counts is the controller owner reference. Pods count through their owner, and
+    so do the autoscalers that KEDA makes of our ScaledObjects. ReplicaSets, between a Deployment and its pods, are not
+    watched: their names begin with the Deployment's.
     """
     seen = list(objects)
     ours = [one for one in seen if one.owned]
@@ -112,7 +113,12 @@ def belonging(objects: Iterable[ObservedObject]) -> dict[ObjectKey, ObservedObje
             or (one.controller.kind == "ReplicaSet" and one.controller.name.startswith(deployments))
         )
     ]
-    return {one.ref: one for one in (*ours, *pods)}
+    scalers = [
+        one
+        for one in seen
+        if one.ref.kind == "HorizontalPodAutoscaler" and one.controller is not None and one.controller.uid in uids
+    ]
+    return {one.ref: one for one in (*ours, *pods, *scalers)}
 
 
 def _workload(manifest: Manifest) -> Workload:
@@ -232,8 +238,14 @@ def _trouble(
 
 
 def _scaler(manifest: Manifest) -> Scaler:
-    """Read a HorizontalPodAutoscaler's condition ScalingActive, or a ScaledObject's Ready."""
+    """Read a HorizontalPodAutoscaler's condition ScalingActive, or a ScaledObject's Fallback and Ready.
+
+    With a fallback KEDA calls a ScaledObject ready whose Prometheus does not answer.
+    """
     conditions = {one.get("type"): one for one in (manifest.get("status") or {}).get("conditions") or ()}
+    fallback = conditions.get("Fallback")
+    if _holds(fallback):
+        return Scaler("KEDA gets no measurements and holds the size")
     said = conditions.get("ScalingActive") or conditions.get("Ready")
     if said is None or said.get("status") != "False" or said.get("reason") == ASLEEP:
         return Scaler("")

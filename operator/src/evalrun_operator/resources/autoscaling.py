@@ -21,6 +21,10 @@ BEHAVIOR: Object = {
 """At most twice as many pods a minute, and none for a peak that half a minute ends; down only after five quiet ones."""
 
 
+FALLBACK_AFTER = 3
+"""Failed looks at Prometheus, half a minute apart, after which KEDA holds the size that there is, and one pod."""
+
+
 def autoscaler(
     plan: RunPlan, component: str, min_pods: int, max_pods: int, load_per_pod: float, cpus: int = 1
 ) -> Object | None:
@@ -49,6 +53,12 @@ def autoscaler(
                 "minReplicaCount": min_pods,
                 "maxReplicaCount": max_pods,
                 "advanced": {"horizontalPodAutoscalerConfig": {"behavior": BEHAVIOR}},
+                # Without one, a judge that was scaled to zero stays there while Prometheus does not answer.
+                "fallback": {
+                    "failureThreshold": FALLBACK_AFTER,
+                    "replicas": max(1, min_pods),
+                    "behavior": "currentReplicasIfHigher",
+                },
                 "triggers": [
                     {
                         "type": "prometheus",
