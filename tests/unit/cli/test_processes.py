@@ -1,6 +1,7 @@
 """A part that is launched before its arguments are known: it waits for them on stdin."""
 
 import ast
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,14 +14,15 @@ from evalrun_cli.local.processes import ServiceFailedError, ServiceProcess
 from evalrun_runtime import late_arguments
 
 MODULE = """\
-import sys, time
-from evalrun_runtime.late_arguments import complete
+import asyncio, sys, time
+from evalrun_runtime.late_arguments import complete, next_line
 from evalrun_runtime.ready_line import ready_line
 arguments = complete(sys.argv[1:])
+told = asyncio.run(next_line()) if "--told" in arguments else ""
 if "--refuse" in arguments:
     sys.exit("refused")
 port = arguments[arguments.index("--port") + 1]
-print(ready_line("part", f"http://127.0.0.1:{port}/{arguments[0]}"), flush=True)
+print(ready_line("part", f"http://127.0.0.1:{port}/{arguments[0]}{told}"), flush=True)
 sys.stdin.read()
 time.sleep(600)
 """
@@ -39,6 +41,28 @@ async def test_a_launched_part_gets_its_arguments(part: ServiceProcess) -> None:
     part.arguments = ["name"]
     await part.start()
     assert (part.address, part.pid) == ("http://127.0.0.1:0/name", launched)
+    await part.stop(0)
+
+
+async def test_a_part_is_told_a_line_more_before_it_has_asked_for_it(part: ServiceProcess) -> None:
+    await part.launch()
+    part.arguments = ["name", "--told"]
+    starting = asyncio.create_task(part.start(is_told_later=True))
+    await asyncio.sleep(0)  # the arguments are written; the part still imports
+    part.tell("/later")
+    await starting
+    assert part.address == "http://127.0.0.1:0/name/later"
+    await part.stop(0)
+
+
+async def test_a_part_that_is_not_launched_is_told_a_line_too(part: ServiceProcess) -> None:
+    part.arguments = ["name", "--told"]
+    starting = asyncio.create_task(part.start(is_told_later=True))
+    while part.pid is None:
+        await asyncio.sleep(0)
+    part.tell("/later")
+    await starting
+    assert part.address == "http://127.0.0.1:0/name/later"
     await part.stop(0)
 
 

@@ -8,7 +8,14 @@ from builders.judge.gateway import Time, make_pool
 from builders.virtual_time import run_virtually
 
 from evalrun_executor.api import RunReply, RunRequest
-from evalrun_judge.pool.discovery import DiscoveryError, DnsDiscovery, host_and_port, service_of, system_lookup
+from evalrun_judge.pool.discovery import (
+    DiscoveryError,
+    DnsDiscovery,
+    StdinDiscovery,
+    host_and_port,
+    service_of,
+    system_lookup,
+)
 from evalrun_judge.pool.endpoint_slices import ApiServer
 from evalrun_judge.sandboxes import Backend, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
@@ -25,6 +32,29 @@ class Answers:
         if isinstance(answer, OSError):
             raise answer
         return answer
+
+
+class Lines:
+    """A stdin of some lines, and then its end."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+
+    async def __call__(self) -> str:
+        return self.lines.pop(0) if self.lines else ""
+
+
+async def test_a_sandbox_told_on_stdin_stays() -> None:
+    discovery = StdinDiscovery(Lines("https://localhost:8080", "http://other:1"))
+    for _ in range(2):
+        assert await discovery.find() == {"https://localhost:8080"}
+    assert discovery.server_name == "localhost"
+
+
+@pytest.mark.parametrize("line", ["", "localhost:8080"])
+async def test_a_stdin_that_names_no_sandbox(line: str) -> None:
+    with pytest.raises(DiscoveryError, match="http://host:port was expected"):
+        await StdinDiscovery(Lines(line)).find()
 
 
 @pytest.mark.parametrize(

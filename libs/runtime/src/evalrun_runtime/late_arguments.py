@@ -1,9 +1,10 @@
 """Arguments that a process reads from stdin, once its imports are done.
 
-Most of a start is imports. A process that needs another one's address can import while that one starts, and before the
-command that launches it knows where its log will be.
+Most of a start is imports. A process can import before the command that launches it knows where its log will be. What
+becomes known later still, such as another process's address, can follow as one more line.
 """
 
+import asyncio
 import json
 import os
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 FLAG: Final = "--arguments-on-stdin"
+ON_STDIN: Final = "stdin:"
+"""An address that follows on stdin."""
 
 
 def line_of(arguments: Sequence[str], log: Path) -> bytes:
@@ -29,10 +32,25 @@ def complete(arguments: Sequence[str]) -> list[str]:
     """
     if FLAG not in arguments:
         return [*arguments]
-    line = sys.stdin.buffer.readline()
+    with open(0, "rb", buffering=0, closefd=False) as stdin:  # unbuffered: more may follow
+        line = stdin.readline()
     if not line.endswith(b"\n"):
         raise SystemExit(0)
     log, *more = json.loads(line)
     with Path(log).open("ab") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     return [*(argument for argument in arguments if argument != FLAG), *more]
+
+
+async def next_line() -> str:
+    """Return the next line of stdin, a pipe, without its end; an empty text if stdin ends before the line does."""
+    reader = asyncio.StreamReader()
+    stdin = os.fdopen(os.dup(0), "rb", 0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), stdin
+    )
+    try:
+        line = await reader.readline()
+    finally:
+        transport.close()
+    return line[:-1].decode() if line.endswith(b"\n") else ""

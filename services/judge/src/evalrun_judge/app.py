@@ -20,7 +20,7 @@ from evalrun_judge.families.registry import build_families
 from evalrun_judge.function_tests.assertions import AssertionRunner, ContainedAssertions, replay_executor
 from evalrun_judge.judge import Judge
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_judge.pool.discovery import Connect, DnsDiscovery, SandboxDiscovery
+from evalrun_judge.pool.discovery import Connect, DnsDiscovery, SandboxDiscovery, StdinDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
 from evalrun_judge.pool.pool import SandboxPool, connect_nowhere
 from evalrun_judge.pool.retries import RetryPolicy
@@ -34,6 +34,7 @@ from evalrun_runtime.admission import Admission
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_server import GrpcServer
+from evalrun_runtime.late_arguments import ON_STDIN
 from evalrun_runtime.tls_files import TlsFiles
 from evalrun_runtime.tracing import past_span
 
@@ -168,8 +169,10 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
 
 
 def discovery_of(target: str, scheme: str = "http") -> SandboxDiscovery:
-    """Return what finds the sandboxes of `dns:///host:port` or `k8s:///namespace/service:port`.
+    """Return what finds the sandboxes of `dns:///host:port`, `k8s:///namespace/service:port` or `stdin:`.
     Raises BadInputError."""
+    if target == ON_STDIN:
+        return StdinDiscovery()
     try:
         if target.startswith("k8s:"):
             # Here, since it imports aiohttp, which takes long.

@@ -8,6 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from evalrun_executor.api import Level
 from evalrun_judge.pool.discovery import host_and_port, service_of
+from evalrun_runtime.late_arguments import ON_STDIN
 from evalrun_runtime.settings import ServiceSettings
 
 
@@ -22,7 +23,8 @@ class JudgeSettings(ServiceSettings):
         max_length=1000,
         description="Address of sandboxes. http://host:port: one sandbox. dns:///host:port: every address of the "
         "name, e.g. of a headless Service. k8s:///namespace/service:port: the ready pods of a Service, from the "
-        "Kubernetes API; the pod's account needs access to EndpointSlices. May be repeated.",
+        "Kubernetes API; the pod's account needs access to EndpointSlices. stdin: the URL that follows on stdin, a "
+        "pipe. May be repeated.",
     )
     backend: Literal["Evalrun", "SandboxFusion"] = Field(
         "Evalrun",
@@ -139,7 +141,7 @@ class JudgeSettings(ServiceSettings):
                 host_and_port(target)
             elif target.startswith("k8s:"):
                 service_of(target)
-            elif not target.startswith(("http://", "https://")):
+            elif target != ON_STDIN and not target.startswith(("http://", "https://")):
                 raise ValueError(f"{target!r} is not a URL; write http://host:port or dns:///host:port")
         return targets
 

@@ -24,6 +24,7 @@ from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line, gated_code
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.late_arguments import ON_STDIN
 
 logger = logging.getLogger(__name__)
 
@@ -139,18 +140,30 @@ class LocalRun:
         return services.result(), endpoints.result()
 
     async def _start_services(self) -> str:
-        flags = [*await self._start_sandbox(), *self._options.containment_flags]
-        judge = await self._start("judge", flags)
+        judge = await self._start_judge()
         order, ledger = str(self._workspace.work_order), str(self._workspace.ledger)
         arguments = ["--work-order", order, "--ledger", ledger, "--judge", judge, "--retry-not-judged"]
         return await self._start("aggregator", arguments)
 
-    async def _start_sandbox(self) -> Sequence[str]:
-        """Return the judge's flags for a sandbox of its own, or for the server that the user names."""
-        if self._options.sandbox_fusion is not None:
-            return ["--backend", "SandboxFusion", "--sandbox", self._options.sandbox_fusion]
-        address = await self._start("sandbox", self._options.sandbox_flags)
-        return ["--sandbox", address, *self._options.package_flags]
+    async def _start_judge(self) -> str:
+        """Start the judge, and beside it its sandbox unless the user names a server; return the judge's address."""
+        options = self._options
+        if options.sandbox_fusion is not None:
+            server = ["--backend", "SandboxFusion", "--sandbox", options.sandbox_fusion]
+            return await self._start("judge", [*server, *options.containment_flags])
+        flags = [*options.package_flags, *options.containment_flags]
+        sandbox = asyncio.create_task(self._start("sandbox", options.sandbox_flags))
+        judge = asyncio.create_task(self._start("judge", ["--sandbox", ON_STDIN, *flags], is_told_later=True))
+        try:
+            address = await sandbox  # what it refuses is reported first: the judge often refuses the same
+            self._services["judge"].tell(address)
+            found = await judge
+        finally:
+            for task in (sandbox, judge):
+                task.cancel()
+            await asyncio.gather(sandbox, judge, return_exceptions=True)
+        self._services["judge"].arguments = ["--sandbox", address, *flags]  # of a restart
+        return found
 
     async def _start_endpoints(self) -> Sequence[str]:
         """Return the endpoints to generate with; a recorded one is started."""
@@ -174,11 +187,11 @@ class LocalRun:
         await self._start("generator", arguments)
         return self._services["generator"]
 
-    async def _start(self, name: str, arguments: Sequence[str]) -> str:
+    async def _start(self, name: str, arguments: Sequence[str], *, is_told_later: bool = False) -> str:
         """Start a launched part and return its address."""
         service = self._services[name]
         service.arguments = arguments
-        await service.start()
+        await service.start(is_told_later=is_told_later)
         return service.address
 
     async def _follow_to_end(self, ledger: str, endpoints: Sequence[str], display: Display) -> ExitCode:

@@ -82,8 +82,11 @@ class ServiceProcess:
             return
         await self._spawn([late_arguments.FLAG], asyncio.subprocess.PIPE, None)
 
-    async def start(self) -> None:
+    async def start(self, *, is_told_later: bool = False) -> None:
         """Start it, unless it was launched, and wait until it is ready.
+
+        Args:
+            is_told_later: its stdin stays open for `tell`.
 
         Raises:
             BadInputError: it ended with the exit code for bad input; the message is its own.
@@ -93,10 +96,12 @@ class ServiceProcess:
         arguments = [*self.arguments, "--exit-with-parent", *(["--port", port] if self.has_port else [])]
         with self.log.open("ab") as log:
             if self._process is None or self._process.stdin is None or self._process.returncode is not None:
-                await self._spawn(arguments, asyncio.subprocess.DEVNULL, log)
+                stdin = asyncio.subprocess.PIPE if is_told_later else asyncio.subprocess.DEVNULL
+                await self._spawn(arguments, stdin, log)
             else:
                 self._process.stdin.write(late_arguments.line_of(arguments, self.log))
-                self._process.stdin.close()  # had it ended meanwhile, its stdout says so below
+                if not is_told_later:
+                    self._process.stdin.close()  # had it ended meanwhile, its stdout says so below
         if not self.has_port:
             self._stdout = asyncio.create_task(self._drop_stdout())
             return
@@ -109,6 +114,13 @@ class ServiceProcess:
                 f"{self.name} was not ready after {START_SECONDS:.0f} s, see {self.log}"
             ) from error
         self._stdout = asyncio.create_task(self._drop_stdout())
+
+    def tell(self, line: str) -> None:
+        """Write a line to its stdin, and end that. Nothing happens if the process has ended."""
+        stdin = self._started().stdin
+        if stdin is not None:
+            stdin.write(line.encode() + b"\n")
+            stdin.close()
 
     async def _spawn(self, arguments: Sequence[str], stdin: int, stderr: BinaryIO | None) -> None:
         self._process = await asyncio.create_subprocess_exec(

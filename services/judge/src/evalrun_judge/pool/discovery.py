@@ -1,4 +1,5 @@
-"""Discovery of sandboxes whose addresses change: those behind a DNS name. Kubernetes: see `endpoint_slices`.
+"""Discovery of sandboxes that are not known at start: behind a DNS name, or told on stdin. Kubernetes: see
+`endpoint_slices`.
 
 A headless Service's name gives the address of each ready pod. A lookup that fails changes nothing: pods that are really
 gone are found out by the calls to them, and an outage of DNS must not take those away that work.
@@ -11,6 +12,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from evalrun_judge.sandboxes import Sandbox
+from evalrun_runtime.late_arguments import ON_STDIN, next_line
 
 REFRESH_SECONDS = 5.0
 """Between two lookups: CoreDNS keeps a Service's records for 5 s by default."""
@@ -95,6 +97,42 @@ class DnsDiscovery:
     async def changed(self) -> None:
         """Wait for the next lookup; see `Discovery.changed`."""
         await self._sleep(self._refresh_seconds)
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to free."""
+
+
+class StdinDiscovery:
+    """`stdin:`: the sandbox whose URL the process that started this one writes to stdin once it knows it.
+
+    Lets the gateway start beside its sandbox instead of after it.
+
+    Args:
+        read_line: returns the next line of stdin, empty at its end.
+        sleep: waits that many seconds.
+    """
+
+    def __init__(
+        self,
+        read_line: Callable[[], Awaitable[str]] = next_line,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.server_name = ""
+        self._read_line, self._sleep = read_line, sleep
+        self._url = ""
+
+    async def find(self) -> frozenset[str]:
+        """Return the URL, once it has been told; see `SandboxDiscovery.find`."""
+        if not self._url:
+            line = await self._read_line()
+            if not line.startswith(("http://", "https://")):
+                raise DiscoveryError(f"{ON_STDIN} a line http://host:port was expected, not {line!r}")
+            self._url, self.server_name = line, urlsplit(line).hostname or ""
+        return frozenset({self._url})
+
+    async def changed(self) -> None:
+        """Wait; see `SandboxDiscovery.changed`."""
+        await self._sleep(REFRESH_SECONDS)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to free."""
