@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from evalrun_executor.api import Limits, RunRequest
 from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.harness import Harness
+from evalrun_executor.zygote_process import ZygoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -235,6 +237,14 @@ async def test_the_zygote_has_compiled_before_it_forks(tmp_path: Path) -> None:
     ) as executor:
         reply = await executor.run(request("not python", mode="mine"))
     assert reply.runs[0].stdout == b"True\n"
+
+
+async def test_an_interpreter_of_another_version_gets_the_modules_as_text(executor: Executor) -> None:
+    plan = executor.zygote_plan
+    other = replace(plan, interpreter=replace(plan.interpreter, magic_number="of another version"))
+    zygote = await ZygoteProcess.start(other)
+    assert zygote.hello["python"] == plan.interpreter.version
+    await zygote.close()
 
 
 async def test_a_harness_that_does_not_load_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -55,17 +55,6 @@ async def test_a_part_is_told_a_line_more_before_it_has_asked_for_it(part: Servi
     await part.stop(0)
 
 
-async def test_a_part_that_is_not_launched_is_told_a_line_too(part: ServiceProcess) -> None:
-    part.arguments = ["name", "--told"]
-    starting = asyncio.create_task(part.start(is_told_later=True))
-    while part.pid is None:
-        await asyncio.sleep(0)
-    part.tell("/later")
-    await starting
-    assert part.address == "http://127.0.0.1:0/name/later"
-    await part.stop(0)
-
-
 async def test_a_part_that_ended_while_it_waited_is_started_again(part: ServiceProcess) -> None:
     await part.launch()
     killed = part.pid

@@ -20,8 +20,9 @@ neither signals nor RLIMIT_NPROC."""
 OLDEST_PYTHON = (3, 9)
 _PROBE = f"""
 import ctypes, sys, sysconfig
+from _frozen_importlib_external import MAGIC_NUMBER
 ok = sys.version_info >= {OLDEST_PYTHON} and sys.implementation.name == "cpython"
-print("ok" if ok else "old", ".".join(map(str, sys.version_info[:3])), sep="\\n")
+print("ok" if ok else "old", ".".join(map(str, sys.version_info[:3])), MAGIC_NUMBER.hex(), sep="\\n")
 try:
     import site
     print(*site.getsitepackages(), sep="\\n")
@@ -45,6 +46,8 @@ class Interpreter:
 
     path: str
     version: str
+    magic_number: str
+    """Of its byte code, in hex."""
     package_dirs: tuple[str, ...]
     """Its own site-packages."""
 
@@ -98,7 +101,7 @@ async def _probe(path: str, identity: Identity) -> Interpreter | str:
         return (err.decode(errors="replace").strip().splitlines() or ["failed"])[-1]
     if lines[0] != "ok":
         return f"Python {lines[1]}, but CPython {'.'.join(map(str, OLDEST_PYTHON))} or newer is needed"
-    return Interpreter(path, lines[1], tuple(lines[2:]))
+    return Interpreter(path, lines[1], lines[2], tuple(lines[3:]))
 
 
 class AsUser(TypedDict, total=False):

@@ -9,12 +9,14 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
+from evalrun_executor.byte_code import byte_code
 from evalrun_executor.contained.frames import JOB, KIND_HARNESS_WORKER, KIND_PROGRAM_WORKER, STOP
 from evalrun_executor.contained.zygote import ENDED, SPAWN
 from evalrun_executor.errors import ExecutorLost, Unusable
-from evalrun_executor.harness import Harness, sources
+from evalrun_executor.harness import Harness, Source, sources
 from evalrun_executor.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
@@ -114,8 +116,11 @@ class ZygoteProcess:
                 "harnesses": {mode: harness.main for mode, harness in plan.harnesses.items()},
                 "imports": list(plan.imports),
             }
-            texts = (boot_source, _module_sources(), sources(plan.harnesses.values()), settings)
-            file.write(marshal.dumps(texts, 2))
+            modules, harnesses = _module_sources(), sources(plan.harnesses.values())
+            if plan.interpreter.magic_number == MAGIC_NUMBER.hex():
+                file.write(marshal.dumps((boot_source, _as_byte_code(modules), _as_byte_code(harnesses), settings), 2))
+            else:
+                file.write(marshal.dumps((boot_source, modules, harnesses, settings), 2))
             file.flush()
             os.lseek(boot, 0, os.SEEK_SET)
             try:
@@ -284,11 +289,13 @@ def _open_to(path: str, identity: Identity) -> bool:
         return False
 
 
-def _module_sources() -> list[tuple[str, str, str | None]]:
-    found: list[tuple[str, str, str | None]] = [
-        ("evalrun_executor", "", None), ("evalrun_executor.contained", "", None)
-    ]  # fmt: skip
+def _module_sources() -> list[Source]:
+    found: list[Source] = [("evalrun_executor", "", None), ("evalrun_executor.contained", "", None)]
     for name in MODULES:
         path = _PACKAGE / "contained" / f"{name}.py"
         found.append((f"evalrun_executor.contained.{name}", str(path), path.read_text()))
     return found
+
+
+def _as_byte_code(modules: Sequence[Source]) -> list[tuple[str, str, bytes | None]]:
+    return [(name, path, None if text is None else byte_code(Path(path))) for name, path, text in modules]

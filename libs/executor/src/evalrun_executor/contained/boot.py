@@ -3,8 +3,9 @@
 Registers the modules, and then does one step after another: each forked process gets its next step from here, with
 nothing below it on the stack.
 
-Modules are compiled in a process of their own: what a compiler leaves behind are 400 pages, and each page that a zygote
-holds costs 0.2 us in a fork and the child's end together.
+Modules come as byte code or, for another version of Python than the front's, as text. Texts are compiled in a process
+of their own: what a compiler leaves behind are 400 pages, and each page that a zygote holds costs 0.2 us in a fork and
+the child's end together.
 """
 
 # ruff: noqa: PTH123
@@ -13,11 +14,17 @@ import sys
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
-    Source = tuple[str, str, str | None]
+    Source = tuple[str, str, str | bytes | None]
 
 
 def _compiled(sources: "list[Source]") -> "list[tuple[str, str, object]]":
     import marshal
+
+    if not any(isinstance(source, str) for _, _, source in sources):
+        return [
+            (name, path, marshal.loads(source) if isinstance(source, bytes) else None)  # noqa: S302 - our own modules
+            for name, path, source in sources
+        ]
     import os
 
     reading, writing = os.pipe()
@@ -26,7 +33,7 @@ def _compiled(sources: "list[Source]") -> "list[tuple[str, str, object]]":
         status = 1
         try:
             codes = [
-                (name, path, source if source is None else compile(source, path, "exec", dont_inherit=True, optimize=2))
+                (name, path, None if source is None else compile(source, path, "exec", dont_inherit=True, optimize=2))
                 for name, path, source in sources
             ]
             with open(writing, "wb") as file:
