@@ -8,6 +8,9 @@ turns on the same server, several rounds each; the gateway is a process of its o
 comes twice, so that its cache does not count. Counted is neither side's start: what each says of itself begins when it
 has imported what it needs and, the gateway, found out what the server is.
 
+With `--lone` each round also times calls of `true`: the least that one call of this server takes, and so the most that
+anybody who asks it once a program can gain.
+
 With `--server-pid` the CPU seconds of server and client are compared too: on a machine that others use, wall time says
 little, and both are bound by CPU on one that nobody does.
 """
@@ -19,6 +22,7 @@ import random
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
@@ -179,6 +183,18 @@ def cpu_seconds(pid: int | None) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
+def bare_call_seconds(server: str, count: int) -> float:
+    """Return what a call takes that runs nothing, on average."""
+    body = json.dumps({"language": "bash", "code": "true"}).encode()
+    request = urllib.request.Request(f"{server}/run_code", body, {"Content-Type": "application/json"})
+    started = time.monotonic()
+    for _ in range(count):
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            if json.load(answer)["status"] != "Success":
+                raise SystemExit("a call that runs nothing failed")
+    return (time.monotonic() - started) / count
+
+
 def median(numbers: list[float]) -> float:
     return sorted(numbers)[len(numbers) // 2]
 
@@ -210,6 +226,11 @@ def main() -> None:
             speeds = f"verl {total / theirs.seconds:.1f} tests/s, gateway {total / ours.seconds:.1f}"
             print(f"{tests:4} tests each: {speeds}, "
                   f"ratio {ratios[-1]:.1f}, wrong of {total}: {their_faults}, {our_faults}", flush=True)  # fmt: skip
+            if chosen.lone:
+                each, bare = len(problems), bare_call_seconds(chosen.server, len(problems))
+                print(f"    a program: verl {1000 * theirs.seconds / each:.0f} ms, gateway "
+                      f"{1000 * ours.seconds / each:.0f}; a bare call {1000 * bare:.0f}: one call a program gains "
+                      f"at most {theirs.seconds / each / bare:.1f}", flush=True)  # fmt: skip
             if chosen.server_pid is not None:
                 cpu_ratios.append((theirs.server_cpu + theirs.client_cpu) / (ours.server_cpu + ours.client_cpu))
                 print(f"    CPU a test, server + client: verl {1000 * theirs.server_cpu / total:.1f} + "
