@@ -1,11 +1,14 @@
-"""Mutual TLS as a run gets it that says nothing of it, and the way off by name: operator, API server, a ledger."""
+"""Mutual TLS as a run gets it that says nothing of it, the way off by name, and certificates of named Secrets that have
+expired: operator, API server, a ledger."""
 
 import base64
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from builders.cluster.certificates import Issuer, tls_secrets
 from builders.cluster.controlplane import ControlPlane, until
 from builders.operator.connect_proxy import connect_proxy
 from builders.operator.evalruns import evalrun_manifest
@@ -21,6 +24,7 @@ from builders.operator.running_operator import (
     volume,
 )
 
+from evalrun_operator.resources.certificates import VALID_FOR, Usage
 from evalrun_operator.settings import OperatorSettings
 
 CERTIFICATES = {
@@ -79,3 +83,42 @@ def test_a_run_that_says_nothing_is_asked_over_tls_and_one_that_says_disabled_in
     assert {run.name: run.get()["status"]["settings"]["tls"] for run in (silent, plain)} == dict.fromkeys(
         pods, "issued"
     )
+
+
+def test_a_certificate_that_has_expired_is_named_in_the_conditions_until_it_is_renewed(
+    nodes: ControlPlane, namespace: str
+) -> None:
+    issuer = Issuer({"server": Usage([f"*.{namespace}.svc"]), "caller": Usage()})
+    expired, renewed = issuer.issue(datetime.now(UTC) - 2 * VALID_FOR), issuer.issue()
+    for secret in tls_secrets(renewed):
+        apply(nodes, {**secret, "metadata": {**secret["metadata"], "namespace": namespace}})
+    references = {part: {"name": "server"} for part in ("aggregator", "gateway", "sandbox", "generator")}
+    references["operator"] = {"name": "caller"}
+    manifest = evalrun_manifest(
+        {"spec.output": {"url": "s3://bucket/x"}, "spec.backoffLimit": 100, "spec.tlsSecretRefs": references}
+    )
+    by_name = OperatorSettings.model_fields["aggregator_address"].default
+    ledger, places = ScriptedLedger(), dict[str, str]()
+    place = f"named-aggregator.{namespace}.svc:50051"
+    with (
+        connect_proxy(places) as proxy,
+        running_operator(nodes, operator_kubeconfig(nodes), by_name, variables=proxy),
+    ):
+        run = Run(nodes, namespace, "named").create(manifest, tls=None)
+        with serving_ledger(ledger, of_aggregator(expired["server"])) as places[place]:
+            until(lambda: "(renew the server's certificate" in judged(run), "the cause in the conditions")
+            assert "certificate has expired" in judged(run)
+            assert judged(run).endswith("The Secrets are server (aggregator's) and caller.")
+        with serving_ledger(ledger, of_aggregator(renewed["server"])) as places[place]:
+            ledger.generated = ledger.judged = ledger.total
+            run.wait_for("Succeeded")
+
+
+def judged(run: Run) -> str:
+    message: str = run.conditions().get("Judged", {}).get("message", "")
+    return message
+
+
+def of_aggregator(files: dict[str, str]) -> dict[str, str]:
+    """Return the files of a Secret of one's own under the keys of a Secret that the operator makes."""
+    return {"aggregator.crt": files["tls.crt"], "aggregator.key": files["tls.key"], "ca.crt": files["ca.crt"]}

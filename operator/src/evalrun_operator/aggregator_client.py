@@ -12,6 +12,7 @@ from evalrun_operator.resources.run_tokens import LedgerAccess
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
 from evalrun_runtime.tls_files import GivenTls, TlsIdentity
+from evalrun_runtime.tls_remedies import with_remedy
 
 STATES = {
     ledger_pb2.RUN_STATE_PREPARING: RunState.PREPARING,
@@ -74,7 +75,7 @@ class GrpcAggregators:
         try:
             answer = await self._stub(address, access).GetStatus(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            raise AggregatorError(f"{address}: {error.code().name}: {error.details()}") from error
+            raise _unanswered(address, error) from error
         return from_wire(answer)
 
     async def end_run(self, address: str, access: LedgerAccess, reason: str) -> None:
@@ -83,7 +84,7 @@ class GrpcAggregators:
         try:
             await self._stub(address, access).EndRun(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            raise AggregatorError(f"{address}: {error.code().name}: {error.details()}") from error
+            raise _unanswered(address, error) from error
 
     def forget(self, address: str) -> None:
         """Close the channel to an address once its calls have ended, which their timeout sees to.
@@ -114,6 +115,10 @@ class GrpcAggregators:
         for address in list(self._channels):
             self.forget(address)
         await asyncio.gather(*self._closing)
+
+
+def _unanswered(address: str, error: grpc.aio.AioRpcError) -> AggregatorError:
+    return AggregatorError(f"{address}: {error.code().name}: {with_remedy(error.details() or '')}")
 
 
 def _identity(access: LedgerAccess, address: str) -> GivenTls | None:

@@ -16,7 +16,9 @@ from builders.tls_folders import TlsFolder, authority, shown
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
-from evalrun_client.judge_client import GrpcJudge
+from evalrun_client.judge_client import GrpcJudge, JudgeLostError
+from evalrun_judge.sandboxes import SandboxUnreachableError
+from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
 from evalrun_operator.resources.run_tokens import LedgerAccess
 from evalrun_runtime.grpc_channel import open_channel
@@ -78,7 +80,7 @@ async def test_without_a_certificate_no_port_answers(tmp_path: Path) -> None:
         mine, new = issued.by_part["client"], other.by_part["client"]
         await operators.status(aggregator.address, LedgerAccess("any", (mine.chain, mine.key, issued.authority)))
         for certificate in (None, (new.chain, new.key, issued.authority), ("", "", "")):
-            with pytest.raises(AggregatorError):
+            with pytest.raises(AggregatorError, match="certificate"):  # and not "Socket closed" alone
                 await operators.status(aggregator.address, LedgerAccess("any", certificate))
         await operators.close()
         for stranger in (None, TlsFiles(TlsFolder(tmp_path / "other").write("client", other, issued))):
@@ -89,8 +91,17 @@ async def test_without_a_certificate_no_port_answers(tmp_path: Path) -> None:
                     )
                 assert error.value.code() is grpc.StatusCode.UNAVAILABLE
             judge_of_a_stranger = GrpcJudge(judge.address, tls=stranger)
-            assert isinstance(await judge_of_a_stranger.judge(echo_request()), judge_pb2.StreamFailure)
+            failure = await judge_of_a_stranger.judge(echo_request())
+            assert isinstance(failure, judge_pb2.StreamFailure)
+            assert "in the server's ca.crt" in failure.message
+            with pytest.raises(JudgeLostError, match=r"in the server's ca\.crt"):
+                await judge_of_a_stranger.describe(30)
             await judge_of_a_stranger.close()
+            if stranger is not None:
+                sandbox_of_a_stranger = EvalrunSandbox(sandbox.address, tls=stranger)
+                with pytest.raises(SandboxUnreachableError, match=r"in the server's ca\.crt"):
+                    await sandbox_of_a_stranger.describe()
+                await sandbox_of_a_stranger.close()
             context = None if stranger is None else stranger.current.client_context
             async with aiohttp.ClientSession() as session:
                 with pytest.raises((aiohttp.ClientError, OSError)):

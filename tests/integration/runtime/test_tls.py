@@ -3,9 +3,11 @@
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
 
 import asyncio
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -13,17 +15,18 @@ import grpc
 import pytest
 from aiohttp import web
 from builders.ports import free_port
-from builders.tls_folders import TlsFolder, authority, shown
+from builders.tls_folders import PARTS, TlsFolder, authority, shown
 from grpc_health.v1 import health_pb2
 
 from evalrun_judge.sandboxes.http_calls import HttpCalls
-from evalrun_operator.resources.certificates import Issued
+from evalrun_operator.resources.certificates import VALID_FOR, Issued, Usage, issue
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.grpc_server import GrpcServer
 from evalrun_runtime.http_site import HttpServer
 from evalrun_runtime.settings import ServiceSettings
 from evalrun_runtime.tls_files import TlsFiles
+from evalrun_runtime.tls_remedies import with_remedy
 
 NAME = "evalrun.example.Echo"
 Call = Callable[[], Awaitable[bytes]]
@@ -107,6 +110,60 @@ async def test_only_a_certificate_of_the_same_authority_opens_a_port(
                 await ask(address, folder)
         with pytest.raises(REFUSED):
             await shows_nothing(address, own)
+
+
+REMEDIES = {
+    "the server's has expired": "renew the server's certificate",
+    "the server's is of another authority": "of no authority in the caller's ca.crt",
+    "the server's names another host": "must name the host that it is called by",
+    "the server's may not serve": "needs the usage 'server auth'",
+    "the server has none": "the server speaks plain text",
+    "the caller's has expired": "of no authority in the server's ca.crt",
+    "the caller's is of another authority": "of no authority in the server's ca.crt",
+    "the caller's may not call": "lacks the usage 'client auth'",
+}
+"""By what is wrong with whose certificate, a part of what the caller is told to do."""
+
+
+@pytest.mark.parametrize("kind", ["grpc", "http"])
+async def test_a_connection_that_fails_by_its_certificates_says_what_to_do(tmp_path: Path, kind: str) -> None:
+    own, other = authority(), authority()
+    long_ago = datetime.now(UTC) - 2 * VALID_FOR
+    expired = issue("evalrun test", PARTS, long_ago, secrets.token_hex(32))
+    elsewhere = issue("evalrun test", {**PARTS, "server": Usage(["judge.ns.svc"])}, datetime.now(UTC), "another seed")
+
+    def folder(part: str, issued: Issued, trusted: Issued = own) -> Path:
+        return TlsFolder(tmp_path / secrets.token_hex(4)).write(part, issued, trusted)
+
+    sides = {
+        "the server's has expired": (folder("server", expired), folder("client", own, expired)),
+        "the server's is of another authority": (folder("server", other), folder("client", own)),
+        "the server's names another host": (folder("server", elsewhere), folder("client", own, elsewhere)),
+        "the server's may not serve": (folder("client", own), folder("client", own)),
+        "the server has none": (None, folder("client", own)),
+        "the caller's has expired": (folder("server", own, expired), folder("client", expired, own)),
+        "the caller's is of another authority": (folder("server", own), folder("client", other)),
+        "the caller's may not call": (folder("server", own), folder("server", own)),
+    }
+    told = {}
+    for wrong, (server, client) in sides.items():
+        async with (grpc_server if kind == "grpc" else http_server)(server) as address:
+            told[wrong] = with_remedy(await cause_of_failure(kind, address, client))
+    assert {wrong: text for wrong, text in told.items() if REMEDIES[wrong] not in text} == {}
+
+
+async def cause_of_failure(kind: str, address: str, client: Path) -> str:
+    """Return what the library says of a call that fails."""
+    try:
+        if kind == "grpc":
+            await over_grpc(address, client)
+        else:
+            await over_http(address.replace("http:", "https:"), client)
+    except grpc.aio.AioRpcError as error:
+        return str(error.details())
+    except OSError as error:
+        return str(error)
+    return "it was answered"
 
 
 async def shows_nothing(address: str, own: Issued) -> None:
@@ -212,11 +269,15 @@ async def test_health_answers_in_plain_text_on_a_port_that_answers_nothing_else(
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     own = authority()
     folder = TlsFolder(tmp_path / "tls").write("server", own)
-    (folder / "ca.crt").write_text("nothing")
-    with pytest.raises(BadInputError, match=r"ca\.crt holds no certificates"):
-        TlsFiles(folder)
+    for text in ("nothing", ""):
+        (folder / "ca.crt").write_text(text)
+        with pytest.raises(BadInputError, match=r"ca\.crt holds no certificates"):
+            TlsFiles(folder)
     (folder / "tls.key").write_text(own.by_part["client"].key)
     with pytest.raises(BadInputError, match=r"tls\.crt and tls\.key are no certificate and its key"):
+        TlsFiles(folder)
+    (folder / "tls.key").write_text("")
+    with pytest.raises(BadInputError, match=r"no certificate and its key: one of them is not PEM"):
         TlsFiles(folder)
     (folder / "tls.crt").unlink()
     with pytest.raises(BadInputError, match=r"tls\.crt: No such file"):

@@ -16,6 +16,7 @@ from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.grpc_channel import open_channel, token_metadata
 from evalrun_runtime.tls_files import TlsSource
+from evalrun_runtime.tls_remedies import with_remedy
 
 REFUSALS = frozenset(
     {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}
@@ -160,11 +161,13 @@ def _failure_of(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
     trailers = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
     wait = trailers.get(RETRY_AFTER, "0")
     return judge_pb2.StreamFailure(
-        code=code, message=error.details() or error.code().name, retry_after_ms=int(wait) if wait.isdigit() else 0
+        code=code,
+        message=with_remedy(error.details() or error.code().name),
+        retry_after_ms=int(wait) if wait.isdigit() else 0,
     )
 
 
 def judge_error(address: str, error: grpc.aio.AioRpcError) -> JudgeError:
     """Return the error by what the caller should do."""
     kind = JudgeRefusedError if error.code() in REFUSALS else JudgeLostError
-    return kind(f"judge {address}: {error.code().name}: {error.details()}")
+    return kind(f"judge {address}: {error.code().name}: {with_remedy(error.details() or '')}")

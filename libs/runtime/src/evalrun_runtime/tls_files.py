@@ -40,10 +40,11 @@ class TlsIdentity:
             try:
                 _load_chain(context, certificate, key)
             except ssl.SSLError as error:
-                raise ValueError(f"{CERTIFICATE} and {KEY} are no certificate and its key: {error.reason}") from error
+                cause = error.reason or "one of them is not PEM"
+                raise ValueError(f"{CERTIFICATE} and {KEY} are no certificate and its key: {cause}") from error
             try:
                 context.load_verify_locations(cadata=authorities.decode("ascii"))
-            except (ssl.SSLError, UnicodeDecodeError) as error:
+            except (ssl.SSLError, ValueError) as error:
                 raise ValueError(f"{AUTHORITIES} holds no certificates in PEM: {error}") from error
         contexts[0].num_tickets = 0  # a resumed session would not be checked against the current authorities
         return cls(certificate, key, authorities, *contexts)

@@ -105,7 +105,10 @@ class Gatherer:
             ledger = await self._aggregators.status(self._address(identity.namespace, identity.name), tokens.operator)
         except AggregatorError as error:
             logger.info("%s/%s: its aggregator does not answer: %s", identity.namespace, identity.name, error)
-            return replace(observed, ledger_error=str(error))
+            said = str(error)
+            if references is not None and "certificate" in said:
+                said += f" The Secrets are {references.aggregator.name} (aggregator's) and {references.operator.name}."
+            return replace(observed, ledger_error=said)
         return replace(observed, ledger=ledger)
 
     async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, str]:

@@ -19,6 +19,7 @@ from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.grpc_channel import token_metadata
+from evalrun_runtime.tls_remedies import with_remedy
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class GrpcLedger:
             try:
                 response = await call()
             except grpc.aio.AioRpcError as error:
-                cause = f"{error.code().name}: {error.details() or 'no details'}"
+                cause = f"{error.code().name}: {with_remedy(error.details() or 'no details')}"
                 if error.code() is grpc.StatusCode.NOT_FOUND:
                     raise UnknownKeyError(error.details()) from error
                 if error.code() in REFUSALS:

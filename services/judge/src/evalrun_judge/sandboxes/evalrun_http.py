@@ -23,6 +23,7 @@ from evalrun_judge.sandboxes.kept_there import SandboxInputs
 from evalrun_runtime.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.deadlines import deadline_headers
 from evalrun_runtime.tls_files import TlsSource
+from evalrun_runtime.tls_remedies import with_remedy
 from evalrun_runtime.tracing import trace_headers
 
 CONNECT_SECONDS = 5.0
@@ -159,7 +160,9 @@ class EvalrunSandbox:
         except TimeoutError as error:
             raise SandboxTimeoutError(f"{self.address}: no answer in {max_seconds:.1f} s") from error
         except OSError as error:
-            raise SandboxUnreachableError(f"{self.address}: {error or type(error).__name__}") from error
+            cause = str(error) or type(error).__name__
+            said = with_remedy(cause) if self.address.startswith("https:") else cause
+            raise SandboxUnreachableError(f"{self.address}: {said}") from error
         except BadAnswerError as error:
             raise SandboxFailedError(f"{self.address}: no answer: {error}") from error
 

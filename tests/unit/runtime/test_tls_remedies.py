@@ -1,0 +1,23 @@
+"""What a user reads of a TLS connection that failed; the libraries' own words are asked for in tests/integration."""
+
+import pytest
+
+from evalrun_runtime.tls_remedies import with_remedy
+
+
+@pytest.mark.parametrize(
+    ("cause", "remedy"),
+    [
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1006)", "renew"),
+        ("SSL_ERROR_SSL: CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate: OK", "caller's ca.crt"),
+        ("last error: UNAVAILABLE: ipv4:10.0.0.1:50051: Socket closed", "in the server's ca.crt"),
+    ],
+)
+def test_the_words_of_tls_are_followed_by_what_to_do(cause: str, remedy: str) -> None:
+    assert with_remedy(cause).startswith(f"{cause} (")
+    assert remedy in with_remedy(cause)
+
+
+@pytest.mark.parametrize("cause", ["", "Deadline Exceeded", "connect: Connection refused (111)"])
+def test_what_is_not_about_tls_stays_as_it_is(cause: str) -> None:
+    assert with_remedy(cause) == cause
