@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from builders.cluster.chart import VALUE_SETS, Chart, Object, named, workloads
+from builders.cluster.chart import PLACED, VALUE_SETS, Chart, Object, named, workloads
 
 IMAGE = re.compile(r"^[a-zA-Z0-9._:/-]+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})$")
 
@@ -102,6 +102,21 @@ def test_what_users_add_to_the_operators_pod_gets_there(chart: Chart) -> None:
     assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "false"
     assert template["spec"]["tolerations"] == [{"key": "dedicated", "operator": "Exists"}]
     assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in template["spec"]["containers"][0]["env"]
+
+
+def test_every_part_of_the_chart_goes_where_it_is_told(chart: Chart) -> None:
+    pods = {name: template["spec"] for name, template in workloads(chart.render(VALUE_SETS["placed"]))}
+    assert len(pods) == 5
+    for name, pod in pods.items():
+        assert {field: pod[field] for field in PLACED if field != "topologySpread"} == {
+            field: value for field, value in PLACED.items() if field != "topologySpread"
+        }, name
+        spread = [
+            {key: value for key, value in one.items() if key != "labelSelector"}
+            for one in pod.get("topologySpreadConstraints", ())
+        ]
+        wanted = [] if "data" in name else [{**one, "maxSkew": 1} for one in PLACED["topologySpread"]]
+        assert spread == wanted, name
 
 
 def test_a_stronger_runtime_needs_less_containment_of_our_own(chart: Chart) -> None:

@@ -245,6 +245,12 @@ def test_nothing_but_the_operator_itself_with_everything_off(chart: Chart) -> No
     assert kinds == {"Deployment", "Secret", "Service"}
 
 
+def test_a_drain_leaves_one_of_two_operators(chart: Chart) -> None:
+    budget = named(chart.render(), "PodDisruptionBudget", "evalrun-operator")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert selects(budget["selector"]["matchLabels"], pods_of(chart.render(), "evalrun-operator"))
+
+
 def test_rendering_twice_gives_the_same_objects(chart: Chart, objects: list[Object], values: str) -> None:
     """What GitOps compares: a token that changed with each rendering would refuse callers with each synchronization."""
     assert chart.render(VALUE_SETS[values]) == objects

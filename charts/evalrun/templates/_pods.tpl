@@ -49,6 +49,12 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .schedulerName }}
+schedulerName: {{ . | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "evalrun.pullSecrets" -}}
@@ -58,13 +64,17 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* Spread a component over nodes where there are several; argument: (dict "root" $ "component" "judge"). */}}
+{{/* Spread a component as its values say, else over nodes where there are several; argument: (dict "root" $ "component"
+     "judge" "values" .Values...). */}}
 {{- define "evalrun.spread" -}}
+{{- $component := . }}
 topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
+  {{- range default (list (dict "topologyKey" "kubernetes.io/hostname")) .values.topologySpread }}
+  - maxSkew: {{ default 1 .maxSkew | int64 }}
+    topologyKey: {{ .topologyKey | quote }}
+    whenUnsatisfiable: {{ default "ScheduleAnyway" .whenUnsatisfiable }}
     labelSelector:
       matchLabels:
-        {{- include "evalrun.selector" . | nindent 8 }}
+        {{- include "evalrun.selector" $component | nindent 8 }}
+  {{- end }}
 {{- end }}

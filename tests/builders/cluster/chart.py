@@ -21,6 +21,14 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser wher
 Object = dict[str, Any]
 Values = Mapping[str, Any]
 
+PLACED: Values = {
+    "nodeSelector": {"pool": "evaluations"},
+    "topologySpread": [{"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}],
+    "priorityClassName": "batch",
+    "schedulerName": "packer",
+}
+"""Of each part of the chart that has pods."""
+
 VALUE_SETS: dict[str, Values] = {
     "defaults": {},
     "shared-judge": {"sharedJudge": {"enabled": True}},
@@ -99,13 +107,24 @@ VALUE_SETS: dict[str, Values] = {
                 "rayWorkers": {"priorityClassName": "gpu", "schedulerName": "packer", "labels": {"team": "a"}},
             },
             "gpuResource": "amd.com/gpu",
-        }
+        },
+        "operator": dict(PLACED),
+        "sharedJudge": {"enabled": True, "gateway": dict(PLACED), "sandbox": dict(PLACED)},
+        "reward": {"enabled": True, **PLACED},
+        "prepareData": {
+            "enabled": True,
+            "claim": "eval-data",
+            **{key: value for key, value in PLACED.items() if key != "topologySpread"},
+        },
     },
     "bare": {
         "crds": {"create": False},
         "rbac": {"create": False, "aggregateToUserRoles": False},
         "networkPolicy": {"enabled": False},
-        "operator": {"serviceAccount": {"create": False, "name": "operator"}},
+        "operator": {
+            "serviceAccount": {"create": False, "name": "operator"},
+            "podDisruptionBudget": {"enabled": False},
+        },
         "sharedJudge": {"enabled": True, "podDisruptionBudget": {"enabled": False}},
     },
     "renamed": {
