@@ -14,7 +14,15 @@ import yaml
 from builders.cluster.cluster import Cluster, MissingClusterError, find_cluster
 from builders.cluster.controlplane import MissingBinariesError
 from builders.cluster.images import MissingToolsError, find_images
-from builders.cluster.install import PROBLEMS, SHARED_JUDGE, VALUES, Installed, installed, load_images
+from builders.cluster.install import (
+    PROBLEMS,
+    SHARED_JUDGE,
+    VALUES,
+    Installed,
+    bring_judges_certificates,
+    installed,
+    load_images,
+)
 from builders.cluster.runs import FinishedRun, PodObservations, Verdicts, look_at_pods, outcome, small
 from builders.cluster.tasks import MODEL, Tasks, both_families, cheating, paced, with_grader
 from builders.command_line import COMMAND, evalrun
@@ -92,7 +100,7 @@ def install(
 ) -> Iterator[Installed]:
     """Everything installed, problems on a volume, servers answering: `answers`, and `slow-answers` for 15 s a run."""
     del started_here  # goes on while images are loaded
-    with installed(cluster, images, {**VALUES, "sharedJudge": SHARED_JUDGE}) as here:
+    with installed(cluster, images, {**VALUES, "sharedJudge": SHARED_JUDGE}, bring_judges_certificates) as here:
         here.upload(*tasks.files.values(), *cheats.files.values(), *paced_tasks[0].files.values())
         here.serve_answers("answers", tasks)
         here.serve_answers("slow-answers", tasks, "--latency-seconds=1", "--max-concurrency=4")

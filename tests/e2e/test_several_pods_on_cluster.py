@@ -12,7 +12,8 @@ from builders.cluster.runs import FinishedRun, Verdicts, outcome, small
 from builders.cluster.tasks import Tasks
 
 BY_NAME, BY_SLICES = "several", "shared"
-"""Runs: one with a judge of its own, whose gateways ask for the sandboxes' name, one with the chart's shared judge."""
+"""Runs: one with a judge of its own, whose gateways ask for the sandboxes' name, one with the chart's shared judge,
+which has a token and certificates of its own."""
 ADDED_SECONDS = 20.0
 """Within which a sandbox that is ready has answered. CoreDNS keeps names for 5 s, a gateway asks every 5 s."""
 

@@ -1,9 +1,10 @@
-"""Tokens and certificates on real pods: strangers and neighbours try every port; all tokens of a run, its certificates
-and their authority are exchanged while it goes on."""
+"""Tokens and certificates on real pods: strangers and neighbours try every port of a run and of the shared judge; all
+tokens of the run, its certificates and their authority are exchanged while it goes on."""
 
 import base64
 import json
 import secrets
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from builders.cluster.cluster import CommandFailedError
 from builders.cluster.controlplane import until
-from builders.cluster.install import PROBLEMS, Installed
+from builders.cluster.install import JUDGES_CALLER, PROBLEMS, Installed
 from builders.cluster.runs import Verdicts, outcome, progress, small
 from builders.cluster.tasks import Tasks
 
@@ -30,6 +31,9 @@ HOLDERS = {
 PORTS = {"work": names.LEDGER_TOKEN, "state": names.OPERATOR_TOKEN, "judge": names.GATEWAY_TOKEN,
          "sandbox": names.SANDBOX_TOKEN}  # fmt: skip
 """By what is asked for, the key of the token that opens it."""
+GUESSES = {"none": "", "other": "guessed"}
+Shown = tuple[str, str, str]
+"""Certificate, key, and the authorities that its holder knows."""
 SETTLED_SECONDS = 3.0
 """Processes look at their files each second."""
 KNOCKS = """
@@ -58,9 +62,7 @@ def fetched(url, token, context):
     except (OSError, http.client.HTTPException):
         return "unreachable"
 
-place, tokens = HOST, TOKENS
-
-def knocked(shown):
+def knocked(place, ports, tokens, shown):
     scheme, context = "http", None
     if shown:
         certificate, key, authority = shown
@@ -77,17 +79,15 @@ def knocked(shown):
         return grpc.secure_channel(target, credentials)
 
     ledger, judge = lg.LedgerServiceStub(channel("aggregator")), jg.JudgeServiceStub(channel("judge"))
-    return {
-        name: {
-            "work": called(ledger.SubmitCompletions, l.SubmitCompletionsRequest(worker_id="knocks"), token),
-            "state": called(ledger.GetStatus, l.GetStatusRequest(), token),
-            "judge": called(judge.Describe, j.DescribeRequest(), token),
-            "sandbox": fetched(scheme + "://" + place % "sandbox" + ":8080/v1/info", token, context),
-        }
-        for name, token in tokens.items()
+    knock = {
+        "work": lambda token: called(ledger.SubmitCompletions, l.SubmitCompletionsRequest(worker_id="knocks"), token),
+        "state": lambda token: called(ledger.GetStatus, l.GetStatusRequest(), token),
+        "judge": lambda token: called(judge.Describe, j.DescribeRequest(), token),
+        "sandbox": lambda token: fetched(scheme + "://" + place % "sandbox" + ":8080/v1/info", token, context),
     }
+    return {name: {port: knock[port](token) for port in ports} for name, token in tokens.items()}
 
-print(json.dumps([knocked(shown) for shown in SHOWN]))
+print(json.dumps([[knocked(*given, shown) for shown in certificates] for *given, certificates in DOORS]))
 """
 HOLDS = """
 import os, time
@@ -110,14 +110,15 @@ def test_every_port_is_closed_without_its_token_and_a_certificate_and_rotation_c
     first, before = tokens_of(install), pods(install)
     old, replaced = certificates_of(install), other_certificates(install)
     assert len(set(first.values())) == len(first) == 4
+    strangers = None, shown(old, names.SANDBOX), (*shown(replaced)[:2], old[names.AUTHORITY_KEY])
+    own = Doors(host_of_run(install), list(PORTS), {**first, **GUESSES}, [shown(old), *strangers])
+    shared = doors_of_shared_judge(install, {**first, **GUESSES}, shown(old))
     with install.another_namespace("strangers") as there:
         there.mount("stranger")
         for namespace, pod in ((there.runs, "stranger"), (install.runs, "files")):
-            strangers = None, shown(old, names.SANDBOX), (*shown(replaced)[:2], old[names.AUTHORITY_KEY])
-            tokens = {**first, "none": "", "other": "guessed"}
-            known, *unknown = knock(install, namespace, pod, tokens, shown(old), *strangers)
-            check(known)
-            assert_nothing_opens(unknown)
+            for known, *unknown in knock(install, namespace, pod, own, shared):
+                check(known)
+                assert_nothing_opens(unknown)
 
     new = {key: secrets.token_hex(32) for key in HOLDERS}
     write(install, {key: [first[key], new[key]] for key in HOLDERS}, trusting(old, old, replaced))
@@ -127,7 +128,8 @@ def test_every_port_is_closed_without_its_token_and_a_certificate_and_rotation_c
     assert judged < total, "the run was over before the tokens were exchanged"
     tokens = {**{f"old {key}": first[key] for key in HOLDERS}, **new}
     stale = *shown(old)[:2], replaced[names.AUTHORITY_KEY]
-    found, *unknown = knock(install, install.runs, "files", tokens, shown(replaced), stale)
+    doors = Doors(host_of_run(install), list(PORTS), tokens, [shown(replaced), stale])
+    ((found, *unknown),) = knock(install, install.runs, "files", doors)
     check(found)
     assert_nothing_opens(unknown)
 
@@ -153,18 +155,48 @@ def assert_nothing_opens(found: list[dict[str, dict[str, str]]]) -> None:
     assert {answer for ports in found for answers in ports.values() for answer in answers.values()} == {"unreachable"}
 
 
-def knock(
-    install: Installed, namespace: str, pod: str, tokens: dict[str, str], *certificates: tuple[str, str, str] | None
-) -> list[dict[str, dict[str, str]]]:
-    """Return for each certificate what every port answers to every token."""
-    host = f"{RUN}-%s.{install.runs}.svc"
-    program = KNOCKS.replace("HOST", repr(host)).replace("TOKENS", repr(tokens)).replace("SHOWN", repr(certificates))
-    answers: list[dict[str, dict[str, str]]] = json.loads(install.cluster.python(namespace, pod, program))
+@dataclass(frozen=True)
+class Doors:
+    """Ports of one judge or run, and what they are tried with."""
+
+    host: str
+    """With %s for the part's name."""
+    ports: list[str]
+    tokens: dict[str, str]
+    certificates: list[Shown | None]
+
+
+def host_of_run(install: Installed) -> str:
+    return f"{RUN}-%s.{install.runs}.svc"
+
+
+def doors_of_shared_judge(install: Installed, tokens: dict[str, str], of_run: Shown) -> Doors:
+    """Return the shared judge's ports, to be tried with its own tokens and a run's.
+
+    The first certificate is that of its callers; the others are none, its sandboxes', and one that a run issued.
+    """
+    caller, sandbox = secret_of(install, JUDGES_CALLER), secret_of(install, "judge-sandbox-tls", install.system)
+    callers, sandboxes = ((one["tls.crt"], one["tls.key"], one["ca.crt"]) for one in (caller, sandbox))
+    opens = {
+        names.GATEWAY_TOKEN: secret_of(install, "evalrun-judge-token", install.system)["token"],
+        names.SANDBOX_TOKEN: secret_of(install, "evalrun-sandbox-token", install.system)["token"],
+    }
+    tried = {f"of a run: {key}" if key in HOLDERS else key: token for key, token in tokens.items()}
+    certificates = [callers, None, sandboxes, (*of_run[:2], caller["ca.crt"])]
+    return Doors(f"evalrun-%s.{install.system}.svc", ["judge", "sandbox"], {**opens, **tried}, certificates)
+
+
+def knock(install: Installed, namespace: str, pod: str, *doors: Doors) -> list[list[dict[str, dict[str, str]]]]:
+    """Return by doors, for each certificate, what every port answers to every token."""
+    given = [(one.host, one.ports, one.tokens, one.certificates) for one in doors]
+    answers: list[list[dict[str, dict[str, str]]]] = json.loads(
+        install.cluster.python(namespace, pod, KNOCKS.replace("DOORS", repr(given)))
+    )
     return answers
 
 
-def secret_of(install: Installed) -> dict[str, str]:
-    data: dict[str, str] = install.cluster.get(install.runs, "secret", names.token_secret(RUN))["data"]
+def secret_of(install: Installed, name: str = names.token_secret(RUN), namespace: str = "") -> dict[str, str]:
+    data: dict[str, str] = install.cluster.get(namespace or install.runs, "secret", name)["data"]
     return {key: base64.b64decode(value).decode() for key, value in data.items()}
 
 
@@ -185,7 +217,7 @@ def other_certificates(install: Installed) -> dict[str, str]:
     return new_certificates(run, secrets.token_hex(32))
 
 
-def shown(certificates: dict[str, str], part: str = names.GENERATOR) -> tuple[str, str, str]:
+def shown(certificates: dict[str, str], part: str = names.GENERATOR) -> Shown:
     """Return what a client shows with a part's certificate, and the authorities that it knows."""
     certificate, key = names.certificate_keys(part)
     return certificates[certificate], certificates[key], certificates[names.AUTHORITY_KEY]
