@@ -22,7 +22,7 @@ from evalrun_cluster.errors import (
     UnreachableError,
 )
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET, WORKLOAD, Kind
-from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
+from evalrun_cluster.objects import Object, RunIdentity, StatusEvent, newest_warning
 from evalrun_runtime.backoff import backoff_seconds
 
 ResultT = TypeVar("ResultT")
@@ -301,7 +301,8 @@ class Cluster:
         return None if written is None else dict(written)
 
     async def last_warning(self, namespace: str, uid: str) -> str:
-        """Return the last warning that Kubernetes recorded of an object; empty if there is none.
+        """Return the last warning that Kubernetes recorded of an object and that may keep it from starting; empty if
+        there is none.
 
         Raises:
             ClusterError: as the module `errors` says.
@@ -311,10 +312,7 @@ class Cluster:
         )
 
         async def newest() -> str:
-            events = [dict(event) async for event in found]
-            last = max(events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "", default={})
-            text = f"{last.get('reason', '')}: {last.get('message', '')}".strip(": ")
-            return " ".join(text.split())[:500]
+            return newest_warning([dict(event) async for event in found])
 
         return await self._once(newest, f"listing the events of an object in {namespace}")
 

@@ -1,11 +1,27 @@
 """Objects of the API server as plain data. Pure."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 Object = dict[str, Any]
 """A manifest as JSON: its schema is the API server's."""
+
+HARMLESS_WARNINGS = frozenset({"AlreadyMountedVolume"})
+"""Reasons of warnings that keep nothing from starting. The kubelet (1.36, local.go) says AlreadyMountedVolume of a
+local volume whose files are of another group than the pod's fsGroup, and mounts it.
+"""
+
+
+def newest_warning(events: Iterable[Mapping[str, Any]]) -> str:
+    """Return reason and message of the newest of an object's warnings that may keep it from starting; empty if none
+    does.
+    """
+    may_hinder = [event for event in events if event.get("reason") not in HARMLESS_WARNINGS]
+    last = max(may_hinder, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "", default={})
+    text = f"{last.get('reason', '')}: {last.get('message', '')}".strip(": ")
+    return " ".join(text.split())[:500]
 
 
 @dataclass(frozen=True)

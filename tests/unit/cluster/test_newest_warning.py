@@ -1,0 +1,33 @@
+"""Which of an object's warnings is told as what keeps it from starting."""
+
+from typing import Any
+
+import pytest
+
+from evalrun_cluster.objects import newest_warning
+
+
+def warning(reason: str, message: str, **times: str | None) -> dict[str, Any]:
+    return {"reason": reason, "message": message, **times}
+
+
+NO_VOLUME = warning("FailedMount", "no such\n  volume", lastTimestamp="2026-05-03T03:00:00Z")
+SHARED = warning(
+    "AlreadyMountedVolume", "The requested fsGroup is 1000, but the volume local-4 has GID 10001",
+    lastTimestamp="2026-05-03T03:00:05Z",
+)  # fmt: skip
+NO_NODE = warning("FailedScheduling", "no GPU", lastTimestamp=None, eventTime="2026-05-03T03:00:01.000000Z")
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([], ""),
+        ([NO_VOLUME], "FailedMount: no such volume"),
+        ([NO_NODE, NO_VOLUME], "FailedScheduling: no GPU"),
+        ([SHARED], ""),
+        ([NO_VOLUME, SHARED], "FailedMount: no such volume"),
+    ],
+)
+def test_the_newest_warning_is_told_unless_it_hinders_nothing(events: list[dict[str, Any]], expected: str) -> None:
+    assert newest_warning(events) == expected
