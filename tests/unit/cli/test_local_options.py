@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_cli.local.options import LocalOptions, closed_to_others
+from evalrun_cli.local.options import LocalOptions, check_tls, closed_to_others
 from evalrun_runtime.exits import BadInputError
 
 RUN_CODE: dict[str, Any] = {"datasets": [{"name": "a", "source": "a.jsonl", "judgeMode": "RunCode"}, {"name": "b"}]}
@@ -70,3 +70,14 @@ def test_packages_go_to_sandbox_and_judge_and_into_the_command_that_goes_on(tmp_
     assert options.resumed_with == f" --packages '{tmp_path / 'a b'}' --packages c"
     with pytest.raises(BadInputError, match=r"--packages .*a b: no such folder"):
         options.check({"datasets": []})
+
+
+OURS, THEIRS = "EVALRUN_SANDBOX_TLS_FOLDER", "EVALRUN_JUDGE_SANDBOX_TLS_FOLDER"
+
+
+@pytest.mark.parametrize(("name", "other"), [(OURS, THEIRS), (THEIRS, OURS)])
+def test_tls_is_for_both_ends_or_none(name: str, other: str) -> None:
+    check_tls({})
+    check_tls({name: "/etc/tls", other: "/etc/tls"})
+    with pytest.raises(BadInputError, match=f"^{name}: .* set {other} too"):
+        check_tls({name: "/etc/tls"})

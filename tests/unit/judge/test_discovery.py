@@ -1,6 +1,7 @@
 """Where sandboxes are found, and what becomes of requests while they come and go."""
 
 import asyncio
+import re
 import socket
 
 import pytest
@@ -45,16 +46,18 @@ class Lines:
 
 
 async def test_a_sandbox_told_on_stdin_stays() -> None:
-    discovery = StdinDiscovery(Lines("https://localhost:8080", "http://other:1"))
+    discovery = StdinDiscovery(Lines("https://localhost:8080", "https://other:1"), scheme="https")
     for _ in range(2):
         assert await discovery.find() == {"https://localhost:8080"}
     assert discovery.server_name == "localhost"
 
 
-@pytest.mark.parametrize("line", ["", "localhost:8080"])
-async def test_a_stdin_that_names_no_sandbox(line: str) -> None:
-    with pytest.raises(DiscoveryError, match="http://host:port was expected"):
-        await StdinDiscovery(Lines(line)).find()
+@pytest.mark.parametrize(("line", "scheme"), [("", "http"), ("localhost:8080", "http"), ("http://[::1]:1", "https")])
+async def test_a_stdin_that_names_no_sandbox(line: str, scheme: str) -> None:
+    discovery = StdinDiscovery(Lines(line, f"{scheme}://later:1"), scheme=scheme)
+    for _ in range(2):
+        with pytest.raises(DiscoveryError, match=f"{scheme}://host:port was expected, not '{re.escape(line)}'"):
+            await discovery.find()
 
 
 @pytest.mark.parametrize(

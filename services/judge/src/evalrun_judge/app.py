@@ -172,7 +172,7 @@ def discovery_of(target: str, scheme: str = "http") -> SandboxDiscovery:
     """Return what finds the sandboxes of `dns:///host:port`, `k8s:///namespace/service:port` or `stdin:`.
     Raises BadInputError."""
     if target == ON_STDIN:
-        return StdinDiscovery()
+        return StdinDiscovery(scheme=scheme)
     try:
         if target.startswith("k8s:"):
             # Here, since it imports aiohttp, which takes long.

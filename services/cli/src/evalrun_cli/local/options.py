@@ -69,6 +69,7 @@ class LocalOptions:
                     f"--packages {folder}: programs run as another user, who may not read {closed}: chmod o+rx it"
                 )
         if self.sandbox_fusion is None:
+            check_tls(os.environ)
             for index, dataset in enumerate(spec["datasets"]):
                 if dataset.get("judgeMode") == "Submit":
                     raise BadInputError(
@@ -89,6 +90,16 @@ class LocalOptions:
             raise BadInputError(f"--sandbox-fusion {self.sandbox_fusion}: write http://HOST:PORT")
         if address.username is not None or address.password is not None:
             raise BadInputError("--sandbox-fusion: give its token by EVALRUN_JUDGE_SANDBOX_TOKEN, not in the address")
+
+
+def check_tls(environment: Mapping[str, str]) -> None:
+    """Raise BadInputError if only one of the judge and its sandbox is told to use TLS."""
+    ours, theirs = "EVALRUN_SANDBOX_TLS_FOLDER", "EVALRUN_JUDGE_SANDBOX_TLS_FOLDER"
+    for name, other in ((ours, theirs), (theirs, ours)):
+        if environment.get(name) and not environment.get(other):
+            raise BadInputError(
+                f"{name}: the sandbox that is started here would not be reached: unset it, or set {other} too"
+            )
 
 
 def closed_to_others(folder: Path) -> Path | None:

@@ -110,24 +110,27 @@ class StdinDiscovery:
     Args:
         read_line: returns the next line of stdin, empty at its end.
         sleep: waits that many seconds.
+        scheme: of the URL, http or https: no plain text where the gateway is to use TLS.
     """
 
     def __init__(
         self,
         read_line: Callable[[], Awaitable[str]] = next_line,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        scheme: str = "http",
     ) -> None:
         self.server_name = ""
-        self._read_line, self._sleep = read_line, sleep
-        self._url = ""
+        self._read_line, self._sleep, self._scheme = read_line, sleep, scheme
+        self._url: str | None = None
 
     async def find(self) -> frozenset[str]:
         """Return the URL, once it has been told; see `SandboxDiscovery.find`."""
-        if not self._url:
-            line = await self._read_line()
-            if not line.startswith(("http://", "https://")):
-                raise DiscoveryError(f"{ON_STDIN} a line http://host:port was expected, not {line!r}")
-            self._url, self.server_name = line, urlsplit(line).hostname or ""
+        if self._url is None:
+            self._url = await self._read_line()
+        if not self._url.startswith(f"{self._scheme}://"):
+            raise DiscoveryError(f"{ON_STDIN} a line {self._scheme}://host:port was expected, not {self._url!r}")
+        self.server_name = urlsplit(self._url).hostname or ""
         return frozenset({self._url})
 
     async def changed(self) -> None:
