@@ -1,6 +1,7 @@
 """What an object store's errors mean, by the clients' own classes."""
 
 import errno
+import json
 
 import botocore.exceptions as boto
 import gcsfs.retry
@@ -22,6 +23,15 @@ def refused(code: str, status: int = 403, message: str = "") -> Exception:
     return error
 
 
+def google_says(status: int, message: str) -> Exception:
+    """Return what gcsfs raises for an answer of Google's store."""
+    path = "https://storage.googleapis.com/upload/storage/v1/b/results/o"
+    content = json.dumps({"error": {"code": status, "message": message}}).encode()
+    with pytest.raises(Exception) as raised:
+        gcsfs.retry.validate_response(status, content, path)
+    return raised.value
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "remedy"),
     [
@@ -37,7 +47,11 @@ def refused(code: str, status: int = 403, message: str = "") -> Exception:
         (boto.NoCredentialsError(), Kind.REFUSED, "output.credentialsSecretRef"),
         (boto.EndpointConnectionError(endpoint_url="http://x"), Kind.UNREACHABLE, "check AWS_ENDPOINT_URL"),
         (boto.ConnectTimeoutError(endpoint_url="http://x"), Kind.UNREACHABLE, "check AWS_ENDPOINT_URL"),
-        (gcsfs.retry.HttpError({"code": 403, "message": "no"}), Kind.REFUSED, "grant reading"),
+        (google_says(403, "evals@x.test does not have storage.objects.create access"), Kind.REFUSED, "grant reading"),
+        (google_says(401, "Invalid Credentials"), Kind.REFUSED, "or renew them"),
+        (google_says(404, "The specified bucket does not exist."), Kind.MISSING, "no such file"),
+        (google_says(507, "no room"), Kind.FULL, "free space"),
+        (google_says(503, "Backend Error"), Kind.FAILED, "overloaded"),
         (DefaultCredentialsError(), Kind.REFUSED, "GOOGLE_APPLICATION_CREDENTIALS"),
         (RefreshError("invalid_grant"), Kind.REFUSED, "have expired"),
         (OSError(errno.ENOSPC, "No space left on device"), Kind.FULL, "the disk is full: free space on it"),

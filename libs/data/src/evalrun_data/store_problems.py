@@ -98,6 +98,8 @@ _BY_CLASS: Final = {
     "PermissionError": _DENIED,
     "FileNotFoundError": _NO_FILE,
 }
+_FORBIDDEN: Final = "Forbidden: http"
+"""Start of what gcsfs makes of Google's status 403: a plain OSError, with neither the status nor a class of its own."""
 _DISK_FULL = (Kind.FULL, "the disk is full: free space on it, or take a larger one")
 _BY_ERRNO: Final = {errno.ENOSPC: _DISK_FULL, errno.EDQUOT: _DISK_FULL}
 """Of this machine's own files: stores have codes instead."""
@@ -105,7 +107,7 @@ _BY_ERRNO: Final = {errno.ENOSPC: _DISK_FULL, errno.EDQUOT: _DISK_FULL}
 
 def store_problem(error: BaseException) -> StoreProblem:
     """Return what an error of a store means: by the most telling of the errors that caused it."""
-    for facts in (_codes, _numbers, _classes):
+    for facts in (_codes, _texts, _numbers, _classes):
         for each in _chain(error):
             for kind, meaning in facts(each):
                 return StoreProblem(kind, f"{meaning} ({_said(error)})")
@@ -139,6 +141,11 @@ def _codes(error: BaseException) -> Iterator[tuple[Kind, str]]:
     for code in (named, getattr(error, "code", None), getattr(error, "status", None)):
         if str(code) in _BY_CODE:
             yield _BY_CODE[str(code)]
+
+
+def _texts(error: BaseException) -> Iterator[tuple[Kind, str]]:
+    if isinstance(error, OSError) and str(error).startswith(_FORBIDDEN):
+        yield _DENIED
 
 
 def _numbers(error: BaseException) -> Iterator[tuple[Kind, str]]:
