@@ -86,7 +86,7 @@ def runs(plane: ControlPlane) -> Iterator[dict[str, Run]]:
             pod, *_ = first_sandbox(run)
             busy = {"metadata": {"annotations": {USAGE_ANNOTATION: "1"}}}
             path = f"/api/v1/namespaces/{run.namespace}/pods/{pod['metadata']['name']}"
-            assert plane.request("PATCH", path, busy, MERGE).status == 200  # its one slot's CPU; its target is 800m
+            assert plane.request("PATCH", path, busy, MERGE).status == 200  # its one slot's CPU; its target is 500m
         yield found
 
 

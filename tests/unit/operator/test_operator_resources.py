@@ -759,7 +759,7 @@ def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
 @pytest.mark.parametrize(
     ("mode", "kind", "says"),
     [
-        ("cpu", "HorizontalPodAutoscaler", '"averageValue": "800m"'),
+        ("cpu", "HorizontalPodAutoscaler", '"averageValue": "500m"'),
         ("custom", "HorizontalPodAutoscaler", '"name": "evalrun_judge_load"'),
         ("keda", "ScaledObject", "sum(evalrun_judge_queue_depth"),
     ],
@@ -868,7 +868,7 @@ def test_one_busy_program_scales_nothing_however_little_a_pod_asks_for() -> None
     made = objects(plan_of(evalrun(), autoscaling="cpu", sandbox_slot_milli_cpu=25, gateway_cpu="100m"))
     scalers = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "HorizontalPodAutoscaler"}
     targets = {name: spec["metrics"][0]["resource"]["target"] for name, spec in scalers.items()}
-    assert targets["run-judge"] == {"type": "AverageValue", "averageValue": "800m"}
+    assert targets["run-judge"] == {"type": "AverageValue", "averageValue": "500m"}
     assert targets["run-sandbox"]["type"] == "AverageValue"
     for spec in scalers.values():
         assert spec["behavior"]["scaleUp"]["policies"] == [{"type": "Percent", "value": 100, "periodSeconds": 60}]

@@ -13,7 +13,9 @@ from evalrun_operator.resources.plan import RunPlan
 LOAD_METRIC = "evalrun_judge_load"
 """Metric that an adapter must serve with `custom`: evalrun_judge_queue_depth + evalrun_judge_inflight, by run."""
 LOAD_SHARE = 0.8
-CPU_PERCENT = 80
+CPU_PERCENT = 50
+"""Of the CPUs that a pod may use. A full pod shows no more than all of them, so this is also the pace: a step doubles
+the pods. With 80 it adds a quarter, and 4 minutes were too short for eight sandboxes (benchmarks/autoscaling.py)."""
 BEHAVIOR: Object = {
     "scaleUp": {"stabilizationWindowSeconds": 30, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 60}]},
     "scaleDown": {"stabilizationWindowSeconds": 300},
