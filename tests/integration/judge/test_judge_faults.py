@@ -61,6 +61,45 @@ async def test_sandboxes_that_go_and_come_in_turn_lose_and_change_nothing(
             assert finals(await judging) == right
 
 
+async def test_a_gateway_and_a_sandbox_that_are_told_to_end_amid_64_requests_lose_none(tmp_path: Path) -> None:
+    """As the kubelet tells pods that an autoscaler takes away: what they hold they answer, the rest goes elsewhere."""
+    right = "import time\ntime.sleep(0.2)\nprint(sum(map(int, input().split())))"
+    wrong = right.replace("sum(", "1 + sum(")
+    problem = stdio_problem(tests=1)
+    requests = {number: request_of(problem, (right, wrong)[number % 2]) for number in range(160)}
+    places, answered, some = asyncio.Semaphore(64), dict[int, bool](), asyncio.Event()
+    async with services(tmp_path, sandboxes=2, sandbox_arguments=["--slots=4"]) as (judge, sandboxes):
+        flags = ["--cache-mib=0", *(f"--sandbox={sandbox.address}" for sandbox in sandboxes)]
+        other = ServiceProcess("judge", "evalrun_judge", flags, tmp_path / "other.log")
+        await other.start()
+        hosts = ",".join(gateway.address.removeprefix("grpc://") for gateway in (judge, other))
+        try:
+            async with open_channel(f"ipv4:{hosts}") as channel, asyncio.timeout(240):
+                stub = judge_pb2_grpc.JudgeServiceStub(channel)
+
+                async def ask(number: int) -> None:
+                    async with places:
+                        while number not in answered:
+                            try:
+                                answer = await stub.Judge(requests[number], wait_for_ready=True)
+                                answered[number] = answer.verdict.accepted
+                            except grpc.aio.AioRpcError as error:
+                                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                                    raise
+                    if len(answered) == 16:
+                        some.set()
+
+                asking = asyncio.gather(*map(ask, requests))
+                await some.wait()
+                assert len(requests) - len(answered) >= 64
+                await asyncio.gather(judge.stop(120), sandboxes[0].stop(120))
+                assert [await judge.wait(), await sandboxes[0].wait()] == [0, 0]
+                await asking
+        finally:
+            await other.stop(5)
+    assert answered == {number: number % 2 == 0 for number in requests}
+
+
 async def test_a_program_ends_in_the_sandbox_with_its_requests_deadline_or_when_it_is_taken_back(
     tmp_path: Path,
 ) -> None:
