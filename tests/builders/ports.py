@@ -4,9 +4,10 @@ import random
 import socket
 from collections.abc import Iterator
 
-PORTS = range(12_000, 28_000)
-"""Below what Kubernetes gives to Services (30000 to 32767) and Linux to outgoing connections (32768 to 60999): nobody
-takes one of these while a program that was told it is stopped and started again."""
+PORTS = range(20_000, 28_000)
+"""Below what Kubernetes gives to Services (30000 to 32767) and Linux to outgoing connections (32768 to 60999), above
+what Ray gives to its workers (10002 to 19999; it does not start where another of its ports lies there): nobody takes
+one of these while a program that was told it is stopped and started again."""
 _RANDOM = random.SystemRandom()
 """Levels of tests run at the same time; the same seed would give them the same ports."""
 
