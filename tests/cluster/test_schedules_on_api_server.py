@@ -17,7 +17,7 @@ from builders.cluster.controlplane import ControlPlane, find_binaries, running_c
 from builders.operator.evalschedules import REFUSED_SCHEDULES, evalschedule_manifest
 from builders.operator.running_operator import operator_kubeconfig
 from builders.operator.schedule_world import SHARDS, write_checkpoint, write_shards
-from builders.operator.scheduled_nights import API, NAME, Nights, nights
+from builders.operator.scheduled_nights import API, MERGE, NAME, Nights, nights
 from builders.results.stored_runs import totals_of, verdicts_of
 
 from evalrun_api.checks import with_defaults
@@ -75,12 +75,17 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
     with nights(api, kubeconfig, "nights", folder, evening, changes) as world:
         world.night(datetime(2040, 3, 23, 1, 30, tzinfo=UTC))
         assert world.steps == [10]
+        policy = f"/apis/networking.k8s.io/v1/namespaces/nights/networkpolicies/{NAME}-checkpoints"
+        fenced = api.request("GET", policy).body["spec"]
+        assert {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}} in fenced["egress"][0]["to"]
+        api.request("PATCH", policy, {"spec": {"egress": [{}]}}, MERGE)
 
         # A checkpoint is written slowly: not yet there at the start, taken up the same night.
         start = datetime(2040, 3, 24, 1, 30, tzinfo=UTC)
         write_checkpoint(folder, 20, start, missing=SHARDS[1])
         world.night(start)
         assert (world.steps, world.condition("Sound")["reason"]) == ([10], "BeingWritten")
+        assert api.request("GET", policy).body["spec"] == fenced, "what somebody changed is written again before a Job"
         write_checkpoint(folder, 20, start)
         world.set_clock(start + timedelta(minutes=20))
         world.play(lambda: len(world.runs()) == 2, "the checkpoint of the night")

@@ -22,14 +22,19 @@ CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=Us
 async def test_a_listing_that_the_api_server_refuses_is_told_in_the_status_and_tried_again() -> None:
     """It had been tried again without end, and only the operator's log said so."""
     written: list[dict[str, Any]] = []
+    fences: list[dict[str, Any]] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         if request.url.path.endswith("/jobs"):
             body = {"kind": "Status", "status": "Failure", "code": 403, "message": "exceeded quota: jobs"}
             return httpx2.Response(403, json=body, request=request)
+        if request.method == "GET":
+            return httpx2.Response(200, json={"items": []}, request=request)
         body = json.loads(request.content)
         if request.method == "PUT":
             written.append(body["status"])
+        if request.url.path.endswith("/networkpolicies"):
+            fences.append(body)
         return httpx2.Response(200, json=body, request=request)
 
     now = BEGIN + timedelta(hours=16)
@@ -42,6 +47,8 @@ async def test_a_listing_that_the_api_server_refuses_is_told_in_the_status_and_t
         manifest["metadata"]["resourceVersion"] = "1"
         controller.saw_schedule(manifest)
         await controller.work(("evals", "nightly"))
+    (fence,) = fences  # before the Job: it bounds its pods from their start
+    assert fence["metadata"]["name"] == "nightly-checkpoints"
     (status,) = written
     said = {one["type"]: one for one in status["conditions"]}
     assert (said["Discovered"]["status"], said["Discovered"]["reason"]) == ("False", "ListingFailed")

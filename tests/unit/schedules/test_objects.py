@@ -14,7 +14,7 @@ from evalrun_api.manifest import find_problems
 from evalrun_api.v1alpha1 import DatasetStatus, EvalScheduleStatus, GoodCheckpoint, LatestResult, PendingMerge
 from evalrun_operator.schedules.job_state import listing_job_of
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run, listing_job, merge_job, merged_run
+from evalrun_operator.schedules.objects import eval_run, jobs_policy, listing_job, merge_job, merged_run
 from evalrun_operator.schedules.runs import schedule_of, scheduled_run
 
 FOUND = ReadyCheckpoint(path="global_step_120/actor/huggingface", step=120, digest="0123456789abcdef" * 2)
@@ -199,3 +199,21 @@ def test_the_newest_checkpoints_figures_are_shown(tmp_path: Path) -> None:
     assert f"evalrun_checkpoint_gate_passed{{{where}}}" not in shown
     metrics.forget(("evals", "nightly"))
     assert where not in generate_latest(registry).decode()
+
+
+def test_a_schedules_jobs_reach_no_metadata_service_unless_aggregators_do() -> None:
+    """The merger unpickles shards, and with trustRemoteCode runs a model's code."""
+    schedule, settings = evalschedule({"spec.merge": {"cache": "pvc://cache"}}), operator_settings()
+    policy = jobs_policy(schedule, settings)["spec"]
+    blocks = [to["ipBlock"] for rule in policy["egress"] for to in rule.get("to", ()) if "ipBlock" in to]
+    assert {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]} in blocks
+    assert {} not in policy["egress"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in policy
+    listing = listing_job(schedule, "look", ListingRequest(url="s3://training/grpo"), settings)
+    pending = PendingMerge(path="global_step_1/actor", step=1, digest="0" * 32, start=BEGIN)
+    merging = merge_job(schedule, pending, EvalScheduleStatus(), [], settings)
+    for job in (listing, merging):
+        assert policy["podSelector"]["matchLabels"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    named = jobs_policy(schedule, operator_settings(metadata_clients=["aggregator"]))["spec"]
+    assert named["egress"] == [{}]

@@ -12,6 +12,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import Part
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.plan import RunPlan
+from evalrun_operator.settings import OperatorSettings
 
 METADATA = {"0.0.0.0/0": ("169.254.0.0/16",), "::/0": ("fd00:ec2::254/128", "fe80::/10")}
 """By the whole of IPv4 and IPv6, what metadata services answer at: the link-local addresses, and EC2's own."""
@@ -45,24 +46,23 @@ def _gateway(plan: RunPlan) -> Object:
 def _aggregator(plan: RunPlan) -> Object:
     operator = {**ANY_POD, "podSelector": {"matchLabels": {names.COMPONENT_LABEL: "operator"}}}
     callers = [_pods(plan, names.GENERATOR), _pods(plan, names.RAY), operator]
-    return _policy(
-        plan, names.AGGREGATOR, [{"from": callers, "ports": [_port(names.GRPC_PORT)]}], _outside(plan, "aggregator")
-    )
+    calls = {"from": callers, "ports": [_port(names.GRPC_PORT)]}
+    return _policy(plan, names.AGGREGATOR, [calls], outside(plan.settings, "aggregator"))
 
 
 def _generator(plan: RunPlan) -> Object:
-    return _policy(plan, names.GENERATOR, [], _outside(plan, "generator"))
+    return _policy(plan, names.GENERATOR, [], outside(plan.settings, "generator"))
 
 
 def _ray(plan: RunPlan) -> Object:
     """Head and workers talk over ports of Ray's choice; KubeRay's operator, wherever it is, asks for the dashboard."""
     ingress = [{"from": [_pods(plan, names.RAY)]}, {"from": [ANY_POD], "ports": [_port(RAY_DASHBOARD_PORT)]}]
-    return _policy(plan, names.RAY, ingress, _outside(plan, "rayHead", "rayWorkers"), scraped=False)
+    return _policy(plan, names.RAY, ingress, outside(plan.settings, "rayHead", "rayWorkers"), scraped=False)
 
 
-def _outside(plan: RunPlan, *parts: Part) -> list[Object]:
+def outside(settings: OperatorSettings, *parts: Part) -> list[Object]:
     """Return the rules of parts that reach everything but, unless they are named, the metadata service."""
-    if set(parts) & set(plan.settings.metadata_clients):
+    if set(parts) & set(settings.metadata_clients):
         return [{}]
     blocks = [{"ipBlock": {"cidr": cidr, "except": list(hidden)}} for cidr, hidden in METADATA.items()]
     # DNS by a rule of its own: NodeLocal DNSCache listens on a link-local address.

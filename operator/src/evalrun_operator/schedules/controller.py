@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import SCHEDULE_KIND, EvalSchedule, EvalScheduleStatus
-from evalrun_cluster.client import Cluster
+from evalrun_cluster.client import Cluster, refuse_foreign
 from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
@@ -19,7 +19,7 @@ from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecisi
 from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
 from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run, listing_job, merge_job, merged_run
+from evalrun_operator.schedules.objects import eval_run, jobs_policy, listing_job, merge_job, merged_run
 from evalrun_operator.schedules.reconcile import decide
 from evalrun_operator.schedules.refusals import listing_refused, merged_runs_refused, merging_refused, runs_refused
 from evalrun_operator.schedules.runs import ScheduledRun, schedule_of, scheduled_run
@@ -177,6 +177,8 @@ class ScheduleController:
         self, schedule: EvalSchedule, observed: ObservedSchedule, decision: ScheduleDecision, now: datetime
     ) -> ScheduleDecision:
         """Create the Jobs; returns the decision without those that are refused. Raises ClusterError."""
+        if decision.make_job is not None or decision.make_merge is not None:
+            await self._fence_jobs(schedule)
         if decision.make_job is not None:
             url = names.local_path(schedule.spec.checkpoints.url)
             request = listing_request(schedule.spec, decision.status, url)
@@ -191,6 +193,22 @@ class ScheduleController:
             except RefusedError as error:
                 decision = merging_refused(decision, str(error), schedule, now)
         return decision
+
+    async def _fence_jobs(self, schedule: EvalSchedule) -> None:
+        """Create or correct the NetworkPolicy of the schedule's Jobs; a refusal is logged, as for a run's. Raises
+        ClusterError."""
+        policy = jobs_policy(schedule, self._settings)
+        name, namespace = policy["metadata"]["name"], policy["metadata"]["namespace"]
+        try:
+            there = await self._cluster.read(policy["kind"], name, namespace)
+            if there is None:
+                await self._cluster.create(policy)
+                return
+            refuse_foreign(policy, there)
+            if there["spec"] != policy["spec"]:
+                await self._cluster.apply(policy, there["metadata"]["uid"])
+        except RefusedError as error:
+            logger.warning("%s/%s: its Jobs have no NetworkPolicy: %s", namespace, schedule.metadata.name, error)
 
     async def _start(self, schedule: EvalSchedule, decision: ScheduleDecision) -> dict[str, str]:
         """Create the runs; returns what the API server said of those that it will not have, by digest.

@@ -1,4 +1,4 @@
-"""Objects that a schedule creates: the Job that lists its checkpoints, and the EvalRun of a checkpoint. Pure."""
+"""Objects that a schedule creates: Jobs that list or merge checkpoints, their NetworkPolicy, and EvalRuns. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -8,6 +8,7 @@ from evalrun_api.checkpoint_listing import DIGEST_DIGITS, ListingRequest, ReadyC
 from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalSchedule, EvalScheduleStatus, PendingMerge
 from evalrun_api.v1alpha1.gates import LAST_GOOD
 from evalrun_cluster.objects import Object
+from evalrun_operator.resources.network import outside
 from evalrun_operator.resources.pods import CONTAINER_SECURITY, USER, claim_volumes, pod_security
 from evalrun_operator.resources.ray_cluster import USER as RAY_USER
 from evalrun_operator.schedules.merge_step import cache_folder, cached_model, cached_name, merge_job_name, protected
@@ -124,6 +125,26 @@ def _merger_resources(schedule: EvalSchedule, settings: OperatorSettings) -> Obj
         return {"requests": {"cpu": "4", **memory}, "limits": memory}
     limits = {**given.requests, **given.limits}
     return {"requests": {**limits, **given.requests}, "limits": limits}
+
+
+def jobs_policy(schedule: EvalSchedule, settings: OperatorSettings) -> Object:
+    """Return the NetworkPolicy of a schedule's Jobs: nobody calls them, and they reach what an aggregator does.
+
+    The merger unpickles what training wrote, and may run a model's own code: on the metadata service it would find the
+    credentials of its node.
+    """
+    labels = _labels(schedule)
+    selected = {name: labels[name] for name in (names.COMPONENT_LABEL, names.SCHEDULE_LABEL)}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(schedule, names.component(schedule.metadata.name, COMPONENT), labels),
+        "spec": {
+            "podSelector": {"matchLabels": selected},
+            "policyTypes": ["Ingress", "Egress"],
+            "egress": outside(settings, "aggregator"),
+        },
+    }
 
 
 def _job(
