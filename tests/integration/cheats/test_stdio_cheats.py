@@ -179,7 +179,8 @@ async def test_a_program_whose_first_thread_has_left_is_held_to_its_limits(sandb
     code = f"import ctypes, threading, time\ndef spin():\n  while True: pass\n{LEADERLESS[name]}\n"
     code += f"ctypes.CDLL(None).syscall({60 if os.uname().machine == 'x86_64' else 93}, 0)"
     run = (await sandbox.run(request(code, seconds=0.1))).runs[0]
-    assert run.end == "timeout"
+    # Where others fill the disk meanwhile, it is stopped as soon as its open files cannot be seen.
+    assert run.end == "timeout" or b"as far as can be seen" in run.stderr
 
 
 async def test_stopping_oneself_does_not_stop_the_clock(sandbox: Executor) -> None:
