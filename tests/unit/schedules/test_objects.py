@@ -217,3 +217,14 @@ def test_a_schedules_jobs_reach_no_metadata_service_unless_aggregators_do() -> N
         assert policy["podSelector"]["matchLabels"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
     named = jobs_policy(schedule, operator_settings(metadata_clients=["aggregator"]))["spec"]
     assert named["egress"] == [{}]
+
+
+def test_a_schedules_jobs_go_where_its_runs_aggregators_go() -> None:
+    chart = {"aggregator": {"nodeSelector": {"pool": "cpu"}, "priorityClassName": "low", "labels": {"team": "a"}}}
+    own = {"aggregator": {"nodeSelector": {"pool": "own"}, "labels": {"team": "b"}}}
+    schedule = evalschedule({"spec.template.placement": own})
+    job = listing_job(schedule, "look", ListingRequest(url="s3://training/grpo"), operator_settings(placement=chart))
+    template = job["spec"]["template"]
+    assert (template["spec"]["nodeSelector"], template["spec"]["priorityClassName"]) == ({"pool": "own"}, "low")
+    assert template["metadata"]["labels"]["team"] == "b"
+    assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "checkpoints"

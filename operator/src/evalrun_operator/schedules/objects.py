@@ -5,7 +5,15 @@ from datetime import datetime
 
 from evalrun_api import names
 from evalrun_api.checkpoint_listing import DIGEST_DIGITS, ListingRequest, ReadyCheckpoint
-from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalSchedule, EvalScheduleStatus, PendingMerge
+from evalrun_api.v1alpha1 import (
+    API_VERSION,
+    KIND,
+    SCHEDULE_KIND,
+    EvalSchedule,
+    EvalScheduleStatus,
+    PendingMerge,
+    Placement,
+)
 from evalrun_api.v1alpha1.gates import LAST_GOOD
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.network import outside
@@ -150,8 +158,9 @@ def jobs_policy(schedule: EvalSchedule, settings: OperatorSettings) -> Object:
 def _job(
     schedule: EvalSchedule, name: str, settings: OperatorSettings, seconds: int, user: int, **fields: object
 ) -> Object:
-    """Return a Job of a schedule. `fields` are of its pod."""
+    """Return a Job of a schedule, placed as the runs' aggregators. `fields` are of its pod."""
     template = schedule.spec.template
+    chart, own = (where.get("aggregator", Placement()) for where in (settings.placement, template.placement))
     pod: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -163,6 +172,7 @@ def _job(
     if template.service_account_name is not None:
         pod["serviceAccountName"] = template.service_account_name
     labels = _labels(schedule)
+    pod |= chart.pod_fields(labels) | own.pod_fields(labels)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -173,8 +183,11 @@ def _job(
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {
                 "metadata": {
-                    "labels": {**settings.pod_labels, **template.pods.labels, **labels},
-                    "annotations": {**settings.pod_annotations, **template.pods.annotations},
+                    "labels": settings.pod_labels | chart.labels | template.pods.labels | own.labels | labels,
+                    "annotations": settings.pod_annotations
+                    | chart.annotations
+                    | template.pods.annotations
+                    | own.annotations,
                 },
                 "spec": pod,
             },
