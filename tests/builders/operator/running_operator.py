@@ -30,6 +30,16 @@ OPERATOR_NAMESPACE = "evalrun-system"
 LEASE = f"{OPERATOR_NAMESPACE}/evalrun-operator"
 """What says which of several operators works."""
 RUNS = "/apis/evalrun.dev/v1alpha1/namespaces/{namespace}/evalruns"
+GROUPS = {
+    **dict.fromkeys(("configmaps", "persistentvolumeclaims", "pods", "secrets", "services"), "api/v1"),
+    **dict.fromkeys(("deployments", "statefulsets"), "apis/apps/v1"),
+    "horizontalpodautoscalers": "apis/autoscaling/v2",
+    "jobs": "apis/batch/v1",
+    "networkpolicies": "apis/networking.k8s.io/v1",
+    "poddisruptionbudgets": "apis/policy/v1",
+    **dict.fromkeys(("rayclusters", "rayjobs"), "apis/ray.io/v1"),
+}
+"""Where the API server has what a run is made of."""
 USER_CLAIMS = ("data", "eval-data")
 """Volumes that the manifests of these tests name."""
 MERGE = "application/merge-patch+json"
@@ -182,8 +192,9 @@ def make_namespace(plane: ControlPlane, name: str) -> None:
 def remove_namespace(plane: ControlPlane, name: str) -> None:
     """Delete the runs and wait until their pods are gone: the nodes' GPUs are the next test's."""
     plane.kubectl("delete", "er", "--all", "-n", name, "--timeout=100s")
-    until(lambda: not plane.kubectl("get", "pods", "-n", name, "-o", "name").strip(), f"no pods in {name}")
-    plane.kubectl("delete", "namespace", name, "--wait=false")
+    pods = f"/api/v1/namespaces/{name}/pods"
+    until(lambda: not plane.request("GET", pods).body["items"], f"no pods in {name}")
+    plane.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def volume(name: str) -> dict[str, Any]:
@@ -345,11 +356,15 @@ class Run:
 
     def objects(self, *plurals: str) -> list[dict[str, Any]]:
         """Return the objects that carry the run's label."""
-        kinds = ",".join(plurals)
-        answer = self.plane.kubectl(
-            "get", kinds, "-n", self.namespace, "-l", f"evalrun.dev/run={self.name}", "-o", "json", "--ignore-not-found"
-        )
-        return list(json.loads(answer)["items"]) if answer.strip() else []
+        return [item for kinds in plurals for plural in kinds.split(",") for item in self._labelled(plural)]
+
+    def _labelled(self, plural: str) -> list[dict[str, Any]]:
+        path = f"/{GROUPS[plural]}/namespaces/{self.namespace}/{plural}"
+        answer = self.plane.request("GET", path, labelSelector=f"evalrun.dev/run={self.name}")
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.message}")
+        kind = answer.body["kind"].removesuffix("List")  # which the items themselves do not tell
+        return [{**item, "kind": kind} for item in answer.body["items"]]
 
     def names(self, *plurals: str) -> list[str]:
         return sorted(item["metadata"]["name"] for item in self.objects(*plurals))
