@@ -21,10 +21,13 @@ DEMO = PROJECT / "k8s" / "samples" / "demo.yaml"
 COMMAND = [sys.executable, "-m", "evalrun_cli"]
 
 
-def quick_demo(folder: Path) -> Path:
-    """Write the demo's file so that an answer's first timeout is its last: two answers never end on five tests."""
+def quick_demo(folder: Path, problems: int = 32) -> Path:
+    """Write the demo's file so that an answer's first timeout is its last: two answers never end on five tests.
+
+    The first 8 `problems` have no such answer, the first 16 have one: a second of CPU each.
+    """
     manifest = yaml.safe_load(DEMO.read_text())
-    manifest["spec"]["datasets"][0]["stopAfterTimeouts"] = 1
+    manifest["spec"]["datasets"][0] |= {"stopAfterTimeouts": 1, "maxProblems": problems}
     file = folder / "demo.yaml"
     file.write_text(yaml.safe_dump(manifest))
     return file
@@ -78,7 +81,7 @@ def kill_at(parent: int, victim: str, delay: float) -> bool:
     while (child := child_running(parent, module)) is None:
         if time.monotonic() > deadline or not Path(f"/proc/{parent}").exists():
             return False
-        moment.wait(0.01)
+        moment.wait(0.05)  # a look at all processes takes some 10 ms of CPU
     moment.wait(delay)
     try:
         os.kill(child if VICTIMS[victim] else parent, signal.SIGKILL)

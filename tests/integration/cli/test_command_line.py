@@ -69,12 +69,16 @@ def test_a_finished_run_is_shown_again_not_run_again(demo: Path) -> None:
     assert (demo / "results.jsonl").read_bytes() == before
 
 
-def test_judging_again_gives_the_same_verdicts_and_leaves_the_run_alone(demo: Path, tmp_path: Path) -> None:
-    before = (demo / "summary.json").read_bytes()
-    done = evalrun("rejudge", demo, "--output", tmp_path / "again")
+def test_judging_again_gives_the_same_verdicts_and_leaves_the_run_alone(tmp_path: Path) -> None:
+    first, again = tmp_path / "out", tmp_path / "again"
+    done = evalrun(*run_of(quick_demo(tmp_path, problems=8)), "--output", first)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert verdicts(tmp_path / "again") == verdicts(demo)
-    assert (demo / "summary.json").read_bytes() == before
+    before = (first / "summary.json").read_bytes()
+    done = evalrun("rejudge", first, "--output", again)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdicts(again) == verdicts(first)
+    assert len(set(verdicts(again).values())) > 1
+    assert (first / "summary.json").read_bytes() == before
 
 
 def test_answers_made_elsewhere_are_judged(tmp_path: Path) -> None:
@@ -142,7 +146,7 @@ def test_a_gzipped_published_file_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Path) -> None:
-    run, output = run_of(quick_demo(tmp_path)), tmp_path / "out"
+    run, output = run_of(quick_demo(tmp_path, problems=16)), tmp_path / "out"
     with evalrun_started(*run, "--output", output) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -155,11 +159,13 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Pa
     assert processes_with(str(output)) == []
     done = evalrun(*run, "--resume", output)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert verdicts(output) == verdicts(demo)
+    found = verdicts(output)
+    assert len(found) == 16
+    assert found.items() <= verdicts(demo).items()
 
 
 def test_nothing_outlives_the_command(tmp_path: Path) -> None:
-    run, output = run_of(quick_demo(tmp_path)), tmp_path / "out"
+    run, output = run_of(quick_demo(tmp_path, problems=16)), tmp_path / "out"
     with evalrun_started(*run, "--output", output) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -251,7 +257,7 @@ def test_a_rollout_needs_an_endpoint_on_one_machine(tmp_path: Path) -> None:
 
 
 def test_an_unreachable_endpoint_is_named_and_the_run_can_be_resumed(tmp_path: Path) -> None:
-    demo, output = quick_demo(tmp_path), tmp_path / "out"
+    demo, output = quick_demo(tmp_path, problems=8), tmp_path / "out"
     done = evalrun("run", demo, "--local", "--endpoint", "http://127.0.0.1:9/v1", "--output", output)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "http://127.0.0.1:9" in done.stderr
