@@ -5,14 +5,15 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
 DEMO_OUTPUT ?=
 FAST_LEVELS := tests/unit tests/contract
-# Divided so that the three parts of `make test` take about as long. The replicas on Ray come last: vLLM takes both cores.
-COMMAND_LEVELS := tests/integration/cli/ tests/cluster
+# Divided so that no part of `make test` works alone at its end, which would leave a core idle.
 PROCESS_LEVELS := $(sort $(dir $(wildcard tests/integration/*/test_*.py)))
-SERVICE_LEVELS := $(filter-out tests/integration/cli/ tests/integration/rollout/,$(PROCESS_LEVELS)) tests/integration/rollout/
+COMMAND_LEVELS := tests/integration/cli/
+JUDGE_LEVELS := $(addprefix tests/integration/,cheats/ fusion/ judge/ sandbox/)
+SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVELS))
 IMAGE_LEVELS := tests/chart tests/images tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check unit test test-images test-services test-commands bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check unit test test-images test-services test-judge test-commands test-cluster bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,21 +65,29 @@ test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at o
 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.
-unit test test-images test-services test-commands test-rollout test-peers test-all-data: export PYTHONDONTWRITEBYTECODE :=
+unit test test-images test-services test-judge test-commands test-cluster: export PYTHONDONTWRITEBYTECODE :=
+test-rollout test-peers test-all-data: export PYTHONDONTWRITEBYTECODE :=
 
-# Three at a time, what fails soon first: tests mostly wait for processes and pods, and two at a time left the cores idle.
+# Three at a time, what fails soon first, then the longest: tests mostly wait for processes and pods, and two at a time
+# left the cores idle.
 # What fails beside the other two is run once more, by itself.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target check unit test-images test-services test-commands
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target check unit test-images test-services test-judge test-commands test-cluster
 
 test-images: $(VENV)/.dev ## the tests of chart and images, and of real pods where KUBECONFIG names a cluster
 	$(BIN)/python tools/pytest_level.py images $(IMAGE_LEVELS)
 
-test-services: $(VENV)/.dev ## the tests of the services' processes on loopback: sandbox, judge, aggregator, replicas
+test-services: $(VENV)/.dev ## the tests of the services' processes on loopback: aggregator, generator, replicas, rewards
 	$(BIN)/python tools/pytest_level.py services $(SERVICE_LEVELS)
 
-test-commands: $(VENV)/.dev ## the tests of the command line, and of the operator on a real API server
+test-judge: $(VENV)/.dev ## the tests of the judge's processes on loopback: sandbox, gateway, cheats, SandboxFusion
+	$(BIN)/python tools/pytest_level.py judge $(JUDGE_LEVELS)
+
+test-commands: $(VENV)/.dev ## the tests of the command line
 	$(BIN)/python tools/pytest_level.py commands $(COMMAND_LEVELS)
+
+test-cluster: $(VENV)/.dev ## the tests of the operator and the chart on a real API server
+	$(BIN)/python tools/pytest_level.py cluster tests/cluster
 
 bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
 	$(BIN)/python benchmarks/run_all.py
