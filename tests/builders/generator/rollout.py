@@ -70,6 +70,7 @@ class RayHead:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_DISABLE_IMPORT_WARNING": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",  # else 15, and a replica's start waits for all tests that run beside it
             "HF_HUB_OFFLINE": "1",
             "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         }
