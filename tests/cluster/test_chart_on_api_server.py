@@ -14,6 +14,7 @@ import pytest
 import yaml
 from builders.cluster.chart import (
     CHART,
+    PLACED,
     ROOT,
     VALUE_SETS,
     Chart,
@@ -67,6 +68,13 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         "handler": "runsc",
     }
     assert control_plane.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", runtime).status == 201
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": PLACED["priorityClassName"]},
+        "value": 0,
+    }
+    assert control_plane.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority).status == 201
     yield control_plane
     for name in (NAMESPACE, "team-a", "team-b"):
         control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
