@@ -34,6 +34,8 @@ TOOL_OF = {
     "kwok": "kwok",
     "ray-operator": "kuberay",
     "helm": "helm",
+    "keda-adapter": "keda",
+    "keda-operator": "keda",
     "kueue": "kueue",
     "metrics-server": "metrics-server",
     "prometheus-adapter": "prometheus-adapter",

@@ -24,6 +24,7 @@ from builders.ports import free_ports
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_api import names
 from evalrun_operator.rbac import lease_rules, role_rules
+from evalrun_operator.settings import AutoscalingMode
 
 ACCOUNT = "evalrun-operator"
 OPERATOR_NAMESPACE = "evalrun-system"
@@ -136,14 +137,14 @@ def serving_ledger(ledger: ScriptedLedger, held: Mapping[str, str] | None = None
         server.stop(grace=None).wait()
 
 
-def operator_kubeconfig(plane: ControlPlane) -> Path:
-    """Make the operator's ServiceAccount with exactly its role; gives a kubeconfig with its token."""
+def operator_kubeconfig(plane: ControlPlane, autoscaling: AutoscalingMode = "cpu") -> Path:
+    """Make the operator's ServiceAccount with exactly its role in a mode; gives a kubeconfig with its token."""
     manifests: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": OPERATOR_NAMESPACE}},
         {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ACCOUNT},
-            "rules": role_rules("cpu"),
+            "rules": role_rules(autoscaling),
         },
         {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": ACCOUNT},
