@@ -2,6 +2,8 @@
 
     python3 benchmarks/rollout_gpu.py                one GPU: vLLM's own LLM.generate, then the pipeline
     python3 benchmarks/rollout_gpu.py --gpus 2       the pipeline on one GPU, then on two
+    python3 benchmarks/rollout_gpu.py --gpus 2 --tensor-parallel 2
+                                                     one replica on both GPUs: LLM.generate, then the pipeline
     python3 benchmarks/rollout_gpu.py --tiny ...     the same on a CPU, with pretended GPUs: shows that it runs
 
 The model has Qwen2-7B's shape (but for a vocabulary of 8,192) and random weights, made on the spot: this measures
@@ -140,13 +142,14 @@ def environment(size: Size) -> dict[str, str]:
 # vLLM alone
 
 
-def offline(model: Path, size: Size) -> None:
+def offline(model: Path, size: Size, tensor_parallel: int) -> None:
     """Generate with vLLM's own LLM class; prints one line of JSON. In a process of its own, which frees the GPU."""
     from vllm import LLM, SamplingParams
 
     engine = LLM(
         str(model),
         dtype=size.dtype,
+        tensor_parallel_size=tensor_parallel,
         max_num_seqs=size.max_num_seqs,
         max_model_len=size.prompt_length + size.new_tokens,
         max_num_batched_tokens=8192,
@@ -168,9 +171,10 @@ def offline(model: Path, size: Size) -> None:
     print(json.dumps({"tokens": tokens, "seconds": seconds, "prompt_tokens": inputs}), flush=True)
 
 
-def offline_rate(model: Path, size: Size) -> tuple[float, int, int]:
+def offline_rate(model: Path, size: Size, tensor_parallel: int) -> tuple[float, int, int]:
     """Return tokens/s, tokens and prompt tokens of vLLM alone."""
-    command = [sys.executable, __file__, "--offline", str(model), *(["--tiny"] if size is TINY else [])]
+    command = [sys.executable, __file__, "--offline", str(model), f"--tensor-parallel={tensor_parallel}"]
+    command += ["--tiny"] if size is TINY else []
     done = subprocess.run(command, env=environment(size), stdout=subprocess.PIPE, check=True)
     # vLLM logs to the same stream, also after our line.
     found = json.loads(next(line for line in done.stdout.decode().splitlines() if line.startswith('{"tokens"')))
@@ -180,9 +184,10 @@ def offline_rate(model: Path, size: Size) -> tuple[float, int, int]:
 # The pipeline
 
 
-def work_order(folder: Path, model: Path, size: Size, replicas: int) -> Path:
+def work_order(folder: Path, model: Path, size: Size, gpus: int, tensor_parallel: int) -> Path:
     rollout = {
-        "engine": "vllm", "replicas": replicas, "tensorParallel": 1, "gpusPerNode": replicas, "dtype": size.dtype,
+        "engine": "vllm", "replicas": gpus // tensor_parallel, "tensorParallel": tensor_parallel, "gpusPerNode": gpus,
+        "dtype": size.dtype,
         "enforceEager": size.eager, "maxNumSeqs": size.max_num_seqs, "promptLength": size.prompt_length,
         "gpuMemoryUtilization": size.utilization,
     }  # fmt: skip
@@ -289,12 +294,14 @@ class GpuWatch:
                 self.busy_at = time.time()
 
 
-def pipeline(model: Path, size: Size, gpus: int, aggregator_python: str, *, times: int = 1) -> Measured:
+def pipeline(
+    model: Path, size: Size, gpus: int, aggregator_python: str, *, times: int = 1, tensor_parallel: int = 1
+) -> Measured:
     """Run the aggregator and the generator to the last completion and the GPUs' release."""
     folder = Path(tempfile.mkdtemp(prefix="evalrun-rollout-"))
     variables = environment(size)
     write_problems(folder / "problems.jsonl", prompts(size, times))
-    order = work_order(folder, model, size, gpus)
+    order = work_order(folder, model, size, gpus, tensor_parallel)
     log, output = folder / "aggregator.log", folder / "rollout.log"
     serve = [aggregator_python, "-m", "evalrun_aggregator", f"--work-order={order}"]
     serve += [f"--ledger={folder / 'ledger.sqlite'}"]
@@ -316,12 +323,13 @@ def pipeline(model: Path, size: Size, gpus: int, aggregator_python: str, *, time
             finally:
                 watch.stop()
             print(output.read_text().strip().splitlines()[-1], file=sys.stderr)
-            return measured(folder / "ledger.sqlite", size.prompts * times, watch.busy_at, output.read_text())
+            done = output.read_text()
+            return measured(folder / "ledger.sqlite", size.prompts * times, tensor_parallel, watch.busy_at, done)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def measured(ledger: Path, expected: int, busy_at: float | None, log: str) -> Measured:
+def measured(ledger: Path, expected: int, gpus_each: int, busy_at: float | None, log: str) -> Measured:
     """Read a run's figures off its ledger."""
     connection = sqlite3.connect(ledger)
     try:
@@ -339,7 +347,7 @@ def measured(ledger: Path, expected: int, busy_at: float | None, log: str) -> Me
     spans = [(float(name.split("\t")[2]), seconds) for name, seconds in holders if name.count("\t") == 2]
     if not spans:
         raise SystemExit(f"no GPU seconds in the ledger: {log[-2000:]}")
-    released = max(begun + seconds for begun, seconds in spans)
+    released = max(begun + seconds / gpus_each for begun, seconds in spans)
     return Measured(
         tokens=tokens,
         seconds=last - first,
@@ -366,6 +374,7 @@ def show(name: str, found: Measured) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--tensor-parallel", type=int, choices=(1, 2), default=1, help="GPUs of a replica")
     parser.add_argument("--tiny", action="store_true", help="a rehearsal on a CPU")
     parser.add_argument(
         "--times",
@@ -378,21 +387,24 @@ def main() -> None:
     arguments = parser.parse_args()
     size = TINY if arguments.tiny else REAL
     if arguments.offline is not None:
-        offline(arguments.offline, size)
+        offline(arguments.offline, size, arguments.tensor_parallel)
         return
+    gpus, tensor_parallel = arguments.gpus, arguments.tensor_parallel
+    if gpus < tensor_parallel:
+        parser.error("--tensor-parallel 2 needs --gpus 2")
     with contextlib.ExitStack() as stack:
         model = arguments.model
         if model is None:
             model = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evalrun-model-")))
             make = [sys.executable, random_model.__file__, str(model), *(["--tiny"] if size is TINY else [])]
             subprocess.run(make, env=environment(size), check=True, stdout=sys.stderr)
-        if arguments.gpus == 1:
-            rate, tokens, inputs = offline_rate(model, size)
+        if gpus == tensor_parallel:
+            rate, tokens, inputs = offline_rate(model, size, tensor_parallel)
             seconds = tokens / rate
             alone = f"{tokens:>9,} tokens {seconds:>7.2f} s {rate:>10,.0f} tokens/s"
             print(f"{'vLLM LLM.generate':<22} {alone}; {inputs:,} in", flush=True)
-            whole = pipeline(model, size, 1, arguments.aggregator_python)
-            show("pipeline, 1 GPU", whole)
+            whole = pipeline(model, size, gpus, arguments.aggregator_python, tensor_parallel=tensor_parallel)
+            show(f"pipeline, {gpus} GPU{'s' * (gpus > 1)}", whole)
             print(f"pipeline / LLM.generate: {whole.rate / rate:.3f}")
             return
         times = arguments.times or 8

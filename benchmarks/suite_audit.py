@@ -1,6 +1,6 @@
 """`evalrun data audit-tests` on suites that lost half of their tests: are the weakened ones found, and at what cost?
 
-    .venv/bin/python benchmarks/suite_audit.py [--strong HumanEvalPlus.jsonl.gz] [--seed 1] [--problems 40]
+    .venv/bin/python benchmarks/suite_audit.py [--strong HumanEvalPlus.jsonl.gz] [--problems 40] [--part 0:1]
 
 A sample of HumanEval and of MBPP's regression part, by the seed, of which each problem loses every second assert. The
 programs are mutants of the published solutions. The audit has the halved tests, tests made of them by `evalrun data
@@ -11,6 +11,9 @@ on those that a mutant shows which the audit does not have.
 With `--strong FILE`, EvalPlus' own of the data set, precision is measured too: the audit also gets EvalPlus' suites of
 the same problems, in the same way. Of the suites that it names, those halved and shown to be weak by the whole suite or
 by EvalPlus' are right; those of EvalPlus, and any others, are wrong.
+
+A mutant's time-out is confirmed with all of its sandbox's slots empty, so more cores help little: `--part BEGIN:STEP`
+divides the sample over several commands, each on two cores of its own, whose counts add up.
 """
 
 import argparse
@@ -118,12 +121,18 @@ class Bench:
         varied = self.folder / f"{name}_varied.jsonl"
         evalrun("data", "vary-tests", written, "--references", references, "--output", varied)
         passing = [row for row in rows if accepted.get((row["problem_id"], row["sample"]))]
-        self.accepted(f"{name}_by_varied", load_problems(str(varied)), passing, STRONG_TIME_LIMIT)
+        judged = self.accepted(f"{name}_by_varied", load_problems(str(varied)), passing, STRONG_TIME_LIMIT)
         labels = write(self.folder / f"{name}_labels.jsonl", [row for row in rows if key_of(row) in accepted])
         out = self.folder / f"{name}_suites.json"
-        found = ("--varied", self.folder / f"{name}_by_varied", "--output", out)
-        evalrun("data", "audit-tests", self.folder / name, "--labels", labels, *found, codes=(0, 1))
+        found = ("--varied", self.folder / f"{name}_by_varied") if judged else ()
+        evalrun("data", "audit-tests", self.folder / name, "--labels", labels, *found, "--output", out, codes=(0, 1))
         return {each["problem_id"]: each for each in json.loads(out.read_text())["problems"]}
+
+
+def positions(text: str) -> slice:
+    """Parse BEGIN:STEP."""
+    begin, step = map(int, text.split(":"))
+    return slice(begin, None, step)
 
 
 def key_of(row: Row) -> Key:
@@ -138,11 +147,11 @@ def strong_suites(source: str, like: list[Problem]) -> list[Problem]:
     return [replace(strong, dataset=each.dataset) for each, strong in both]
 
 
-def main(dataset: str, strong: str | None, per_problem: int, problems: int, pool: tuple[int, int], seed: int) -> int:
+def main(dataset: str, strong: str | None, per_problem: int, problems: int, pool: slice, part: slice, seed: int) -> int:
     """Judge mutants by both suites, audit the halved one, and compare with what the audit did not see."""
-    begun, (begin, step) = time.monotonic(), pool
-    every = load_problems(str(SOURCES[dataset]), dataset)[begin::step]
-    sample = random.Random(seed).sample(every, min(problems, len(every)))
+    begun = time.monotonic()
+    every = load_problems(str(SOURCES[dataset]), dataset)[pool]
+    sample = random.Random(seed).sample(every, min(problems, len(every)))[part]
     with tempfile.TemporaryDirectory() as temporary:
         bench = Bench(Path(temporary))
         source, file = write(bench.folder / "sample.jsonl", map(record_of, sample)), bench.folder / "mutants"
@@ -196,7 +205,12 @@ def beside_strong(
     verdicts = bench.accepted("strong", suites, passing, STRONG_TIME_LIMIT)
     usable = {row["problem_id"] for row in passing if row.get("correct") and verdicts.get(key_of(row))}
     suites = [each for each in suites if each.problem_id in usable]
+    if not suites:
+        print("  no suite of EvalPlus accepts its reference: no precision")
+        return False
     write(bench.folder / "strong.jsonl", map(record_of, suites))
+    references = [row for row in rows if row.get("correct") and row["problem_id"] in usable]
+    write(bench.folder / "references.jsonl", references)  # of no other problem: `vary-tests` refuses those
     seen = [row for row in passing if row["problem_id"] in usable and key_of(row) not in unseen]
     strongly = bench.audit("strong", suites, seen, verdicts)
     false_alarms = {name for name, each in strongly.items() if each["accepts_wrong"]}
@@ -223,8 +237,9 @@ if __name__ == "__main__":
     parser.add_argument("--mutants", type=int, default=200, help="of a problem, at most")
     parser.add_argument("--problems", type=int, default=40)
     parser.add_argument("--pool", default="0:1", help="BEGIN:STEP, the positions of the problems to sample from")
+    parser.add_argument("--part", default="0:1", help="BEGIN:STEP, the positions in the sample")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    begin, step = map(int, arguments.pool.split(":"))
-    of = (arguments.strong, arguments.mutants, arguments.problems, (begin, step), arguments.seed)
+    pool, part = positions(arguments.pool), positions(arguments.part)
+    of = (arguments.strong, arguments.mutants, arguments.problems, pool, part, arguments.seed)
     sys.exit(main(arguments.dataset, *of))

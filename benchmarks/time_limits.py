@@ -1,11 +1,13 @@
 """Time limits on a disturbed machine: verdicts of contest programs beside those of the quiet machine.
 
-    .venv/bin/python benchmarks/time_limits.py [--programs 60] [--only PART] [--load 12] [--cpus 0.5]
+    .venv/bin/python benchmarks/time_limits.py [--programs 60] [--part 0:1] [--only PART] [--load 12] [--cpus 0.5]
 
 Judges contest programs (right, wrong and too slow ones) three times: undisturbed, beside other processes, and with the
 sandbox under a quota of CPU. What is not judged is judged again, as a run does. Prints for each how many verdicts are
 as filed, are those of the first time, are not judged, and the most that the machine was slower than at its best; then
-each program whose verdict differs. Ends with status 1 if one does. Data: EVALRUN_TEST_DATA, or ../shared/data.
+each program whose verdict differs. Ends with status 1 if one does. On a machine of many cores, `--part BEGIN:STEP`
+divides the programs over several pairs of them: `taskset -c 0,1 ... --part 0:4`. Data: EVALRUN_TEST_DATA, or
+../shared/data.
 """
 
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
@@ -26,6 +28,7 @@ from builders.judge.disturbances import NoQuotaError, load_of, throttled
 from builders.judge.services import judge_until_judged, request_of, services, told
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_executor.cpus import usable_cpus
 from evalrun_runtime.grpc_channel import open_channel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,9 +73,11 @@ async def judged(
     return verdicts, time.monotonic() - began, described.slowness
 
 
-async def measure(most: int, only: str, load: int, cpus: float) -> bool:
+async def measure(most: int, part: slice, only: str, load: int, cpus: float) -> bool:
     requests, filed = programs(most, only)
-    print(f"{len(requests)} programs, {sum(filed.values())} of them filed as accepted; {os.cpu_count()} CPUs")
+    requests = {name: requests[name] for name in [*requests][part]}
+    filed = {name: filed[name] for name in requests}
+    print(f"{len(requests)} programs, {sum(filed.values())} of them filed as accepted; {usable_cpus()} CPUs")
     print("machine           as filed  as first  not judged  slowness  seconds")
     first: dict[str, str] = {}
     lines: list[str] = []
@@ -108,12 +113,15 @@ async def measure(most: int, only: str, load: int, cpus: float) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=60)
+    parser.add_argument("--part", default="0:1", metavar="BEGIN:STEP", help="only these of them")
     parser.add_argument("--only", default="", help="a part of the names of programs")
     parser.add_argument("--load", type=int, default=12)
     parser.add_argument("--cpus", type=float, default=0.5)
     given = parser.parse_args()
     os.environ.setdefault("EVALRUN_TEST_DATA", str(ROOT.parent / "shared" / "data"))
-    sys.exit(not asyncio.run(measure(given.programs, given.only, given.load, given.cpus)))
+    begin, step = map(int, given.part.split(":"))
+    part = slice(begin, None, step)
+    sys.exit(not asyncio.run(measure(given.programs, part, given.only, given.load, given.cpus)))
 
 
 if __name__ == "__main__":
