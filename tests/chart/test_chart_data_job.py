@@ -21,7 +21,7 @@ def values(**more: Any) -> dict[str, Any]:
 def rendered(chart: Chart, **more: Any) -> tuple[Object, Object]:
     objects = [item for item in chart.render(values(**more)) if "prepare-data" in item["metadata"]["name"]]
     by_kind = {item["kind"]: item for item in objects}
-    assert by_kind.keys() == {"ConfigMap", "Job"}
+    assert by_kind.keys() == {"ConfigMap", "Job", "NetworkPolicy"}
     return by_kind["ConfigMap"], by_kind["Job"]
 
 
