@@ -95,7 +95,7 @@ bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each o
 bench-schedules: $(VENV)/.dev ## 60 nights and 1,000 checkpoints of a schedule on a real API server, the operator killed 50 times
 	$(BIN)/python benchmarks/schedule_nights.py
 
-test-autoscaling: $(VENV)/.dev ## autoscalers by CPU and by our own series follow 1, 64, 0 and 64 in flight: 20 minutes
+test-autoscaling: $(VENV)/.dev ## autoscalers by CPU, by our own series and by KEDA follow 1, 64, 0 and 64 in flight: 40 minutes
 	$(BIN)/python benchmarks/autoscaling.py
 
 sbom: $(VENV)/.dev ## write a CycloneDX bill of materials for each image of Dockerfile.judge into dist/sbom

@@ -1,9 +1,10 @@
 """KEDA's own operator follows the load of a run's judge from zero: it starts a sandbox when answers wait, and also when
-its Prometheus is gone.
+its Prometheus is gone. The run says when KEDA itself is. The long form, with real sandboxes: `make test-autoscaling`.
 """
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from builders.aggregator.prometheus import running_prometheus, static_job
@@ -42,29 +43,36 @@ LIMIT = 250.0
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with KEDA."""
+def binaries() -> dict[str, Path]:
+    """The programs, where they are built."""
     try:
-        binaries = find_binaries(PROGRAMS, build=False)
+        return find_binaries(PROGRAMS, build=False)
     except MissingBinariesError as error:
         pytest.skip(f"a build of KEDA takes most of an hour, so no test starts one: {error}")
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory, binaries: dict[str, Path]) -> Iterator[ControlPlane]:
+    """A control plane that KEDA may stand beside."""
     folder = tmp_path_factory.mktemp("keda")
     with ExitStack() as stack:
         flags = aggregation_flags(folder / "aggregation")
         plane = stack.enter_context(running_control_plane(binaries, folder / "plane", flags))
         apply_crds(plane, ROOT / "k8s" / "crd.yaml", keda_crds())
         stack.enter_context(running_nodes(plane, binaries, count=1, gpus=0))
-        stack.enter_context(running_keda(plane, binaries))
         yield plane
 
 
 @pytest.mark.timeout(900)
-def test_a_judge_at_zero_starts_when_answers_wait_and_when_nothing_measures(plane: ControlPlane) -> None:
+def test_a_judge_at_zero_starts_when_answers_wait_and_when_nothing_measures(
+    plane: ControlPlane, binaries: dict[str, Path]
+) -> None:
     ledger, answers = ScriptedLedger(), WaitingAnswers()
     make_namespace(plane, "by-keda")
     with ExitStack() as stack:
         stack.enter_context(answers.serving())
-        prometheus_held = stack.enter_context(ExitStack())
+        keda_held, prometheus_held = (stack.enter_context(ExitStack()) for _ in range(2))
+        keda_held.enter_context(running_keda(plane, binaries))
         job = static_job("aggregator", answers.port, namespace="by-keda", run="run")
         prometheus = prometheus_held.enter_context(running_prometheus(plane.folder, [job]))
         address = stack.enter_context(serving_ledger(ledger))
@@ -87,6 +95,11 @@ def test_a_judge_at_zero_starts_when_answers_wait_and_when_nothing_measures(plan
         run.wait_for("ScalingActive", "False", "NotMeasured", limit=LIMIT)
         assert "See to KEDA and its Prometheus" in run.conditions()["ScalingActive"]["message"]
         assert sandboxes(run) > 0  # nobody knows whether they are needed
+
+        keda_held.close()  # its ScaledObjects stay as they were: the autoscaler that it made of one says it
+        gone = "HorizontalPodAutoscaler keda-hpa-run-sandbox: FailedGetExternalMetric"
+        until(lambda: gone in run.conditions()["ScalingActive"]["message"], "a word about KEDA", LIMIT)
+        assert sandboxes(run) > 0
 
 
 def sandboxes(run: Run) -> int:

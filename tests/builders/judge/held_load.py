@@ -26,22 +26,26 @@ class HeldLoad:
     What is in flight at the end is taken back.
     """
 
-    def __init__(self, folder: Path, sandboxes: int, slots: int) -> None:
+    def __init__(self, folder: Path, sandboxes: int, slots: int, *, running: int = 1) -> None:
         """Start nothing yet.
 
         Args:
             folder: for logs.
             sandboxes: that may run at once.
             slots: of each.
+            running: sandboxes that run at first; with 0, a request that no sandbox takes is asked again until one does,
+                as an aggregator asks.
         """
         self.metrics_port, *ports = free_ports(1 + sandboxes)
         self.in_flight = 0
-        self.running = 1
+        self.running = running
         """Sandboxes that should run; those beyond get SIGTERM."""
         self.ends: list[float] = []
         """Seconds that each request took whose verdict was right."""
         self.faults: list[str] = []
         """Requests that failed, and verdicts that were wrong."""
+        self._first = running
+        self._asking: set[asyncio.Task[None]] = set()
         addresses = [f"http://127.0.0.1:{port}" for port in ports]
         flags = [f"--slots={slots}"]
         self._sandboxes = [
@@ -63,8 +67,14 @@ class HeldLoad:
         self._stop.set()
         self._thread.join()
 
+    @property
+    def unanswered(self) -> int:
+        """Requests that have no answer yet."""
+        return len(self._asking)
+
     async def _go(self) -> None:
-        await self._sandboxes[0].start()
+        for sandbox in self._sandboxes[: self._first]:
+            await sandbox.start()
         await self._gateway.start()
         self._ready.set()
         following = asyncio.create_task(self._follow())
@@ -77,26 +87,30 @@ class HeldLoad:
             await asyncio.gather(*(one.stop(30) for one in (self._gateway, *self._sandboxes)))
 
     async def _load(self, stub: judge_pb2_grpc.JudgeServiceAsyncStub) -> None:
-        asking: set[asyncio.Task[None]] = set()
         while not self._stop.is_set():
-            while len(asking) < self.in_flight:
+            while len(self._asking) < self.in_flight:
                 task = asyncio.create_task(self._ask(stub))
-                asking.add(task)
-                task.add_done_callback(asking.discard)
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
             await asyncio.sleep(0.05)
-        for task in asking:
+        last = [*self._asking]
+        for task in last:
             task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.gather(*last, return_exceptions=True)
 
     async def _ask(self, stub: judge_pb2_grpc.JudgeServiceAsyncStub) -> None:
         begun = time.monotonic()
-        problem = stdio_problem(tests=1)
-        try:
-            answer = await stub.Judge(request_of(problem, PROGRAM))
-        except grpc.aio.AioRpcError as error:
-            self.faults.append(repr(error))
-            await asyncio.sleep(1)
-            return
+        request = request_of(stdio_problem(tests=1), PROGRAM)
+        while True:
+            try:
+                answer = await stub.Judge(request)
+                break
+            except grpc.aio.AioRpcError as error:
+                await asyncio.sleep(1)
+                if self._first == 0 and error.code() is grpc.StatusCode.UNAVAILABLE:
+                    continue
+                self.faults.append(repr(error))
+                return
         if answer.verdict.accepted:
             self.ends.append(time.monotonic() - begun)
         else:
@@ -104,7 +118,7 @@ class HeldLoad:
 
     async def _follow(self) -> None:
         """Start and end sandboxes as their pods come and go."""
-        running = 1
+        running = self._first
         while True:
             if running < self.running:
                 await self._sandboxes[running].start()
