@@ -67,6 +67,7 @@ def test_wandb_offline_leaves_keys_config_and_table_beside_the_outputs_and_once(
         ("HumanEval/0", None, None), ("HumanEval/1", True, 1.0),
     ]  # fmt: skip
     assert json.loads(rows[1]["ground_truth"]) == {"test": "…"}
+    assert [path for path in tmp_path.rglob("*") if path.is_symlink()] == []  # copied whole
 
 
 def test_wandb_offline_runs_of_a_schedule_are_on_one_curve_in_any_order_of_steps(tmp_path: Path) -> None:

@@ -94,5 +94,7 @@ class WandbExporter:
         for earlier in place.glob(f"offline-run-*-{run_id}"):
             shutil.rmtree(earlier)
         (written,) = (self._scratch / "wandb").glob(f"offline-run-*-{run_id}")
+        for link in [path for path in written.rglob("*") if path.is_symlink()]:  # into the scratch folder, which goes
+            link.unlink()
         shutil.move(written, place / written.name)
         return f"{OFFLINE_FOLDER}/{written.name}"
