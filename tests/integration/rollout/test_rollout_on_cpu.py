@@ -1,8 +1,14 @@
-"""Two replicas of real verl and vLLM on a real Ray cluster: one dies, one hangs, the generator is killed."""
+"""Replicas of real verl and vLLM on a real Ray cluster: the generator is killed, a replica hangs, and one dies.
+
+One replica is always loaded; two with their replacements, which is four loads, by `make test-rollout`. The unit tests
+of the replica manager have these faults in other orders, with a cluster that is pretended.
+"""
 
 import asyncio
+import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +32,7 @@ pytestmark = pytest.mark.timeout(1500)
 """Loading verl and vLLM takes five processes 20 s of CPU each, for every replica."""
 
 SOMEBODY = "somebody else"
+PATIENCE = ("--quiet-seconds=3", "--hang-seconds=20")
 
 
 def hold_back(server: LedgerServer) -> Key:
@@ -54,8 +61,13 @@ async def until(server: LedgerServer, condition: str, seconds: float = 600) -> N
         "starts": lambda: len(starts(server)),
         "released": lambda: sum(bool(one.released_at) for one in starts(server).values()),
     }
+    await until_holds(server, lambda: measures[what]() >= int(number), seconds)
+
+
+async def until_holds(server: LedgerServer, condition: Callable[[], bool], seconds: float = 600) -> None:
+    """Wait until the condition holds, which is looked at after each call of the ledger."""
     async with asyncio.timeout(seconds):
-        while measures[what]() < int(number):
+        while not condition():
             server.fake.changed.clear()
             await server.fake.changed.wait()
 
@@ -65,15 +77,53 @@ def a_serving_engine(head: RayHead) -> int:
     return next(server for server in head.servers() if engine_of(server))
 
 
+def hang(head: RayHead) -> list[int]:
+    """Stop the engine of a replica that serves; return the engine's processes."""
+    stopped = list(engine_of(a_serving_engine(head)))
+    for process in stopped:
+        send(process, signal.SIGSTOP)
+    return stopped
+
+
+async def test_a_replica_outlives_its_generator_and_is_ended_where_it_hangs(gen_cpu: Path, tmp_path: Path) -> None:
+    model = await make_tiny_model(gen_cpu, tmp_path / "model")
+    order = work_order(tmp_path, model, replicas=1, gpusPerNode=1)
+    async with ledger_server(work_items(2000)) as server, ray_head(gen_cpu, tmp_path, gpus=1) as head:
+        first = await start_rollout(head, order, server.address, tmp_path / "first.log", *PATIENCE)
+        await until(server, "20 stored")
+        loaded = {key: replica.load_format for key, replica in starts(server).items()}
+        assert list(loaded.values()) == ["auto"]
+
+        await first.kill()
+        in_flight = set(server.fake.leases)
+        assert in_flight
+        second = await start_rollout(head, order, server.address, tmp_path / "second.log", *PATIENCE)
+        await until_holds(server, lambda: in_flight <= server.fake.completions.keys())
+        assert set(starts(server)) == set(loaded), "weights were loaded again"
+
+        stopped = hang(head)
+        await until(server, "1 released")
+        assert not [pid for pid in stopped if title(pid)], "a hung engine outlived its replica"
+
+        server.fake.cancelled = True  # its replacement would be another load
+        async with asyncio.timeout(300):
+            assert await second.process.wait() == 0, second.log[-3000:]
+        assert {one.replica for one in server.fake.completions.values()} == {"replica-0"}
+        assert all(completion.output_tokens for completion in server.fake.completions.values())
+        assert server.fake.duplicates == 0
+        assert all(one.released_at > one.started_at and one.gpus == 1 for one in starts(server).values())
+        assert head.servers() == []
+
+
+@pytest.mark.skipif(os.environ.get("EVALRUN_TEST_ROLLOUT") != "all", reason="takes minutes: make test-rollout")
 async def test_every_completion_once_though_replicas_and_generator_fail(gen_cpu: Path, tmp_path: Path) -> None:
     items = work_items(2000)
     model = await make_tiny_model(gen_cpu, tmp_path / "model")
     order = work_order(tmp_path, model)
-    patience = ["--quiet-seconds=3", "--hang-seconds=20"]
     async with ledger_server(items) as server, ray_head(gen_cpu, tmp_path) as head:
         held = hold_back(server)
         # Enough to keep two replicas busy until the end; the rest is given up once everything has been seen.
-        first = await start_rollout(head, order, server.address, tmp_path / "first.log", *patience)
+        first = await start_rollout(head, order, server.address, tmp_path / "first.log", *PATIENCE)
         await until(server, "2 up")
         await until(server, f"{len(server.fake.completions) + 20} stored")
         loaded = {key: replica.load_format for key, replica in starts(server).items()}
@@ -81,7 +131,7 @@ async def test_every_completion_once_though_replicas_and_generator_fail(gen_cpu:
 
         await first.kill()
         before = len(server.fake.completions)
-        second = await start_rollout(head, order, server.address, tmp_path / "second.log", *patience)
+        second = await start_rollout(head, order, server.address, tmp_path / "second.log", *PATIENCE)
         await until(server, f"{before + 40} stored")
         assert set(starts(server)) == set(loaded), "weights were loaded again"
 
@@ -92,10 +142,7 @@ async def test_every_completion_once_though_replicas_and_generator_fail(gen_cpu:
         await until(server, f"{before + 10} stored")
 
         await until(server, "2 up")
-        hung = next(pid for pid in head.servers() if engine_of(pid))
-        for engine in engine_of(hung):
-            send(engine, signal.SIGSTOP)
-        stopped = engine_of(hung)
+        stopped = hang(head)
         await until(server, "2 released")
         assert not [pid for pid in stopped if title(pid)], "a hung engine outlived its replica"
 
