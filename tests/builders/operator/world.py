@@ -244,8 +244,8 @@ class World:
         owner = f"{ref.kind}/{ref.name}"
         return [item for item in self.objects.values() if item["metadata"]["annotations"].get("owner") == owner]
 
-    def kuberay(self, *, usable: bool = True) -> "World":
-        """Have KubeRay make its clusters' pods, and say that they are up (or not yet).
+    def kuberay(self, *, usable: bool = True, ready: int | None = None) -> "World":
+        """Have KubeRay make its clusters' pods, and say that they are up (or not yet), or only so many workers.
 
         Pods that it is told to delete are on their way out; where more are left than there should be, it takes any.
         """
@@ -266,7 +266,7 @@ class World:
             item["status"] = {
                 "observedGeneration": item["metadata"]["generation"],
                 "state": "ready",
-                "readyWorkerReplicas": group["replicas"] if usable else 0,
+                "readyWorkerReplicas": (group["replicas"] if ready is None else ready) if usable else 0,
                 "conditions": [{"type": "HeadPodReady", "status": "True" if usable else "False"}],
             }
         return self

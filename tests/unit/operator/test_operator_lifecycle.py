@@ -927,7 +927,11 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
     world = generating(changes=changes)
     group = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
-    assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (3, 3, 3)  # 11 replicas of 2 GPUs
+    assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (
+        3,
+        1,
+        3,
+    )  # 11 replicas of 2 GPUs, 4 at least
     first, second, third = world.workers("run-0f3b2-ray-1")
     world.generated, world.busy = 160, (first, second, third)
     world.settle().kuberay().finalize().settle()
@@ -940,6 +944,26 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     group = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (1, 1, 1)
     assert group["scaleStrategy"] == {"workersToDelete": []}
+
+
+def test_a_run_begins_with_the_workers_of_its_minimum_and_says_what_the_others_wait_for() -> None:
+    changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
+    world = World(run=evalrun(changes)).settle().services_up().settle().kuberay(ready=0).settle()
+    assert world.live_attempts() == []
+    assert "0 of 3 workers ready" in world.condition(Kind.CLUSTER_READY).message
+    unscheduled = world.objects[ObjectKey("Pod", world.workers("run-0f3b2-ray-1")[0])]
+    conditions = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: no GPU"}
+    ]
+    unscheduled["status"] = {"phase": "Pending", "conditions": conditions}
+    world.kuberay(ready=1).settle()
+    assert world.live_attempts() == [ObjectKey("RayJob", "run-0f3b2-gen-1")]
+    condition = world.condition(Kind.CLUSTER_READY)
+    assert condition.status == "True"
+    assert "1 of 3 workers ready" in condition.message
+    assert "Unschedulable: 0/2 nodes: no GPU" in condition.message
+    world.kuberay().settle()
+    assert "3 of 3 workers ready" in world.condition(Kind.CLUSTER_READY).message
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])

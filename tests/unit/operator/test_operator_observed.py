@@ -35,9 +35,12 @@ def ray_status(**fields: Any) -> dict[str, Any]:
         ({}, ray_status(conditions=[*READY, {"type": "RayClusterSuspended", "status": "True"}]), False),
         ({}, ray_status(conditions=[*READY, {"type": "RayClusterSuspending", "status": "False"}]), True),
         ({}, {}, False),
+        ({"workerGroupSpecs": [{"replicas": 2, "minReplicas": 1}]}, ray_status(readyWorkerReplicas=1), True),
+        ({"workerGroupSpecs": [{"replicas": 2, "minReplicas": 1}]}, ray_status(readyWorkerReplicas=0), False),
+        ({"workerGroupSpecs": [{"replicas": 2, "minReplicas": 2}]}, ray_status(readyWorkerReplicas=1), False),
     ],
 )
-def test_a_ray_cluster_is_usable_only_while_all_of_it_is_up(
+def test_a_ray_cluster_is_usable_only_while_its_head_and_enough_workers_are_up(
     spec: dict[str, Any], status: dict[str, Any], usable: bool
 ) -> None:
     cluster = detail("RayCluster", {"workerGroupSpecs": [{"replicas": 2}], **spec}, status, generation=2)

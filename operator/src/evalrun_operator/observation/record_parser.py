@@ -140,6 +140,7 @@ def _cluster(manifest: Manifest) -> ObservedCluster:
     suspended = bool(spec.get("suspend")) or _holds(conditions.get("RayClusterSuspended"))
     groups = spec.get("workerGroupSpecs") or ()
     wanted = sum(int(group.get("replicas", 0)) for group in groups)
+    enough = sum(int(group.get("minReplicas", group.get("replicas", 0))) for group in groups)
     leaving = [name for group in groups for name in (group.get("scaleStrategy") or {}).get("workersToDelete") or ()]
     ready = int(status.get("readyWorkerReplicas", 0))
     usable = (
@@ -147,7 +148,7 @@ def _cluster(manifest: Manifest) -> ObservedCluster:
         and not suspended
         and not _holds(conditions.get("RayClusterSuspending"))
         and _holds(conditions.get("HeadPodReady"))
-        and ready >= wanted
+        and ready >= enough
     )
     failure = conditions.get("ReplicaFailure")
     failing = _holds(failure)

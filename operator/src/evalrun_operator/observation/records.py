@@ -71,7 +71,7 @@ class ObservedCluster:
     """A RayCluster's state."""
 
     usable: bool
-    """Head and all workers are up now. (`state: ready` never goes back and says nothing.)"""
+    """The head and enough workers to begin with are up now. (`state: ready` never goes back and says nothing.)"""
     suspended: bool
     """Kueue holds it back, or took its place away."""
     failing: bool

@@ -304,13 +304,11 @@ def _cluster_said(given: Circumstances, cluster: ObservedObject | None) -> Condi
     detail = cluster.detail
     if not isinstance(detail, ObservedCluster):
         return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=f"{cluster.ref.name}: no status yet.")
-    if detail.usable:
-        return ConditionText(
-            status=True, reason=Reason.CLUSTER_PROVISIONED, message=f"{cluster.ref.name}: {detail.message}."
-        )
     why = "suspended, e.g. by Kueue for quota" if detail.suspended else detail.message
     troubles = f"{given.observed.troubles(names.RAY)} {stuck_pods(given.observed, given.now, names.RAY)}".strip()
     message = f"{cluster.ref.name}: {why}. {troubles}".strip()[:2000]
+    if detail.usable:
+        return ConditionText(status=True, reason=Reason.CLUSTER_PROVISIONED, message=message)
     reason = Reason.CLUSTER_FAILED if detail.failing else Reason.CLUSTER_PENDING
     return ConditionText(status=False, reason=reason, message=message)
 

@@ -46,9 +46,10 @@ ENGINE_ENV = [
 def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers) -> Object:
     """Return the RayCluster made for an attempt, with its worker group.
 
-    Ray's autoscaler stays off, since verl never waits for GPUs: replicas = min = max. Nothing is said of `suspend`,
-    which is Kueue's.
+    Ray's autoscaler stays off, since verl never waits for GPUs; the number of workers is ours. `minReplicas` tells with
+    how many of them generation begins (`record_parser`). Nothing is said of `suspend`, which is Kueue's.
     """
+    enough = workers.count if rollout.min_replicas is None else rollout.worker_pods(rollout.min_replicas)
     annotations = {names.ATTEMPT_ANNOTATION: str(attempt)}
     spec: Object = {
         "rayVersion": plan.settings.ray_version,
@@ -63,7 +64,7 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
             {
                 "groupName": "gpu",
                 "replicas": workers.count,
-                "minReplicas": workers.count,
+                "minReplicas": min(enough, workers.count),
                 "maxReplicas": workers.count,
                 "scaleStrategy": {"workersToDelete": list(workers.leaving)},
                 # Of a device that is not called "gpu", KubeRay tells Ray nothing.

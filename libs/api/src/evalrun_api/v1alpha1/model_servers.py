@@ -43,7 +43,11 @@ class Rollout(ApiModel):
         description="Replicas at the start; unset: what fits one node, gpusPerNode / (TP x PP x DP), at least 1.",
     )
     min_replicas: int | None = Field(
-        None, ge=1, le=1024, description="With maxReplicas: minimum number of replicas, while little work is pending."
+        None,
+        ge=1,
+        le=1024,
+        description="With maxReplicas: minimum number of replicas, while little work is pending; generation begins as "
+        "soon as the workers of so many are ready.",
     )
     max_replicas: int | None = Field(
         None, ge=1, le=1024, description="With minReplicas: maximum number of replicas, while much work is pending."
