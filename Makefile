@@ -68,11 +68,11 @@ test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at o
 unit test test-images test-services test-judge test-commands test-cluster: export PYTHONDONTWRITEBYTECODE :=
 test-rollout test-peers test-all-data: export PYTHONDONTWRITEBYTECODE :=
 
-# Three at a time, what fails soon first, then the longest: tests mostly wait for processes and pods, and two at a time
-# left the cores idle.
+# Three at a time, since tests mostly wait for processes and pods, and two at a time left the cores idle. What fails soon
+# comes first, then what is longest or waits most: `cluster` alone at the end took eight minutes of nearly idle cores.
 # What fails beside the other two is run once more, by itself.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target check unit test-images test-services test-judge test-commands test-cluster
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target check unit test-images test-cluster test-judge test-services test-commands
 
 test-images: $(VENV)/.dev ## the tests of chart and images, and of real pods where KUBECONFIG names a cluster
 	$(BIN)/python tools/pytest_level.py images $(IMAGE_LEVELS)
@@ -97,6 +97,7 @@ bench-schedules: $(VENV)/.dev ## 60 nights and 1,000 checkpoints of a schedule o
 
 test-autoscaling: $(VENV)/.dev ## autoscalers by CPU, by our own series and by KEDA follow 1, 64, 0 and 64 in flight: 40 minutes
 	$(BIN)/python benchmarks/autoscaling.py
+	EVALRUN_TEST_KEDA=required $(BIN)/pytest tests/cluster/test_keda.py
 
 sbom: $(VENV)/.dev ## write a CycloneDX bill of materials for each image of Dockerfile.judge into dist/sbom
 	$(BIN)/python tools/generate_sbom.py

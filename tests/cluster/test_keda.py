@@ -1,7 +1,10 @@
 """KEDA's own operator follows the load of a run's judge from zero: it starts a sandbox when answers wait, and also when
-its Prometheus is gone. The run says when KEDA itself is. The long form, with real sandboxes: `make test-autoscaling`.
+its Prometheus is gone. The run says when KEDA itself is.
+
+`make test-autoscaling` runs this, and the long form with real sandboxes.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -63,6 +66,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory, binaries: dict[str, Path]) -
         yield plane
 
 
+@pytest.mark.skipif(
+    os.environ.get("EVALRUN_TEST_KEDA") != "required", reason="waits for minutes: make test-autoscaling"
+)
 @pytest.mark.timeout(900)
 def test_a_judge_at_zero_starts_when_answers_wait_and_when_nothing_measures(
     plane: ControlPlane, binaries: dict[str, Path]

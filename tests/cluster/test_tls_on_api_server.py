@@ -2,6 +2,7 @@
 expired: operator, API server, a ledger."""
 
 import base64
+import itertools
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -33,12 +34,16 @@ CERTIFICATES = {
 }  # fmt: skip
 
 
+NUMBERS = itertools.count()
+
+
 @pytest.fixture
 def namespace(nodes: ControlPlane) -> Iterator[str]:
-    make_namespace(nodes, "tls")
-    apply(nodes, volume("tls-of-another-run"))
-    yield "tls"
-    remove_namespace(nodes, "tls")
+    name = f"tls-{next(NUMBERS)}"  # one that is deleted takes nothing for a while
+    make_namespace(nodes, name)
+    apply(nodes, volume(f"{name}-of-another-run"))
+    yield name
+    remove_namespace(nodes, name)
 
 
 def secret_of(run: Run) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What failed is run once more and told; what fails again, or fails in numbers, is a failure."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -33,7 +34,8 @@ def run(folder: Path, ran: list[Sequence[str]], *tests: str) -> int:
     def with_pytest(flags: Sequence[str]) -> int:
         ran.append(flags)
         command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), "-c", "/dev/null", *flags]
-        return subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL).returncode
+        own = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        return subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, env=own).returncode
 
     return run_level("one", [str(folder)], with_pytest, folder / ".cache")
 
