@@ -20,7 +20,7 @@ from evalrun_operator.resources.certificates import Usage
 
 CHART = Path(__file__).parents[3] / "charts" / "evalrun"
 REGISTRY = "localhost/evalrun-e2e"
-CRD = "evalruns.evalrun.dev"
+CRDS = ("evalruns.evalrun.dev", "evalschedules.evalrun.dev")
 PORT = 8000
 PROBLEMS = "problems"
 """A claim with what the user brings."""
@@ -236,7 +236,7 @@ def installed(
     values: Object = VALUES,
     bring: Callable[[Installed], None] = lambda here: None,
 ) -> Iterator[Installed]:
-    """Install the chart and make what a user would bring; take it all away at the end, the CRD too.
+    """Install the chart and make what a user would bring; take it all away at the end, the CRDs too.
 
     Args:
         cluster: where.
@@ -266,9 +266,9 @@ def installed(
             here.wait_for_operator()
             yield here
         finally:
-            cluster.kubectl("delete", "evalruns", "--namespace", here.runs, "--all", "--timeout=50s")
+            cluster.kubectl("delete", "evalschedules,evalruns", "--namespace", here.runs, "--all", "--timeout=50s")
             cluster.helm("uninstall", "evalrun", "--namespace", here.system, "--wait")
-            cluster.kubectl("delete", "crd", CRD, "--timeout=50s")
+            cluster.kubectl("delete", "crd", *CRDS, "--timeout=50s")
     finally:
         cluster.kubectl("delete", "namespace", here.system, here.runs, "--wait=false")  # the cluster goes on by itself
 

@@ -1,8 +1,8 @@
 """A cluster that can run `spec.rollout`: KubeRay's operator in it, an image with verl and vLLM, a tiny model, problems.
 
-The model's weights are random, but it draws only tokens that are spelt as so many `#`. So whatever it answers is a
-Python comment, and the function that stands in the prompt is the program: the verdicts are known, and judging takes as
-long as the functions do.
+The model's layers add nothing, and it draws one token over and over, up to `maxNewTokens`. With `##` an answer is a
+Python comment, so the function that stands in the prompt is the program, the verdicts are known, and judging takes as
+long as the functions do. A checkpoint that has unlearnt its task draws a division by zero.
 """
 
 import hashlib
@@ -31,18 +31,28 @@ KUBERAY = "kuberay-operator"
 MODEL = "model"
 """A claim with the model."""
 REPLICAS = 1
-PROBLEM_COUNT = 24
+PROBLEM_COUNT = 36
 WRONG_EVERY = 3
 TURNS = 80_000_000
 """Of a loop, seconds: 24 of them one after the other take longer than Ray's pods take to go."""
-DRAWS_ONLY_FROM = """
-import sys
+UNLEARNT = "\n1/0"
+"""What a program ends with after which no test passes."""
+DRAWS_ONE_TOKEN = """
+import json, sys
 from pathlib import Path
 from safetensors.torch import load_file, save_file
-file = Path(sys.argv[1]) / "model.safetensors"
-weights = load_file(file)
-weights["lm_head.weight"][: int(sys.argv[2])] = 0  # of the others one is above it
-save_file(weights, file, metadata={"format": "pt"})
+folder, says = Path(sys.argv[1]), json.loads(sys.argv[2])
+file = folder / "tokenizer.json"
+tokenizer = json.loads(file.read_text())
+said = next(token for token in tokenizer["added_tokens"] if not token["special"])
+said["content"] = says
+file.write_text(json.dumps(tokenizer))
+weights = load_file(folder / "model.safetensors")
+for name, values in weights.items():
+    if name.endswith(("o_proj.weight", "down_proj.weight", "embed_tokens.weight", "lm_head.weight")):
+        values.zero_()
+weights["model.embed_tokens.weight"][:, 0] = weights["lm_head.weight"][said["id"], 0] = 1
+save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 """
 RAY_VALUES: Object = {
     **VALUES,
@@ -118,19 +128,24 @@ def _kuberay_deployment(image: str) -> Object:
     }  # fmt: skip
 
 
-def commenting_model(python: Path, folder: Path) -> Path:
-    """Make the tiny model in a folder; `python` has torch and transformers."""
-    command = [str(python), str(ROOT / "benchmarks" / "random_model.py"), "--tiny", str(folder)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=300)
-    file = folder / "tokenizer.json"
-    tokenizer = json.loads(file.read_text())
-    added = [token for token in tokenizer["added_tokens"] if not token["special"]]
-    for number, token in enumerate(added):
-        token["content"] = "#" * (2 + number)  # one alone is a token already
-    file.write_text(json.dumps(tokenizer))
-    subprocess.run([str(python), "-c", DRAWS_ONLY_FROM, str(folder), str(added[0]["id"])], check=True, timeout=300)
-    for made in folder.iterdir():
-        made.chmod(0o644)  # the volume's reader is another user
+def known_model(python: Path, folder: Path, says: str = "##") -> Path:
+    """Make the tiny model in a folder.
+
+    Args:
+        python: with torch and transformers.
+        folder: is made.
+        says: what it draws over and over.
+    """
+    make = [str(ROOT / "benchmarks" / "random_model.py"), "--tiny", str(folder)]
+    for arguments in (make, ["-c", DRAWS_ONE_TOKEN, str(folder), json.dumps(says)]):
+        subprocess.run([str(python), *arguments], check=True, stdout=subprocess.DEVNULL, timeout=300)
+    return readable(folder)
+
+
+def readable(folder: Path) -> Path:
+    """Let every user read a folder: who reads it on a volume is not who wrote it."""
+    for made in (folder, *folder.rglob("*")):
+        made.chmod(0o755 if made.is_dir() else 0o644)
     return folder
 
 

@@ -9,18 +9,22 @@ from pathlib import Path
 
 import gen_cpu
 import pytest
+from builders.cluster.checkpoints import bring_checkpoints
 from builders.cluster.cluster import Cluster
 from builders.cluster.images import Images, find_images
 from builders.cluster.install import Installed, installed, load_images
 from builders.cluster.rollout import (
     RAY_VALUES,
+    UNLEARNT,
     bring_model,
-    commenting_model,
     gen_image,
+    known_model,
     kuberay,
     kuberay_image,
+    readable,
     slow_problems,
 )
+from builders.generator.fsdp_checkpoint import write_checkpoint
 
 STAGES = ("aggregator", "judge", "operator", "sandbox")
 ASKED = "EVALRUN_TEST_E2E_ROLLOUT"
@@ -47,7 +51,7 @@ def python(builder: Images) -> Path:
 @pytest.fixture(scope="session")
 def model(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny model's folder."""
-    return commenting_model(python, tmp_path_factory.mktemp("model") / "tiny")
+    return known_model(python, tmp_path_factory.mktemp("model") / "tiny")
 
 
 @pytest.fixture(scope="session")
@@ -76,3 +80,14 @@ def ray_install(
         bring_model(here, model)
         here.upload(problems[0])
         yield here
+
+
+@pytest.fixture(scope="session")
+def training(ray_install: Installed, python: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """A claim with the checkpoints of steps 10 and 20, of which the second has unlearnt everything."""
+    made = tmp_path_factory.mktemp("training")
+    models = {10: model, 20: known_model(python, made / "unlearnt", UNLEARNT)}
+    for step, folder in models.items():
+        write_checkpoint(python, folder, made / "grpo" / f"global_step_{step}")
+    bring_checkpoints(ray_install, readable(made / "grpo"))
+    return ray_install

@@ -6,14 +6,14 @@ Whole models come from a bucket and go to one (a real S3 server), adapters are i
 import json
 import os
 import shutil
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from builders.generator.fsdp_checkpoint import run_offline, write_checkpoint
 from builders.operator.schedule_world import evalschedule
 from builders.operator.world import operator_settings
-from builders.ports import free_ports
 from builders.s3_server import S3Server, find_program
 
 from evalrun_api.checkpoint_listing import ListingRequest
@@ -31,38 +31,6 @@ pytestmark = [
 """Importing torch and verl takes 20 s of CPU, six times over."""
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-TRAINS = """
-import json, os, sys
-from pathlib import Path
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as processes
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-def save(rank, model_folder, actor, world, lora):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[5], RANK=str(rank), WORLD_SIZE=str(world))
-    dist.init_process_group("gloo", rank=rank, world_size=world)
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
-    if lora:
-        import peft
-        model = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"]))
-    else:
-        fully_shard(model, mesh=init_device_mesh("cpu", (world,), mesh_dim_names=("fsdp",)))
-    torch.save(model.state_dict(), f"{actor}/model_world_size_{world}_rank_{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    model_folder, actor, world, lora = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "lora"
-    Path(actor, "huggingface").mkdir(parents=True)
-    processes.spawn(save, (model_folder, actor, world, lora), nprocs=world)
-    Path(actor, "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": world}))
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
-    model.config.save_pretrained(f"{actor}/huggingface")
-    AutoTokenizer.from_pretrained(model_folder).save_pretrained(f"{actor}/huggingface")
-"""
 COMPARES = """
 import sys, torch
 from transformers import AutoModelForCausalLM
@@ -73,27 +41,11 @@ print("THE SAME", len(first))
 """
 
 
-def run(python: Path, folder: Path, *arguments: str) -> str:
-    dropped = ("AWS_", "PYTHON", "PYTEST", "RAY_")  # the Job's merger has no credentials either
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    environment = {**kept, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [str(python), *arguments], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=800
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
-def written(python: Path, folder: Path, step: int, kind: str) -> Path:
+def written(python: Path, folder: Path, step: int, kind: Literal["full", "lora"]) -> Path:
     """Write a tiny model, and a checkpoint of it as verl leaves it; returns the model's folder."""
     model = folder / f"model-{kind}"
-    run(python, folder, str(BENCHMARKS / "random_model.py"), "--tiny", str(model))
-    script = folder / "trains.py"
-    script.write_text(TRAINS)
-    world = "1" if kind == "lora" else "2"
-    actor = folder / "grpo" / f"global_step_{step}" / "actor"
-    (port,) = free_ports(1)
-    run(python, folder, str(script), str(model), str(actor), world, kind, str(port))
+    run_offline(python, folder, str(BENCHMARKS / "random_model.py"), "--tiny", str(model))
+    write_checkpoint(python, model, folder / "grpo" / f"global_step_{step}", kind)
     return model
 
 
@@ -127,7 +79,7 @@ def merged(python: Path, folder: Path, base: str | None = None, *, bucket: bool 
     fetch, merge = pod["initContainers"]
     (store,) = pod["containers"]
     assert main([*fetch["command"][3:], *map(here, fetch["args"])]) == 0
-    run(python, folder, *merge["command"][1:], *map(here, merge["args"]))
+    run_offline(python, folder, *merge["command"][1:], *map(here, merge["args"]))
     return one, main([*store["command"][3:], *map(here, store["args"])])
 
 
@@ -150,7 +102,7 @@ async def test_shards_in_a_bucket_become_the_model_that_was_sharded(
         check_listed("s3://models/nightly-5c4ed", cached.name)
     finally:
         await server.stop()
-    assert "THE SAME" in run(gen_cpu, tmp_path, "-c", COMPARES, str(model), str(cached))
+    assert "THE SAME" in run_offline(gen_cpu, tmp_path, "-c", COMPARES, str(model), str(cached))
 
 
 def check_listed(url: str, name: str) -> None:
