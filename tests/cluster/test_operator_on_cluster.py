@@ -320,8 +320,7 @@ def test_simple_mode_runs_a_job_and_follows_a_failed_one_with_another(
     uid = run.get()["metadata"]["uid"][:5]
     attempts = [f"simple-{uid}-gen-1", f"simple-{uid}-gen-2"]
     run.wait_until("an attempt that ended with answers missing to be followed", "jobs", attempts)
-    scaling = run.conditions()["ScalingActive"]  # metrics-server is not installed
-    assert (scaling["status"], scaling["reason"]) == ("False", "NotMeasured")
+    run.wait_for("ScalingActive", "False", "NotMeasured")  # metrics-server is not installed
     assert "Install metrics-server" in run.plane.kubectl("describe", "er", "simple", "-n", namespace)
     assert run.names("horizontalpodautoscalers") == []
     ledger.generated = ledger.judged = 164  # kwok ends a Job's pods at once

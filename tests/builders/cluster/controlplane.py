@@ -150,7 +150,10 @@ class ControlPlane:
         try:
             self._connection.request(method, target, sent, headers)
             with self._connection.getresponse() as response:
-                return Answer(response.status, json.load(response))
+                said = response.read()
+                # In plain text: a path that is not served (yet), as for a moment after its CRD was made.
+                is_json = response.headers.get_content_type() == "application/json"
+                return Answer(response.status, json.loads(said) if is_json else {"message": said.decode()})
         except BaseException:
             self._connection.close()  # half an answer may be left on it
             raise

@@ -125,7 +125,7 @@ def in_sample(problem: Problem) -> bool:
     return ALL_DATA or (quick and sum(map(len, truth.inputs)) <= SAMPLED_BYTES)
 
 
-@pytest.mark.timeout(1800 if ALL_DATA else 600)
+@pytest.mark.timeout(6000 if ALL_DATA else 600)
 async def test_contest_programs_get_the_verdict_that_they_were_filed_under(judge: str) -> None:
     requests, filed = {}, {}
     kinds: Counter[tuple[str, str]] = Counter()

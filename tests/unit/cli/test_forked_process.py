@@ -44,12 +44,15 @@ print(json.dumps(asyncio.run(watch(forks))))
 """
 
 FORKED_PART = """\
-import os
+import time
 from pathlib import Path
 from evalrun_cli.local.parts import launched_early
+ours = Path("/proc/self/comm").read_text()
 with launched_early(["recorded", "judge"]) as launched:
     for service in launched.services.values():
-        print(Path(f"/proc/{service.pid}/comm").read_text(), end="")
+        while (name := Path(f"/proc/{service.pid}/comm").read_text()) == ours:
+            time.sleep(0.01)  # the child has not named itself yet
+        print(name, end="")
 """
 """The judge comes after the imports of the command, gRPC's and aiohttp's, which therefore start no thread."""
 
