@@ -352,6 +352,7 @@ async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_somet
         for item in server.applied.values():
             if item["kind"] != "Secret":
                 children.put({**item, "metadata": {**item["metadata"], "uid": f"uid-{item['kind']}"}})
+        await controller.work(KEY)  # the status now says that the autoscalers are there
         times.append(THERE_SECONDS)
         await controller.work(KEY)
         assert server.asked == 0  # all is there

@@ -6,9 +6,11 @@ import pytest
 from builders.operator.world import World, generating, operator_settings
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
-from evalrun_api.v1alpha1 import condition_of
+from evalrun_api.v1alpha1 import EvalRunStatus, Reason, condition_of
 from evalrun_cluster.errors import RefusedError
+from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.lifecycle.scaling_words import SETTLE_SECONDS
+from evalrun_operator.lifecycle.status_report import with_applied
 from evalrun_operator.observation.discovery import ApiDiscovery
 from evalrun_operator.observation.records import ObjectKey
 
@@ -70,6 +72,25 @@ def test_an_autoscaler_that_measures_nothing_is_told_with_the_remedy_after_a_whi
     assert (said.status, said.reason) == ("False", "NotMeasured")
     assert f"{kind} run-judge: {condition['reason']}: {FAILED}. {remedy}" in said.message
     assert world.status.phase == "Generating"
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("cpu", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")])
+def test_an_autoscaler_that_is_refused_counts_as_none(mode: str, kind: str) -> None:
+    world = generating(autoscaling=mode)
+    del world.objects[ObjectKey(kind, "run-judge")]
+
+    def status() -> EvalRunStatus:
+        return decide(world.run, world.observed(), world.settings, world.now, "token").status
+
+    assert condition_of(status(), Kind.SCALING_ACTIVE) is None  # it is being made
+    refusal = ("False", Reason.REFUSED, f"Creating {kind} run-judge: 403.")
+    told = with_applied(world.status, world.status, refusal, 1, world.now)
+    world.run = world.run.model_copy(update={"status": told})
+    said = condition_of(status(), Kind.SCALING_ACTIVE)
+    assert said is not None
+    assert (said.status, said.reason) == ("False", "NotMeasured")
+    assert said.message.startswith(f"{kind} run-judge is not there: the condition Applied says")
+    assert world.settle().condition(Kind.SCALING_ACTIVE).status == "True"
 
 
 def kedas_autoscaler(world: World, owner: str) -> None:

@@ -1,9 +1,10 @@
 """Status texts about a run's autoscalers: that they scale, or why they do not and what to do. Pure."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import Reason
+from evalrun_api.v1alpha1 import ConditionType, Reason, condition_of
 from evalrun_operator.lifecycle.situation import ReconcileContext, judge_rests
 from evalrun_operator.observation.records import Scaler
 from evalrun_operator.policies.generation import ConditionText
@@ -35,8 +36,10 @@ def scaling(context: ReconcileContext) -> ConditionText | None:
     judge = context.run.spec.own_judge
     if judge is None or judge_rests(context):
         return None
-    sizes = ((part.min_replicas, part.max_replicas) for part in (judge.gateway, judge.sandbox))
-    if all(least >= most for least, most in sizes):
+    parts = ((names.JUDGE, judge.gateway), (names.SANDBOX, judge.sandbox))
+    run = context.plan.run.name
+    scaled = [names.component(run, name) for name, part in parts if part.min_replicas < part.max_replicas]
+    if not scaled:
         return None
     group = unmeasured(context)
     stays = "Until then its judge keeps its smallest size, and the run goes on."
@@ -57,7 +60,23 @@ def scaling(context: ReconcileContext) -> ConditionText | None:
             return ConditionText(
                 status=False, reason=Reason.NOT_MEASURED, message=f"{message} The run goes on at the size it has."
             )
-    return ConditionText(status=True, reason=Reason.MEASURED, message="")
+    return _unless_absent(context, scaled)
+
+
+def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> ConditionText | None:
+    """Return that the judge is measured; None while an autoscaler is being made, and the cause if it cannot be."""
+    kind = "ScaledObject" if context.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
+    absent = [name for name in scaled if context.observed.find(kind, name) is None]
+    if not absent:
+        return ConditionText(status=True, reason=Reason.MEASURED, message="")
+    applied = condition_of(context.before, ConditionType.APPLIED)
+    if applied is None or applied.status == "True":
+        return None
+    message = (
+        f"{kind} {', '.join(absent)} is not there: the condition Applied says what the API server refuses. The run "
+        "goes on at the size it has."
+    )
+    return ConditionText(status=False, reason=Reason.NOT_MEASURED, message=message)
 
 
 def awaited_capacity(context: ReconcileContext) -> str:
