@@ -19,6 +19,7 @@ from evalrun_client.fake_judge import scripted_verdict
 from evalrun_client.judge_client import JudgeLostError
 from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.tls_files import TlsSource
 
 READY_SECONDS = 120.0
 
@@ -210,11 +211,11 @@ def completion_for(item: ledger_pb2.WorkItem, text: str | None = None) -> ledger
 class Worker:
     """A scripted generator: takes work, answers it, sends everything again when in doubt."""
 
-    def __init__(self, address: str, name: str = "w") -> None:
+    def __init__(self, address: str, name: str = "w", tls: TlsSource | None = None) -> None:
         self.name = name
         self.seen: list[ledger_pb2.WorkItem] = []
         self.stored = 0
-        self._channel = open_channel(address)
+        self._channel = open_channel(address, tls)
         self.stub: ledger_pb2_grpc.LedgerServiceAsyncStub = ledger_pb2_grpc.LedgerServiceStub(self._channel)
 
     async def close(self) -> None:
@@ -255,6 +256,15 @@ class Worker:
             self.seen.extend(work.items)
             unsent = list(work.items)
             await asyncio.sleep(pause or work.retry_after_ms / 20_000)
+
+    async def message(self, *words: str) -> str:
+        """Wait until the run's message has these words."""
+        async with asyncio.timeout(120):
+            while True:
+                said = (await self.status()).message
+                if all(word in said for word in words):
+                    return said
+                await asyncio.sleep(0.05)
 
     async def wait_for(
         self, *states: "ledger_pb2.RunState.ValueType", seconds: float = 120

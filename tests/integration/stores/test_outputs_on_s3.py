@@ -1,6 +1,5 @@
 """The real aggregator writes its outputs through a real S3 API, and meets the faults that last."""
 
-import asyncio
 import json
 import os
 import shutil
@@ -37,16 +36,6 @@ def arguments(folder: Path, judge: str) -> list[str]:
 
 def order(folder: Path, **changes: Any) -> None:
     write_work_order(folder, problems=PROBLEMS, output_dir="s3://results/run-1", **changes)
-
-
-async def message(worker: Worker, *words: str) -> str:
-    """Wait until the run's message has these words."""
-    async with asyncio.timeout(120):
-        while True:
-            said = (await worker.status()).message
-            if all(word in said for word in words):
-                return said
-            await asyncio.sleep(0.05)
 
 
 def check_outputs(server: S3Server) -> None:
@@ -126,7 +115,7 @@ async def test_uploads_that_are_cut_and_a_store_that_is_lost_only_delay_the_resu
         worker = Worker(process.address)
         proxy.cut_after = 20_000
         await worker.work(batch=PROBLEMS)
-        said = await message(worker, "the outputs cannot be written yet", "results/run-1")
+        said = await worker.message("the outputs cannot be written yet", "results/run-1")
         assert "tried again for up to 30 minutes" in said
         assert proxy.cuts
         assert not (s3.folder / "results" / "run-1" / "summary.json").exists()
@@ -148,7 +137,7 @@ async def test_credentials_that_expire_are_named_and_renewed_ones_finish_the_run
         await s3.start("second-key", "second-secret")
         worker = Worker(process.address)
         await worker.work(batch=PROBLEMS)
-        said = await message(worker, "the outputs cannot be written yet")
+        said = await worker.message("the outputs cannot be written yet")
         assert "the store does not accept these credentials: correct the access key" in said
         assert not (s3.folder / "results" / "run-1" / "summary.json").exists()
         await worker.close()
@@ -185,7 +174,7 @@ async def test_a_full_bucket_is_named_and_gets_the_rest_once_there_is_room(
         ballast = small_disk / "results" / "ballast"
         ballast.write_bytes(bytes(1008 << 10))
         await worker.work(batch=PROBLEMS)
-        await message(worker, "the store is full: free space in it, or raise its quota")
+        await worker.message("the store is full: free space in it, or raise its quota")
         assert not (small_disk / "results" / "run-1" / "summary.json").exists()
         ballast.unlink()
         await worker.close()

@@ -48,6 +48,8 @@ def google_says(status: int, message: str) -> Exception:
         (boto.EndpointConnectionError(endpoint_url="http://x"), Kind.UNREACHABLE, "check AWS_ENDPOINT_URL"),
         (boto.ConnectTimeoutError(endpoint_url="http://x"), Kind.UNREACHABLE, "check AWS_ENDPOINT_URL"),
         (google_says(403, "evals@x.test does not have storage.objects.create access"), Kind.REFUSED, "grant reading"),
+        (google_says(403, "The project exceeded its quota for total storage."), Kind.FULL, "raise its quota"),
+        (google_says(403, "The billing account is disabled in state absent"), Kind.REFUSED, "billing is disabled"),
         (google_says(401, "Invalid Credentials"), Kind.REFUSED, "or renew them"),
         (google_says(404, "The specified bucket does not exist."), Kind.MISSING, "no such file"),
         (google_says(507, "no room"), Kind.FULL, "free space"),

@@ -58,6 +58,7 @@ _UNREACHABLE = (
     Kind.UNREACHABLE,
     "the store cannot be reached: check AWS_ENDPOINT_URL (s3://), DNS, and the network policies in between",
 )
+_NO_BILLING = (Kind.REFUSED, "the project's billing is disabled: enable it, or take a bucket of another project")
 _BUSY = (Kind.FAILED, "the store is overloaded or failing")
 
 _BY_CODE: Final = {
@@ -100,6 +101,8 @@ _BY_CLASS: Final = {
 }
 _FORBIDDEN: Final = "Forbidden: http"
 """Start of what gcsfs makes of Google's status 403: a plain OSError, with neither the status nor a class of its own."""
+_FORBIDDEN_FOR: Final = {"quota": _FULL, "billing": _NO_BILLING}
+"""By a word of Google's message, what a 403 means that is no matter of rights."""
 _DISK_FULL = (Kind.FULL, "the disk is full: free space on it, or take a larger one")
 _BY_ERRNO: Final = {errno.ENOSPC: _DISK_FULL, errno.EDQUOT: _DISK_FULL}
 """Of this machine's own files: stores have codes instead."""
@@ -145,7 +148,8 @@ def _codes(error: BaseException) -> Iterator[tuple[Kind, str]]:
 
 def _texts(error: BaseException) -> Iterator[tuple[Kind, str]]:
     if isinstance(error, OSError) and str(error).startswith(_FORBIDDEN):
-        yield _DENIED
+        said = str(error).partition("\n")[2].lower()
+        yield next((meaning for word, meaning in _FORBIDDEN_FOR.items() if word in said), _DENIED)
 
 
 def _numbers(error: BaseException) -> Iterator[tuple[Kind, str]]:
