@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import grpc
 
@@ -121,11 +122,12 @@ def unavailable(message: str = "no sandbox answered") -> judge_pb2.StreamFailure
 
 
 class FakeJudgeServer:
-    """A FakeJudge on a port of its own."""
+    """A FakeJudge on a port of its own, with a folder of certificates if one is given."""
 
-    def __init__(self, judge: FakeJudge, port: int = 0) -> None:
+    def __init__(self, judge: FakeJudge, port: int = 0, tls_folder: Path | None = None) -> None:
         self.judge = judge
-        self._server = GrpcServer(ServiceSettings(port=port, drain_seconds=0.0), ["evalrun.judge.v1.JudgeService"])
+        settings = ServiceSettings(port=port, drain_seconds=0.0, tls_folder=tls_folder)
+        self._server = GrpcServer(settings, ["evalrun.judge.v1.JudgeService"])
         judge_pb2_grpc.add_JudgeServiceServicer_to_server(judge, self._server.server)
 
     async def start(self) -> str:
