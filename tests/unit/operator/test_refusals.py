@@ -8,6 +8,8 @@ from builders.operator.world import operator_settings
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.lifecycle.frozen import FROZEN, UnreadableSettingsError, frozen, thawed
 from evalrun_operator.policies.refusals import WriteFailure, applied_words
+from evalrun_operator.settings import OperatorSettings
+from evalrun_runtime.settings import load_settings
 
 QUOTA = 'creating PodDisruptionBudget r-judge: poddisruptionbudgets.policy "r-judge" is forbidden: exceeded quota: q'
 RIGHT = 'creating Job r-gen-1: jobs.batch is forbidden: User "x" cannot create resource "jobs"'
@@ -77,6 +79,24 @@ def test_settings_survive_their_stay_in_a_status() -> None:
     assert back.otlp_endpoint is None  # the run had none
     assert back.workers == 20  # the operator's own affair
     assert frozen(back) == kept
+
+
+def test_the_operators_environment_changes_nothing_that_a_run_has_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chart names placements and labels in the environment, which an upgrade changes."""
+
+    def chart(placement: object, labels: object) -> OperatorSettings:
+        monkeypatch.setenv("EVALRUN_OPERATOR_PLACEMENT", json.dumps(placement))
+        monkeypatch.setenv("EVALRUN_OPERATOR_POD_LABELS", json.dumps(labels))
+        return load_settings(OperatorSettings, [], program="evalrun-operator")
+
+    began = chart({"sandbox": {"nodeSelector": {"pool": "untrusted"}}}, {"team": "a"})
+    kept = frozen(began)
+    assert thawed(began, kept).placement == began.placement
+    upgraded = chart(
+        {"sandbox": {"nodeSelector": {"pool": "new"}}, "gateway": {"priorityClassName": "high"}}, {"x": "y"}
+    )
+    back = thawed(upgraded, kept)
+    assert (back.placement, back.pod_labels) == (began.placement, {"team": "a"})
 
 
 def test_a_run_that_has_kept_nothing_goes_by_the_operator() -> None:

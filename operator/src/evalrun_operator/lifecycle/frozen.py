@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from evalrun_operator.settings import OperatorSettings, RunDefaults
 from evalrun_runtime.settings import ServiceSettings
@@ -31,6 +32,25 @@ TLS = "tls"
 """By this name in the status, what an unset `spec.tls` means. Runs that began when it meant plain text go on so: a port
 that takes TLS alone would turn the pods away that are there already, and their images may know of none."""
 ISSUED = "issued"
+
+
+class ThawedSettings(OperatorSettings):
+    """Settings from given values alone. Those of the environment are the operator's, which pydantic would merge into
+    the labels and placements that a run has kept.
+    """
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Leave only what is given."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
 
 
 class UnreadableSettingsError(Exception):
@@ -71,7 +91,7 @@ def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSetti
         return settings
     unset = {name: None for name in FROZEN.values() if name not in texts and _may_be_unset(name)}
     try:
-        return OperatorSettings.model_validate(
+        return ThawedSettings.model_validate(
             {**settings.model_dump(), **unset, **{name: _value(name, text) for name, text in texts.items()}}
         )
     except (ValidationError, json.JSONDecodeError) as error:
