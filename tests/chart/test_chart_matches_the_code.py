@@ -92,7 +92,10 @@ def test_the_operator_understands_every_variable_that_it_is_given(
         monkeypatch.setenv(name, value)
     settings = load_settings(OperatorSettings, [], program="evalrun-operator")
     assert settings.namespace == ["team-a", "team-b"]
-    assert settings.shared_token == [f"evalrun-system/evalrun-{part}-token/token" for part in ("judge", "sandbox")]
+    tokens = [f"evalrun-system/evalrun-{part}-token/token" for part in ("judge", "sandbox")]
+    assert settings.shared_token == [*tokens, f"evalrun-system/evalrun-judge-authority/{names.SEED_KEY}"]
+    assert settings.shared_judge is not None
+    assert (settings.shared_judge.namespace, settings.shared_judge.gateway) == ("evalrun-system", "evalrun-judge")
     assert settings.autoscaling == "keda"
     assert settings.keda_prometheus == "http://prom:9090"
     assert (settings.ray_version, settings.ray_auth) == ("2.61.0", "disabled")
@@ -188,14 +191,20 @@ def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, m
     assert url.endswith(f":{sandbox.port}")
 
 
+NAMED = {"judge": "gateway-tls", "sandbox": "sandbox-tls", "reward": "reward-tls"}
+ISSUED = {"judge": "evalrun-judge-tls", "sandbox": "evalrun-sandbox-tls", "reward": "evalrun-judge-caller-tls"}
+
+
 @pytest.mark.parametrize("discovery", ["dns", "endpointSlices"])
+@pytest.mark.parametrize("held", [NAMED, ISSUED], ids=["named", "issued"])
 def test_with_tls_every_part_understands_its_folders_and_is_probed_where_it_answers(
-    chart: Chart, discovery: str
+    chart: Chart, discovery: str, held: dict[str, str]
 ) -> None:
-    judge = {"enabled": True, "gateway": {"discovery": discovery}}
-    tls = {"gatewaySecret": "gateway-tls", "sandboxSecret": "sandbox-tls"}
-    values = {**VALUE_SETS["reward"], "sharedJudge": {**judge, "tls": tls}}
-    values["reward"] = {**values["reward"], "judgeTlsSecret": "reward-tls"}
+    judge: dict[str, Any] = {"enabled": True, "gateway": {"discovery": discovery}}
+    values = {**VALUE_SETS["reward"], "sharedJudge": judge}
+    if held is NAMED:
+        judge["tls"] = {"gatewaySecret": NAMED["judge"], "sandboxSecret": NAMED["sandbox"]}
+        values["reward"] = {**values["reward"], "judgeTlsSecret": NAMED["reward"]}
     objects = chart.render(values)
     secrets = {}
     for name, settings_type, folders in (
@@ -212,12 +221,26 @@ def test_with_tls_every_part_understands_its_folders_and_is_probed_where_it_answ
         pod = named(objects, "Deployment", f"evalrun-{name}")["spec"]["template"]["spec"]
         (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
         secrets[name] = volume["secret"]["secretName"]
+        assert [one["path"] for one in volume["secret"]["items"]] == list(names.TLS_FILES)
         probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         asked = [probe[how]["port"] for probe in probes for how in ("grpc", "httpGet", "tcpSocket") if how in probe]
         probed = {ports.get(port, port) for port in asked}
         assert probed == ({int(flags["health-port"])} if "tls-folder" in flags else {8090})
-    assert secrets == {"judge": "gateway-tls", "sandbox": "sandbox-tls", "reward": "reward-tls"}
+    assert secrets == held
+    issued = environment(container_of(objects, "evalrun-operator")).get("EVALRUN_OPERATOR_SHARED_JUDGE")
+    assert (issued is not None) == (held is ISSUED)
+
+
+def test_without_tls_no_part_has_any_and_nothing_is_issued(chart: Chart) -> None:
+    values = {**VALUE_SETS["reward"], "sharedJudge": {"enabled": True, "tls": {"mode": "disabled"}}}
+    objects = chart.render(values)
+    for name in ("judge", "sandbox", "reward"):
+        assert not [flag for flag in container_of(objects, f"evalrun-{name}")["args"] if "tls" in flag]
+    assert {one["metadata"]["name"] for one in of_kind(objects, "Secret")} == {
+        f"evalrun-{part}-token" for part in ("judge", "sandbox", "reward")
+    }
+    assert "EVALRUN_OPERATOR_SHARED_JUDGE" not in environment(container_of(objects, "evalrun-operator"))
 
 
 @pytest.mark.parametrize(
@@ -225,6 +248,10 @@ def test_with_tls_every_part_understands_its_folders_and_is_probed_where_it_answ
     [
         ({"sharedJudge": {"enabled": True, "tls": {"gatewaySecret": "a"}}}, "write both, or neither"),
         ({"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "judgeTlsSecret": "a"}}, "judgeTlsSecret"),
+        (
+            {"sharedJudge": {"enabled": True, "tls": {"mode": "disabled", "gatewaySecret": "a", "sandboxSecret": "b"}}},
+            "write one of them",
+        ),
     ],
 )
 def test_half_of_tls_is_refused(chart: Chart, values: dict[str, Any], message: str) -> None:

@@ -8,7 +8,7 @@ from builders.cluster.chart import PLACED, VALUE_SETS, Chart, Object, named, wor
 
 IMAGE = re.compile(r"^[a-zA-Z0-9._:/-]+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})$")
 
-VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected"}
+VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
 
 
 @pytest.fixture(params=VALUE_SETS, scope="module")

@@ -15,6 +15,7 @@ from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.rbac import shared_token_rules
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.network import METADATA
+from evalrun_operator.settings import SharedJudge
 
 MONITORS = ("operator", "judge", "reward", "sandbox")
 SELECTOR_OF: dict[str, Callable[[Object], dict[str, str]]] = {
@@ -275,20 +276,27 @@ def test_rendering_twice_gives_the_same_objects(chart: Chart, objects: list[Obje
     assert chart.render(VALUE_SETS[values]) == objects
 
 
-def test_the_operator_writes_each_token_that_no_secret_of_the_user_holds(chart: Chart) -> None:
+def test_the_operator_fills_each_secret_that_the_user_does_not_name(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["reward"], namespace="judging")
-    assert {secret["metadata"]["name"]: secret.get("data") for secret in of_kind(objects, "Secret")} == {
-        "evalrun-judge-token": None, "evalrun-reward-token": None, "evalrun-sandbox-token": None,
-    }  # fmt: skip
+    tokens = [f"evalrun-{part}-token" for part in ("judge", "sandbox", "reward")]
+    issued = [f"evalrun-{part}-tls" for part in ("judge", "sandbox", "judge-caller")]
+    filled = [*tokens, "evalrun-judge-authority", *issued]
+    assert {secret["metadata"]["name"]: secret.get("data") for secret in of_kind(objects, "Secret")} == dict.fromkeys(
+        filled
+    )
+    operator = named(objects, "Deployment", "evalrun-operator")["spec"]["template"]["spec"]["containers"][0]
+    judge = SharedJudge.model_validate_json(environment(operator)["EVALRUN_OPERATOR_SHARED_JUDGE"])
+    assert [judge.gateway_secret, judge.sandbox_secret, judge.caller_secret] == issued
+    assert {judge.gateway, judge.sandbox} <= {one["metadata"]["name"] for one in of_kind(objects, "Service")}
     assert held_tokens(objects) == {
         "evalrun-judge": {"evalrun-judge-token": "token", "evalrun-sandbox-token": "token"},
         "evalrun-reward": {"evalrun-judge-token": "token", "evalrun-reward-token": "token"},
         "evalrun-sandbox": {"evalrun-sandbox-token": "token"},
     }
     written = written_tokens(objects)
-    assert written == [f"judging/evalrun-{part}-token/token" for part in ("judge", "sandbox", "reward")]
+    assert written == [*(f"judging/{name}/token" for name in tokens), f"judging/{judge.authority_secret}/seed"]
     (rule,) = named(objects, "Role", "evalrun-operator-tokens")["rules"]
-    assert rule == {**shared_token_rules()[0], "resourceNames": [place.split("/")[1] for place in written]}
+    assert rule == {**shared_token_rules()[0], "resourceNames": filled}
     assert named(objects, "RoleBinding", "evalrun-operator-tokens")["metadata"]["namespace"] == "judging"
 
 
@@ -300,7 +308,8 @@ def written_tokens(objects: list[Object]) -> list[str]:
 
 
 def test_a_token_that_is_there_already_is_used(chart: Chart) -> None:
-    objects = chart.render(VALUE_SETS["gvisor"])
+    named_ones = {**VALUE_SETS["gvisor"]["sharedJudge"], "tls": {"gatewaySecret": "a", "sandboxSecret": "b"}}
+    objects = chart.render({"sharedJudge": named_ones})
     assert not of_kind(objects, "Secret")
     assert written_tokens(objects) == []
     assert not [role for role in of_kind(objects, "Role") if role["metadata"]["name"].endswith("-tokens")]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import textwrap
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ from lightkube import KubeConfig
 from evalrun_api import names
 from evalrun_api.manifest import find_problems
 from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_operator.resources.judge_certificates import secrets_of
+from evalrun_operator.settings import SharedJudge
+from evalrun_operator.shared_certificates import SharedCertificates
 from evalrun_operator.shared_tokens import SharedTokens
 
 pytestmark = pytest.mark.timeout(600)  # a helm that is not built yet is built here
@@ -185,7 +189,7 @@ def test_install_upgrade_and_uninstall(plane: ControlPlane, chart: Chart, tmp_pa
     secret, other = f"{secrets}/probe-evalrun-judge-token", f"{secrets}/probe-evalrun-sandbox-token"
     check_notes(notes)
     places = ["released/probe-evalrun-judge-token/token"]
-    fill_tokens(plane, "released", places)
+    fill_secrets(plane, "released", places)
     token = plane.request("GET", secret).body["data"]["token"]
     assert len(base64.b64decode(token)) == 64
     # As an earlier release of the chart left one: with a token that Helm itself had rendered.
@@ -210,7 +214,9 @@ def test_install_upgrade_and_uninstall(plane: ControlPlane, chart: Chart, tmp_pa
     assert "deletionTimestamp" not in crd.body["metadata"]
 
 
-def test_applying_what_is_rendered_again_keeps_the_tokens(plane: ControlPlane, chart: Chart, tmp_path: Path) -> None:
+def test_applying_what_is_rendered_again_keeps_tokens_and_certificates(
+    plane: ControlPlane, chart: Chart, tmp_path: Path
+) -> None:
     """As GitOps does: rendered without a cluster and applied with each synchronization."""
     values: Values = {"crds": {"create": False}, **VALUE_SETS["reward"]}
     file = tmp_path / "objects.json"
@@ -224,7 +230,9 @@ def test_applying_what_is_rendered_again_keeps_the_tokens(plane: ControlPlane, c
             (container,) = named(objects, "Deployment", f"{RELEASE}-evalrun-operator")["spec"]["template"]["spec"][
                 "containers"
             ]
-            fill_tokens(plane, NAMESPACE, json.loads(environment(container)["EVALRUN_OPERATOR_SHARED_TOKEN"]))
+            given = environment(container)
+            judge = SharedJudge.model_validate_json(given["EVALRUN_OPERATOR_SHARED_JUDGE"])
+            fill_secrets(plane, NAMESPACE, json.loads(given["EVALRUN_OPERATOR_SHARED_TOKEN"]), judge)
         found = [
             plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{one['metadata']['name']}").body["data"]
             for one in of_kind(taken, "Secret")
@@ -232,12 +240,14 @@ def test_applying_what_is_rendered_again_keeps_the_tokens(plane: ControlPlane, c
         kept = kept or found
         assert found == kept
     assert kept is not None
-    assert len({data["token"] for data in kept}) == 3
+    assert len({json.dumps(data) for data in kept}) == 7
     plane.kubectl("delete", f"--filename={file}")
 
 
-def fill_tokens(plane: ControlPlane, namespace: str, places: list[str]) -> None:
-    """Write the tokens as the operator does, under the account and with the rights that the chart gives it."""
+def fill_secrets(plane: ControlPlane, namespace: str, places: list[str], judge: SharedJudge | None = None) -> None:
+    """Write tokens and certificates as the operator does, under the account and with the rights that the chart gives
+    it.
+    """
     account = f"{RELEASE}-evalrun-operator"
     token = plane.kubectl("create", "token", account, f"--namespace={namespace}").strip()
     config = json.loads(plane.kubeconfig.read_text())
@@ -247,17 +257,17 @@ def fill_tokens(plane: ControlPlane, namespace: str, places: list[str]) -> None:
         client = ExactClient(KubeConfig.from_dict(config), field_manager=names.FIELD_MANAGER)
         try:
             await SharedTokens(Cluster(client), places).fill()
+            await SharedCertificates(Cluster(client), judge, lambda: datetime.now(UTC)).fill()
         finally:
             await client.close()
 
     def filled() -> bool:  # the authorizer learns of a new Role a moment later
         asyncio.run(fill())
-        secrets = [
-            plane.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{place.split('/')[1]}") for place in places
-        ]
-        return all(secret.body.get("data", {}).get("token") for secret in secrets)
+        written = [place.split("/")[1] for place in places] + list(() if judge is None else secrets_of(judge))
+        secrets = [plane.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}") for name in written]
+        return all(secret.body.get("data") for secret in secrets)
 
-    until(filled, "the tokens")
+    until(filled, "the contents of the chart's Secrets")
 
 
 def check_notes(notes: str) -> None:

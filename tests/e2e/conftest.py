@@ -19,7 +19,6 @@ from builders.cluster.install import (
     SHARED_JUDGE,
     VALUES,
     Installed,
-    bring_judges_certificates,
     installed,
     load_images,
 )
@@ -100,7 +99,7 @@ def install(
 ) -> Iterator[Installed]:
     """Everything installed, problems on a volume, servers answering: `answers`, and `slow-answers` for 15 s a run."""
     del started_here  # goes on while images are loaded
-    with installed(cluster, images, {**VALUES, "sharedJudge": SHARED_JUDGE}, bring_judges_certificates) as here:
+    with installed(cluster, images, {**VALUES, "sharedJudge": SHARED_JUDGE}) as here:
         here.upload(*tasks.files.values(), *cheats.files.values(), *paced_tasks[0].files.values())
         here.serve_answers("answers", tasks)
         here.serve_answers("slow-answers", tasks, "--latency-seconds=1", "--max-concurrency=4")

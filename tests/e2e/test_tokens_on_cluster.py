@@ -12,7 +12,7 @@ from typing import Any
 
 from builders.cluster.cluster import CommandFailedError
 from builders.cluster.controlplane import until
-from builders.cluster.install import JUDGES_CALLER, PROBLEMS, Installed
+from builders.cluster.install import PROBLEMS, Installed
 from builders.cluster.runs import Verdicts, outcome, progress, small
 from builders.cluster.tasks import Tasks
 
@@ -175,7 +175,9 @@ def doors_of_shared_judge(install: Installed, tokens: dict[str, str], of_run: Sh
 
     The first certificate is that of its callers; the others are none, its sandboxes', and one that a run issued.
     """
-    caller, sandbox = secret_of(install, JUDGES_CALLER), secret_of(install, "judge-sandbox-tls", install.system)
+    caller, sandbox = (
+        secret_of(install, f"evalrun-{part}-tls", install.system) for part in ("judge-caller", "sandbox")
+    )
     callers, sandboxes = ((one["tls.crt"], one["tls.key"], one["ca.crt"]) for one in (caller, sandbox))
     opens = {
         names.GATEWAY_TOKEN: secret_of(install, "evalrun-judge-token", install.system)["token"],

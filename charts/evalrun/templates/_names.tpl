@@ -60,10 +60,51 @@ app.kubernetes.io/component: {{ .component }}
 {{- default (printf "%s-sandbox-token" (include "evalrun.fullname" .)) .Values.sharedJudge.sandboxToken.existingSecret }}
 {{- end }}
 
-{{/* Secret whose token the operator writes, once; argument: (dict "root" $ "component" "judge" "name" ... "key" ...). */}}
-{{- define "evalrun.tokenSecret" -}}
+{{/* How the shared judge has TLS: issued, named or disabled. */}}
+{{- define "evalrun.judgeTls" -}}
+{{- $tls := .Values.sharedJudge.tls }}
+{{- if ne (empty $tls.gatewaySecret) (empty $tls.sandboxSecret) }}
+{{- fail "sharedJudge.tls: one of gatewaySecret and sandboxSecret is empty: write both, or neither for certificates that the operator issues" }}
+{{- end }}
+{{- if and $tls.gatewaySecret (eq $tls.mode "disabled") }}
+{{- fail "sharedJudge.tls: Secrets are named, and mode is disabled: write one of them" }}
+{{- end }}
+{{- ternary "named" $tls.mode (ne $tls.gatewaySecret "") }}
+{{- end }}
+
+{{/* The shared judge as the operator issues certificates for it: a JSON object; an empty one if it does not. */}}
+{{- define "evalrun.issuedJudge" -}}
+{{- if and .Values.sharedJudge.enabled (eq (include "evalrun.judgeTls" .) "issued") }}
+{{- $name := include "evalrun.fullname" . }}
+{{- toJson (dict "namespace" .Release.Namespace "gateway" (printf "%s-judge" $name) "sandbox" (printf "%s-sandbox" $name) "authority_secret" (printf "%s-judge-authority" $name) "gateway_secret" (printf "%s-judge-tls" $name) "sandbox_secret" (printf "%s-sandbox-tls" $name) "caller_secret" (printf "%s-judge-caller-tls" $name)) }}
+{{- else }}
+{}
+{{- end }}
+{{- end }}
+
+{{/* Secret with a certificate of the shared judge; empty for plain text; argument: (dict "root" $ "named" SECRET "issued"
+     "gateway_secret"). */}}
+{{- define "evalrun.tlsSecret" -}}
+{{- with include "evalrun.issuedJudge" .root | fromJson }}
+{{- index . $.issued }}
+{{- else }}
+{{- .named }}
+{{- end }}
+{{- end }}
+
+{{/* Volume with a certificate as files; the kubelet waits until the Secret has them; argument: its name. */}}
+{{- define "evalrun.tlsVolume" -}}
+- name: tls
+  secret:
+    secretName: {{ . | quote }}
+    items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}, {key: ca.crt, path: ca.crt}]
+{{- end }}
+
+{{/* Secret that the operator fills; argument: (dict "root" $ "component" "judge" "name" ... "key" ...), the key where a
+     token is written, once. */}}
+{{- define "evalrun.filledSecret" -}}
 {{- $live := lookup "v1" "Secret" .root.Release.Namespace .name }}
-# No token is rendered: the operator writes one where there is none, so rendering again changes nothing.
+# No value is rendered: the operator writes one where there is none, so rendering again changes nothing.
 apiVersion: v1
 kind: Secret
 metadata:
@@ -72,7 +113,7 @@ metadata:
   labels:
     {{- include "evalrun.labels" . | nindent 4 }}
 type: Opaque
-{{- if not (dig "metadata" "annotations" "evalrun.dev/filled-by" "" $live) }}
+{{- if and .key (not (dig "metadata" "annotations" "evalrun.dev/filled-by" "" $live)) }}
 {{- with dig "data" .key "" $live }}
 # Rendered by an earlier release of the chart, so that Helm would delete what is left out here.
 data:
@@ -96,8 +137,27 @@ data:
 {{- if and .Values.reward.enabled (not .Values.reward.token.existingSecret) }}
 {{- $places = append $places (printf "%s/%s/%s" .Release.Namespace (include "evalrun.rewardSecret" .) .Values.reward.token.key) }}
 {{- end }}
+{{- with include "evalrun.issuedJudge" . | fromJson }}
+{{- $places = append $places (printf "%s/%s/seed" .namespace .authority_secret) }}
+{{- end }}
 {{- with $places }}
 {{- toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* Secrets that the operator writes: a JSON list of names; empty if there are none. */}}
+{{- define "evalrun.filledSecrets" -}}
+{{- $names := list }}
+{{- with include "evalrun.sharedTokens" . }}
+{{- range fromJsonArray . }}
+{{- $names = append $names (index (splitList "/" .) 1) }}
+{{- end }}
+{{- end }}
+{{- with include "evalrun.issuedJudge" . | fromJson }}
+{{- $names = concat $names (list .gateway_secret .sandbox_secret .caller_secret) }}
+{{- end }}
+{{- with $names }}
+{{- toJson (uniq .) }}
 {{- end }}
 {{- end }}
 

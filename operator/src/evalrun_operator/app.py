@@ -33,10 +33,13 @@ from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.sink import Schedules
 from evalrun_operator.settings import OperatorSettings
+from evalrun_operator.shared_certificates import SharedCertificates
 from evalrun_operator.shared_tokens import SharedTokens
 
 START_SECONDS = 30.0
 """Seconds that the first listing of everything may take before it is tried again."""
+SECRETS_SECONDS = 30.0
+"""Pause between two looks at the chart's Secrets: somebody may delete one, and GitOps creates it again, empty."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Operator:
     """Those that are served; none: all are."""
     discovery: ApiDiscovery
     shared_tokens: SharedTokens
+    shared_certificates: SharedCertificates
     election: LeaderElection | None = None
     """None: this is the only operator."""
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -71,7 +75,7 @@ class Operator:
         await self.watches.start(START_SECONDS)
         await self.discovery.look()
         self._follow(self.discovery.run(), "discovery")
-        self._follow(self.shared_tokens.run(), "shared tokens")
+        self._follow(self._keep_secrets(), "shared secrets")
         if self.election is None:
             self.queue.start()
             self.schedule_queue.start()
@@ -80,6 +84,13 @@ class Operator:
         else:
             self._follow(self.election.run(), "election")
         return True
+
+    async def _keep_secrets(self) -> None:
+        """Fill the chart's Secrets until cancelled."""
+        while True:
+            await self.shared_tokens.fill()
+            await self.shared_certificates.fill()
+            await asyncio.sleep(SECRETS_SECONDS)
 
     def _follow(self, work: Coroutine[None, None, None], name: str) -> None:
         """Run a part that may never end."""
@@ -197,5 +208,6 @@ def build_operator(
     discovery = ApiDiscovery(cluster, MEASURED_BY.values(), children.missing_groups)
     return Operator(
         controller, queue, schedules, schedule_queue, watches, client, cluster, aggregators, settings.namespace,
-        discovery, SharedTokens(cluster, settings.shared_token), election,
+        discovery, SharedTokens(cluster, settings.shared_token),
+        SharedCertificates(cluster, settings.shared_judge, now), election,
     )  # fmt: skip

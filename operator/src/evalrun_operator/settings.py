@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_api.api_model import Resources
@@ -13,6 +13,20 @@ AutoscalingMode = Literal["cpu", "custom", "keda"]
 SecretKey = Annotated[str, Field(pattern=r"^[a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9.]*/[-._a-zA-Z0-9]+$")]
 RAY_WITH_TOKENS = (2, 52)
 """KubeRay refuses a RayCluster that asks an older Ray for a token."""
+
+
+class SharedJudge(BaseModel):
+    """The chart's judge, for which the operator issues certificates; each Secret lies in its namespace."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str = Field(description="Its namespace.")
+    gateway: str = Field(description="Service of its gateways.")
+    sandbox: str = Field(description="Service of its sandboxes.")
+    authority_secret: str = Field(description="Secret with the seed of its authority.")
+    gateway_secret: str = Field(description="Secret of the gateways' certificate.")
+    sandbox_secret: str = Field(description="Secret of the sandboxes' certificate.")
+    caller_secret: str = Field(description="Secret of a certificate for callers that are no runs of this operator.")
 
 
 class RunDefaults(ServiceSettings):
@@ -128,6 +142,10 @@ class OperatorSettings(RunDefaults):
         default_factory=list,
         max_length=100,
         description="NAMESPACE/NAME/KEY of a Secret that gets a random token if it has none: the chart's. Repeatable.",
+    )
+
+    shared_judge: SharedJudge | None = Field(
+        None, description="The chart's judge, for which certificates are issued, as JSON. Unset: for none."
     )
 
     autoscaling: AutoscalingMode = Field(

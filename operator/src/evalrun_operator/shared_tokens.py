@@ -3,19 +3,15 @@
 The chart renders these Secrets without a value. So two renderings are equal, and applying one again keeps the token.
 """
 
-import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from evalrun_cluster.errors import ClusterError, ConflictError
 from evalrun_cluster.objects import Object
 
 logger = logging.getLogger(__name__)
-
-LOOK_SECONDS = 30.0
-"""Pause between two looks at the Secrets: somebody may delete one, and GitOps creates it again without a token."""
 
 
 class Secrets(Protocol):
@@ -25,8 +21,8 @@ class Secrets(Protocol):
         """Return a Secret; None if there is none. Raises ClusterError."""
         ...
 
-    async def fill_secret(self, secret: Object, key: str, value: str) -> None:
-        """Write one key of a Secret. Raises ClusterError, ConflictError if it has changed since it was read."""
+    async def fill_secret(self, secret: Object, values: Mapping[str, str]) -> None:
+        """Write some keys of a Secret. Raises ClusterError, ConflictError if it has changed since it was read."""
         ...
 
 
@@ -48,12 +44,6 @@ class SharedTokens:
         self._places = [tuple(place.split("/")) for place in places]
         self._new_token = new_token
 
-    async def run(self) -> None:
-        """Fill them until cancelled."""
-        while True:
-            await self.fill()
-            await asyncio.sleep(LOOK_SECONDS)
-
     async def fill(self) -> None:
         """Write a token to each Secret that has none."""
         for namespace, name, key in self._places:
@@ -73,5 +63,5 @@ class SharedTokens:
         secret = await self._api.read_secret(name, namespace)
         if secret is None or (secret.get("data") or {}).get(key):
             return  # a Secret that is missing belongs to a release that is being installed or removed
-        await self._api.fill_secret(secret, key, self._new_token())
+        await self._api.fill_secret(secret, {key: self._new_token()})
         logger.info("Secret %s/%s had no %s: it holds a random one now", namespace, name, key)

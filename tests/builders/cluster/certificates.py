@@ -1,7 +1,7 @@
 """Secrets of a user's own authority, as cert-manager writes them: issued, renewed, and renewed badly."""
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -33,12 +33,12 @@ class Issuer:
         }
 
 
-def tls_secrets(contents: Mapping[str, Files], names: Iterable[str] | None = None) -> list[Object]:
-    """Return Secrets, all of them or those that are named."""
+def tls_secrets(contents: Mapping[str, Files]) -> list[Object]:
+    """Return Secrets with these contents."""
     return [
         {
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "kubernetes.io/tls",
             "stringData": contents[name],
         }
-        for name in names or contents
+        for name in contents
     ]  # fmt: skip

@@ -4,19 +4,16 @@ restricted pods, problems on a volume, and a server that answers.
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
-from builders.cluster.certificates import Issuer, tls_secrets
 from builders.cluster.cluster import CONTAINER_SECURITY, POD_SECURITY, RESTRICTED, Cluster, CommandFailedError, Object
 from builders.cluster.images import Image
 from builders.cluster.tasks import MODEL, Tasks
-
-from evalrun_operator.resources.certificates import Usage
 
 CHART = Path(__file__).parents[3] / "charts" / "evalrun"
 REGISTRY = "localhost/evalrun-e2e"
@@ -38,11 +35,8 @@ SHARED_JUDGE: Object = {
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
     },
     "sandbox": {"minReplicas": 2, "slots": 1, "slotMilliCpu": 50, "slotMemoryMib": 512},
-    "tls": {"gatewaySecret": "judge-tls", "sandboxSecret": "judge-sandbox-tls"},
 }  # fmt: skip
-"""Two gateways and two sandboxes, small; `bring_judges_certificates` writes the Secrets."""
-JUDGES_CALLER = "judge-client-tls"
-"""The Secret of runs that use the shared judge."""
+"""Two gateways and two sandboxes, small; with certificates of the operator's, as by default."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +138,7 @@ class Installed:
         copied = {"metadata": {"name": secret["metadata"]["name"]}, "data": secret["data"]}
         self.cluster.apply(self.runs, {"apiVersion": "v1", "kind": "Secret", **copied})
         token = {"name": secret["metadata"]["name"], "key": "token"}
-        tls = {"name": JUDGES_CALLER}
-        return {"name": "evalrun-judge", "namespace": self.system, "tokenSecretRef": token, "tlsSecretRef": tls}
+        return {"name": "evalrun-judge", "namespace": self.system, "tokenSecretRef": token}
 
     def mount(self, pod: str, *claims: str) -> None:
         """Run a pod that does nothing but to hold claims, each at /CLAIM; wait until it runs."""
@@ -230,19 +223,13 @@ def load_images(cluster: Cluster, built: dict[str, Image], folder: Path) -> dict
 
 
 @contextmanager
-def installed(
-    cluster: Cluster,
-    images: dict[str, str],
-    values: Object = VALUES,
-    bring: Callable[[Installed], None] = lambda here: None,
-) -> Iterator[Installed]:
+def installed(cluster: Cluster, images: dict[str, str], values: Object = VALUES) -> Iterator[Installed]:
     """Install the chart and make what a user would bring; take it all away at the end, the CRDs too.
 
     Args:
         cluster: where.
         images: the names of our images in it, by stage.
         values: of the chart, beside the images.
-        bring: makes what the chart's values name, before it is installed.
 
     Raises:
         CommandFailedError: helm refuses, for one where an evalrun is installed in this cluster already.
@@ -258,7 +245,6 @@ def installed(
         tags = {stage: {"tag": name.rpartition(":")[2]} for stage, name in images.items()}
         tags["generator"] = tags["aggregator"]
         given = yaml.safe_dump({**values, "images": {"registry": REGISTRY, **tags}})
-        bring(here)
         cluster.helm("install", "evalrun", str(CHART), "--namespace", here.system, "--values", "-", given=given)
         try:
             cluster.apply(here.runs, *_brought())
@@ -271,15 +257,6 @@ def installed(
             cluster.kubectl("delete", "crd", *CRDS, "--timeout=50s")
     finally:
         cluster.kubectl("delete", "namespace", here.system, here.runs, "--wait=false")  # the cluster goes on by itself
-
-
-def bring_judges_certificates(here: Installed) -> None:
-    """Make the Secrets that `SHARED_JUDGE` names, and the one of the runs that use it."""
-    every = [f"*.{here.system}.svc"]
-    own = {"judge-tls": Usage(every), "judge-sandbox-tls": Usage(every, calls=False)}
-    issued = Issuer({**own, JUDGES_CALLER: Usage()}).issue()
-    here.cluster.apply(here.system, *tls_secrets(issued, own))
-    here.cluster.apply(here.runs, *tls_secrets(issued, [JUDGES_CALLER]))
 
 
 def _brought() -> list[Object]:

@@ -20,6 +20,7 @@ from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import belonging, parse_record
 from evalrun_operator.observation.records import Baseline, KueueWord, ObjectKey, Observed
 from evalrun_operator.policies.admission import QueuePosition
+from evalrun_operator.resources.certificates import Authority
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
@@ -53,6 +54,9 @@ class World:
     now: datetime = START
     objects: dict[ObjectKey, Manifest] = field(default_factory=dict)
     token: str | None = None
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict)
+    judge_authority: Authority | None = None
+    """Of the chart's judge, as far as the operator could read it."""
     total: int = 164
     generated: int = 0
     judged: int = 0
@@ -127,6 +131,7 @@ class World:
                 if ref.name in self.events
             },
             missing_groups=self.missing_groups,
+            judge_authority=self.judge_authority,
             kueue={
                 str(item["metadata"].get("uid")): self.kueue[ref.name]
                 for ref, item in self.objects.items()
@@ -165,7 +170,9 @@ class World:
 
     def apply(self, item: Manifest) -> None:
         if item["kind"] == "Secret":
-            self.token = self.token or item["stringData"][names.TOKEN_KEY]
+            name, values = item["metadata"]["name"], item["stringData"]
+            self.secrets.setdefault(name, values)
+            self.token = self.token or values.get(names.TOKEN_KEY)
             return
         ref = ObjectKey(item["kind"], item["metadata"]["name"])
         known = self.objects.get(ref)

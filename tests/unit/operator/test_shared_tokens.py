@@ -1,54 +1,16 @@
 """The chart's tokens: one is written where there is none, and never a second one."""
 
 import logging
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
+from builders.operator.stored_secrets import StoredSecrets
 
-from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError
+from evalrun_cluster.errors import RefusedError
 from evalrun_operator.settings import OperatorSettings
 from evalrun_operator.shared_tokens import SharedTokens
 
 PLACE = "judging/evalrun-judge-token/token"
-
-
-@dataclass
-class StoredSecrets:
-    """Secrets as the API server keeps them: a write names the version that it changes."""
-
-    kept: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    refusal: ClusterError | None = None
-    other_writer: str = ""
-    """What another operator writes between our read and our write."""
-
-    async def read_secret(self, name: str, namespace: str) -> dict[str, Any] | None:
-        if self.refusal is not None:
-            raise self.refusal
-        secret = self.kept.get((namespace, name))
-        if secret is None:
-            return None
-        read = {**secret, "data": dict(secret["data"])}
-        if self.other_writer:
-            secret["data"] = {"token": self.other_writer}
-            secret["version"] += 1
-        return read
-
-    async def fill_secret(self, secret: dict[str, Any], key: str, value: str) -> None:
-        kept = self.kept[secret["namespace"], secret["name"]]
-        if kept["version"] != secret["version"]:
-            raise ConflictError("another version")
-        kept["data"][key] = value
-        kept["version"] += 1
-
-    def add(self, **data: str) -> None:
-        self.kept["judging", "evalrun-judge-token"] = {
-            "namespace": "judging", "name": "evalrun-judge-token", "data": data, "version": 1,
-        }  # fmt: skip
-
-    def data(self) -> dict[str, str]:
-        data: dict[str, str] = self.kept["judging", "evalrun-judge-token"]["data"]
-        return data
+NAME = "evalrun-judge-token"
 
 
 async def test_a_token_is_written_once_and_once_more_to_another_secret_of_the_name() -> None:
@@ -56,31 +18,31 @@ async def test_a_token_is_written_once_and_once_more_to_another_secret_of_the_na
     tokens = SharedTokens(api, [PLACE])
     await tokens.fill()  # the release is being installed: no Secret yet
     assert api.kept == {}
-    api.add()
+    api.add(NAME)
     await tokens.fill()
-    first = api.data()["token"]
+    first = api.texts(NAME)["token"]
     assert len(first) == 64
     await tokens.fill()
-    assert api.data() == {"token": first}
-    api.add()
+    assert api.texts(NAME) == {"token": first}
+    api.add(NAME)
     await tokens.fill()
-    assert len({first, api.data()["token"]}) == 2
+    assert len({first, api.texts(NAME)["token"]}) == 2
 
 
 @pytest.mark.parametrize("data", [{"token": "mine"}, {"token": "mine", "other": "x"}])
 async def test_a_token_that_is_there_stays(data: dict[str, str]) -> None:
     api = StoredSecrets()
-    api.add(**data)
+    api.add(NAME, data)
     await SharedTokens(api, [PLACE]).fill()
-    assert api.data() == data
+    assert api.texts(NAME) == data
 
 
 async def test_of_two_operators_the_first_writer_decides() -> None:
-    api = StoredSecrets(other_writer="theirs")
-    api.add()
+    api = StoredSecrets(other_writer={"token": "theirs"})
+    api.add(NAME)
     tokens = SharedTokens(api, [PLACE])
     await tokens.fill()
-    assert api.data() == {"token": "theirs"}
+    assert api.texts(NAME) == {"token": "theirs"}
 
 
 async def test_a_refusal_names_the_secret_and_the_remedy_and_keeps_no_other_from_its_token(

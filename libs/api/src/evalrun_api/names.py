@@ -39,7 +39,9 @@ SCHEDULED_AT_ANNOTATION: Final = f"{PREFIX}/scheduled-at"
 TRIGGER_ANNOTATION: Final = f"{PREFIX}/trigger"
 """On an EvalSchedule: any new value asks for a start at once."""
 FILLED_ANNOTATION: Final = f"{PREFIX}/filled-by"
-"""On a Secret of the chart: who wrote its token; the chart then renders none."""
+"""On a Secret of the chart: who wrote its contents; the chart then renders none."""
+JUDGE_AUTHORITY_ANNOTATION: Final = f"{PREFIX}/judge-authority"
+"""On the aggregator: the authority of the chart's judge by which its certificate was issued; empty for other judges."""
 TOKEN_DIGEST_ANNOTATION: Final = f"{PREFIX}/token-digest"
 """On pods: a digest of the run's first token, so that a new Secret restarts them all; a rotation does not."""
 
@@ -69,6 +71,8 @@ JUDGE_TLS_FOLDER: Final = "/etc/evalrun/judge-tls"
 """Of the certificate for a shared judge."""
 OPERATOR: Final = "operator"
 """Component of the operator's pods, and in a run's Secret the owner of its certificate."""
+SEED_KEY: Final = "seed"
+"""Of what the authority of the chart's judge is derived from, in a Secret of the chart."""
 AUTHORITY_KEY: Final = "ca.crt"
 """Of the run's own authority's certificate, in the run's Secret."""
 TOKEN_KEY: Final = "token"  # noqa: S105 - the key inside the Secret, not a secret
@@ -103,6 +107,11 @@ def order_config_map(run: str) -> str:
 def token_secret(run: str) -> str:
     """Return the name of the Secret that holds the run's tokens."""
     return f"{run}-token"
+
+
+def judge_tls_secret(run: str, authority: str) -> str:
+    """Return the name of the Secret with the run's certificate for the chart's judge, one for each authority."""
+    return f"{run}-judge-tls-{authority}"
 
 
 def certificate_keys(part: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import httpx2
@@ -366,8 +366,8 @@ class Cluster:
         """
         return await self._named(SECRET.kind, name, namespace)
 
-    async def fill_secret(self, secret: Object, key: str, value: str) -> None:
-        """Write one key of a Secret of the chart, and note on it that its content is ours and not the chart's.
+    async def fill_secret(self, secret: Object, values: Mapping[str, str]) -> None:
+        """Write some keys of a Secret of the chart, and note on it that its content is ours and not the chart's.
 
         Raises:
             ConflictError: it has changed since it was read, or is gone.
@@ -376,7 +376,7 @@ class Cluster:
         name, version = secret["metadata"]["name"], secret["metadata"]["resourceVersion"]
         patch = {
             "metadata": {"resourceVersion": version, "annotations": {names.FILLED_ANNOTATION: names.FIELD_MANAGER}},
-            "data": {key: base64.b64encode(value.encode()).decode()},
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()},
         }
         namespace = secret["metadata"]["namespace"]
         await self._once(

@@ -71,8 +71,6 @@ def _component(context: ReconcileContext, ref: ObjectKey) -> str:
 
 def _to_apply(observed: Observed, item: Object) -> bool:
     """Return whether an object is missing or differs; one on its way out is waited for."""
-    if item["kind"] == "Secret":
-        return observed.tokens is None
     seen = observed.objects.get(ObjectKey(item["kind"], item["metadata"]["name"]))
     if seen is None:
         return True

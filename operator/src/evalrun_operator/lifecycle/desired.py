@@ -50,6 +50,7 @@ def ledger_objects(context: ReconcileContext) -> list[Object]:
         resources.ledger_claim(plan),
         resources.order_config_map(plan),
         *([] if plan.new_tokens is None else [resources.token_secret(plan, plan.new_tokens)]),
+        *([resources.judge_tls_secret(plan)] if plan.new_judge_certificate else []),
         resources.aggregator_service(plan),
         resources.aggregator_stateful_set(plan, restarts),
     ]

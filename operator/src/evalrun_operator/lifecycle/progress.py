@@ -7,7 +7,7 @@ from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
 from evalrun_operator.lifecycle.desired import generation_objects, services
 from evalrun_operator.lifecycle.run_end import finish
 from evalrun_operator.lifecycle.scaling_words import awaited_capacity, scaling
-from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
+from evalrun_operator.lifecycle.situation import ReconcileContext, cut_off, waiting_for
 from evalrun_operator.lifecycle.start_obstacles import stalled_words
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
 from evalrun_operator.lifecycle.suspension import held_by_kueue
@@ -34,7 +34,8 @@ def advance(context: ReconcileContext) -> Decision:
         )
         status = report_status(context.run, context.before, context.now, report)
         deletions = tuple(seen for seen in deletions if seen.ref not in jobs)
-        return decision(context, status, services(context), kept, deletions, context.settings.poll_seconds)
+        gone = [*deletions, *cut_off(context)]
+        return decision(context, status, services(context), kept, gone, context.settings.poll_seconds)
     generation = next_generation(_circumstances(context, waits))
     if generation.exhausted:
         return finish(context, End(Reason.BACKOFF_LIMIT_EXCEEDED, _exhausted(context, generation)), generation)
@@ -54,7 +55,7 @@ def advance(context: ReconcileContext) -> Decision:
         status,
         [*services(context), *desired],
         kept,
-        generation.delete,
+        [*generation.delete, *cut_off(context)],
         _next_look(context, generation, status),
     )
 

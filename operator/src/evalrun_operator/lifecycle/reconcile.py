@@ -19,10 +19,11 @@ from evalrun_operator.lifecycle.frozen import (
 )
 from evalrun_operator.lifecycle.progress import advance
 from evalrun_operator.lifecycle.run_end import after_end, close, early_end, finish, leave, may_close
-from evalrun_operator.lifecycle.situation import ReconcileContext, holds, identity_of
+from evalrun_operator.lifecycle.situation import ReconcileContext, aggregator_of, holds, identity_of
 from evalrun_operator.lifecycle.suspension import resume, suspend
 from evalrun_operator.observation.records import Observed
 from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.judge_certificates import certificate_for_run
 from evalrun_operator.resources.run_certificates import new_certificates
 from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_operator.settings import OperatorSettings
@@ -53,6 +54,12 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
     )  # fmt: skip
     if plan.tls and plan.new_tokens is not None and run.spec.tls_secret_refs is None:
         plan = replace(plan, new_tokens=tokens.with_certificates(new_certificates(plan.run, fresh_token)))
+    authority = observed.judge_authority
+    if authority is not None and plan.judge_is_issued:
+        plan = replace(plan, judge_authority=authority.fingerprint)
+        if aggregator_of(plan, observed) is None:  # it may have been deleted, and the Secret with it
+            certificate = certificate_for_run(authority, plan.run.name, now, fresh_token)
+            plan = replace(plan, new_judge_certificate=certificate)
     context = ReconcileContext(run, before, plan, observed, now)
     if run.metadata.deletion_timestamp is not None:
         return leave(context)

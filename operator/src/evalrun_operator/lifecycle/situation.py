@@ -9,7 +9,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, condition_of
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.ledger_status import RunState
-from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster
+from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject
 from evalrun_operator.policies.admission import QueuedRun
 from evalrun_operator.policies.start import CRAMPED, is_cramped
 from evalrun_operator.policies.stuck_pods import stuck_pods
@@ -87,6 +87,22 @@ def judge_rests(context: ReconcileContext) -> bool:
     return all(not isinstance(one, ObservedCluster | Attempt) or one.suspended for one in queued)
 
 
+def aggregator_of(plan: RunPlan, observed: Observed) -> ObservedObject | None:
+    """Return the run's aggregator, unless it is on its way out."""
+    return observed.find("StatefulSet", names.component(plan.run.name, names.AGGREGATOR))
+
+
+def cut_off(context: ReconcileContext) -> list[ObservedObject]:
+    """Return the aggregator where the chart's judge no longer takes its calls: the judge has got another authority, or
+    has turned to TLS or to plain text. Made again, it goes on from its ledger with what is right now.
+    """
+    plan, observed = context.plan, context.observed
+    seen = aggregator_of(plan, observed)
+    if seen is None or (plan.judge_is_issued and observed.judge_authority is None):
+        return []
+    return [seen] if seen.judge_authority != plan.judge_authority else []
+
+
 def ledger_failed(context: ReconcileContext) -> bool:
     """Return whether the ledger cannot go on, and says so itself: not a process that is being replaced already."""
     ledger = context.observed.ledger
@@ -96,7 +112,7 @@ def ledger_failed(context: ReconcileContext) -> bool:
 
 def aggregator_restarts(context: ReconcileContext) -> int:
     """Return how often the aggregator was restarted since its ledger had failed."""
-    seen = context.observed.find("StatefulSet", names.component(context.plan.run.name, names.AGGREGATOR))
+    seen = aggregator_of(context.plan, context.observed)
     return 0 if seen is None else seen.restarts
 
 

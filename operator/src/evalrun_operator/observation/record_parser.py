@@ -69,6 +69,7 @@ def _parse_record(manifest: Manifest) -> ObservedObject:
         deleted_at=_time(metadata.get("deletionTimestamp")),
         attempt=_number(annotations.get(names.ATTEMPT_ANNOTATION)),
         restarts=_number(annotations.get(names.RESTARTS_ANNOTATION)),
+        judge_authority=str(annotations.get(names.JUDGE_AUTHORITY_ANNOTATION, "")),
         detail=None if make is None else make(manifest),
         controller=controller,
         created_at=_time(metadata.get("creationTimestamp")),

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.policies.admission import QueuePosition
+from evalrun_operator.resources.certificates import Authority
 from evalrun_operator.resources.run_tokens import RunTokens
 
 
@@ -44,6 +45,8 @@ class ObservedObject:
     """Time by which it was to be gone: when its deletion was requested and, for a pod, its grace period after that."""
     attempt: int = 0
     restarts: int = 0
+    judge_authority: str = ""
+    """Of an aggregator: what the annotation says."""
     detail: "Workload | ObservedCluster | Attempt | Pod | Claim | Policy | Scaler | None" = None
     controller: OwnerController | None = None
     created_at: datetime | None = None
@@ -190,6 +193,8 @@ class Observed:
     """API groups that an autoscaler measures by, and the cluster does not serve."""
     kueue: Mapping[str, KueueWord] = field(default_factory=dict)
     """By uid, what Kueue says of an object that it holds back."""
+    judge_authority: Authority | None = None
+    """Of the chart's judge, where the run uses it by a certificate of ours; None where it cannot be read now, too."""
     ledger_error: str = ""
     """Error of the aggregator's, or on the way to it, although its pod is ready; empty where there is none."""
 

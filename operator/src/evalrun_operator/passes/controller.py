@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, Reason, condition_of
 from evalrun_cluster.client import Cluster
 from evalrun_cluster.errors import ClusterError, ConflictError, NameTakenError, RefusedError
@@ -178,7 +179,7 @@ class Controller:
         if decision.end_early and observed.tokens is not None:
             await self._gatherer.end_early(identity, observed.tokens, decision.end_early)
         errors = await write(self._cluster, identity, decision, observed)
-        made = next((item for item in decision.apply if item["kind"] == SECRET.kind), None)
+        made = next((item for item in decision.apply if _holds_tokens(item, identity)), None)
         if made is not None and not errors:
             self._gatherer.made_tokens(identity.uid, RunTokens(made["stringData"]))
         if observed.resync:
@@ -267,6 +268,10 @@ class Controller:
 
     def _is_known(self, key: Key, uid: str) -> bool:
         return key in self._runs and self._runs[key]["metadata"]["uid"] == uid
+
+
+def _holds_tokens(item: Object, run: RunIdentity) -> bool:
+    return (item["kind"], item["metadata"]["name"]) == (SECRET.kind, names.token_secret(run.name))
 
 
 def _unreadable(what: str) -> RefusedError:

@@ -14,13 +14,15 @@ from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.observation.record_parser import belonging, parse_kueue_word
 from evalrun_operator.observation.records import Baseline, KueueWord, Observed
+from evalrun_operator.resources.certificates import Authority
+from evalrun_operator.resources.judge_certificates import authority_of, is_issued
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
 
 TOKEN_SECONDS = 60.0
-"""Seconds for which a run's tokens are assumed to be still in its Secret."""
+"""Seconds for which a run's tokens, or the seed of the judge's authority, are assumed to be still in its Secret."""
 KUEUE_SECONDS = 15.0
 """Seconds between two questions why Kueue holds an object back; that it no longer does is seen on the object itself."""
 WARNING_SECONDS = 5.0
@@ -55,6 +57,8 @@ class Gatherer:
         self._resynced: dict[str, float] = {}
         self._warnings: dict[str, dict[str, tuple[str, float]]] = {}
         """By uid of a run and of an object of it: the object's last warning, and when it was asked for."""
+        self._judge_authority: tuple[Authority | None, float] = (None, 0.0)
+        """Of the chart's judge, and when it was read."""
         self._kueue: dict[str, dict[str, tuple[KueueWord, float]]] = {}
         """By uid of a run and of an object of it: what Kueue said of the object, and when it was asked."""
 
@@ -82,6 +86,7 @@ class Gatherer:
         if started and not ended:
             observed = replace(
                 observed,
+                judge_authority=await self._read_judge_authority(run, identity, observed),
                 warnings=await self._ask_for_warnings(identity, observed),
                 kueue=await self._ask_kueue(identity, observed),
             )
@@ -174,6 +179,32 @@ class Gatherer:
         found = await self._cluster.read_run(run.metadata.namespace or "", name)
         status = (found or {}).get("status") or {}
         return Baseline("" if found is None else status.get("phase", "Pending"), status.get("outputURL", ""))
+
+    async def _read_judge_authority(self, run: EvalRun, identity: RunIdentity, observed: Observed) -> Authority | None:
+        """Return the authority of the chart's judge, where the run has its certificate from there.
+
+        Raises:
+            RefusedError: it has none yet, and the aggregator is to be made.
+            ClusterError: as the module `errors` says.
+        """
+        judge = self._settings.shared_judge
+        if judge is None or not is_issued(run.spec.judge_ref, identity.namespace, judge):
+            return None
+        known, asked = self._judge_authority
+        if known is not None and self._clock() - asked < TOKEN_SECONDS:
+            return known
+        seed = texts_of(await self._cluster.read_secret(judge.authority_secret, judge.namespace) or {}).get(
+            names.SEED_KEY
+        )
+        if seed:
+            self._judge_authority = authority_of(judge, seed), self._clock()
+            return self._judge_authority[0]
+        if observed.find("StatefulSet", names.component(identity.name, names.AGGREGATOR)) is None:
+            raise RefusedError(
+                f"the shared judge has no authority yet: Secret {judge.namespace}/{judge.authority_secret} lacks the "
+                f"key {names.SEED_KEY}. The operator writes it within half a minute, once the chart has made the Secret"
+            )
+        return None
 
     async def _read_tokens(self, identity: RunIdentity) -> RunTokens | None:
         known = self._tokens.get(identity.uid)

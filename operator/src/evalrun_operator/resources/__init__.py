@@ -11,7 +11,7 @@ from evalrun_operator.resources.network import network_policies
 from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.ray_cluster import ray_cluster
 from evalrun_operator.resources.sandbox import sandbox_deployment, sandbox_service, slots_of
-from evalrun_operator.resources.work_order import order_config_map, token_secret
+from evalrun_operator.resources.work_order import judge_tls_secret, order_config_map, token_secret
 
 __all__ = [
     "RunPlan",
@@ -23,6 +23,7 @@ __all__ = [
     "judge_deployment",
     "judge_disruption_budget",
     "judge_service",
+    "judge_tls_secret",
     "ledger_claim",
     "network_policies",
     "order_config_map",

@@ -49,11 +49,12 @@ def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
     """Return the StatefulSet; a higher `restarts` makes it restart its pod."""
     name = names.component(plan.run.name, names.AGGREGATOR)
     notes = {names.RESTARTS_ANNOTATION: str(restarts)}
+    issued = {names.JUDGE_AUTHORITY_ANNOTATION: plan.judge_authority} if plan.judge_authority else {}
     return plan.made(
         "StatefulSet",
         name,
         names.AGGREGATOR,
-        notes,
+        notes | issued,
         spec={
             "replicas": 1,
             "serviceName": name,
@@ -127,12 +128,12 @@ def _tokens(plan: RunPlan) -> HeldTokens:
     if reference is None:
         tls.append("EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER")
     tokens = held_tokens(plan, held, shared, component=names.AGGREGATOR, tls=tls)
-    if reference is None or reference.tls_secret_ref is None:
+    if plan.judge_tls_secret is None:
         return tokens
     return HeldTokens(
         [*tokens.env, {"name": "EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER", "value": names.JUDGE_TLS_FOLDER}],
         [*tokens.mounts, {"name": "judge-tls", "mountPath": names.JUDGE_TLS_FOLDER, "readOnly": True}],
-        [*tokens.volumes, {"name": "judge-tls", "secret": {"secretName": reference.tls_secret_ref.name}}],
+        [*tokens.volumes, {"name": "judge-tls", "secret": {"secretName": plan.judge_tls_secret}}],
     )
 
 

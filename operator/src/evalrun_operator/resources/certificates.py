@@ -1,6 +1,7 @@
-"""Certificates of a run: an authority that lives for one call, and what it signs.
+"""Certificates: authorities, and what they sign.
 
-The authority's key is kept nowhere, so nobody can get another certificate that the run's parts would accept.
+A run's authority lives for one call of `issue`: its key is kept nowhere, so nobody can get another certificate that the
+run's parts would accept. That of the chart's judge stays, for callers come and go.
 """
 
 import hashlib
@@ -11,15 +12,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Of the curve P-256: private keys are the numbers below it."""
 VALID_FOR = timedelta(days=3650)
-"""Longer than any run: what cannot be issued again must not expire under it."""
+"""Longer than any run: what is not issued again must not expire under it."""
 CLOCK_SKEW = timedelta(hours=1)
 """A node whose clock is late by less accepts a certificate at once."""
 
@@ -51,6 +58,60 @@ class Issued:
     by_part: Mapping[str, Certificate]
 
 
+class Authority:
+    """Signer of certificates. Pure: the same arguments give the same certificates.
+
+    Args:
+        name: of the authority.
+        seed: random, at least 256 bits; the key is derived from it, so who has the seed can sign too.
+    """
+
+    def __init__(self, name: str, seed: str) -> None:
+        self._subject = _name(name)
+        self._key = _key(seed, "authority")
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of its key: the same for all certificates of the authority itself."""
+        return _key_id(self._key).hex()[:8]
+
+    def certificate(self, since: datetime) -> str:
+        """Return its own certificate, in PEM; callers that have an earlier one accept what it signs, too."""
+        own = _builder(self._subject, self._subject, self._key, since, VALID_FOR)
+        own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+        own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        own = own.add_extension(_key_usage(signs_certificates=True), critical=True)
+        return _pem(own.sign(self._key, hashes.SHA256(), ecdsa_deterministic=True))
+
+    def sign(
+        self, part: str, usage: Usage, since: datetime, seed: str, valid_for: timedelta = VALID_FOR
+    ) -> Certificate:
+        """Return a certificate and its key, which is derived from a random seed.
+
+        Args:
+            part: the certificate's name.
+            usage: what it is for.
+            since: when it is issued.
+            seed: random, at least 256 bits; it must be kept nowhere.
+            valid_for: how long.
+        """
+        key = _key(seed, f"part {part}")
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if usage.hosts else []
+        purposes += [ExtendedKeyUsageOID.CLIENT_AUTH] if usage.calls else []
+        leaf = _builder(_name(part), self._subject, key, since, valid_for)
+        # By it the authority is found among several of one name, while one replaces the other.
+        by = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        leaf = leaf.add_extension(by, critical=False)
+        leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        leaf = leaf.add_extension(_key_usage(signs_certificates=False), critical=True)
+        leaf = leaf.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        if usage.hosts:
+            names = x509.SubjectAlternativeName([_general_name(host) for host in usage.hosts])
+            leaf = leaf.add_extension(names, critical=False)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return Certificate(_pem(leaf.sign(self._key, hashes.SHA256(), ecdsa_deterministic=True)), private.decode())
+
+
 def issue(name: str, parts: Mapping[str, Usage], now: datetime, seed: str) -> Issued:
     """Return certificates of a new authority. Pure: the same arguments give the same certificates.
 
@@ -60,54 +121,44 @@ def issue(name: str, parts: Mapping[str, Usage], now: datetime, seed: str) -> Is
         now: when they are issued.
         seed: random, at least 256 bits; all keys are derived from it, so it must be kept nowhere.
     """
-    key = _key(seed, "authority")
-    subject = _name(name)
-    own = _builder(subject, subject, key, now)
-    own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    own = own.add_extension(_key_usage(signs_certificates=True), critical=True)
-    authority = own.sign(key, hashes.SHA256(), ecdsa_deterministic=True)
-    leaves = {
-        part: _leaf(part, usage, authority, key, now, _key(seed, f"part {part}")) for part, usage in parts.items()
-    }
-    return Issued(_pem(authority), leaves)
+    authority = Authority(name, seed)
+    leaves = {part: authority.sign(part, usage, now, seed) for part, usage in parts.items()}
+    return Issued(authority.certificate(now), leaves)
 
 
-def _leaf(
-    part: str,
-    usage: Usage,
-    authority: x509.Certificate,
-    signer: ec.EllipticCurvePrivateKey,
-    now: datetime,
-    key: ec.EllipticCurvePrivateKey,
-) -> Certificate:
-    purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if usage.hosts else []
-    purposes += [ExtendedKeyUsageOID.CLIENT_AUTH] if usage.calls else []
-    leaf = _builder(_name(part), authority.subject, key, now)
-    # By it the authority is found among several of one name, while one replaces the other.
-    by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-    leaf = leaf.add_extension(by, critical=False)
-    leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    leaf = leaf.add_extension(_key_usage(signs_certificates=False), critical=True)
-    leaf = leaf.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-    if usage.hosts:
-        names = x509.SubjectAlternativeName([_general_name(host) for host in usage.hosts])
-        leaf = leaf.add_extension(names, critical=False)
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return Certificate(_pem(leaf.sign(signer, hashes.SHA256(), ecdsa_deterministic=True)), private.decode())
+def remaining(held: Certificate, authority: str, usage: Usage, now: datetime) -> timedelta | None:
+    """Return how long a certificate will still serve; None if it does not fit its key, its authority or its usage.
+
+    Args:
+        held: the certificate and its key.
+        authority: the certificate of who must have signed it, in PEM.
+        usage: what it must be for.
+        now: the time.
+    """
+    try:
+        leaf = x509.load_pem_x509_certificate(held.chain.encode())
+        key = load_pem_private_key(held.key.encode(), None)
+        leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.encode()))
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value if usage.hosts else ()
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound):
+        return None
+    fits = key.public_key() == leaf.public_key() and list(names) == [_general_name(host) for host in usage.hosts]
+    return leaf.not_valid_after_utc - now if fits else None
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, since: datetime, valid_for: timedelta
 ) -> x509.CertificateBuilder:
+    # Another number for each certificate of one key; X.509 allows at most 159 bits.
+    number = hashlib.sha256(_key_id(key) + since.isoformat().encode()).digest()[:19]
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
-        .serial_number(int.from_bytes(_digest(key)) | 1)
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + VALID_FOR)
+        .serial_number(int.from_bytes(number) | 1)
+        .not_valid_before(since - CLOCK_SKEW)
+        .not_valid_after(since + valid_for)
     )
 
 
@@ -117,9 +168,9 @@ def _key(seed: str, name: str) -> ec.EllipticCurvePrivateKey:
     return ec.derive_private_key(drawn % (ORDER - 1) + 1, ec.SECP256R1())
 
 
-def _digest(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return 152 bits of the public key's digest: X.509 allows serial numbers of at most 159."""
-    return x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest[:19]
+def _key_id(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a digest of the public key."""
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -1,8 +1,8 @@
 """Inputs of every object of a run, and the metadata that they all have."""
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from evalrun_api import names
@@ -10,6 +10,7 @@ from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunSpec, Gate, Part, Pla
 from evalrun_cluster.kinds import KINDS, SECRET
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.resources.changes import stamped
+from evalrun_operator.resources.judge_certificates import is_issued
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
@@ -32,6 +33,10 @@ class RunPlan:
     """Whether the claim of the model cache keeps a bucket's model too; False for a run that began without."""
     tls_unless_disabled: bool = True
     """Whether an unset `spec.tls` means Issued; False for a run that began when it meant Disabled."""
+    judge_authority: str = ""
+    """Fingerprint of the authority of the chart's judge; empty where the run has another judge, or it is not known."""
+    new_judge_certificate: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Files for the Secret with the run's certificate for that judge, where it has to be made."""
 
     def baseline_of(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""
@@ -47,6 +52,19 @@ class RunPlan:
             workers,
             self.spec.placement.get(part, Placement()),
         )
+
+    @property
+    def judge_is_issued(self) -> bool:
+        """Whether the operator issues the run's certificate for a shared judge."""
+        return is_issued(self.spec.judge_ref, self.run.namespace, self.settings.shared_judge)
+
+    @property
+    def judge_tls_secret(self) -> str | None:
+        """The Secret with the run's certificate for a shared judge; None: plain text."""
+        reference = self.spec.judge_ref
+        if self.judge_is_issued and self.judge_authority:
+            return names.judge_tls_secret(self.run.name, self.judge_authority)
+        return None if reference is None or reference.tls_secret_ref is None else reference.tls_secret_ref.name
 
     @property
     def tls(self) -> bool:
@@ -102,9 +120,9 @@ class RunPlan:
 
 def dataset_files(dataset: Object) -> Iterator[tuple[Object, str, str]]:
     """Return where a dataset of a spec, as on the wire, names a file: its holder, the field there, the URL."""
-    for field in ("source", "manifest", "promptTemplate"):
-        if field in dataset:
-            yield dataset, field, dataset[field]
+    for key in ("source", "manifest", "promptTemplate"):
+        if key in dataset:
+            yield dataset, key, dataset[key]
     if "grader" in dataset:
         yield dataset["grader"], "path", dataset["grader"]["path"]
 

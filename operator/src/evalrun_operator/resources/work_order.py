@@ -63,3 +63,9 @@ def token_secret(plan: RunPlan, tokens: RunTokens) -> Object:
         type="Opaque",
         stringData=dict(tokens.by_key),
     )
+
+
+def judge_tls_secret(plan: RunPlan) -> Object:
+    """Return the Secret with the run's certificate for the chart's judge."""
+    name = names.judge_tls_secret(plan.run.name, plan.judge_authority)
+    return plan.made("Secret", name, names.AGGREGATOR, type="Opaque", stringData=dict(plan.new_judge_certificate))

@@ -99,5 +99,6 @@ class JudgeReference(ApiModel):
     tls_secret_ref: LocalObjectReference | None = Field(
         None,
         description="A Secret of the run's namespace with tls.crt, tls.key and ca.crt, by which run and judge know "
-        "each other. Unset: plain text.",
+        "each other. Unset: for the judge of the operator's own chart the operator issues one, unless "
+        "sharedJudge.tls.mode is disabled there; for any other, plain text.",
     )

@@ -1,0 +1,73 @@
+"""Certificates of the chart's judge: what its Secrets hold, when that is renewed, and what a run gets. Pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import JudgeReference
+from evalrun_operator.resources.certificates import Authority, Certificate, Usage, remaining
+from evalrun_operator.settings import SharedJudge
+
+LIFETIME = timedelta(days=365)
+RENEWED_BEFORE = timedelta(days=120)
+"""The end: a copy of the callers' Secret in another namespace can be made again for so long."""
+AUTHORITY_PERIOD = timedelta(days=1825)
+"""Time after which the authority gets another certificate, of the same key. Each is valid for twice as long, so that a
+run that begins with it may last for five years."""
+
+
+def authority_of(judge: SharedJudge, seed: str) -> Authority:
+    """Return the authority of the chart's judge."""
+    return Authority(f"evalrun {names.service_host(judge.gateway, judge.namespace)}", seed)
+
+
+def secrets_of(judge: SharedJudge) -> dict[str, Usage]:
+    """Return by Secret what its certificate is for. A sandbox's calls nobody: programs are near it."""
+    return {
+        judge.gateway_secret: Usage([names.service_host(judge.gateway, judge.namespace)]),
+        judge.sandbox_secret: Usage([names.service_host(judge.sandbox, judge.namespace)], calls=False),
+        judge.caller_secret: Usage(),
+    }
+
+
+def renewed(
+    held: Mapping[str, str], part: str, usage: Usage, authority: Authority, now: datetime, seed: str
+) -> dict[str, str] | None:
+    """Return the new contents of a Secret; None while those that it holds will do.
+
+    Args:
+        held: its contents, by file.
+        part: the certificate's name.
+        usage: what it is for.
+        authority: who signs it.
+        now: the time.
+        seed: random; a new key is derived from it.
+    """
+    own = _own_certificate(authority, now)
+    chain, key, trusted = (held.get(file, "") for file in names.TLS_FILES)
+    left = remaining(Certificate(chain, key), own, usage, now)
+    if trusted == own and left is not None and left > RENEWED_BEFORE:
+        return None
+    return _files(authority.sign(part, usage, now, seed, LIFETIME), own)
+
+
+def certificate_for_run(authority: Authority, run: str, now: datetime, seed: str) -> dict[str, str]:
+    """Return what a run shows to the judge, by file. Nobody renews it, so it is valid for longer than any run."""
+    return _files(authority.sign(run, Usage(), now, seed), _own_certificate(authority, now))
+
+
+def is_issued(reference: JudgeReference | None, namespace: str, judge: SharedJudge | None) -> bool:
+    """Return whether the operator issues a run's certificate for a judge: it is the chart's, and the run names none."""
+    if reference is None or judge is None or reference.tls_secret_ref is not None:
+        return False
+    return (reference.namespace or namespace, reference.name) == (judge.namespace, judge.gateway)
+
+
+def _own_certificate(authority: Authority, now: datetime) -> str:
+    """Return the authority's certificate of this period: the same for every operator, and nothing to be kept."""
+    first = datetime(1970, 1, 1, tzinfo=UTC)
+    return authority.certificate(first + (now - first) // AUTHORITY_PERIOD * AUTHORITY_PERIOD)
+
+
+def _files(certificate: Certificate, authority: str) -> dict[str, str]:
+    return dict(zip(names.TLS_FILES, (certificate.chain, certificate.key, authority), strict=True))

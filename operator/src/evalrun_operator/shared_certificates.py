@@ -1,0 +1,75 @@
+"""Keeps certificates in the Secrets of the chart's judge: issues what is missing, and renews it before it expires.
+
+The chart renders these Secrets without a value, as those of tokens. `SharedTokens` writes the seed of the authority.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+
+from evalrun_api import names
+from evalrun_cluster.client import texts_of
+from evalrun_cluster.errors import ClusterError, ConflictError
+from evalrun_operator.resources.certificates import Authority, Usage
+from evalrun_operator.resources.judge_certificates import authority_of, renewed, secrets_of
+from evalrun_operator.settings import SharedJudge
+from evalrun_operator.shared_tokens import Secrets
+
+logger = logging.getLogger(__name__)
+
+
+class SharedCertificates:
+    """Keeps the certificates. Every replica of the operator does so: the API server takes the first write alone.
+
+    Args:
+        api: the Secrets.
+        judge: the chart's; None: it has no certificates of ours.
+        now: the time.
+        new_seed: returns what nobody can guess.
+    """
+
+    def __init__(
+        self,
+        api: Secrets,
+        judge: SharedJudge | None,
+        now: Callable[[], datetime],
+        new_seed: Callable[[], str] = lambda: secrets.token_hex(32),
+    ) -> None:
+        self._api = api
+        self._judge = judge
+        self._now = now
+        self._new_seed = new_seed
+
+    async def fill(self) -> None:
+        """Write a certificate to each Secret whose own is missing, ends soon, or is of another authority."""
+        if self._judge is None:
+            return
+        namespace, name = self._judge.namespace, self._judge.authority_secret
+        try:
+            held = await self._api.read_secret(name, namespace)
+            seed = texts_of(held or {}).get(names.SEED_KEY)
+            if not seed:
+                return  # the release is being installed or removed, or `SharedTokens` has said why there is none
+            for name, usage in secrets_of(self._judge).items():
+                await self._fill(name, usage, authority_of(self._judge, seed))
+        except ConflictError:
+            logger.info("Secret %s/%s changed in the meantime: it is looked at again", namespace, name)
+        except ClusterError as error:
+            logger.warning(
+                "Secret %s/%s has no certificate of today's: the shared judge cannot start without one, and its calls "
+                "are refused once it has expired. %s. The operator's account needs get and patch on it (rbac.create "
+                "does that); or name Secrets of your own in sharedJudge.tls, or write mode: disabled there",
+                namespace, name, error,
+            )  # fmt: skip
+
+    async def _fill(self, name: str, usage: Usage, authority: Authority) -> None:
+        if self._judge is None:
+            return
+        secret = await self._api.read_secret(name, self._judge.namespace)
+        if secret is None:
+            return
+        wanted = renewed(texts_of(secret), name, usage, authority, self._now(), self._new_seed())
+        if wanted is not None:
+            await self._api.fill_secret(secret, wanted)
+            logger.info("Secret %s/%s holds a new certificate", self._judge.namespace, name)
