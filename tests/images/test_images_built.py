@@ -111,11 +111,16 @@ def test_nothing_is_left_that_installs_or_raises_rights(image: Built) -> None:
 def test_its_bill_of_materials_names_what_is_in_it(image: Built) -> None:
     stage, built = image
     with built.mounted() as root:
-        listed = generate_sbom.bom_of(stage, root).components
-        installed = {canonicalize_name(one.name) for one in python_components(root / "opt" / "evalrun")}
+        check_bill_of_materials(stage, root, root / "opt" / "evalrun")
+
+
+def check_bill_of_materials(stage: str, root: Path, *folders: Path) -> None:
+    """Compare the bill of materials with the packages in an image's files, and in these of its folders."""
+    listed = generate_sbom.bom_of(stage, root).components
+    installed = {canonicalize_name(one.name) for folder in folders for one in python_components(folder)}
     debian = {one.name: one for one in listed if is_debian(one)}
     assert {"libc6", "ca-certificates"} <= debian.keys()
-    assert ("g++" in debian) is (stage == "sandbox")
+    assert ("g++" in debian) is stage.startswith("sandbox")
     assert [name for name, one in debian.items() if not one.licenses or not one.version] == []
     locked = {canonicalize_name(one.name) for one in listed if not is_debian(one)}  # tzdata is both kinds' name
     assert installed == locked | {"evalrun"}
@@ -231,6 +236,7 @@ def test_the_graders_flavour_scores_every_kind_of_row_that_verl_routes(
     assert megabytes < MAX_MB["sandbox"] + 130
     with built.mounted() as root:
         packages = {path.name for path in (root / "opt" / "graders").iterdir()}
+        check_bill_of_materials("sandbox-graders", root, root / "opt" / "evalrun", root / "opt" / "graders")
     assert {"verl", "sympy", "mathruler"} <= packages
     assert not packages & {"torch", "ray", "antlr4"}
 
