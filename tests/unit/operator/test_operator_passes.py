@@ -121,6 +121,7 @@ async def controlling(
     woken: list[float] | None = None,
     times: list[float] | None = None,
     aggregators: SimulatedAggregators | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Controller, Children, CollectorRegistry]]:
     """Return a controller on a server; `woken` is told the delays that it asks for, the last of `times` is the time."""
     asked, clock = [] if woken is None else woken, times or [0.0]
@@ -129,9 +130,10 @@ async def controlling(
     async with client:
         yield (
             Controller(
-                operator_settings(), Cluster(client), children, aggregators or SimulatedAggregators(1.0, lambda: 0.0),
-                OperatorMetrics(registry), lambda key, delay: asked.append(delay), now=lambda: START,
-                clock=lambda: clock[-1], new_token=lambda: "token",
+                operator_settings(**settings), Cluster(client), children,
+                aggregators or SimulatedAggregators(1.0, lambda: 0.0), OperatorMetrics(registry),
+                lambda key, delay: asked.append(delay), now=lambda: START, clock=lambda: clock[-1],
+                new_token=lambda: "token",
             ),
             children,
             registry,
@@ -208,6 +210,26 @@ async def test_a_secret_that_has_lost_its_tokens_is_told_with_the_way_out(data: 
             await controller.work(KEY)
     refused = [event for event in server.events if event.startswith("Refused")]
     assert refused == ["Refused: Secret run-token lacks a token: delete it, and the operator makes new ones"]
+
+
+async def test_a_run_waits_for_the_authority_of_the_charts_judge_and_says_so() -> None:
+    parts = ("gateway", "sandbox", "authority_secret", "gateway_secret", "sandbox_secret", "caller_secret")
+    judge = {"namespace": "judging", **{part: part for part in parts}}
+    wire = evalrun({"spec.judgeRef": {"name": "gateway", "namespace": "judging"}}, rollout=False).to_wire()
+    server, times = Server(wire), [0.0]
+    seed = {"kind": "Secret", "metadata": {"name": "authority_secret", "namespace": "judging", "uid": "s"}}
+    async with controlling(server, times=times, shared_judge=judge) as (controller, _, _):
+        controller.saw_run(wire)
+        for data in ({}, {}, {"seed": in_base64("what nobody knows")}):
+            server.there["Secret/authority_secret"] = {**seed, "data": data}
+            made = {name for name in server.applied if "judge-tls" in name or "StatefulSet" in name}
+            assert made == set()
+            await controller.work(KEY)
+    (refused,) = [event for event in server.events if event.startswith("Refused")]
+    assert "Secret judging/authority_secret lacks the key seed. The operator writes it within half a minute" in refused
+    (secret,) = [item for name, item in server.applied.items() if name.startswith("Secret/run-judge-tls-")]
+    assert secret["stringData"].keys() == {"tls.crt", "tls.key", "ca.crt"}
+    assert "StatefulSet/run-aggregator" in server.applied
 
 
 async def test_the_ledger_is_asked_with_the_named_certificate_and_its_absence_is_told() -> None:
