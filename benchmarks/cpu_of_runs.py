@@ -1,10 +1,11 @@
-"""CPU that the sandbox takes for one run of each kind: the executor's own, and that of the zygote and all it forks.
+"""CPU that the sandbox takes for one run of each kind: the executor's own, and that of the zygote and all it forks,
+with the page faults of those.
 
-    .venv/bin/python benchmarks/cpu_of_runs.py [--rounds 5] [--beside CHECKOUT]
+    .venv/bin/python benchmarks/cpu_of_runs.py [--rounds 5] [--beside CHECKOUT] [--python INTERPRETER]
 
 Each round runs the kinds in a fresh process, first with this checkout and then with the one of `--beside` (`git
 worktree add /tmp/before COMMIT`), with this environment's packages. CPU time scatters less than rates on a machine with
-other work. The peer is `--beside`; `sandbox_throughput.py` has the bare fork loop.
+other work, and page faults hardly at all. The peer is `--beside`; `sandbox_throughput.py` has the bare fork loop.
 """
 
 import argparse
@@ -35,21 +36,23 @@ KINDS: Mapping[str, tuple[RunRequest, int]] = {
     ),
 }
 """A request, and how often it is sent."""
-Figures = Mapping[str, tuple[float, float]]
-"""CPU milliseconds a run, by kind: the executor's own, and all below it."""
+Figures = Mapping[str, tuple[float, float, float]]
+"""By kind, a run: CPU milliseconds of the executor's own and of all below it, page faults below it."""
 
 
-def used(who: int) -> float:
+def used(who: int) -> tuple[float, int]:
     found = resource.getrusage(who)
-    return found.ru_utime + found.ru_stime
+    return found.ru_utime + found.ru_stime, found.ru_minflt
 
 
-async def cpu_of(request: RunRequest, count: int) -> tuple[float, float]:
-    """Return the CPU seconds of this process for `count` requests, and of all that it starts, its start included."""
+async def cost_of(request: RunRequest, count: int, python: str | None) -> tuple[float, float, int]:
+    """Return the CPU seconds of this process for `count` requests, and those and the page faults of all that it
+    starts, its start included.
+    """
     below = used(resource.RUSAGE_CHILDREN)
-    executor = Executor(ExecutorPlan(slots=2))
+    executor = Executor(ExecutorPlan(slots=2, python=python))
     await executor.start()
-    own = used(resource.RUSAGE_SELF)
+    own, _ = used(resource.RUSAGE_SELF)
     waiting = [request] * count
 
     async def work() -> None:
@@ -59,27 +62,28 @@ async def cpu_of(request: RunRequest, count: int) -> tuple[float, float]:
                 raise SystemExit("a program failed")
 
     await asyncio.gather(work(), work())
-    own = used(resource.RUSAGE_SELF) - own
+    own = used(resource.RUSAGE_SELF)[0] - own
     await executor.close()  # what has ended and was waited for is counted
-    return own, used(resource.RUSAGE_CHILDREN) - below
+    seconds, faults = used(resource.RUSAGE_CHILDREN)
+    return own, seconds - below[0], faults - below[1]
 
 
-async def measure() -> None:
+async def measure(python: str | None) -> None:
     figures = {}
     for name, (request, count) in KINDS.items():
-        _, start = await cpu_of(request, 0)
-        own, below = await cpu_of(request, count)
+        _, start, first_faults = await cost_of(request, 0, python)
+        own, below, faults = await cost_of(request, count, python)
         runs = count * len(request.inputs)
-        figures[name] = (1000 * own / runs, 1000 * (below - start) / runs)
+        figures[name] = (1000 * own / runs, 1000 * (below - start) / runs, (faults - first_faults) / runs)
     print(json.dumps(figures))
 
 
-def measured(checkout: Path | None) -> Figures:
+def measured(checkout: Path | None, python: str | None) -> Figures:
     """Run `measure` in a process of its own, with the modules of a checkout."""
     environment = dict(os.environ)
     if checkout is not None:
         environment["PYTHONPATH"] = paths_of(checkout)
-    command = [sys.executable, __file__, "--once"]
+    command = [sys.executable, __file__, "--once", *(["--python", python] if python else [])]
     found: Figures = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
     return found
 
@@ -88,23 +92,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--beside", type=Path, help="another checkout, measured in each round too")
+    parser.add_argument("--python", help="the programs' interpreter; without it the sandbox's usual one")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.once:
-        asyncio.run(measure())
+        asyncio.run(measure(arguments.python))
         return
     print(f"{usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}, median of {arguments.rounds} rounds, CPU ms a run")
     rounds = []
     for _ in range(arguments.rounds):
-        ours = measured(None)
-        rounds.append((ours, ours if arguments.beside is None else measured(arguments.beside.resolve())))
+        ours = measured(None, arguments.python)
+        beside = arguments.beside
+        rounds.append((ours, ours if beside is None else measured(beside.resolve(), arguments.python)))
     for name in KINDS:
-        front, below = (statistics.median(ours[name][part] for ours, _ in rounds) for part in (0, 1))
-        line = f"{name:30} {front:6.2f} executor, {below:6.2f} zygote and below"
+        front, below, faults = (statistics.median(ours[name][part] for ours, _ in rounds) for part in range(3))
+        line = f"{name:30} {front:6.2f} executor, {below:6.2f} zygote and below, {faults:4.0f} faults"
         if arguments.beside is not None:
             theirs = statistics.median(other[name][1] for _, other in rounds)
             ratio = statistics.median(other[name][1] / ours[name][1] for ours, other in rounds)
-            line += f"; of --beside {theirs:6.2f}, {ratio:.2f} x"
+            theirs_faults = statistics.median(other[name][2] for _, other in rounds)
+            line += f"; of --beside {theirs:6.2f}, {ratio:.2f} x, {theirs_faults:4.0f} faults"
         print(line)
 
 
