@@ -18,7 +18,7 @@ from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.sandboxes.fusion_answer import NotTheHarnessError, result
 from evalrun_judge.sandboxes.fusion_batch import LOOK, MachineFacts, Part, body
 from evalrun_judge.sandboxes.fusion_http import FusionServer
-from evalrun_judge.sandboxes.stock_harness import TASK
+from evalrun_judge.sandboxes.stock_harness import CALLS, TASK
 
 NEEDLE = "5ca1ab1e0ddba11f0000c0ffee000000beef"
 KNOWN = NEEDLE[:18]
@@ -158,6 +158,18 @@ async def test_the_harness_refuses_several_programs_where_no_filter_keeps_them_a
     assert (said.hello["filter"], said.runs[0].stdout) == ("0", b"0\n")
     with pytest.raises(NotTheHarnessError, match="without a filter"):
         result(two, 0, parts[0])
+
+
+async def test_only_a_call_of_functions_brings_the_modules_that_call_them() -> None:
+    double = StockDouble()
+    batch = b'{"imports": [], "tests": []}'
+    called = RunRequest("python", "print('loaded')", [batch], Limits(5.0, 512, 64), mode="calls")
+    async with sharing(double) as client:
+        await client.run(asked("print(1)"))
+        reply = await client.run(called)
+        assert [CALLS in call["files"] for call in double.calls[-2:]] == [False, True]
+        assert (reply.compile.status, reply.runs[0].exit_code) == ("ok", 0), reply.runs[0].stderr
+        assert b"end" in reply.runs[0].stdout
 
 
 async def test_a_stock_server_serves_many_at_once() -> None:

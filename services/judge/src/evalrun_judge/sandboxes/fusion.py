@@ -35,7 +35,7 @@ from evalrun_judge.sandboxes.fusion_batch import Machine, Part
 from evalrun_judge.sandboxes.fusion_datasets import CONFIRM_WAIT_SECONDS, FusionDatasets
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
 from evalrun_judge.sandboxes.fusion_shared import MAX_PROGRAMS, SHARED_SECONDS, SharedCalls
-from evalrun_judge.sandboxes.stock_harness import CODE
+from evalrun_judge.sandboxes.stock_harness import CALLS_CODE, CODE
 from evalrun_runtime.bearer_tokens import BearerTokens
 from evalrun_runtime.tls_files import TlsSource
 
@@ -189,13 +189,12 @@ class FusionSandbox:
         try:
             if not seen.usable:
                 raise NotTheHarnessError(f"Python {seen.version} lacks what the harness needs")
-            said, bundle = await self._first_call(probe, machine)
+            said, machine = await self._first_call(probe, machine)
         except (NotTheHarnessError, RunRefusedError) as error:
             logger.warning("%s: one call a test, as the harness does not run there: %s", self.address, error)
             plain = await self._server.run_code(fusion_plain.body(probe, 0), PROBE_SECONDS)
             stdout = (plain.run_result.stdout if plain.run_result else None) or ""
             return _Stock(Slots(slots), reached(read_probe(stdout), 0, seen.version))
-        machine = replace(machine, bundle=bundle)
         printed = said.runs.get(0, NOT_RUN).stdout.decode(errors="replace")
         report = reached(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
         logger.info("%s: a stock SandboxFusion, level %s", self.address, report.level)
@@ -204,11 +203,11 @@ class FusionSandbox:
         calls = SharedCalls(turns, max_programs, partial(self._ask, machine), self._shared_seconds)
         return _Stock(turns, report, machine, calls, said.hello)
 
-    async def _first_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, bytes]:
+    async def _first_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, Machine]:
         """Send the call that shows whether the harness runs there. It is tried twice, since load may explain one
         failure.
 
-        Gives the answer, and the harness as the server's interpreter compiled it.
+        Gives the answer, and the machine with the harness as its interpreter compiled it.
         """
         try:
             return await self._compiling_call(probe, machine)
@@ -216,13 +215,13 @@ class FusionSandbox:
             logger.info("%s: once more, after: %s", self.address, error)
             return await self._compiling_call(probe, machine)
 
-    async def _compiling_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, bytes]:
+    async def _compiling_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, Machine]:
         part = self._part(probe, [0])
         answer = await self._call([part], machine, fusion_batch.BUDGET_SECONDS, want_code=True)
-        said, bundle = result(answer, 0, part), file(answer, CODE)
-        if said is None or not bundle:
+        said, bundle, call_modules = result(answer, 0, part), file(answer, CODE), file(answer, CALLS_CODE)
+        if said is None or not bundle or not call_modules:
             raise NotTheHarnessError(why(answer))
-        return said, bundle
+        return said, replace(machine, bundle=bundle, call_modules=call_modules)
 
     async def _proxy_slots(self) -> int | None:
         """Return the number of slots of a proxy before the server, or None if there is no proxy."""

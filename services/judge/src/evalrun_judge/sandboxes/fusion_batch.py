@@ -23,6 +23,8 @@ from evalrun_executor.toolchain import Toolchain
 from evalrun_judge.sandboxes import fusion_bundle
 from evalrun_judge.sandboxes.stock_harness import (
     BUNDLE,
+    CALLS,
+    CALLS_CODE,
     CODE,
     NONCE,
     RESULT,
@@ -59,7 +61,8 @@ class Machine:
     compilers: Mapping[str, str] = field(default_factory=dict)
     """Language to path."""
     bundle: bytes = b""
-    """As its interpreter compiled it."""
+    call_modules: bytes = b""
+    """Both as its interpreter compiled them, see `fusion_bundle`."""
 
     @property
     def languages(self) -> list[str]:
@@ -135,6 +138,8 @@ def body(
             machine.architecture, machine.package_dirs, kind(first), len(parts), budget_seconds, want_code=want_code
         ),
     }
+    if want_code or kind(first) == frames.KIND_HARNESS:
+        files[CALLS] = _base64(machine.call_modules if compiled else fusion_bundle.call_modules())
     for number, part in enumerate(parts):
         files[f"{TASK}{number}"] = _encoded(marshal.dumps(_task(part, machine), 2))
         files[f"{NONCE}{number}"] = _encoded(part.nonce)
@@ -143,7 +148,10 @@ def body(
         "code": f"{_COMMAND} {shlex.quote(machine.python)} -s -S -B {fusion_bundle.LAUNCH}\n",
         "run_timeout": max(call_seconds(part.request) for part in parts),
         "files": files,
-        "fetch_files": [*(f"{RESULT}{number}" for number in range(len(parts))), *([CODE] if want_code else [])],
+        "fetch_files": [
+            *(f"{RESULT}{number}" for number in range(len(parts))),
+            *([CODE, CALLS_CODE] if want_code else []),
+        ],
     }
 
 

@@ -52,8 +52,10 @@ from evalrun_executor.contained.site import Site
 HELLO, ENDED = 16, 17
 """Frames of a bench: lines of `name=value`; a runner's wait status."""
 STATUS = struct.Struct("<i")
-BUNDLE, SETUP, CODE = "evalrun-bundle", "evalrun-setup", "evalrun-code"
-"""Names of files: the modules, what is the same for all programs, the modules as this interpreter compiled them."""
+BUNDLE, CALLS, SETUP = "evalrun-bundle", "evalrun-calls", "evalrun-setup"
+"""Names of files: the modules, those that only called programs need, what is the same for all programs."""
+CODE, CALLS_CODE = "evalrun-code", "evalrun-calls-code"
+"""The modules as this interpreter compiled them."""
 TASK, NONCE, RESULT = "evalrun-task-", "evalrun-nonce-", "evalrun-result-"
 """Names of a program's files, followed by its place in the call."""
 FIRST_USER, USERS = 64100, 1000
@@ -67,7 +69,7 @@ _ONE_DESCRIPTOR = _socket.CMSG_LEN(struct.calcsize("i"))
 _STATIC = "-static"
 
 Next = Callable[[], object]
-Bundle = list[tuple[str, str, bytes, bool]]
+Bundle = list[tuple[str, str, bytes]]
 
 
 class Setup:
@@ -335,7 +337,7 @@ def _taken(name: str) -> int:
     return fd
 
 
-def make_site(setup: Setup, bundle: Bundle) -> Site:
+def make_site(setup: Setup, call_modules: Bundle) -> Site:
     """Prepare what stays the same from program to program, before anything is read of one."""
     import site as ordinary
 
@@ -354,8 +356,8 @@ def make_site(setup: Setup, bundle: Bundle) -> Site:
         site.program_filter = site.executable_filter = seccomp.Filter(program, places)
         site.compiler_filter = seccomp.Filter(compiler, compiler_places)
     if setup.calls:
-        for name, _, code, at_once in bundle:
-            if not at_once and name not in sys.modules:
+        for name, _, code in call_modules:
+            if name not in sys.modules:
                 module = type(sys)(name)
                 module.__path__ = []  # some are packages
                 sys.modules[name] = module
@@ -364,6 +366,22 @@ def make_site(setup: Setup, bundle: Bundle) -> Site:
     sys.path[:] = [path for path in sys.path if path.startswith("/") and path != own]
     sys.path += setup.package_dirs
     return site
+
+
+def _taken_call_modules() -> Bundle:
+    """Return the modules that call functions, compiled; none where the call brings none."""
+    try:
+        fd = _taken(CALLS)
+    except FileNotFoundError:
+        return []
+    magic, modules = marshal.loads(_read_all(fd))  # noqa: S302 - the gateway's own, or this interpreter's
+    os.close(fd)
+    if magic:
+        return list(modules)
+    return [
+        (name, path, marshal.dumps(compile(source, path, "exec", dont_inherit=True, optimize=2)))
+        for name, path, source in modules
+    ]
 
 
 def _publish(files: ProgramFiles) -> None:
@@ -377,7 +395,7 @@ def main(bundle: Bundle, magic: bytes) -> Next:
     """Serve the call in the current folder; gives a forked process's next step, and does not return in any other.
 
     Args:
-        bundle: of each module name, file, marshalled code, and whether it has been loaded; emptied here.
+        bundle: of each module name, file and marshalled code; emptied here.
         magic: of the interpreter that compiled it, which is this one.
 
     Raises:
@@ -386,13 +404,16 @@ def main(bundle: Bundle, magic: bytes) -> Next:
     started = time.monotonic()
     with open(SETUP, "rb") as file:
         setup = Setup(marshal.load(file))  # noqa: S302 - the gateway's own
-    site = make_site(setup, bundle)
+    call_modules = _taken_call_modules()
+    site = make_site(setup, call_modules)
     for name in (BUNDLE, SETUP):
         os.unlink(name)
     if setup.want_code:
-        with open(CODE, "wb") as file:
-            marshal.dump((magic, bundle), file)
+        for name, modules in ((CODE, bundle), (CALLS_CODE, call_modules)):
+            with open(name, "wb") as file:
+                marshal.dump((magic, modules), file)
     bundle.clear()
+    call_modules.clear()
     waiting = [ProgramFiles(number) for number in range(setup.programs)]
     step = (
         Bench(setup, site, waiting[0], started).work()
