@@ -113,7 +113,8 @@ class Images:
         Args:
             stage: a target of the Dockerfile.
             dockerfile: relative to the project's root.
-            cached: take layers that an earlier build left, and an image that this object has built.
+            cached: take layers that an earlier build left, and an image that this object has built. False: build each
+                layer again.
             arguments: further build arguments.
 
         Raises:
@@ -133,9 +134,9 @@ class Images:
             folder = Path(given["PIP_CERT"]).parent
             flags.append(f"--volume={folder}:{folder}:ro")
         built = self.buildah(
-            "bud", "--quiet", "--isolation", "chroot", "--timestamp", "0", "--layers" if cached else "--no-cache",
-            *flags, "--file", dockerfile, "--target", stage, "--tag", f"localhost/evalrun-test/{stage}:latest", ".",
-            seconds=900,
+            "bud", "--quiet", "--isolation", "chroot", "--timestamp", "0", "--layers",
+            *([] if cached else ["--no-cache"]), *flags, "--file", dockerfile, "--target", stage,
+            "--tag", f"localhost/evalrun-test/{stage}:latest", ".", seconds=900,
         )  # fmt: skip
         self._built[key] = Image(self, built.split()[-1])
         return self._built[key]
