@@ -43,6 +43,7 @@ GROUPS = {
 """Where the API server has what a run is made of."""
 USER_CLAIMS = ("data", "eval-data")
 """Volumes that the manifests of these tests name."""
+APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 TESTS = Path(__file__).parents[2]
 READY_SECONDS = 120.0
@@ -163,7 +164,8 @@ def operator_kubeconfig(plane: ControlPlane, autoscaling: AutoscalingMode = "cpu
         },
     ]  # fmt: skip
     apply(plane, *manifests)
-    token = plane.kubectl("create", "token", ACCOUNT, "-n", OPERATOR_NAMESPACE).strip()
+    account = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/serviceaccounts/{ACCOUNT}"
+    token = plane.request("POST", f"{account}/token", {"spec": {}}).body["status"]["token"]
     config = json.loads(plane.kubeconfig.read_text())
     config["users"] = [{"name": "admin", "user": {"token": token}}]
     path = plane.folder / "operator.kubeconfig"
@@ -172,10 +174,23 @@ def operator_kubeconfig(plane: ControlPlane, autoscaling: AutoscalingMode = "cpu
 
 
 def apply(plane: ControlPlane, *manifests: dict[str, Any]) -> None:
-    """Apply objects as the administrator."""
-    file = plane.folder / "applied.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
-    plane.kubectl("apply", "--server-side", "-f", str(file))
+    """Apply objects as the administrator, as `kubectl apply --server-side` does, which takes 0.3 s of CPU a call.
+
+    Raises:
+        RuntimeError: the server refuses one; the message is its own.
+    """
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for manifest in manifests:
+        version, metadata = manifest["apiVersion"], manifest["metadata"]
+        path = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+        if version not in kinds:
+            kinds[version] = plane.request("GET", path).body["resources"]
+        (kind,) = (one for one in kinds[version] if one["kind"] == manifest["kind"] and "/" not in one["name"])
+        space = f"/namespaces/{metadata.get('namespace', 'default')}" if kind["namespaced"] else ""
+        target = f"{path}{space}/{kind['name']}/{metadata['name']}"
+        answer = plane.request("PATCH", target, manifest, APPLY, fieldManager="kubectl", fieldValidation="Strict")
+        if answer.status not in {200, 201}:
+            raise RuntimeError(f"{target}: {answer.message}")
 
 
 def make_namespace(plane: ControlPlane, name: str) -> None:
