@@ -270,10 +270,12 @@ class World:
                 for _ in range(group["replicas"] - len(there)):
                     name = f"{ref.name}-worker-{self.uids}"
                     self.add_pod(name, names.RAY, ref, {**ray, "ray.io/node-type": "worker"}, gpus=8)
+            count = (group["replicas"] if ready is None else ready) if usable else 0
+            begun = "ready" if count == group["replicas"] else ""
             item["status"] = {
                 "observedGeneration": item["metadata"]["generation"],
-                "state": "ready",
-                "readyWorkerReplicas": (group["replicas"] if ready is None else ready) if usable else 0,
+                "state": item.get("status", {}).get("state") or begun,  # it never goes back
+                "readyWorkerReplicas": count,
                 "conditions": [{"type": "HeadPodReady", "status": "True" if usable else "False"}],
             }
         return self
@@ -401,7 +403,7 @@ def generating(
     """Return a world whose first attempt runs."""
     fields = {"backoff_seconds": 10, **settings}
     world = World(run=evalrun(changes, rollout=rollout), settings=operator_settings(**fields), baseline=baseline)
-    world.settle().services_up().settle().kuberay().settle().jobs_run().settle()
+    world.settle().services_up().settle().kuberay().settle().kuberay().jobs_run().settle()  # first the least workers
     if not world.live_attempts():
         raise AssertionError(f"no attempt runs: {world.status.to_wire()}")
     return world

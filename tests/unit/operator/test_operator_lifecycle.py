@@ -950,13 +950,14 @@ def test_a_run_begins_with_the_workers_of_its_minimum_and_says_what_the_others_w
     changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
     world = World(run=evalrun(changes)).settle().services_up().settle().kuberay(ready=0).settle()
     assert world.live_attempts() == []
-    assert "0 of 3 workers ready" in world.condition(Kind.CLUSTER_READY).message
-    unscheduled = world.objects[ObjectKey("Pod", world.workers("run-0f3b2-ray-1")[0])]
+    assert "0 of 1 workers ready" in world.condition(Kind.CLUSTER_READY).message
+    world.kuberay().settle().kuberay(ready=1)
+    unscheduled = world.objects[ObjectKey("Pod", world.workers("run-0f3b2-ray-1")[-1])]
     conditions = [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: no GPU"}
     ]
     unscheduled["status"] = {"phase": "Pending", "conditions": conditions}
-    world.kuberay(ready=1).settle()
+    world.settle()
     assert world.live_attempts() == [ObjectKey("RayJob", "run-0f3b2-gen-1")]
     condition = world.condition(Kind.CLUSTER_READY)
     assert condition.status == "True"

@@ -816,7 +816,10 @@ THREE = Workers(3)
 @pytest.mark.parametrize(
     ("pending", "group", "pods", "busy", "wanted"),
     [
-        pytest.param(600, None, [], None, Workers(3), id="a new cluster"),
+        pytest.param(600, None, [], None, Workers(1), id="a new cluster: those of the minimum"),
+        pytest.param(600, Workers(1, begun=False), [A], None, Workers(1), id="no more before all have run at once"),
+        pytest.param(600, Workers(3, begun=False), [A, UNPLACED], None, Workers(1), id="fewer, as one has no node"),
+        pytest.param(None, None, [], None, Workers(1), id="a new cluster, the ledger is away"),
         pytest.param(600, Workers(2), [A, B], ["10.0.0.1"], Workers(3), id="more work"),
         pytest.param(200, THREE, [A, B, C], ["10.0.0.2"], Workers(1, ("a", "c")), id="idle ones go"),
         pytest.param(400, THREE, [A, B, C], ["10.0.0.2"], Workers(2, ("a",)), id="no more than are too many"),

@@ -103,7 +103,7 @@ def _workers(context: ReconcileContext, rollout: Rollout, cluster: str) -> Worke
     return wanted_workers(
         rollout,
         ledger.pending if ledger is not None and ledger.total else None,  # no total: it still reads its datasets
-        Workers(detail.workers, detail.leaving) if isinstance(detail, ObservedCluster) else None,
+        Workers(detail.workers, detail.leaving, detail.begun) if isinstance(detail, ObservedCluster) else None,
         [
             WorkerPod(seen.ref.name, pod.host, seen.deleting)
             for seen, pod in observed.pods(names.RAY)

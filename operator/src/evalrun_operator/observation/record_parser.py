@@ -157,7 +157,8 @@ def _cluster(manifest: Manifest) -> ObservedCluster:
         message = f"{failure.get('reason', '')}: {failure.get('message', '')}"
     else:
         message = f"{ready} of {wanted} workers ready"
-    return ObservedCluster(usable, suspended, failing, message, wanted, tuple(leaving))
+    begun = status.get("state") == "ready"
+    return ObservedCluster(usable, suspended, failing, message, wanted, tuple(leaving), begun)
 
 
 def _job(manifest: Manifest) -> Attempt:

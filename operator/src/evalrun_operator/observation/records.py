@@ -74,7 +74,7 @@ class ObservedCluster:
     """A RayCluster's state."""
 
     usable: bool
-    """The head and enough workers to begin with are up now. (`state: ready` never goes back and says nothing.)"""
+    """The head and enough workers to begin with are up now. (`state: ready` never goes back: see `begun`.)"""
     suspended: bool
     """Kueue holds it back, or took its place away."""
     failing: bool
@@ -84,6 +84,8 @@ class ObservedCluster:
     """Worker pods that it is to have."""
     leaving: tuple[str, ...] = ()
     """Worker pods that KubeRay was told to delete."""
+    begun: bool = True
+    """All its pods have run at once since it was made or was last suspended: only then KubeRay submits a job to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ class Workers:
     count: int
     leaving: tuple[str, ...] = ()
     """Pods that KubeRay is told to delete. Where more are there than `count` and none is named, it takes any."""
+    begun: bool = True
+    """All its pods have run at once: before, KubeRay submits no attempt to the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,9 @@ def wanted_workers(
     The generator ends a replica that is idle and too many; the pod in which it was is then named for KubeRay. A name
     stays until its pod is gone: before, KubeRay counts that pod among the others and would take one of those for it.
 
+    A cluster begins with the workers of minReplicas, and gets the others once they run: KubeRay submits no attempt to a
+    cluster before all its pods have run at once.
+
     Args:
         rollout: the spec's.
         pending: answers still to be drawn; None where that is not known.
@@ -47,9 +52,12 @@ def wanted_workers(
         busy: hosts of the replicas that hold GPUs, an empty one where it is not known yet; None: nothing is known.
     """
     target = rollout.worker_pods(wanted_replicas(rollout, pending))
+    first = target if rollout.min_replicas is None else min(target, rollout.worker_pods(rollout.min_replicas))
     if group is None:
-        return Workers(target)
+        return Workers(first)
     leaving = {pod.name for pod in pods} & set(group.leaving)
+    if not group.begun:
+        return Workers(min(first, group.count), tuple(sorted(leaving)))
     if pending is None or (target < group.count and not _all_known(rollout, busy)):
         return Workers(group.count, tuple(sorted(leaving)))
     staying = [pod for pod in pods if pod.name not in leaving and not pod.deleting]
