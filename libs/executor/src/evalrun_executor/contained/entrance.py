@@ -8,7 +8,7 @@ cost through methods, module globals and ctypes' conversions.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from _collections_abc import Callable
 
 from evalrun_executor.contained.kernel import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, PR_SET_SECCOMP, close_from, plain_prctl
 from evalrun_executor.contained.seccomp import MODE_FILTER, Filter

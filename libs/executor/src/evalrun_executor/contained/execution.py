@@ -5,7 +5,7 @@ from __future__ import annotations
 import _signal as signal  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives
 import ctypes
 import os
-from collections.abc import Callable
+from _collections_abc import Callable
 
 from evalrun_executor.contained.kernel import syscall
 from evalrun_executor.contained.seccomp import EXECUTABLE_FD

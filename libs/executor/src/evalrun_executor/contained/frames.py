@@ -10,7 +10,7 @@ from __future__ import annotations
 import marshal
 import os
 import struct
-from collections.abc import Callable
+from _collections_abc import Callable
 
 (
     KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_HARNESS_WORKER, KIND_SESSION, KIND_PROGRAM_WORKER,

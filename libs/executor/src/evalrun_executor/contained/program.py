@@ -13,7 +13,7 @@ import builtins
 import gc
 import os
 import sys
-from collections.abc import Callable
+from _collections_abc import Callable
 from types import CodeType, TracebackType
 
 SCRIPT = "main.py"

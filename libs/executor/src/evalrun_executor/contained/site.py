@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from _collections_abc import Callable
 
 from evalrun_executor.contained import landlock, seccomp
 

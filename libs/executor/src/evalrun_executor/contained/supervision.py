@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from _collections_abc import Callable
 from _signal import (  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives
     SIG_BLOCK,
     SIG_SETMASK,
@@ -14,7 +15,6 @@ from _signal import (  # type: ignore[import-not-found]  # no stubs; `signal` it
     pthread_sigmask,
     sigtimedwait,
 )
-from collections.abc import Callable
 from resource import struct_rusage
 
 from evalrun_executor.contained import folder

@@ -34,7 +34,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping
+from _collections_abc import Callable, Mapping
 
 from evalrun_executor.contained import folder, frames, landlock, seccomp
 from evalrun_executor.contained.kernel import (
