@@ -207,7 +207,9 @@ def make_namespace(plane: ControlPlane, name: str) -> None:
 
 def remove_namespace(plane: ControlPlane, name: str) -> None:
     """Delete the runs and wait until their pods are gone: the nodes' GPUs are the next test's."""
-    plane.kubectl("delete", "er", "--all", "-n", name, "--timeout=100s")
+    runs = RUNS.format(namespace=name)
+    plane.request("DELETE", runs)
+    until(lambda: not plane.request("GET", runs).body["items"], f"no runs in {name}", 100)
     pods = f"/api/v1/namespaces/{name}/pods"
     until(lambda: not plane.request("GET", pods).body["items"], f"no pods in {name}")
     plane.request("DELETE", f"/api/v1/namespaces/{name}")
@@ -331,9 +333,7 @@ class Run:
         """Apply it as a user would; in plain text as a scripted ledger is, unless `tls` says otherwise or nothing."""
         metadata = {**manifest["metadata"], "namespace": self.namespace, "name": self.name}
         spec = {**manifest["spec"], **({} if tls is None else {"tls": tls})}
-        file = self.plane.folder / f"{self.name}.json"
-        file.write_text(json.dumps({**manifest, "metadata": metadata, "spec": spec}))
-        self.plane.kubectl("apply", "-f", str(file))
+        apply(self.plane, {**manifest, "metadata": metadata, "spec": spec})
         return self
 
     def get(self) -> dict[str, Any]:
