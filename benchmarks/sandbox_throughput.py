@@ -4,7 +4,8 @@
 
 The bare loop is the least that any judge which forks can do: no isolation, no limits, no clean interpreter; it forks,
 hands the child a pipe for stdin and one for stdout, and waits. It runs in one process a CPU, each under the same
-interpreter as the candidates.
+interpreter as the candidates. A second bare loop forks children that end at once. The table at the end divides a test's
+time among what each step adds to the one before it.
 """
 
 import argparse
@@ -42,6 +43,19 @@ INPUTS = [
     f"{size}\n{' '.join(str(i * 7919 % 101) for i in range(size))}\n".encode() for size in range(100, 100 + TESTS)
 ]
 
+FORK = """
+import os, sys, time
+deadline = time.monotonic() + eval(sys.stdin.read())[2]
+done = 0
+from collections import defaultdict
+while time.monotonic() < deadline:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    done += 1
+print(done)
+"""
 BARE = """
 import io, os, sys, time
 program, inputs, seconds = eval(sys.stdin.read())
@@ -74,11 +88,20 @@ print(done)
 """
 
 
-def bare_loop(interpreter: str, processes: int, seconds: float) -> float:
-    """Return tests/s of the bare loop."""
+STEPS = {
+    "fork alone": "fork a bare interpreter, end, wait",
+    "bare warm fork": "the program and its pipes",
+    "without landlock and seccomp": "limits, supervision, results; the front and its clients",
+    "executor": "landlock, seccomp",
+}
+"""What each adds to the one before it."""
+
+
+def bare_loop(loop: str, interpreter: str, processes: int, seconds: float) -> float:
+    """Return tests/s of a bare loop."""
     job = repr((PROGRAM, INPUTS, seconds)).encode()
     running = [
-        subprocess.Popen([interpreter, "-s", "-S", "-c", BARE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
+        subprocess.Popen([interpreter, "-s", "-S", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
         for _ in range(processes)
     ]
     for process in running:
@@ -125,12 +148,13 @@ async def main(rounds: int, seconds: float) -> int:
     bare_isolation = Executor(ExecutorPlan(slots=cpus, allow_uncontained=True, contain=False))
     await contained.start()
     await bare_isolation.start()
-    figures: dict[str, list[float]] = {"executor": [], "without landlock and seccomp": [], "bare warm fork": []}
+    figures: dict[str, list[float]] = {name: [] for name in reversed(STEPS)}
     try:
         for _ in range(rounds):
             figures["executor"].append(await through_executor(contained, 2 * cpus, seconds))
             figures["without landlock and seccomp"].append(await through_executor(bare_isolation, 2 * cpus, seconds))
-            figures["bare warm fork"].append(await asyncio.to_thread(bare_loop, interpreter, cpus, seconds))
+            for name, loop in (("bare warm fork", BARE), ("fork alone", FORK)):
+                figures[name].append(await asyncio.to_thread(bare_loop, loop, interpreter, cpus, seconds))
     finally:
         await contained.close()
         await bare_isolation.close()
@@ -140,6 +164,12 @@ async def main(rounds: int, seconds: float) -> int:
         print(f"{name:30} {median:8.0f} tests/s   ({min(figures[name]):.0f} to {max(figures[name]):.0f})")
     ratio = medians["executor"] / medians["bare warm fork"]
     print(f"executor / bare warm fork      {ratio:8.2f}")
+    print("microseconds of a CPU that a test takes")
+    so_far = 0.0
+    for name, added in STEPS.items():
+        took = cpus * 1e6 / medians[name]
+        print(f"{added:55} {took - so_far:6.0f}")
+        so_far = took
     return 0 if ratio >= 0.6 and medians["executor"] >= 800 else 1
 
 
