@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grimp
 import pytest
+from builders.cluster.images import digest_of_inputs
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "install_part.py"
@@ -142,3 +143,30 @@ def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "write one of aggregator, judge, operator, reward, sandbox" in done.stderr
+
+
+def test_an_image_is_built_again_if_anything_that_goes_into_it_has_changed(tmp_path: Path) -> None:
+    (tmp_path / ".dockerignore").write_text("*\n!libs\n!lock.txt\n**/*.pyc\n")
+    (tmp_path / "Dockerfile").write_text("FROM base\n")
+    (tmp_path / "lock.txt").write_text("grpcio==1\n")
+    source = tmp_path / "libs" / "source.py"
+    source.parent.mkdir()
+    source.write_text("a = 1\n")
+    seen = [digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"])]
+
+    for ignored in (tmp_path / "README.md", source.with_suffix(".pyc")):
+        ignored.write_text("no part of a build")
+    assert digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"]) == seen[0]
+
+    seen.append(digest_of_inputs(tmp_path, "Dockerfile", ["--target=sandbox"]))
+    (tmp_path / "Dockerfile").write_text("FROM base AS judge\n")
+    seen.append(digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"]))
+    (tmp_path / "lock.txt").write_text("grpcio==2\n")
+    seen.append(digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"]))
+    source.write_text("a = 2\n")
+    seen.append(digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"]))
+    source.chmod(0o755)
+    seen.append(digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"]))
+    source.rename(source.with_name("renamed.py"))
+    seen.append(digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"]))
+    assert len(set(seen)) == len(seen)

@@ -5,6 +5,7 @@ Needs root, buildah and runc (Debian: `apt-get install buildah runc`), and a bas
 are kept in `$EVALRUN_CACHE/images` (default `~/.cache/evalrun/images`, 2 to 4 GB); delete that folder to start over.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -56,7 +57,6 @@ class Images:
     def __init__(self, storage: Path) -> None:
         self._storage = storage
         self._bases: Bases | None = None
-        self._built: dict[tuple[str, ...], Image] = {}
 
     def buildah(self, *arguments: str, seconds: float = 600) -> str:
         """Run buildah on our storage; give what it printed.
@@ -108,21 +108,18 @@ class Images:
     def build(
         self, stage: str, *, dockerfile: str = "Dockerfile.judge", cached: bool = True, **arguments: str
     ) -> "Image":
-        """Build a stage, every time stamp 0; once a session, since even a build of nothing new reads all files again.
+        """Build a stage, every time stamp 0, unless its image is there: even a build of nothing new reads all again.
 
         Args:
             stage: a target of the Dockerfile.
             dockerfile: relative to the project's root.
-            cached: take layers that an earlier build left, and an image that this object has built. False: build each
-                layer again.
+            cached: take an image of the same inputs, and layers that an earlier build left. False: build each layer
+                again.
             arguments: further build arguments.
 
         Raises:
             BuildFailedError: the build failed.
         """
-        key = (stage, dockerfile, *(f"{name}={value}" for name, value in sorted(arguments.items())))
-        if cached and key in self._built:
-            return self._built[key]
         bases = self.bases()
         given = {
             "BASE": bases.runtime, "BUILD_BASE": bases.build, "WHEEL_BASE": bases.build,
@@ -133,13 +130,19 @@ class Images:
         if "PIP_CERT" in given:  # where the network's own certificate authority must be known to pip
             folder = Path(given["PIP_CERT"]).parent
             flags.append(f"--volume={folder}:{folder}:ro")
-        built = self.buildah(
-            "bud", "--quiet", "--isolation", "chroot", "--timestamp", "0", "--layers",
-            *([] if cached else ["--no-cache"]), *flags, "--file", dockerfile, "--target", stage,
-            "--tag", f"localhost/evalrun-test/{stage}:latest", ".", seconds=900,
+        command = (
+            "bud", "--quiet", "--isolation", "chroot", "--timestamp", "0", "--layers", *flags, "--file", dockerfile,
+            "--target", stage, "--tag", f"localhost/evalrun-test/{stage}:latest",
         )  # fmt: skip
-        self._built[key] = Image(self, built.split()[-1])
-        return self._built[key]
+        record = self._storage / "built" / digest_of_inputs(ROOT, dockerfile, command)
+        if not (cached and record.exists() and self._has(record.read_text())):
+            built = self.buildah(*command, *([] if cached else ["--no-cache"]), ".", seconds=900)
+            record.parent.mkdir(exist_ok=True)
+            record.write_text(built.split()[-1])
+        return Image(self, record.read_text())
+
+    def _has(self, digest: str) -> bool:
+        return f"sha256:{digest}" in self.buildah("images", "--all", "--quiet", "--no-trunc").split()
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,21 @@ def container_spec(root: Path, command: Sequence[str], variables: Sequence[str],
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"],
         },
     }  # fmt: skip
+
+
+def digest_of_inputs(root: Path, dockerfile: str, command: Sequence[str]) -> str:
+    """Return a digest of all that a build reads: its command, the Dockerfile, each file that .dockerignore lets in.
+
+    Bases go in by name: the names of those that are made here tell their content.
+    """
+    ignored = (root / ".dockerignore").read_text()
+    places = [root / line[1:] for line in ignored.splitlines() if line.startswith("!")]
+    files = [file for place in places for file in (files_of(place) if place.is_dir() else [place])]
+    digest = hashlib.sha256(json.dumps([*command, ignored, (root / dockerfile).read_text()]).encode())
+    for file in sorted(file for file in files if file.suffix != ".pyc"):
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest.update(f"{file.relative_to(root)} {file.stat().st_mode} {content}\n".encode())
+    return digest.hexdigest()
 
 
 def files_of(root: Path) -> Iterator[Path]:
