@@ -76,7 +76,7 @@ def test_a_grader_that_misbehaves_leaves_its_own_answers_not_judged(tmp_path: Pa
     function = {"path": str(tmp_path / "score.py"), "name": "scored"}
     config = tmp_path / "evaluation.yaml"
     config.write_text(yaml.safe_dump({"data": data, "custom_reward_function": function}))
-    done = evalrun("judge", "--verl-config", config, "--output", tmp_path / "out", "--time-limit", "1")
+    done = evalrun("judge", "--verl-config", config, "--output", tmp_path / "out", "--time-limit", "0.3")
     assert done.returncode == 3, done.stdout + done.stderr  # degraded, and it says so
     found = {row["response"]: row for row in results(tmp_path / "out")}
     assert {name: (found[name]["score"], found[name]["accepted"]) for name in SCORES} == SCORES

@@ -47,7 +47,7 @@ async def test_a_grader_that_misbehaves_leaves_its_own_sample_not_judged(tmp_pat
     (tmp_path / "maths.py").write_text(GRADER)
     (tmp_path / "later.py").write_text(ASYNC)
     flags = ["--grader", f"maths={tmp_path}/maths.py", "--grader", f"later={tmp_path}/later.py"]
-    flags += ["--time-limit", "1", "--attempts", "1"]
+    flags += ["--time-limit", "0.3", "--attempts", "1"]
     answers = [*SCORES, *WITHOUT]
     samples = [{"id": text, "response": text, "ground_truth": "42", "data_source": "maths"} for text in answers]
     samples.append({"id": "later", "response": "x", "data_source": "later"})
