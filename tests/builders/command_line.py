@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from evalrun_cli.local.forked_process import MAX_NAME
 PROJECT = Path(__file__).resolve().parents[2]
 DEMO = PROJECT / "k8s" / "samples" / "demo.yaml"
 COMMAND = [sys.executable, "-m", "evalrun_cli"]
+Command = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs the command with arguments of text and paths."""
 
 
 def quick_demo(folder: Path, problems: int = 32) -> Path:
@@ -33,17 +35,22 @@ def quick_demo(folder: Path, problems: int = 32) -> Path:
     return file
 
 
+def demo_as_filed() -> dict[tuple[str, str, int], str]:
+    """Return the `verdicts` of all of the demo set, as they are filed."""
+    filed = json.loads((PROJECT / "tests" / "unit" / "data" / "demo_expected.json").read_text())
+    first = {key.removesuffix("/0"): entry for key, entry in filed.items() if key.endswith("/0")}
+    return {("demo", problem, 0): entry["final_status"] for problem, entry in first.items()}
+
+
 def run_of(file: Path) -> tuple[str | Path, ...]:
     """Return the arguments that run a file of the demo set on this machine."""
     return ("run", file, "--local", "--endpoint", "builtin:demo")
 
 
-def evalrun(
-    *arguments: str | Path, timeout: float = 150.0, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def evalrun(*arguments: str | Path, timeout: float = 150.0) -> subprocess.CompletedProcess[str]:
     """Run the command to its end and give what it printed."""
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 @contextmanager

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from builders.command_line import (
     DEMO,
+    Command,
     child_running,
+    demo_as_filed,
     evalrun,
     evalrun_started,
     processes_with,
@@ -19,9 +21,6 @@ from builders.command_line import (
     summary,
     verdicts,
 )
-
-RUN_DEMO = run_of(DEMO)
-EXPECTED = json.loads((DEMO.parents[2] / "tests" / "unit" / "data" / "demo_expected.json").read_text())
 
 ADD: dict[str, Any] = {
     "dataset": "sums",
@@ -40,8 +39,10 @@ def write_lines(path: Path, *rows: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("demo") / "out"
-    done = evalrun(*RUN_DEMO, "--output", output)
+    """The results of all of the demo set, in `out` beside the run's file; test_tutorial.py runs the demo's own file."""
+    folder = tmp_path_factory.mktemp("demo")
+    output = folder / "out"
+    done = evalrun(*run_of(quick_demo(folder)), "--output", output)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "accepted@1" in done.stdout
     assert f"results: {output}" in done.stdout
@@ -49,10 +50,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_demo_ends_each_answer_as_filed(demo: Path) -> None:
-    found = verdicts(demo)
-    assert len(found) == 32
-    filed = {key.removesuffix("/0"): entry["final_status"] for key, entry in EXPECTED.items() if key.endswith("/0")}
-    assert {problem: status for (_, problem, _), status in found.items()} == filed
+    assert verdicts(demo) == demo_as_filed()
 
 
 def test_the_demo_leaves_every_output(demo: Path) -> None:
@@ -64,7 +62,7 @@ def test_the_demo_leaves_every_output(demo: Path) -> None:
 
 def test_a_finished_run_is_shown_again_not_run_again(demo: Path) -> None:
     before = (demo / "results.jsonl").read_bytes()
-    done = evalrun(*RUN_DEMO, "--resume", demo)
+    done = evalrun(*run_of(demo.parent / "demo.yaml"), "--resume", demo)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (demo / "results.jsonl").read_bytes() == before
 
@@ -201,13 +199,15 @@ BAD_CASES = [("problems", name) for name in BAD_PROBLEMS] + [("responses", name)
 
 
 @pytest.mark.parametrize("case", BAD_CASES, ids=[f"{kind}: {name}" for kind, name in BAD_CASES])
-def test_bad_input_is_named_in_one_line_before_anything_starts(case: tuple[str, str], tmp_path: Path) -> None:
+def test_bad_input_is_named_in_one_line_before_anything_starts(
+    evalrun_here: Command, case: tuple[str, str], tmp_path: Path
+) -> None:
     kind, name = case
     rows, where = (BAD_PROBLEMS if kind == "problems" else BAD_RESPONSES)[name]
     problems = write_lines(tmp_path / "problems.jsonl", *(rows if kind == "problems" else [ADD]))
     answers = rows if kind == "responses" else [{"problem_id": "add", "response": RIGHT}]
     responses = write_lines(tmp_path / "responses.jsonl", *answers)
-    done = evalrun("judge", "--problems", problems, "--responses", responses, "--output", tmp_path / "out")
+    done = evalrun_here("judge", "--problems", problems, "--responses", responses, "--output", tmp_path / "out")
     assert done.returncode == 2, done.stdout + done.stderr
     assert where in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
@@ -221,7 +221,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "no.jsonl") in done.stderr
 
 
-def test_a_dataset_may_stand_in_several_files(tmp_path: Path) -> None:
+def test_a_dataset_may_stand_in_several_files(evalrun_here: Command, tmp_path: Path) -> None:
     more = {**ADD, "problem_id": "add more"}
     first = write_lines(tmp_path / "first.jsonl", ADD)
     second = write_lines(tmp_path / "second.jsonl", more, ADD)  # what is the same in both is there once
@@ -234,24 +234,24 @@ def test_a_dataset_may_stand_in_several_files(tmp_path: Path) -> None:
     found = {row["problem_id"]: row["final_status"] for row in results(tmp_path / "out")}
     assert found == {"add": "success", "add more": "success"}
 
-    conflicting = evalrun("judge", *files, "--problems", other, "--output", tmp_path / "none")
+    conflicting = evalrun_here("judge", *files, "--problems", other, "--output", tmp_path / "none")
     assert (conflicting.returncode, (tmp_path / "none").exists()) == (2, False)
     [line] = conflicting.stderr.strip().splitlines()
     assert f"--problems {other}: problem 'add' of dataset 'sums' is another one in --problems {first}" in line
 
 
-def test_an_invalid_spec_names_field_and_way_out(tmp_path: Path) -> None:
+def test_an_invalid_spec_names_field_and_way_out(evalrun_here: Command, tmp_path: Path) -> None:
     spec = tmp_path / "run.yaml"
     spec.write_text(DEMO.read_text().replace("spec:", "spec:\n  protocol: {samples: 4}", 1))
     for arguments in (("validate", spec), ("run", spec, "--local", "--output", tmp_path / "out")):
-        done = evalrun(*arguments)
+        done = evalrun_here(*arguments)
         assert done.returncode == 2, done.stdout
         assert f"{spec}: spec.protocol" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_a_rollout_needs_an_endpoint_on_one_machine(tmp_path: Path) -> None:
-    done = evalrun("run", DEMO.parent / "evalrun-phase0.yaml", "--local", "--output", tmp_path / "out")
+def test_a_rollout_needs_an_endpoint_on_one_machine(evalrun_here: Command, tmp_path: Path) -> None:
+    done = evalrun_here("run", DEMO.parent / "evalrun-phase0.yaml", "--local", "--output", tmp_path / "out")
     assert done.returncode == 2
     assert "--endpoint" in done.stderr
 
@@ -265,26 +265,28 @@ def test_an_unreachable_endpoint_is_named_and_the_run_can_be_resumed(tmp_path: P
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_an_unknown_dataset_is_named(tmp_path: Path) -> None:
+def test_an_unknown_dataset_is_named(evalrun_here: Command, tmp_path: Path) -> None:
     spec = tmp_path / "run.yaml"
     spec.write_text(DEMO.read_text().replace("source: builtin:demo", "source: nowhere.jsonl"))
-    done = evalrun("run", spec, "--local", "--endpoint", "builtin:demo", "--output", tmp_path / "out")
+    done = evalrun_here("run", spec, "--local", "--endpoint", "builtin:demo", "--output", tmp_path / "out")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "nowhere.jsonl" in done.stderr
     assert not (tmp_path / "out").exists()  # so that the corrected command can be run unchanged
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:8000/v1", "builtin:nothing"])
-def test_an_endpoint_that_is_none_is_named_before_anything_starts(endpoint: str, tmp_path: Path) -> None:
-    done = evalrun("run", DEMO, "--local", "--endpoint", endpoint, "--output", tmp_path / "out")
+def test_an_endpoint_that_is_none_is_named_before_anything_starts(
+    evalrun_here: Command, endpoint: str, tmp_path: Path
+) -> None:
+    done = evalrun_here("run", DEMO, "--local", "--endpoint", endpoint, "--output", tmp_path / "out")
     assert done.returncode == 2, done.stdout + done.stderr
     assert endpoint in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "out").exists()
 
 
-def test_each_help_is_worth_reading() -> None:
+def test_each_help_is_worth_reading(evalrun_here: Command) -> None:
     for command in ("run", "judge", "rejudge", "validate", "serve"):
-        done = evalrun(command, "--help")
+        done = evalrun_here(command, "--help")
         assert done.returncode == 0
         assert len(done.stdout.splitlines()) > 8, done.stdout

@@ -2,32 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from builders.command_line import Command
 from builders.results.stored_runs import GPT_4, QWEN, recorded_verdicts, verdicts_of, write_run
 from builders.results.web_page import Page
-
-from evalrun_cli.__main__ import main
-
-Command = Callable[..., CompletedProcess[str]]
-
-
-@pytest.fixture
-def evalrun(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs the command in this process: another one would spend seconds on imports."""
-
-    def run(*arguments: str | Path) -> CompletedProcess[str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return CompletedProcess(arguments, int(str(ended.value.code)), said.out, said.err)
-
-    return run
 
 
 @pytest.fixture
@@ -73,41 +54,43 @@ def a_policy(folder: Path, *gates: dict[str, Any]) -> Path:
     ],
 )
 def test_a_gate_ends_with_the_worst_of_its_decisions(
-    evalrun: Command, runs: Path, run: str, gates: list[dict[str, str]], code: int, words: list[str]
+    evalrun_here: Command, runs: Path, run: str, gates: list[dict[str, str]], code: int, words: list[str]
 ) -> None:
-    done = evalrun("gate", runs / run, "--policy", a_policy(runs, *gates), "--format", "json")
+    done = evalrun_here("gate", runs / run, "--policy", a_policy(runs, *gates), "--format", "json")
     assert (done.returncode, done.stderr) == (code, "")
     assert [decision["decision"] for decision in json.loads(done.stdout)] == words
 
 
 @pytest.mark.parametrize("arguments", [[], ["--sample-size"]])
-def test_a_gate_on_test_data_is_refused_unless_it_names_it(evalrun: Command, runs: Path, arguments: list[str]) -> None:
+def test_a_gate_on_test_data_is_refused_unless_it_names_it(
+    evalrun_here: Command, runs: Path, arguments: list[str]
+) -> None:
     """The run recorded no role: humaneval is known to be test data."""
     policy = a_policy(runs, {"maxRegression": "0.5"})
-    done = evalrun("gate", runs / "test-data", "--policy", policy, *arguments)
+    done = evalrun_here("gate", runs / "test-data", "--policy", policy, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         f"{policy}: [0]: 'humaneval' is test data, for the end of a phase and not for tuning: gate a dev" in done.stderr
     )
     a_policy(runs, {"maxRegression": "0.5", "allowTestRole": ["humaneval"]})
-    assert evalrun("gate", runs / "test-data", "--policy", policy, *arguments).returncode == 0
+    assert evalrun_here("gate", runs / "test-data", "--policy", policy, *arguments).returncode == 0
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])
 @pytest.mark.parametrize("more", [[], ["new"]])
-def test_a_comparison_shows_each_datasets_role(evalrun: Command, runs: Path, form: str, more: list[str]) -> None:
+def test_a_comparison_shows_each_datasets_role(evalrun_here: Command, runs: Path, form: str, more: list[str]) -> None:
     places = [runs / name for name in ("old", "same", *more)]
-    shown = evalrun("compare", *places, "--format", form).stdout
+    shown = evalrun_here("compare", *places, "--format", form).stdout
     if form == "json":
         assert json.loads(shown)["datasets"]["humaneval"]["role"] == "dev"
     else:
         assert "humaneval (role: dev)" in (Page.of(shown).text if form == "html" else shown)
 
 
-def test_gates_are_shown_in_every_format(evalrun: Command, runs: Path) -> None:
+def test_gates_are_shown_in_every_format(evalrun_here: Command, runs: Path) -> None:
     policy = a_policy(runs, {"maxRegression": "0.5"}, {"maxRegression": "0.02", "metric": "pass_ratio_mean"})
     for form in ("text", "markdown", "json", "html"):
-        done = evalrun("gate", runs / "new", "--policy", policy, "--format", form)
+        done = evalrun_here("gate", runs / "new", "--policy", policy, "--format", form)
         assert (done.returncode, done.stderr) == (4, "")
         shown = Page.of(done.stdout).text if form == "html" else done.stdout
         assert shown.index("PASS") < shown.index("FAIL")
@@ -136,22 +119,22 @@ def test_gates_are_shown_in_every_format(evalrun: Command, runs: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_used_is_bad_input_that_names_file_and_index(
-    evalrun: Command, runs: Path, policy: str, says: str
+    evalrun_here: Command, runs: Path, policy: str, says: str
 ) -> None:
     (runs / "policy.yaml").write_text(policy)
-    done = evalrun("gate", runs / "new", "--policy", runs / "policy.yaml")
+    done = evalrun_here("gate", runs / "new", "--policy", runs / "policy.yaml")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"evalrun: {runs}/policy.yaml")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_two_recorded_models_are_compared_in_every_format(evalrun: Command, tmp_path: Path) -> None:
+def test_two_recorded_models_are_compared_in_every_format(evalrun_here: Command, tmp_path: Path) -> None:
     write_run(tmp_path / "qwen", recorded_verdicts(QWEN))
     write_run(tmp_path / "gpt-4", recorded_verdicts(GPT_4))
     texts = {}
     for form in ("text", "markdown", "json", "html"):
-        done = evalrun("compare", tmp_path / "qwen", tmp_path / "gpt-4", "--format", form)
+        done = evalrun_here("compare", tmp_path / "qwen", tmp_path / "gpt-4", "--format", form)
         assert (done.returncode, done.stderr) == (0, "")
         texts[form] = done.stdout
     found = json.loads(texts["json"])["datasets"]["humaneval"]
@@ -165,33 +148,33 @@ def test_two_recorded_models_are_compared_in_every_format(evalrun: Command, tmp_
     assert page.text.count("HumanEval/") == 38
 
 
-def test_what_the_runs_do_not_share_stands_above_the_figures(evalrun: Command, runs: Path) -> None:
-    done = evalrun("compare", runs / "old", runs / "new")
+def test_what_the_runs_do_not_share_stands_above_the_figures(evalrun_here: Command, runs: Path) -> None:
+    done = evalrun_here("compare", runs / "old", runs / "new")
     assert '!  containment: ["full"] against ["seccomp"]' in done.stdout
     assert done.stdout.index("containment") < done.stdout.index("accepted@1")
-    assert evalrun("compare", runs / "old", runs / "other").returncode == 2
+    assert evalrun_here("compare", runs / "old", runs / "other").returncode == 2
 
 
-def test_a_name_cannot_steer_a_terminal_or_a_page(evalrun: Command, tmp_path: Path) -> None:
+def test_a_name_cannot_steer_a_terminal_or_a_page(evalrun_here: Command, tmp_path: Path) -> None:
     evil = "\x1b]0;owned\x07|<b>`\n# x"
     for name, accepted in (("a", [True]), ("b", [False])):
         write_run(tmp_path / name, verdicts_of(accepted, dataset=evil), run=evil)
-    text = evalrun("compare", tmp_path / "a", tmp_path / "b").stdout
+    text = evalrun_here("compare", tmp_path / "a", tmp_path / "b").stdout
     assert "\x1b" not in text
     assert "\x07" not in text
-    markdown = evalrun("compare", tmp_path / "a", tmp_path / "b", "--format", "markdown").stdout
+    markdown = evalrun_here("compare", tmp_path / "a", tmp_path / "b", "--format", "markdown").stdout
     assert "<b>" not in markdown
     assert "\n# x" not in markdown
 
 
-def test_a_report_is_written_again_and_elsewhere(evalrun: Command, runs: Path) -> None:
+def test_a_report_is_written_again_and_elsewhere(evalrun_here: Command, runs: Path) -> None:
     report = runs / "old" / "report.html"
     made = report.read_bytes()
     report.unlink()
-    done = evalrun("report", runs / "old")
+    done = evalrun_here("report", runs / "old")
     assert (done.returncode, done.stdout) == (0, f"report: {report}\n")
     assert report.read_bytes() == made
-    assert evalrun("report", runs / "old", "--output", runs / "copy.html").returncode == 0
+    assert evalrun_here("report", runs / "old", "--output", runs / "copy.html").returncode == 0
     assert (runs / "copy.html").read_bytes() == made
 
 
@@ -208,18 +191,18 @@ def test_a_report_is_written_again_and_elsewhere(evalrun: Command, runs: Path) -
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
-    evalrun: Command, runs: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+    evalrun_here: Command, runs: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
 ) -> None:
     monkeypatch.chdir(runs)
-    done = evalrun(*arguments)
+    done = evalrun_here(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_several_runs_are_compared_in_every_format(evalrun: Command, runs: Path) -> None:
+def test_several_runs_are_compared_in_every_format(evalrun_here: Command, runs: Path) -> None:
     for form in ("text", "markdown", "json", "html"):
-        done = evalrun("compare", runs / "old", runs / "new", runs / "same", "--all-pairs", "--format", form)
+        done = evalrun_here("compare", runs / "old", runs / "new", runs / "same", "--all-pairs", "--format", form)
         assert (done.returncode, done.stderr) == (0, "")
         shown = Page.of(done.stdout).text if form == "html" else done.stdout
         assert "Holm" in shown
@@ -237,16 +220,16 @@ def test_several_runs_are_compared_in_every_format(evalrun: Command, runs: Path)
             assert Page.of(done.stdout).unbalanced == []
 
 
-def test_a_name_in_several_runs_cannot_steer_a_terminal_or_a_page(evalrun: Command, tmp_path: Path) -> None:
+def test_a_name_in_several_runs_cannot_steer_a_terminal_or_a_page(evalrun_here: Command, tmp_path: Path) -> None:
     evil = "\x1b]0;owned\x07|<b>`\n# x"
     for name, accepted in (("a", [True]), ("b", [False]), ("c", [False])):
         write_run(tmp_path / name, verdicts_of(accepted, dataset=evil), run=evil)
     places = [tmp_path / name for name in "abc"]
-    text = evalrun("compare", *places).stdout
+    text = evalrun_here("compare", *places).stdout
     assert "\x1b" not in text
     assert "\x07" not in text
     for form in ("markdown", "html"):
-        shown = evalrun("compare", *places, "--format", form).stdout
+        shown = evalrun_here("compare", *places, "--format", form).stdout
         assert "|<b>`" not in shown
         if form == "markdown":
             assert "\n# x" not in shown
@@ -262,41 +245,41 @@ def test_a_name_in_several_runs_cannot_steer_a_terminal_or_a_page(evalrun: Comma
     ],
 )
 def test_runs_that_cannot_be_compared_are_bad_input(
-    evalrun: Command, runs: Path, places: list[str], flags: list[str], says: str
+    evalrun_here: Command, runs: Path, places: list[str], flags: list[str], says: str
 ) -> None:
-    done = evalrun("compare", *(runs / place for place in places), *flags)
+    done = evalrun_here("compare", *(runs / place for place in places), *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_pilot_tells_how_many_problems_a_gate_needs(evalrun: Command, runs: Path) -> None:
+def test_a_pilot_tells_how_many_problems_a_gate_needs(evalrun_here: Command, runs: Path) -> None:
     verdicts = verdicts_of([True] * 75 + [False] * 20 + [True] * 5)  # 5 of 100 lost, 5 gained
     write_run(runs / "pilot", verdicts, datasets={"humaneval": {"role": "dev"}})
     policy = a_policy(runs, {"maxRegression": "0.05"}, {"maxRegression": "0"})
-    done = evalrun("gate", runs / "pilot", "--policy", policy, "--sample-size")
+    done = evalrun_here("gate", runs / "pilot", "--policy", policy, "--sample-size")
     assert (done.returncode, done.stderr) == (0, "")
     some, none = done.stdout.splitlines()
     variance = 12 / 101  # ten flips, and one more each way, over 102 problems
     needed = math.ceil((2.241403 + 0.841621) ** 2 * variance / 0.05**2)  # two gates share the chance of an error
     assert f"with maxRegression 0.05, about {needed} problems are needed; 100 problems allow" in some
     assert "with maxRegression 0, no number of problems is enough" in none
-    refused = evalrun("gate", runs / "pilot", "--policy", policy, "--sample-size", "--format", "json")
+    refused = evalrun_here("gate", runs / "pilot", "--policy", policy, "--sample-size", "--format", "json")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "--sample-size: is text only" in refused.stderr
 
 
-def test_seeds_of_one_configuration_are_one_column(evalrun: Command, tmp_path: Path) -> None:
+def test_seeds_of_one_configuration_are_one_column(evalrun_here: Command, tmp_path: Path) -> None:
     for model, accepted in (("base", [30, 50]), ("sft", [60, 60])):
         for seed, right in enumerate(accepted, 1):
             verdicts = verdicts_of([place < right for place in range(100)])
             spec = {"model": {"path": model}, "protocol": {"seed": seed}}
             write_run(tmp_path / f"{model}-{seed}", verdicts, run=f"{model}-{seed}", spec=spec, responses=None)
     places = [tmp_path / name for name in ("base-1", "base-2", "sft-1", "sft-2")]
-    text = evalrun("compare", *places, "--pool-seeds").stdout
+    text = evalrun_here("compare", *places, "--pool-seeds").stdout
     assert "(base-1 · base · seeds 1, 2)" in text
     assert "40.0 % ± 14.1" in text
     assert "+20.0 pt" in text
-    alone = evalrun("compare", *places[:2], "--pool-seeds")
+    alone = evalrun_here("compare", *places[:2], "--pool-seeds")
     assert alone.returncode == 2
     assert "--pool-seeds: all runs have the same configuration" in alone.stderr

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from builders.command_line import evalrun, evalrun_started, processes_with, summary
+from builders.command_line import Command, evalrun, evalrun_started, processes_with, summary
 from builders.generator.model_server import MODEL, Reply, completion, model_server
 
 pytestmark = pytest.mark.timeout(600)  # some run the command twice, and other tests may take the CPUs
@@ -106,10 +106,10 @@ def test_why_nothing_is_generated_stands_in_the_progress_line_and_the_log(
     assert re.search(f"WARNING .*endpoint {server.url} is failing: ", (output / "logs" / "generator.log").read_text())
 
 
-def test_a_dataset_that_is_not_there_is_named_before_anything_starts(tmp_path: Path) -> None:
+def test_a_dataset_that_is_not_there_is_named_before_anything_starts(evalrun_here: Command, tmp_path: Path) -> None:
     file = written_run(tmp_path)
     (tmp_path / "problems.jsonl").unlink()
-    done = run(file, "http://127.0.0.1:9", tmp_path / "out")
+    done = evalrun_here("run", file, "--local", "--endpoint", "http://127.0.0.1:9", "--output", tmp_path / "out")
     assert done.returncode == 2
     assert done.stdout == ""  # nothing was started
     assert done.stderr.startswith(f"evalrun: {file}: spec.datasets[0].source: problems.jsonl: no such file")
@@ -172,8 +172,11 @@ def test_a_server_a_model_and_a_file_are_enough_to_run(tmp_path: Path) -> None:
         (("run.yaml", "--local", "--model", "m"), "--model: run.yaml sets this already"),
     ],
 )
-def test_flags_that_do_not_make_a_run_are_named(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    done = evalrun("run", *arguments, cwd=tmp_path)
+def test_flags_that_do_not_make_a_run_are_named(
+    evalrun_here: Command, arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = evalrun_here("run", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -205,11 +208,13 @@ def test_packages_are_given_to_answers_and_tests_alike_and_missed_in_words(tmp_p
     assert summary(tmp_path / "out")["counts"]["accepted"] == 1
 
 
-def test_a_folder_of_packages_that_is_not_there_is_named_before_anything_starts(tmp_path: Path) -> None:
+def test_a_folder_of_packages_that_is_not_there_is_named_before_anything_starts(
+    evalrun_here: Command, tmp_path: Path
+) -> None:
     written_run(tmp_path)
     (tmp_path / "answers.jsonl").write_text('{"problem_id": "a", "response": "print(input())"}\n')
     files = ("--problems", tmp_path / "problems.jsonl", "--responses", tmp_path / "answers.jsonl")
-    done = evalrun("judge", *files, "--packages", tmp_path / "none", "--output", tmp_path / "out")
+    done = evalrun_here("judge", *files, "--packages", tmp_path / "none", "--output", tmp_path / "out")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"--packages {tmp_path / 'none'}: no such folder" in done.stderr
 

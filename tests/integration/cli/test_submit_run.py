@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.command_line import evalrun, evalrun_started, results, summary
+from builders.command_line import Command, evalrun, evalrun_started, results, summary
 from builders.fusion.clients import STDIO_ROW, sandbox
 
 from evalrun_runtime.ready_line import address_of
@@ -101,16 +101,16 @@ def test_answers_made_elsewhere_are_judged_by_the_servers_own_tests(tmp_path: Pa
     ],
 )
 def test_what_does_not_go_with_the_servers_tests_is_said(
-    flags: tuple[str, ...], complaint: str, tmp_path: Path
+    evalrun_here: Command, flags: tuple[str, ...], complaint: str, tmp_path: Path
 ) -> None:
     files = ("--problems", "none.jsonl", "--responses", "none.jsonl", "--output", tmp_path / "out")
-    done = evalrun("judge", *files, "--judge-mode", "Submit", *flags)
+    done = evalrun_here("judge", *files, "--judge-mode", "Submit", *flags)
     assert (done.returncode, (tmp_path / "out").exists()) == (2, False)
     assert complaint in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_server_is_no_flag_of_a_run_in_a_cluster(tmp_path: Path) -> None:
-    done = evalrun("run", write_manifest(tmp_path), "--sandbox-fusion", "http://h:1")
+def test_a_server_is_no_flag_of_a_run_in_a_cluster(evalrun_here: Command, tmp_path: Path) -> None:
+    done = evalrun_here("run", write_manifest(tmp_path), "--sandbox-fusion", "http://h:1")
     assert done.returncode == 2
     assert "--sandbox-fusion: only for runs on this machine" in done.stderr

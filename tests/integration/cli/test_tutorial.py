@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders.command_line import PROJECT
+from builders.command_line import PROJECT, demo_as_filed, verdicts
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -39,4 +39,4 @@ def test_each_page_does_what_it_says(tmp_path: Path) -> None:
     assert comparing.endswith("exit code 5\n")
     assert "sums: 2 problems judged in both" in typed("../comparing.md", tmp_path)
     typed("your-model.md", tmp_path)
-    assert (tmp_path / "out" / "demo" / "summary.json").exists()
+    assert verdicts(tmp_path / "out" / "demo") == demo_as_filed()

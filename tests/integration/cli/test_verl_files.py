@@ -8,7 +8,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
-from builders.command_line import evalrun, results
+from builders.command_line import Command, evalrun, results
 from builders.governance import write_rows
 
 from evalrun_cli.verl_files.commands import convert_file
@@ -73,32 +73,32 @@ def test_a_date_that_no_calendar_has_is_named(tmp_path: Path) -> None:
         convert_file(file, None)
 
 
-def test_files_and_a_configuration_do_not_go_together(tmp_path: Path) -> None:
+def test_files_and_a_configuration_do_not_go_together(evalrun_here: Command, tmp_path: Path) -> None:
     file = config(tmp_path, ROWS, reward=False)
-    both = evalrun("judge", "--verl-config", file, "--problems", "p.jsonl", "--output", tmp_path / "out")
+    both = evalrun_here("judge", "--verl-config", file, "--problems", "p.jsonl", "--output", tmp_path / "out")
     assert (both.returncode, "names the file already" in both.stderr) == (2, True)
-    none = evalrun("judge", "--output", tmp_path / "out")
+    none = evalrun_here("judge", "--output", tmp_path / "out")
     assert (none.returncode, "--verl-config" in none.stderr) == (2, True)
 
 
-def test_the_published_files_of_verl(gen_cpu: Path, tmp_path: Path) -> None:
+def test_the_published_files_of_verl(evalrun_here: Command, gen_cpu: Path, tmp_path: Path) -> None:
     (folder,) = (gen_cpu.parents[1] / "lib").glob("python3*/site-packages/verl/trainer/config")
     evaluation = read_evaluation(yaml.safe_load((folder / "evaluation.yaml").read_text()), "evaluation.yaml")
     assert {entry.fate for entry in evaluation.entries} <= {"mapped", "default", "ignored"}
     assert evaluation.renamed == {}
 
-    done = evalrun("convert", "verl", folder / "_generated_ppo_trainer.yaml", "--output", tmp_path / "run.yaml")
+    done = evalrun_here("convert", "verl", folder / "_generated_ppo_trainer.yaml", "--output", tmp_path / "run.yaml")
     assert done.returncode == 0, done.stderr
     assert "# unknown" not in done.stderr
-    valid = evalrun("validate", "--local", tmp_path / "run.yaml")
+    valid = evalrun_here("validate", "--local", tmp_path / "run.yaml")
     assert valid.returncode == 0, valid.stderr
 
 
-def test_a_refused_key_writes_nothing(tmp_path: Path) -> None:
+def test_a_refused_key_writes_nothing(evalrun_here: Command, tmp_path: Path) -> None:
     values = {"model": {"path": "m"}, "data": {"path": "p"}, "rollout": {"load_format": "dummy", "temperature": 0}}
     file = tmp_path / "generation.yaml"
     file.write_text(yaml.safe_dump(values))
-    done = evalrun("convert", "verl", file, "--output", tmp_path / "run.yaml")
+    done = evalrun_here("convert", "verl", file, "--output", tmp_path / "run.yaml")
     assert done.returncode == 2
     assert "rollout.load_format: no weights are read" in done.stderr
     assert not (tmp_path / "run.yaml").exists()
