@@ -25,8 +25,8 @@ from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 from evalrun_generator.ledger.ledger_client import GrpcLedger
-from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.ready_line import address_of
 
 LIMIT_MB = 300

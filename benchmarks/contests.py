@@ -24,7 +24,7 @@ from judge_humaneval import until_ready
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
-from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_channel import open_channel
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("EVALRUN_TEST_DATA", ROOT.parent / "shared" / "data")) / "contests" / "problems.jsonl.gz"

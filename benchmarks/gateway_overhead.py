@@ -32,13 +32,13 @@ from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_executor.cpus import usable_cpus
 from evalrun_judge.families.stdio import plan_stdio
-from evalrun_judge.messages import request_from
+from evalrun_judge.rpc.messages import request_from
 from evalrun_judge.sandboxes import SandboxBusyError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.submission import StdioTest, StdioTests, extraction_of
-from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
-from evalrun_runtime.tls_files import TlsSource
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.connections.tls_files import TlsSource
 
 PROGRAM = "n = int(input())\nprint(sum(map(int, input().split())) % 1000007, {number})\n"
 

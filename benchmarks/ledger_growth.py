@@ -21,12 +21,12 @@ from pathlib import Path
 from growth_plot import keep
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.facts import NOT_ENDED
 from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems, pack_row
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.start.facts import NOT_ENDED
 from evalrun_client.fake_judge import scripted_verdict
 
 BATCH = 32

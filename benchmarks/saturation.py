@@ -34,8 +34,8 @@ from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_executor.cpus import usable_cpus
 from evalrun_generator.ledger.ledger_client import GrpcLedger
-from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 
 WRONG_EVERY = 3
 BATCH = 64

@@ -35,8 +35,8 @@ from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_client.judge_client import GrpcJudge
 from evalrun_executor.cpus import usable_cpus
-from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 
 STEADY_SHARE = 0.8
 WRONG_EVERY = 3

@@ -29,7 +29,7 @@ from builders.judge.services import judge_until_judged, request_of, services, to
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_executor.cpus import usable_cpus
-from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_channel import open_channel
 
 ROOT = Path(__file__).resolve().parents[1]
 Verdicts = dict[str, judge_pb2.Verdict]

@@ -24,9 +24,9 @@ from judge_humaneval import until_ready
 from evalrun.judge.v1 import judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_executor.cpus import usable_cpus
-from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
-from evalrun_runtime.tls_files import TlsFiles
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.connections.tls_files import TlsFiles
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from builders.tls_folders import TlsFolder, authority

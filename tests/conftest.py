@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 
 # As the services are started: where gRPC runs threads, its fork handlers disturb children that start as another user
 # (a probe of /usr/bin/python3 once ended with gRPC's complaint instead of its answer). Read when grpc is imported.

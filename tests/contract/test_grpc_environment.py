@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from image_packages import python_components
 from packaging.utils import canonicalize_name
 
 from evalrun_client.grader import graded_input, verls_grader
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -9,10 +9,10 @@ import grpc
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatus, ReportedFigure, RunState
 from evalrun_operator.resources.run_tokens import LedgerAccess
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.grpc_channel import open_channel, token_metadata
-from evalrun_runtime.tls_files import GivenTls, TlsIdentity
-from evalrun_runtime.tls_remedies import with_remedy
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
+from evalrun_runtime.connections.tls_files import GivenTls, TlsIdentity
+from evalrun_runtime.connections.tls_remedies import with_remedy
 
 STATES = {
     ledger_pb2.RUN_STATE_PREPARING: RunState.PREPARING,

@@ -17,9 +17,9 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.fake_judge import scripted_verdict
 from evalrun_client.judge_client import JudgeLostError
-from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.tls_files import TlsSource
 from evalrun_runtime.ready_line import address_of
-from evalrun_runtime.tls_files import TlsSource
 
 READY_SECONDS = 120.0
 

@@ -18,11 +18,11 @@ from evalrun_generator.ledger.fake_ledger import FakeLedger, FakeLedgerService
 from evalrun_generator.recorded.__main__ import source_of
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.grpc_server import TokenCheck, server_credentials
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_server import TokenCheck, server_credentials
+from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.ready_line import address_of
 from evalrun_runtime.settings import load_settings
-from evalrun_runtime.tls_files import TlsFiles
 
 
 def work_item(

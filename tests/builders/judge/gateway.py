@@ -15,13 +15,13 @@ from evalrun_judge.families.family import Runners
 from evalrun_judge.families.registry import build_families
 from evalrun_judge.function_tests.assertions import AssertionRunner
 from evalrun_judge.judge import Judge
-from evalrun_judge.messages import fill_verdict
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.pool.discovery import SandboxDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
 from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.pool.sandbox_fleet import HealthPolicy
+from evalrun_judge.rpc.messages import fill_verdict
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.fake import FakeSandbox
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission

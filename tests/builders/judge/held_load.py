@@ -14,7 +14,7 @@ from builders.ports import free_ports
 
 from evalrun.judge.v1 import judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
-from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_channel import open_channel
 
 PROGRAM = "import time\ntime.sleep(3)\nprint(sum(map(int, input().split())))"
 """Holds a slot for 3 s, and next to no CPU."""

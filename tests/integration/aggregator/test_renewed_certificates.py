@@ -10,7 +10,7 @@ from builders.tls_folders import TlsFolder, authority, shown
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
-from evalrun_runtime.tls_files import TlsFiles
+from evalrun_runtime.connections.tls_files import TlsFiles
 
 PROBLEMS = 12
 

@@ -18,9 +18,9 @@ from builders.tls_folders import TlsFolder, authority
 
 from evalrun_judge.sandboxes import SandboxUnreachableError
 from evalrun_judge.sandboxes.fusion_http import FusionServer
-from evalrun_runtime.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.ready_line import address_of
-from evalrun_runtime.tls_files import TlsFiles
 
 SLOTS = 2
 TOKEN = "s3cret-of-this-run"

@@ -16,7 +16,7 @@ from builders.judge.services import judge_all, request_of, send, services
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
-from evalrun_runtime.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_channel import open_channel
 
 
 async def test_faults_between_gateway_and_sandbox_change_no_verdict(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from evalrun_judge.sandboxes import SandboxUnreachableError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
 from evalrun_operator.resources.run_tokens import LedgerAccess
-from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.tls_files import TlsFiles
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.tls_files import TlsFiles
 
 
 async def test_certificates_change_while_the_judge_works_and_no_verdict_is_lost(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from builders.judge.steady_load import steady_load, until
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
-from evalrun_runtime.bearer_tokens import BearerTokens, authorization
-from evalrun_runtime.grpc_channel import open_channel, token_metadata
+from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
 
 HOPS = ("ledger", "operator", "gateway", "sandbox")
 

@@ -9,9 +9,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.grpc_channel import open_channel, token_metadata
-from evalrun_runtime.grpc_server import GrpcServer
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
+from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.settings import ServiceSettings
 
 NAME = "evalrun.example.Echo"

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from evalrun_runtime.http_site import HttpServer, WatchedSite
+from evalrun_runtime.connections.http_site import HttpServer, WatchedSite
 from evalrun_runtime.settings import ServiceSettings
 
 MANY_CONNECTIONS = 400

@@ -20,13 +20,13 @@ from grpc_health.v1 import health_pb2
 
 from evalrun_judge.sandboxes.http_calls import HttpCalls
 from evalrun_operator.resources.certificates import VALID_FOR, Issued, Usage, issue
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.grpc_server import GrpcServer
+from evalrun_runtime.connections.http_site import HttpServer
+from evalrun_runtime.connections.tls_files import TlsFiles
+from evalrun_runtime.connections.tls_remedies import with_remedy
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.grpc_channel import open_channel
-from evalrun_runtime.grpc_server import GrpcServer
-from evalrun_runtime.http_site import HttpServer
 from evalrun_runtime.settings import ServiceSettings
-from evalrun_runtime.tls_files import TlsFiles
-from evalrun_runtime.tls_remedies import with_remedy
 
 NAME = "evalrun.example.Echo"
 Call = Callable[[], Awaitable[bytes]]

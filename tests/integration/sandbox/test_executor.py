@@ -14,7 +14,7 @@ from evalrun_executor.api import Limits, RunRequest
 from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.harness import Harness
-from evalrun_executor.zygote_process import ZygoteProcess
+from evalrun_executor.zygotes.zygote_process import ZygoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from builders.aggregator.process import write_work_order
 
-from evalrun_aggregator.facts import end_facts, ended_of
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
+from evalrun_aggregator.start.facts import end_facts, ended_of
 from evalrun_api.work_order import read_work_order
 from evalrun_runtime.exits import BadInputError
 

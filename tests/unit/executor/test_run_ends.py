@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from evalrun_executor.contained.frames import NOT_STOPPED, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
-from evalrun_executor.run_ends import UnexplainedKill, end_of
+from evalrun_executor.zygotes.run_ends import UnexplainedKill, end_of
 
 MIB = 1024
 

@@ -6,7 +6,7 @@ from builders.judge.gateway import message_of
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.comparators import ComparatorName
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
-from evalrun_judge.messages import fill_verdict
+from evalrun_judge.rpc.messages import fill_verdict
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import CutText, TestRecord, Verdict, make_verdict
 

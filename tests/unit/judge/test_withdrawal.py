@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evalrun_judge.withdrawal import OpenRequests, WithdrawnError
+from evalrun_judge.rpc.withdrawal import OpenRequests, WithdrawnError
 
 
 class Work:

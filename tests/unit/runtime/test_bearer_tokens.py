@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from evalrun_runtime.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.connections.reloaded_files import CHECK_SECONDS, ReloadedFiles
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.reloaded_files import CHECK_SECONDS, ReloadedFiles
 from evalrun_runtime.settings import ServiceSettings
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.exits import BadInputError, ExitCode
-from evalrun_runtime.grpc_server import GrpcServer
 from evalrun_runtime.process import Service, run_service, serve_metrics
 from evalrun_runtime.ready_line import address_of, ready_line
 from evalrun_runtime.settings import ServiceSettings

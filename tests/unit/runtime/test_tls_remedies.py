@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_runtime.tls_remedies import with_remedy
+from evalrun_runtime.connections.tls_remedies import with_remedy
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_runtime.grpc_server import GrpcServer
+from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)

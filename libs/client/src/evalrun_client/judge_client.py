@@ -13,10 +13,10 @@ from typing import Protocol
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.grpc_channel import open_channel, token_metadata
-from evalrun_runtime.tls_files import TlsSource
-from evalrun_runtime.tls_remedies import with_remedy
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
+from evalrun_runtime.connections.tls_files import TlsSource
+from evalrun_runtime.connections.tls_remedies import with_remedy
 
 REFUSALS = frozenset(
     {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}

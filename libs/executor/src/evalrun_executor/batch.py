@@ -13,7 +13,9 @@ from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
 from evalrun_executor.contained import frames
 from evalrun_executor.contained.limits import wall_limit
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.frame_reader import (
+from evalrun_executor.private_files import contents, job_fields, read_files
+from evalrun_executor.time_outs import cut_after
+from evalrun_executor.zygotes.frame_reader import (
     MAX_TEXT,
     FrameReader,
     RunRules,
@@ -22,10 +24,8 @@ from evalrun_executor.frame_reader import (
     parse_filed,
     parse_run,
 )
-from evalrun_executor.private_files import contents, job_fields, read_files
-from evalrun_executor.program_pipes import ProgramPipes
-from evalrun_executor.time_outs import cut_after
-from evalrun_executor.zygote_process import ZygoteProcess
+from evalrun_executor.zygotes.program_pipes import ProgramPipes
+from evalrun_executor.zygotes.zygote_process import ZygoteProcess
 
 MAX_OUTPUT_BYTES = 256 << 20
 """Of stdout that one request's runs may hold together; what comes beyond it has printed too much."""

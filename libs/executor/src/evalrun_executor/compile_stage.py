@@ -8,10 +8,10 @@ from evalrun_executor.batch import Work
 from evalrun_executor.contained import frames
 from evalrun_executor.contained.compiler import BINARY_MIB, WALL_SECONDS
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.frame_reader import MAX_TEXT, FrameReader, parse_compiled
 from evalrun_executor.private_files import contents, job_fields
 from evalrun_executor.toolchain import Toolchain, static_is_missing
-from evalrun_executor.zygote_process import ZygoteProcess
+from evalrun_executor.zygotes.frame_reader import MAX_TEXT, FrameReader, parse_compiled
+from evalrun_executor.zygotes.zygote_process import ZygoteProcess
 
 _OUTPUT_BYTES = 64 * 1024
 

@@ -35,7 +35,7 @@ from evalrun_executor.time_outs import (
     in_order,
 )
 from evalrun_executor.toolchain import Toolchain
-from evalrun_executor.zygote_process import ZygotePlan, ZygoteProcess
+from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from functools import partial
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun.ledger.v1 import ledger_pb2_grpc
-from evalrun_aggregator.facts import identity_of, rejudging_of
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
 from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.writer import check_destination, write_run_outputs
@@ -22,20 +21,21 @@ from evalrun_aggregator.judging.retry_policy import RetryPolicy
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.ledger_start import OpenedRun, open_run
-from evalrun_aggregator.problems import (
+from evalrun_aggregator.replicas import ReplicaRegistry
+from evalrun_aggregator.run import Clocks, Run
+from evalrun_aggregator.service import LedgerService
+from evalrun_aggregator.settings import AggregatorSettings
+from evalrun_aggregator.start.facts import identity_of, rejudging_of
+from evalrun_aggregator.start.ledger_start import OpenedRun, open_run
+from evalrun_aggregator.start.problems import (
     RunProblems,
     check_supported,
     draws_by_chance,
     load_datasets,
     turn_policies_of,
 )
-from evalrun_aggregator.replicas import ReplicaRegistry
-from evalrun_aggregator.responses import GivenResponses, read_responses
-from evalrun_aggregator.run import Clocks, Run
-from evalrun_aggregator.service import LedgerService
-from evalrun_aggregator.settings import AggregatorSettings
-from evalrun_aggregator.start_warnings import start_warnings
+from evalrun_aggregator.start.responses import GivenResponses, read_responses
+from evalrun_aggregator.start.start_warnings import start_warnings
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_aggregator.turns.policy import TurnPolicy
@@ -44,9 +44,9 @@ from evalrun_aggregator.work_time import WorkTime
 from evalrun_api.work_order import Protocol, WorkOrder, read_work_order
 from evalrun_client.judge_client import GrpcJudge, JudgeAddress
 from evalrun_results.exports.content import export_id
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.grpc_server import GrpcServer
-from evalrun_runtime.tls_files import TlsFiles, TlsSource
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_server import GrpcServer
+from evalrun_runtime.connections.tls_files import TlsFiles, TlsSource
 
 logger = logging.getLogger(__name__)
 

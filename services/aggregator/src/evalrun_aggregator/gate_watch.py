@@ -15,7 +15,7 @@ from evalrun_aggregator.finish.sample_stream import sample_results
 from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.problems import RunProblems
+from evalrun_aggregator.start.problems import RunProblems
 from evalrun_api.work_order import EvalRunSpec, Gate, WorkOrder
 from evalrun_data.digest import digest_records
 from evalrun_results.comparisons.gate import GateDecision, GateResult, undecided

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from evalrun_cli.suite_references import reference_programs
-from evalrun_data.mutants import mutants
 from evalrun_data.readers import load_problems
 from evalrun_data.records import Problem
+from evalrun_data.suites.mutants import mutants
 from evalrun_runtime.atomic_files import atomic_file
 from evalrun_runtime.exits import BadInputError, ExitCode
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from evalrun_cli.suite_references import reference_programs
 from evalrun_data.formats.record import record_of
 from evalrun_data.readers import load_problems
-from evalrun_data.varied_tests import varied_problem
+from evalrun_data.suites.varied_tests import varied_problem
 from evalrun_runtime.atomic_files import atomic_file
 from evalrun_runtime.exits import BadInputError, ExitCode
 

@@ -20,11 +20,11 @@ from evalrun_generator.ledger.ledger_client import GrpcLedger, LedgerClient
 from evalrun_generator.settings import GeneratorSettings, WorkSettings
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
-from evalrun_runtime.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.exits import ExitCode
-from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.process import die_with_parent, serve_metrics
-from evalrun_runtime.tls_files import TlsFiles
 
 logger = logging.getLogger(__name__)
 

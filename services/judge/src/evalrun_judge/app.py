@@ -25,17 +25,17 @@ from evalrun_judge.pool.hedge_policy import HedgePolicy
 from evalrun_judge.pool.pool import SandboxPool, connect_nowhere
 from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.pool.sandbox_fleet import HealthPolicy
+from evalrun_judge.rpc.service import JudgeService
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
-from evalrun_judge.service import JudgeService
 from evalrun_judge.settings import JudgeSettings
 from evalrun_judge.suites import Suites
 from evalrun_runtime.admission import Admission
-from evalrun_runtime.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_server import GrpcServer
+from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.grpc_server import GrpcServer
 from evalrun_runtime.late_arguments import ON_STDIN
-from evalrun_runtime.tls_files import TlsFiles
 from evalrun_runtime.tracing import past_span
 
 SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name

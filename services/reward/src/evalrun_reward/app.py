@@ -44,11 +44,11 @@ from evalrun_reward.wire import (
     Shape,
 )
 from evalrun_runtime.admission import Admission, DrainingError, QueueFullError, Ticket
-from evalrun_runtime.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.http_site import HttpServer
+from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.http_site import HttpServer
-from evalrun_runtime.tls_files import TlsFiles
 from evalrun_runtime.tracing import HEADER, span
 
 logger = logging.getLogger(__name__)

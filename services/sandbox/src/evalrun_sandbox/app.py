@@ -15,9 +15,9 @@ from evalrun_executor.api import CALLS_VERSION, CONTENT_TYPE, LEVELS, Busy, End,
 from evalrun_executor.errors import Busy as BusyError
 from evalrun_executor.errors import RequestRefused, SandboxError, Unusable
 from evalrun_executor.executor import Executor
-from evalrun_runtime.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.http_site import HttpServer
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
-from evalrun_runtime.http_site import HttpServer
 from evalrun_runtime.tracing import HEADER, span
 from evalrun_sandbox.fusion.bodies import as_fastapi
 from evalrun_sandbox.fusion.credentials import as_bearer

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalrun_aggregator.facts import end_facts
 from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.run_info import run_info
 from evalrun_aggregator.finish.sample_stream import sample_results
@@ -16,10 +15,11 @@ from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.problems import RunProblems
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run import Clocks, OutputError
 from evalrun_aggregator.run_end import RunEnd
+from evalrun_aggregator.start.facts import end_facts
+from evalrun_aggregator.start.problems import RunProblems
 from evalrun_aggregator.turns.idleness import idle_share
 from evalrun_api.work_order import WorkOrder
 from evalrun_results.comparisons.gate import GateResult

@@ -31,7 +31,7 @@ from evalrun_aggregator.ledger.errors import LedgerFullError
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_client.judge_client import JudgeAddress
 from evalrun_results.run_warnings import BrokenTests
-from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
+from evalrun_runtime.connections.grpc_channel import MAX_MESSAGE_BYTES
 
 logger = logging.getLogger(__name__)
 

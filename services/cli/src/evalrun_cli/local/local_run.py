@@ -22,8 +22,8 @@ from evalrun_cli.local.run_session import RunOutcome, RunSession, StopSwitch
 from evalrun_cli.local.workspace import Workspace
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line, gated_code
+from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.exits import BadInputError, ExitCode
-from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.late_arguments import ON_STDIN
 
 logger = logging.getLogger(__name__)

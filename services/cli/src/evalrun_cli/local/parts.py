@@ -15,8 +15,8 @@ from evalrun_cli.local.forked_process import Fork, can_fork, fork
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_runtime import late_arguments
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.early_signals import end_on_signal
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 
 PARTS = {
     "recorded": "evalrun_generator.recorded",
@@ -31,7 +31,7 @@ FIRST_SHARED: Final = ("evalrun_runtime.process", "evalrun_executor.executor")
 """Imported before the first part is forked: every service and the executor's two users share it."""
 SHARED: Final[Mapping[str, tuple[str, ...]]] = {
     "recorded": ("aiohttp.web",),
-    "judge": ("evalrun_cli.local.runs", "evalrun_runtime.grpc_server"),
+    "judge": ("evalrun_cli.local.runs", "evalrun_runtime.connections.grpc_server"),
 }
 """Imported before a part is forked, since it, later ones or the command itself need it too. The sandbox comes before
 gRPC, which it does not use: its start takes longest. A part imports the rest itself, beside the others."""

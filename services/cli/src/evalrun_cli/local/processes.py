@@ -13,8 +13,8 @@ from typing import BinaryIO
 from evalrun_cli.local.forked_process import Fork, ForkedProcess, attached
 from evalrun_runtime import late_arguments
 from evalrun_runtime.backoff import backoff_seconds
+from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.exits import BadInputError, ExitCode
-from evalrun_runtime.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.ready_line import address_of
 
 logger = logging.getLogger(__name__)

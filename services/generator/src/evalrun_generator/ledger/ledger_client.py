@@ -16,10 +16,10 @@ from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.endpoints.retry import Backoff
 from evalrun_generator.outcomes import GenerationStoppedError
-from evalrun_runtime.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_channel import token_metadata
+from evalrun_runtime.connections.tls_remedies import with_remedy
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.grpc_channel import token_metadata
-from evalrun_runtime.tls_remedies import with_remedy
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from evalrun_generator.recorded.recorded_completions import (
     RecordedCompletions,
 )
 from evalrun_generator.recorded.settings import RecordedSettings
-from evalrun_runtime.http_site import WatchedSite
+from evalrun_runtime.connections.http_site import WatchedSite
 
 logger = logging.getLogger(__name__)
 

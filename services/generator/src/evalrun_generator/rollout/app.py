@@ -22,11 +22,11 @@ from evalrun_generator.rollout.reports import current_of_slots, gpu_seconds
 from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.rollout.vital_signs import ProbeLimits
 from evalrun_generator.work_loop import WorkLoop
-from evalrun_runtime.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_channel import open_channel
+from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.exits import BadInputError, ExitCode
-from evalrun_runtime.grpc_channel import open_channel
 from evalrun_runtime.process import die_with_parent, serve_metrics
-from evalrun_runtime.tls_files import TlsFiles
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from evalrun_judge.sandboxes import (
 from evalrun_judge.sandboxes.http_answer import BadAnswerError
 from evalrun_judge.sandboxes.http_calls import HttpCalls
 from evalrun_judge.sandboxes.kept_there import SandboxInputs
-from evalrun_runtime.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.connections.tls_files import TlsSource
+from evalrun_runtime.connections.tls_remedies import with_remedy
 from evalrun_runtime.deadlines import deadline_headers
-from evalrun_runtime.tls_files import TlsSource
-from evalrun_runtime.tls_remedies import with_remedy
 from evalrun_runtime.tracing import trace_headers
 
 CONNECT_SECONDS = 5.0

@@ -36,8 +36,8 @@ from evalrun_judge.sandboxes.fusion_datasets import CONFIRM_WAIT_SECONDS, Fusion
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
 from evalrun_judge.sandboxes.fusion_shared import MAX_PROGRAMS, SHARED_SECONDS, SharedCalls
 from evalrun_judge.sandboxes.stock_harness import CALLS_CODE, CODE
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.tls_files import TlsSource
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.tls_files import TlsSource
 
 logger = logging.getLogger(__name__)
 

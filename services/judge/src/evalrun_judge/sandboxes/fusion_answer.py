@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
 from evalrun_executor.contained import frames
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
+from evalrun_executor.zygotes.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
 from evalrun_judge.sandboxes.fusion_batch import Part
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer
 from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT, STATUS

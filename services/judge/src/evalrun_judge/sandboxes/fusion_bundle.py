@@ -10,7 +10,7 @@ from pathlib import Path
 
 import evalrun_executor
 from evalrun_executor.harness import CALL_HARNESS, sources
-from evalrun_executor.zygote_process import MODULES
+from evalrun_executor.zygotes.zygote_process import MODULES
 from evalrun_judge.sandboxes import stock_harness
 
 LAUNCH = "evalrun-launch.py"

@@ -18,8 +18,8 @@ from evalrun_judge.sandboxes import (
     SandboxTimeoutError,
     SandboxUnreachableError,
 )
-from evalrun_runtime.bearer_tokens import BearerTokens, authorization
-from evalrun_runtime.tls_files import TlsSource
+from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.connections.tls_files import TlsSource
 
 CONNECT_SECONDS = 5.0
 

@@ -13,7 +13,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from evalrun_judge.sandboxes.http_answer import AnswerReader, BadAnswerError, HttpResponse
-from evalrun_runtime.tls_files import TlsSource
+from evalrun_runtime.connections.tls_files import TlsSource
 
 KEEP_SECONDS = 15.0
 """Seconds for which an idle connection is reused: less than any server keeps it, so that none closes as a call goes

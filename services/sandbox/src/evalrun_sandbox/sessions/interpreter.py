@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from evalrun_executor.contained import frames
 from evalrun_executor.contained.limits import wall_limit
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.frame_reader import MAX_TEXT, FrameReader
 from evalrun_executor.private_files import read_parts
-from evalrun_executor.zygote_process import ZygotePlan, ZygoteProcess
+from evalrun_executor.zygotes.frame_reader import MAX_TEXT, FrameReader
+from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
 
 IMPORTS = ("_ast", "linecache", "traceback")
 """Modules that every session needs, imported before the fork so that their pages are shared."""

@@ -8,8 +8,8 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.http_site import HttpServer
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.http_site import HttpServer
 from evalrun_sandbox.fusion.credentials import as_bearer
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
 

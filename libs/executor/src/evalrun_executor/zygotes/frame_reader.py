@@ -11,7 +11,7 @@ from typing import Any
 from evalrun_executor.api import CompileResult, ProgramRun
 from evalrun_executor.contained import frames
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.run_ends import end_of
+from evalrun_executor.zygotes.run_ends import end_of
 
 _CHUNK = 1 << 18
 _MAX_STATUS = 0xFFFF

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import grpc
 
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.tls_files import TlsIdentity, TlsSource
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.tls_files import TlsIdentity, TlsSource
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 """A contest problem's tests reach tens of MB; gRPC's own default of 4 MB would refuse them."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from evalrun_runtime.reloaded_files import ReloadedFiles
+from evalrun_runtime.connections.reloaded_files import ReloadedFiles
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"

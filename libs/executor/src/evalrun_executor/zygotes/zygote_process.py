@@ -25,7 +25,7 @@ MODULES = (
     "program_worker", "session", "session_worker", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _START_SECONDS = 30.0
 _BOOT = "import marshal,os,sys;boot,*rest=marshal.load(os.fdopen(int(sys.argv[1]),'rb'));exec(boot)"
 _ENVIRONMENT = {

@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from evalrun_aggregator.facts import NOT_ENDED, LedgerIdentity, check_identity, ended_of
 from evalrun_aggregator.gate_watch import FORGOTTEN
 from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.items import RunItems
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.run_end import RunEnd
+from evalrun_aggregator.start.facts import NOT_ENDED, LedgerIdentity, check_identity, ended_of
 from evalrun_aggregator.token_budget import TokenBudgets
 from evalrun_runtime.exits import BadInputError
 

@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from evalrun_runtime.bearer_tokens import BearerTokens
-from evalrun_runtime.grpc_channel import MAX_MESSAGE_BYTES
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.grpc_channel import MAX_MESSAGE_BYTES
+from evalrun_runtime.connections.tls_files import TlsFiles, TlsIdentity, TlsSource
 from evalrun_runtime.settings import ServiceSettings
-from evalrun_runtime.tls_files import TlsFiles, TlsIdentity, TlsSource
 
 CONNECTION_AGE_SECONDS = 60
 """Streams reopen after this long, so that new pods get their share (a gRPC stream sticks to one pod)."""

@@ -33,6 +33,6 @@ def varied_problem(problem: Problem, program: str) -> Problem | None:
         program = f"{truth.prelude}\n{program}"
     else:
         return None
-    module = files("evalrun_data").joinpath("varied_arguments.py").read_text()
+    module = files("evalrun_data.suites").joinpath("varied_arguments.py").read_text()
     text = _TEST.format(module=module, program=program, tests=tests, entry_point=truth.entry_point)
     return replace(problem, ground_truth=CheckTest("", text, truth.entry_point))

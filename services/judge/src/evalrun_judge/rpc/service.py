@@ -13,11 +13,11 @@ import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_judge.judge import Judge
-from evalrun_judge.messages import describe_message, fill_verdict, request_from
 from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.rpc.messages import describe_message, fill_verdict, request_from
+from evalrun_judge.rpc.withdrawal import OpenRequests, WithdrawnError
 from evalrun_judge.submission import InvalidRequestError
 from evalrun_judge.suites import Suites, UnknownSuiteError
-from evalrun_judge.withdrawal import OpenRequests, WithdrawnError
 from evalrun_runtime.admission import DrainingError, QueueFullError
 from evalrun_runtime.deadlines import DeadlineError
 from evalrun_runtime.tracing import span

@@ -8,8 +8,8 @@ import pytest
 from builders.judge.function_tests import WarmForks, judge
 
 from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
-from evalrun_data.varied_arguments import MAX_STEPS, answered, check_varied, varied_calls
-from evalrun_data.varied_tests import varied_problem
+from evalrun_data.suites.varied_arguments import MAX_STEPS, answered, check_varied, varied_calls
+from evalrun_data.suites.varied_tests import varied_problem
 from evalrun_judge.submission import CheckTest as SentCheck
 
 MOST = "def most(xs, least=0):\n    for x in xs:\n        least = max(least, x)\n    return least\n"

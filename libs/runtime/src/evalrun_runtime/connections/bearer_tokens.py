@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from evalrun_runtime.connections.reloaded_files import ReloadedFiles
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.reloaded_files import ReloadedFiles
 
 
 class BearerTokens:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_data.mutants import mutants
+from evalrun_data.suites.mutants import mutants
 
 CLAMP = '''\
 def clamp(x, low=0, high=10):

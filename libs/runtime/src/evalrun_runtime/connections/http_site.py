@@ -7,8 +7,8 @@ from typing import Final, cast
 
 from aiohttp import web
 
+from evalrun_runtime.connections.tls_files import TlsFiles, listening_context
 from evalrun_runtime.settings import ServiceSettings
-from evalrun_runtime.tls_files import TlsFiles, listening_context
 
 HEAD_SECONDS: Final = 10.0
 """Without it, whoever can reach the port holds as many connections as the process has descriptors, with no token: half

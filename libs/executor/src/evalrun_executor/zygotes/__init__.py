@@ -1,0 +1,1 @@
+"""Zygotes from outside: starts and asks them, and reads what they and their programs send."""

@@ -1,0 +1,1 @@
+"""Connections between processes: gRPC channels and servers, HTTP listeners, TLS and bearer tokens."""

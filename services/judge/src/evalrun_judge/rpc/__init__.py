@@ -1,0 +1,1 @@
+"""The gateway's gRPC service: its messages, and the requests of a stream."""
