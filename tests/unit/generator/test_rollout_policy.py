@@ -136,6 +136,11 @@ class TestDecide:
         assert kinds(decided(ELASTIC, *living, remaining=5)) == [("end", 1), ("end", 0)]
         assert kinds(decided(ELASTIC, *living, remaining=100)) == []
 
+    def test_no_idle_replica_goes_for_one_that_is_still_starting(self) -> None:
+        starting = seen(1, StartPhase.STARTING, admitted=False)
+        assert kinds(decided(ELASTIC, seen(0, idle_seconds=99), starting, remaining=5)) == []
+        assert kinds(decided(ELASTIC, seen(0, idle_seconds=99), seen(2), starting, remaining=5)) == [("end", 0)]
+
     def test_a_fixed_number_keeps_its_idle_replicas(self) -> None:
         assert decided(TWO, seen(0, idle_seconds=999), seen(1, idle_seconds=999), remaining=1) == []
 

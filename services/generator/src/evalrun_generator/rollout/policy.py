@@ -188,12 +188,16 @@ def _wait(history: DecisionHistory, limits: PolicyLimits) -> float:
 
 
 def _surplus(staying: Sequence[ObservedReplica], wanted: int, limits: PolicyLimits) -> list[Action]:
-    """End idle replicas beyond `wanted`, the longest idle first."""
-    idle = [each for each in staying if each.admitted and each.idle_seconds >= limits.idle_seconds]
+    """End idle replicas beyond `wanted`, the longest idle first.
+
+    One that is still starting stands for none that serves: loading takes minutes, and the work goes on meanwhile.
+    """
+    serving = [each for each in staying if each.admitted]
+    idle = [each for each in serving if each.idle_seconds >= limits.idle_seconds]
     idle.sort(key=lambda each: -each.idle_seconds)
     return [
         Action(ActionKind.END, each.start.slot, each.start.suffix, "it has nothing to do")
-        for each in idle[: max(0, len(staying) - wanted)]
+        for each in idle[: max(0, len(serving) - wanted)]
     ]
 
 
