@@ -104,7 +104,10 @@ class Judge:
         self._families.of(request.tests).check(request, info)
 
     async def _judge_admitted(self, request: JudgeRequest, ticket: Ticket) -> Verdict:
-        family, extraction = self._families.of(request.tests), extraction_of(request.submission, request.tests)
+        family, extraction = (
+            self._families.of(request.tests),
+            extraction_of(request.submission, request.tests.sought_function),
+        )
         if not extraction.code.strip():
             return self._empty(request, extraction)
         plan = family.plan(request, extraction)

@@ -35,7 +35,14 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 class Tests(Protocol):
-    """The tests of a request. Each family has types of its own: see `families`."""
+    """The tests of a request. Each family has types of its own, which derive from this: see `families`."""
+
+    __slots__ = ()
+
+    @property
+    def sought_function(self) -> str:
+        """The Python function by which a program is chosen among an answer's blocks; empty: any program will do."""
+        return ""
 
     def texts(self) -> list[tuple[bytes, bytes]]:
         """Return each test's input and expected output, as they are shown."""
@@ -50,7 +57,7 @@ class StdioTest(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(init=False)
-class StdioTests:
+class StdioTests(Tests):
     """One test a pair of input and expected output; not to be changed."""
 
     inputs: list[bytes]
@@ -86,12 +93,17 @@ class StdioTests:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckTest:
+class CheckTest(Tests):
     """HumanEval's form: one test, `check(entry_point)`."""
 
     prompt: str
     test: str
     entry_point: str
+
+    @property
+    def sought_function(self) -> str:
+        """The function that is checked."""
+        return self.entry_point
 
     def texts(self) -> list[tuple[bytes, bytes]]:
         """Return the code that asserts, as the input of the one test."""
@@ -99,7 +111,7 @@ class CheckTest:
 
 
 @dataclass(frozen=True, slots=True)
-class AssertTests:
+class AssertTests(Tests):
     """MBPP's form: each assert is a test, after `setup_code`."""
 
     asserts: Sequence[str]
@@ -108,13 +120,18 @@ class AssertTests:
     prelude: str = ""
     """Code before the program, whatever the submission's mode."""
 
+    @property
+    def sought_function(self) -> str:
+        """The function that the asserts call."""
+        return self.entry_point
+
     def texts(self) -> list[tuple[bytes, bytes]]:
         """Return each assert, as its test's input."""
         return [(_bytes(test), b"") for test in self.asserts]
 
 
 @dataclass(frozen=True, slots=True)
-class MainTest:
+class MainTest(Tests):
     """MultiPL-E's form: one test, a `main` that asserts and follows the program in the same file."""
 
     prompt: str
@@ -150,7 +167,7 @@ class CheckerProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitTests:
+class SubmitTests(Tests):
     """The tests of a row of a SandboxFusion server's dataset, which the server alone has."""
 
     dataset: str
@@ -213,15 +230,15 @@ def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
     _check_checker(request, languages)
 
 
-def extraction_of(submission: Submission, tests: object = None) -> Extraction:
-    """Return the program that an answer to these tests holds."""
+def extraction_of(submission: Submission, sought_function: str = "") -> Extraction:
+    """Return the program that an answer holds; see `Tests.sought_function`."""
     return extract(
         submission.text,
         language=submission.language,
         mode=submission.mode,
         truncated=submission.truncated,
         max_characters=submission.max_characters,
-        entry_point=tests.entry_point if isinstance(tests, CheckTest | AssertTests) else "",
+        entry_point=sought_function,
     )
 
 

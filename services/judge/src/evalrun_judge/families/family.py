@@ -1,4 +1,9 @@
-"""Interface of a test family. A new family is a module beside this one, and its name in `registry.FAMILIES`."""
+"""Interface of a test family.
+
+In the judge a new family is a module beside this one, and its name in `registry.FAMILIES`. Outside, it needs a form in
+`JudgeRequest.tests` (judge.proto), what fills that in (`evalrun_client.judge_request`) and a reader of its data
+(`evalrun_data`).
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
