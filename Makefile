@@ -63,7 +63,7 @@ check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to 
 	@mkdir -p $(dir $(TYPES)) && tar -cf $(TYPES).$$$$ .mypy_cache && mv $(TYPES).$$$$ $(TYPES) || rm -f $(TYPES).$$$$
 	$(BIN)/python tools/check_generated.py
 
-unit: $(VENV)/.dev ## the tests that need nothing but this checkout, in seconds
+unit: $(VENV)/.dev ## the tests that need nothing but this checkout: two minutes
 	$(BIN)/pytest $(FAST_LEVELS)
 
 test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at once on the real pods of KUBECONFIG's cluster

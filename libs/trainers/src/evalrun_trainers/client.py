@@ -209,6 +209,7 @@ class Retries:
             if status != 429:
                 connections.next()
             tries += 1
+            # A backoff of its own: what runs inside a trainer has the standard library alone, not `evalrun_runtime`.
             delay = max(wait, min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(tries - 1, 20)))
             self._sleep(min(delay * self._chance.uniform(0.5, 1.0), max(0.0, deadline - self._clock())))
         raise NotJudgedError(f"no answer within {self._options.timeout_seconds:g} s: {why}")
