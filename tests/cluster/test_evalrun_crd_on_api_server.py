@@ -19,12 +19,12 @@ from builders.operator.evalruns import (
 )
 
 from evalrun_api.checks import with_defaults
-from evalrun_api.crd import CRD_NAME
 from evalrun_api.manifest import load_manifest, schema_for
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "k8s" / "samples").glob("*.yaml"))
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRD_NAME = "evalruns.evalrun.dev"
 RUNS = "/apis/evalrun.dev/v1alpha1/namespaces/default/evalruns"
 MERGE = "application/merge-patch+json"
 

@@ -155,5 +155,4 @@ def _lease(manifest: Object | None) -> Lease | None:
         spec.get("holderIdentity") or "",
         float(spec.get("leaseDurationSeconds") or LEASE_SECONDS),
         manifest["metadata"]["resourceVersion"],
-        int(spec.get("leaseTransitions") or 0),
     )

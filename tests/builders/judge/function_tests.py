@@ -12,7 +12,7 @@ from pathlib import Path
 from evalrun_executor.api import CompileResult, ProgramRun
 from evalrun_executor.harness import CALL_HARNESS, sources
 from evalrun_judge.function_tests.assertions import ASSERTION_HARNESS
-from evalrun_judge.function_tests.programs import assertion_program, program
+from evalrun_judge.function_tests.programs import program
 from evalrun_judge.function_tests.session import (
     AssertTests,
     CheckTest,
@@ -84,7 +84,8 @@ def standalone(
     mode: str, code: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packages: bool = False
 ) -> ProgramRun:
     """Runs a step as a stand-alone program; with `packages`, it can import those of this environment."""
-    return run_plainly(program(code) if mode == "calls" else assertion_program(), stdin, seconds, packages=packages)
+    text = program(CALL_HARNESS, code) if mode == "calls" else program(ASSERTION_HARNESS, "")
+    return run_plainly(text, stdin, seconds, packages=packages)
 
 
 class WarmForks:

@@ -7,9 +7,7 @@ from evalrun_api.structural import Schema, structural_schema, without_markers
 from evalrun_api.v1alpha1 import GROUP, KIND, MUTABLE_FIELDS, SCHEDULE_KIND, VERSION, EvalRun, EvalSchedule
 
 PLURAL = "evalruns"
-CRD_NAME = f"{PLURAL}.{GROUP}"
 SCHEDULE_PLURAL = "evalschedules"
-SCHEDULE_CRD_NAME = f"{SCHEDULE_PLURAL}.{GROUP}"
 
 Column = tuple[str, str, str, str, int]
 COLUMNS: tuple[Column, ...] = (

@@ -25,7 +25,6 @@ class Lease:
     seconds: float
     version: str
     """Its resourceVersion."""
-    transitions: int = 0
 
 
 @dataclass(frozen=True)

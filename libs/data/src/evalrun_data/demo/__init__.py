@@ -41,6 +41,7 @@ class _File(TypedDict):
     asserts: NotRequired[list[str]]
     entry_point: NotRequired[str]
     solution: str
+    """A whole program that defines what the tests ask for: for readers, and for tests of the tests."""
     answers: list[_Answer]
 
 
@@ -85,11 +86,6 @@ def answers() -> list[DemoAnswer]:
         for file in _files()
         for sample, answer in enumerate(file["answers"])
     ]
-
-
-def solutions() -> dict[str, str]:
-    """Return the reference solution of each problem, by its id: whole programs that define what the tests ask for."""
-    return {f"demo/{file['id']}": file["solution"] for file in _files()}
 
 
 def _tests(file: _File) -> GroundTruth:

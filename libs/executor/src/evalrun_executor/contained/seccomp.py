@@ -81,12 +81,6 @@ class Filter:
         self.head = struct.pack("@HP", len(program) // 8, ctypes.addressof(self._buffer))
         """struct sock_fprog: length in instructions, padding, pointer."""
 
-    def for_process(self, pid: int) -> bytes:
-        """Return the program as it is for the process `pid`."""
-        for place in self.self_places:
-            self.words[place] = pid
-        return self._buffer.raw
-
     def install(self) -> None:
         """Confine this process for good. Needs no_new_privs. Raises OSError."""
         own = os.getpid()

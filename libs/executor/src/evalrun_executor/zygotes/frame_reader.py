@@ -107,10 +107,9 @@ def parse_compiled(payload: bytes) -> CompileResult:
     if len(payload) < head.size:
         raise ExecutorLost("a runner sent a short frame")
     status, seconds = head.unpack_from(payload)
-    names = {0: "ok", 1: "error", 2: "timeout"}
-    if status not in names or not 0 <= seconds < math.inf:
+    if status >= len(frames.COMPILE_STATUS) or not 0 <= seconds < math.inf:
         raise ExecutorLost(f"a runner sent compile status {status}")
-    return CompileResult(names[status], seconds, payload[head.size :][:MAX_TEXT])  # type: ignore[arg-type]  # of Literals
+    return CompileResult(frames.COMPILE_STATUS[status], seconds, payload[head.size :][:MAX_TEXT])  # type: ignore[arg-type]  # of Literals
 
 
 @dataclass(frozen=True)

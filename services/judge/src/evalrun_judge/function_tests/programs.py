@@ -2,8 +2,7 @@
 
 from functools import cache
 
-from evalrun_executor.harness import CALL_HARNESS, Harness, sources
-from evalrun_judge.function_tests.assertions import ASSERTION_HARNESS
+from evalrun_executor.harness import Harness, sources
 
 _LAUNCH = """\
 import sys
@@ -20,17 +19,13 @@ sys.modules[{main!r}].main(CODE)
 """
 
 
-def program(code: str) -> str:
-    """Return the text of a program that reads a batch of calls on stdin and runs it with `code` as the program."""
-    return _launched(CALL_HARNESS, code)
+def program(harness: Harness, code: str) -> str:
+    """Return the text of a program that reads the harness's request on stdin and answers it.
 
-
-def assertion_program() -> str:
-    """Return the text of a program that reads an assertion request on stdin and answers it."""
-    return _launched(ASSERTION_HARNESS, "")
-
-
-def _launched(harness: Harness, code: str) -> str:
+    Args:
+        harness: of calls, which runs them with `code`; or of assertions, which needs no code.
+        code: the candidate's program.
+    """
     return _LAUNCH.format(modules=_modules(harness), code=code, main=harness.main)
 
 

@@ -7,6 +7,7 @@ may be cut. What may have been cut is refused rather than compared.
 from typing import Any
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
+from evalrun_executor.harness import CALL_HARNESS
 from evalrun_judge.function_tests import programs as function_programs
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
@@ -21,7 +22,7 @@ LANGUAGES = ["python", "cpp"]
 
 def body(request: RunRequest, index: int) -> dict[str, Any]:
     """Return the call for one input. Raises RunRefusedError where the API's texts cannot hold it."""
-    code = function_programs.program(request.code) if request.mode == "calls" else request.code
+    code = function_programs.program(CALL_HARNESS, request.code) if request.mode == "calls" else request.code
     try:
         code.encode()
         stdin = request.inputs[index].decode()
