@@ -164,6 +164,9 @@ class Finisher:
     def _counting(self) -> Iterator[StoredSample]:
         """Read the samples whose results count: those that the gates made needless are left in the ledger."""
         items, board = self._problems.items, self._board
+        if not any(counts.cancelled for counts in board.datasets):
+            yield from self._ledger.samples()
+            return
         for sample in self._ledger.samples():
             index = items.index_of_row(sample.completion.row)
             if index is None or board.state(index) is not ItemState.CANCELLED:

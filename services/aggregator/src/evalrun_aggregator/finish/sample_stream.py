@@ -4,19 +4,47 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
+from typing import Final
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import Exchange, StoredSample
 from evalrun_aggregator.ledger.items import unpack_row
-from evalrun_aggregator.start.problems import RunProblems
+from evalrun_aggregator.start.problems import RunDataset, RunProblems
 from evalrun_aggregator.turns.policy import conversation
 from evalrun_data.records import Message, Problem, Reference, StdioTests
 from evalrun_results.samples import SampleResult
 
-MODES = {
+MODES: Final[Mapping[int, str]] = {
     judge_pb2.SUBMISSION_MODE_APPEND: "append",
     judge_pb2.SUBMISSION_MODE_STANDALONE: "standalone",
 }
+NO_CHAT: Final[tuple[dict[str, str], ...]] = ()
+
+
+class _Asked:
+    """What the samples of a problem share."""
+
+    def __init__(self, dataset: RunDataset, problem: Problem) -> None:
+        self.dataset = dataset.spec.name
+        self.problem = problem
+        self.truth = dict(ground_truth_of(problem))
+        self._dataset = dataset
+
+    @cached_property
+    def first(self) -> tuple[str, tuple[dict[str, str], ...]]:
+        """What was sent for the first turn."""
+        return self.sent(())
+
+    @cached_property
+    def _messages(self) -> Sequence[Message]:
+        return self._dataset.messages(self.problem)
+
+    def sent(self, exchanges: Sequence[Exchange]) -> tuple[str, tuple[dict[str, str], ...]]:
+        """Return the prompt that followed these exchanges, as a text and as a chat's messages."""
+        sent = conversation(self._messages, exchanges)
+        is_chat = self._dataset.spec.prompt_format == "Chat"
+        return prompt_text(sent), tuple(asdict(message) for message in sent) if is_chat else NO_CHAT
 
 
 def sample_results(
@@ -30,28 +58,31 @@ def sample_results(
         asked_model: the spec's model, for completions that do not name theirs.
         undecided: why a sample has no verdict that was neither judged nor given up.
     """
-    position, truth = -1, dict[str, object]()
+    position, asked = -1, None
     exchanges: list[Exchange] = []
-    for sample in samples:
-        parts = unpack_row(sample.completion.row)
-        if parts.turn == 0:
-            exchanges = []
-        dataset, problem = problems.problem_at(parts.problem)
-        if parts.problem != position:
-            position, truth = parts.problem, dict(ground_truth_of(problem))
-        completion, stored = sample.completion, sample.verdict
+    for completion, stored, feedback in samples:
+        at, repeat, number, turn = unpack_row(completion.row)
+        if asked is None or at != position:
+            position, asked = at, _Asked(*problems.problem_at(at))
+        problem = asked.problem
         made_elsewhere = completion.started_at == 0
-        sent = () if made_elsewhere else tuple(conversation(dataset.messages(problem), exchanges))
-        exchanges.append(Exchange(completion.text, sample.feedback))
+        if made_elsewhere:
+            prompt, messages = problem.prompt, NO_CHAT
+        elif turn == 0:
+            prompt, messages = asked.first
+        else:
+            prompt, messages = asked.sent(exchanges)
+        if problems.items.turns > 1:
+            exchanges = [*(exchanges if turn else ()), Exchange(completion.text, feedback)]
         yield SampleResult(
-            dataset=dataset.spec.name,
+            dataset=asked.dataset,
             problem_id=problem.problem_id,
-            sample=parts.sample,
-            turn=parts.turn,
-            repeat=parts.repeat,
-            prompt=prompt_text(sent) if sent else problem.prompt,
+            sample=number,
+            turn=turn,
+            repeat=repeat,
+            prompt=prompt,
             response=completion.text,
-            ground_truth=truth,
+            ground_truth=asked.truth,
             difficulty=problem.difficulty,
             data_source=problem.data_source,
             model=completion.model or asked_model,
@@ -63,9 +94,9 @@ def sample_results(
             judged_at=None if stored is None else stored.recorded_at,
             verdict=None if stored is None else judge_pb2.Verdict.FromString(stored.verdict),
             not_judged_reason=undecided if stored is None else "" if stored.judged else stored.reason,
-            mode=MODES.get(judge_pb2.SubmissionMode.ValueType(completion.mode), "auto"),
+            mode=MODES.get(completion.mode, "auto"),
             language=completion.language or problem.language,
-            messages=tuple(asdict(message) for message in sent) if dataset.spec.prompt_format == "Chat" else (),
+            messages=messages,
         )
 
 

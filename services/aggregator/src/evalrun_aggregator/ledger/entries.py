@@ -1,11 +1,14 @@
-"""Stored contents of the ledger, as plain records. `row` is `items.pack_row`'s number."""
+"""Stored contents of the ledger, as plain records. `row` is `items.pack_row`'s number.
+
+What there is of each answer is a named tuple: made in a fifth of the time of a frozen dataclass, a million times a run.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCompletion:
+class StoredCompletion(NamedTuple):
     """One answer. Seconds; `started_at` is Unix seconds. Token counts are None where nobody counted them."""
 
     row: int
@@ -24,8 +27,7 @@ class StoredCompletion:
     """The answer's own language, where it was made elsewhere; empty: the problem's."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredVerdict:
+class StoredVerdict(NamedTuple):
     """One verdict, or the reason why there is none (`judged` False)."""
 
     row: int
@@ -44,8 +46,7 @@ class StoredVerdict:
     """Message to the model about the answer, which opens its sample's next turn. Empty: no turn follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSample:
+class StoredSample(NamedTuple):
     """A completion with its verdict; None where none was reached yet."""
 
     completion: StoredCompletion
