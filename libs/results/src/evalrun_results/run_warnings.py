@@ -101,7 +101,9 @@ class RunWarnings:
         if result.repeat or result.verdict is None:
             return
         self._broken.add(result.dataset, result.problem_id, result.verdict)
-        answers = self._answers.setdefault(result.dataset, _Answers())
+        answers = self._answers.get(result.dataset)
+        if answers is None:
+            answers = self._answers[result.dataset] = _Answers()
         answers.count += 1
         if result.verdict.final_status == pb.FINAL_STATUS_EMPTY_OUTPUT:
             answers.without_program += 1
@@ -139,7 +141,7 @@ def missing_package(verdict: pb.Verdict) -> str | None:
     """Return the package whose absence failed the program, or None. The program could have printed the same text."""
     if verdict.accepted or verdict.final_status not in FAILED_RUNNING:
         return None
-    for test in verdict.tests:
+    for test in verdict.tests[:]:  # iterating over a message's field takes three times as long
         if test.status != pb.TEST_STATUS_RUNTIME_ERROR:
             continue
         last_line = test.stderr.text.rstrip().rpartition("\n")[2]

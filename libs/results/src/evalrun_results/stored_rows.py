@@ -1,4 +1,4 @@
-"""A row of `results.jsonl` or `results.parquet` back to the result that it stands for: `results.result_row` reversed.
+"""A row of `results.jsonl` or `results.parquet` back to the result that it stands for: `result_row` reversed.
 
 Prompt and ground truth are not in the row and stay empty. Pure.
 """

@@ -1,8 +1,8 @@
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
+import msgspec
 import pytest
 from builders.results.samples import sample_result, verdict, with_changes
 from builders.results.stored_runs import totals_of, write_run
@@ -12,7 +12,8 @@ from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_cli.comparisons.history import runs_below
 from evalrun_data.rows import Row
 from evalrun_data.shards import files_of
-from evalrun_results.samples import SampleResult, result_row
+from evalrun_results.outputs.result_row import result_row
+from evalrun_results.samples import SampleResult
 from evalrun_results.stored_rows import stored_result
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
@@ -38,8 +39,8 @@ def some_results() -> list[SampleResult]:
 
 @pytest.mark.parametrize("result", some_results(), ids=lambda result: result.problem_id)
 def test_a_row_gives_back_the_result_that_it_was_made_of(result: SampleResult) -> None:
-    row = json.loads(json.dumps(result_row(result)))
-    assert result_row(stored_result(Row(row, "results.jsonl", 1))) == row
+    row = msgspec.to_builtins(result_row(result))
+    assert msgspec.to_builtins(result_row(stored_result(Row(row, "results.jsonl", 1)))) == row
 
 
 @pytest.fixture

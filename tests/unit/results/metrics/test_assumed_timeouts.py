@@ -3,23 +3,22 @@
 from pathlib import Path
 
 import pytest
-from builders.results.samples import compute_metrics, sample_result
+from builders.results.samples import compute_metrics, sample_result, verdict, with_changes
 from builders.results.stored_runs import write_run
 from builders.results.web_page import Page
 
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import error_breakdown
-from evalrun_results.samples import SampleResult, result_row
+from evalrun_results.outputs.result_row import result_row
+from evalrun_results.samples import SampleResult
 from evalrun_results.stored_run import StoredRun
 
 
 def with_assumed(problem: int, statuses: list[str]) -> SampleResult:
-    result = sample_result(problem, 0, statuses)
-    assert result.verdict is not None
-    assumed = statuses.count("assumed_timeout")
-    result.verdict.assumed_timeouts = assumed
-    result.verdict.pass_ratio_high = (statuses.count("success") + assumed) / len(statuses)
-    return result
+    made, assumed = verdict(statuses), statuses.count("assumed_timeout")
+    made.assumed_timeouts = assumed
+    made.pass_ratio_high = (statuses.count("success") + assumed) / len(statuses)
+    return with_changes(sample_result(problem), verdict=made)
 
 
 def two_problems() -> list[SampleResult]:
@@ -45,12 +44,10 @@ def test_a_run_without_any_has_no_such_bound() -> None:
 
 def test_rows_carry_the_count_and_the_bound() -> None:
     late, quick = (result_row(result) for result in two_problems())
-    assert (late["pass_ratio"], late["pass_ratio_high"], late["assumed_timeouts"]) == (0.375, 0.625, 2)
-    assert (quick["pass_ratio"], quick["pass_ratio_high"], quick["assumed_timeouts"]) == (1.0, 1.0, 0)
-    assert late["final_status"] == "timeout"
-    tests = late["tests"]
-    assert isinstance(tests, list)
-    assert [test["verl_code"] for test in tests if isinstance(test, dict)] == [-3] * 3 + [1] * 3 + [-3] * 2
+    assert (late.pass_ratio, late.pass_ratio_high, late.assumed_timeouts) == (0.375, 0.625, 2)
+    assert (quick.pass_ratio, quick.pass_ratio_high, quick.assumed_timeouts) == (1.0, 1.0, 0)
+    assert late.final_status == "timeout"
+    assert [test.verl_code for test in late.tests] == [-3] * 3 + [1] * 3 + [-3] * 2
 
 
 def test_they_count_as_time_outs_where_an_answers_tests_are_counted() -> None:

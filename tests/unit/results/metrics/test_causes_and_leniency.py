@@ -9,7 +9,8 @@ from builders.results.web_page import Page
 
 from evalrun_results.metrics.accumulator import LISTED_CAUSES, MetricOptions
 from evalrun_results.metrics.problem_totals import MAX_CAUSES, NO_REASON, OTHER_CAUSES, DatasetTotals
-from evalrun_results.samples import SampleResult, result_row
+from evalrun_results.outputs.result_row import result_row
+from evalrun_results.samples import SampleResult
 from evalrun_results.stored_run import StoredRun
 
 PATCHED = "api_error: the test uses patch, which does not reach the program"
@@ -58,7 +59,7 @@ def test_a_million_different_causes_take_no_more_room() -> None:
 def test_acceptances_that_rest_on_case_or_tolerance_are_counted() -> None:
     counts = compute_metrics(results(), MetricOptions())["humaneval"].counts
     assert (counts["accepted_by_case"], counts["accepted_by_tolerance"]) == (2, 1)
-    assert [result_row(result)["rests_on"] for result in results()[4:]] == [["case"], ["case", "tolerance"], []]
+    assert [result_row(result).rests_on for result in results()[4:]] == [["case"], ["case", "tolerance"], []]
 
 
 def test_stored_runs_and_the_report_keep_them(tmp_path: Path) -> None:

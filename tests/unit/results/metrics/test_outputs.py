@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import ClassVar
 
 import fsspec
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from builders.results.samples import sample_result, verdict, with_changes
 from fsspec.implementations.memory import MemoryFileSystem
 
+from evalrun_results.json_text import json_line
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs import result_table
 from evalrun_results.outputs.qa_logs import QaOptions
+from evalrun_results.outputs.result_row import JudgedTest, ResultRow, encode_row, result_row
 from evalrun_results.outputs.result_table import RESULT_SCHEMA, table_of_lines
 from evalrun_results.outputs.writer import OutputPlan, send_folder, write_outputs
-from evalrun_results.samples import SampleResult, result_row
+from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
 PLAN = OutputPlan({"versions": {"evalrun": "0.1.0"}, "seeds": [1]}, MetricOptions(), QaOptions(0.0, 2048))
@@ -122,7 +125,7 @@ def test_both_result_files_hold_the_same_rows_in_the_streams_order(tmp_path: Pat
     rows.append(with_changes(sample_result(78, 0, ["api_error", "wrong_answer"]), response='\x00 "é" \u2028 😀 \\n\n'))
     write_outputs(rows, str(tmp_path), PLAN)
     lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_bytes().split(b"\n")[:-1]]
-    assert lines == [result_row(row) for row in rows]
+    assert lines == [msgspec.to_builtins(result_row(row)) for row in rows]
     table = pq.read_table(tmp_path / "results.parquet")
     assert table.schema.equals(RESULT_SCHEMA)
     assert table.to_pylist() == lines
@@ -148,11 +151,25 @@ def test_a_rows_tests_carry_what_section_6_names(tmp_path: Path) -> None:
 
 
 def test_rows_and_columns_are_named_alike_in_the_same_order() -> None:
-    row = result_row(sample_result())
-    assert list(row) == RESULT_SCHEMA.names
-    assert isinstance(tests := row["tests"], list)
-    assert isinstance(tests[0], dict)
-    assert list(tests[0]) == [field.name for field in result_table.TEST_TYPE]
+    assert list(ResultRow.__struct_fields__) == RESULT_SCHEMA.names
+    assert list(JudgedTest.__struct_fields__) == [field.name for field in result_table.TEST_TYPE]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"response": "".join(map(chr, range(0x3000))) + "\uffff\U0001f600"},
+        {"response": "a lone \ud800 surrogate"},
+        {"started_at": 1e15 / 3, "judged_at": 1e9 + 0.01, "gen_seconds": 1.5e-7},
+        {"gen_seconds": float("inf"), "started_at": float("nan"), "judged_at": -0.0},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_row_is_written_as_json_is_everywhere_else(changes: dict[str, object]) -> None:
+    row = result_row(with_changes(sample_result(), **changes))
+    line = bytearray(b"the row before")
+    encode_row(row, line)
+    assert line == json_line(msgspec.to_builtins(row)) + b"\n"
 
 
 def test_a_line_of_many_megabytes_is_read_whole() -> None:

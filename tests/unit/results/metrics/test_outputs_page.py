@@ -4,14 +4,15 @@ import re
 
 import pytest
 from builders.data import PROJECT_ROOT
-from builders.results.samples import compute_metrics, sample_result
+from builders.results.samples import compute_metrics, sample_result, verdict, with_changes
 
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.metrics.problem_totals import FINAL_STATUSES
 from evalrun_results.outputs.qa_logs import QaOptions, error_breakdown, first_failed_case, qa_record
+from evalrun_results.outputs.result_row import VERL_CODES
 from evalrun_results.outputs.result_table import RESULT_SCHEMA, TEST_TYPE
 from evalrun_results.outputs.stratified_sample import QUOTAS, STRATA, quotas_of
-from evalrun_results.samples import EXTRACTION_NAMES, GUARDRAIL_NAMES, TEST_STATUS_NAMES, VERL_CODES
+from evalrun_results.samples import EXTRACTION_NAMES, GUARDRAIL_NAMES, TEST_STATUS_NAMES
 
 PAGE = (PROJECT_ROOT / "docs" / "outputs.md").read_text()
 TABLES = {
@@ -35,9 +36,9 @@ def meaning(heading: str, field: str) -> list[str]:
 
 def test_every_metric_stands_there() -> None:
     results = [sample_result(0, sample, repeat=repeat) for sample in range(3) for repeat in range(2)]
-    verdict = results[0].verdict
-    assert verdict is not None
-    verdict.score = 0.5
+    scored = verdict(["success"])
+    scored.score = 0.5
+    results[0] = with_changes(results[0], verdict=scored)
     options = MetricOptions(ks=(3,), budget=True, turns=2, gpu_seconds=1.0, gpu_hour_price=1.0)
     names = compute_metrics(results, options)["humaneval"].figures
     written = {re.sub(r"_turn_\d+", "_turn_<t>", re.sub(r"pass_at_\d+", "pass_at_<k>", name)) for name in names}

@@ -8,7 +8,7 @@ a second with both half and half. Equal datasets get equal figures, wherever the
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from evalrun_results.samples import SampleResult
 
@@ -29,9 +29,18 @@ class ActiveTime:
         first = bisect_left(self._ends, start - PAUSE_SECONDS)
         after = bisect_right(self._starts, end + PAUSE_SECONDS)
         if first < after:
+            if self._starts[first] <= start and end <= self._ends[first]:
+                return
             start, end = min(start, self._starts[first]), max(end, self._ends[after - 1])
         self._starts[first:after] = [start]
         self._ends[first:after] = [end]
+
+    def union(self, other: Self) -> Self:
+        """Return the time in either of the two."""
+        made = type(self)(self._starts.copy(), self._ends.copy())
+        for start, end in zip(other._starts, other._ends, strict=True):
+            made.add(start, end)
+        return made
 
     @property
     def seconds(self) -> float:
@@ -57,7 +66,6 @@ class RunActivity:
 
     _generation: ActiveTime = field(default_factory=ActiveTime)
     _judging: ActiveTime = field(default_factory=ActiveTime)
-    _either: ActiveTime = field(default_factory=ActiveTime)
 
     def add(self, result: SampleResult) -> None:
         """Note when the sample was generated and judged; nothing if its answer was made elsewhere."""
@@ -65,12 +73,10 @@ class RunActivity:
             return
         generated_at = result.started_at + (result.gen_seconds or 0.0)
         self._generation.add(result.started_at, generated_at)
-        self._either.add(result.started_at, generated_at)
         if result.judged_at is not None:
             # A test's wall seconds are known, not when it began: an answer waits for its turn before.
             began = max(generated_at, result.judged_at - _judging_seconds(result))
             self._judging.add(began, result.judged_at)
-            self._either.add(began, result.judged_at)
 
     def shares(self, generation_work: float, judging_work: float, problems: int) -> WorkShares | None:
         """Return what each unit of work took of the run's active time; None if no time is known.
@@ -80,7 +86,8 @@ class RunActivity:
             judging_work: CPU seconds of all tests together.
             problems: of the run.
         """
-        generation, judging, either = (each.seconds for each in (self._generation, self._judging, self._either))
+        generation, judging = self._generation.seconds, self._judging.seconds
+        either = self._generation.union(self._judging).seconds
         if either <= 0 or problems == 0:
             return None
         both = max(0.0, generation + judging - either)
@@ -98,4 +105,4 @@ class RunActivity:
 def _judging_seconds(result: SampleResult) -> float:
     if result.verdict is None or result.verdict.cached:
         return 0.0
-    return sum(test.duration for test in result.verdict.tests)
+    return sum([test.duration for test in result.tests])

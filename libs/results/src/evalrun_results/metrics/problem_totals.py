@@ -105,7 +105,6 @@ class ProblemTotals:
         self._add_work(result)
         if result.judged:
             self._add_verdict(result)
-            self.zero_samples |= is_zero_reward(result) << result.sample
 
     def add_turn(self, result: SampleResult) -> None:
         """Add one answer of a later turn."""
@@ -153,7 +152,7 @@ class ProblemTotals:
     def _add_verdict(self, result: SampleResult) -> None:
         status = result.final_status
         self.statuses[status] = self.statuses.get(status, 0) + 1
-        self.memory_limit += status == "runtime_error" and has_memory_limit(result.verdict)
+        self.memory_limit += status == "runtime_error" and has_memory_limit(result)
         if result.pass_ratio is not None:
             self.pass_ratio_sum += result.pass_ratio
             self.pass_ratio_high_sum += result.pass_ratio_high or 0.0
@@ -162,7 +161,9 @@ class ProblemTotals:
             self.score_sum += result.score
             self.score_count += 1
             self.data_source = result.data_source
-        self.zero_rewards += is_zero_reward(result)
+        if is_zero_reward(result):
+            self.zero_rewards += 1
+            self.zero_samples |= 1 << result.sample
 
     def add_repeat(self, result: SampleResult) -> None:
         """Add one sample of a noise-floor pass."""
@@ -185,9 +186,9 @@ def is_zero_reward(result: SampleResult) -> bool:
     return (result.score if result.pass_ratio is None else result.pass_ratio) == 0
 
 
-def has_memory_limit(verdict: pb.Verdict | None) -> bool:
+def has_memory_limit(result: SampleResult) -> bool:
     """Return whether a test was stopped at the memory limit."""
-    return verdict is not None and any(test.status == pb.TEST_STATUS_MEMORY_LIMIT for test in verdict.tests)
+    return any(test.status == pb.TEST_STATUS_MEMORY_LIMIT for test in result.tests)
 
 
 @dataclass(slots=True)
@@ -222,16 +223,24 @@ class DatasetTotals:
             self.flags[NOT_JUDGED_REPEATS] += not result.judged
             return
         problem.add(result)
-        self.flags["with_assumed_timeouts"] += result.judged and result.assumed_timeouts > 0
-        self.flags["truncated"] += result.finish_reason == "length"
-        self.flags["without_token_count"] += result.output_tokens is None
+        if result.finish_reason == "length":
+            self.flags["truncated"] += 1
+        if result.output_tokens is None:
+            self.flags["without_token_count"] += 1
         if result.verdict is not None:
-            self.flags["cached"] += result.verdict.cached
-            self.flags["forgeable"] += result.verdict.forgeable
-            for leniency in result.verdict.rests_on:
-                self.flags[f"accepted_by_{leniency}"] += 1
+            self._add_flags(result, result.verdict)
         if not result.judged:
             self._add_cause(result.not_judged_reason or NO_REASON)
+
+    def _add_flags(self, result: SampleResult, verdict: pb.Verdict) -> None:
+        if result.judged and result.assumed_timeouts:
+            self.flags["with_assumed_timeouts"] += 1
+        if verdict.cached:
+            self.flags["cached"] += 1
+        if verdict.forgeable:
+            self.flags["forgeable"] += 1
+        for leniency in verdict.rests_on[:]:
+            self.flags[f"accepted_by_{leniency}"] += 1
 
     def _add_cause(self, cause: str) -> None:
         """Count one answer that was not judged; texts of their own, beyond many others, are not kept."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from evalrun_results.json_text import json_line
-from evalrun_results.samples import RESULT_SCHEMA_VERSION, SampleResult, result_row
+from evalrun_results.outputs.result_row import RESULT_SCHEMA_VERSION, encode_row, result_row
+from evalrun_results.samples import SampleResult
 from evalrun_runtime.atomic_files import atomic_file, named
 
 ROW_GROUP_BYTES: Final = 4 << 20
@@ -90,7 +90,7 @@ RESULT_SCHEMA: Final = pa.schema(
     ],
     metadata={"evalrun.results.schema": str(RESULT_SCHEMA_VERSION)},
 )
-"""The columns of `results.result_row`."""
+"""The columns of `ResultRow`."""
 
 
 class ResultTable:
@@ -105,13 +105,14 @@ class ResultTable:
         self._lines_path = lines_path
         self._parquet = parquet
         self._thread = thread
+        self._line = bytearray()
         self._pending = bytearray()
         self._writing: Future[None] | None = None
 
     def add(self, result: SampleResult) -> None:
         """Append one result's row. Raises OSError if a file could not be written."""
-        self._pending += json_line(result_row(result))
-        self._pending += b"\n"
+        encode_row(result_row(result), self._line)
+        self._pending += self._line
         if len(self._pending) >= ROW_GROUP_BYTES:
             self.flush()
 

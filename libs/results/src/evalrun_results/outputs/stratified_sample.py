@@ -61,7 +61,7 @@ def largest_remainder(places: int, weights: Mapping[str, int], seed: int) -> dic
 
 def priority(seed: int, *key: str | int) -> int:
     """Return a 64-bit number that stands for chance: the same for the same seed and key, on every machine."""
-    text = "\x1f".join(str(part) for part in (seed, *key))
+    text = "\x1f".join(map(str, (seed, *key)))
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
