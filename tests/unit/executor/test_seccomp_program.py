@@ -6,7 +6,8 @@ import struct
 import pytest
 
 from evalrun_executor.contained import seccomp
-from evalrun_executor.contained.seccomp import ALLOW, ARCHITECTURES, ERRNO, KILL_PROCESS, assemble
+from evalrun_executor.contained.filters import ARCHITECTURES, Filter
+from evalrun_executor.contained.seccomp import ALLOW, ERRNO, KILL_PROCESS, assemble
 from evalrun_executor.contained.syscalls import COMPILERS, NUMBERS, PLAIN
 
 OWN_PID = 4321
@@ -37,7 +38,7 @@ def candidate(machine: str, *, executable: bool = False) -> bytes:
     return for_own(seccomp.program_filter(machine, executable=executable))
 
 
-def for_own(found: seccomp.Filter) -> bytes:
+def for_own(found: Filter) -> bytes:
     """The program as the process `OWN_PID` installs it."""
     for place in found.self_places:
         found.words[place] = OWN_PID

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from _collections_abc import Callable
 
+from evalrun_executor.contained.filters import MODE_FILTER, Filter
 from evalrun_executor.contained.kernel import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, PR_SET_SECCOMP, close_from, plain_prctl
-from evalrun_executor.contained.seccomp import MODE_FILTER, Filter
 from evalrun_executor.contained.supervision import expect_none
 
 Enter = Callable[[int, int, int, int], None]

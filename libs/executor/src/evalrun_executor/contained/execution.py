@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives
-import ctypes
 import os
 from _collections_abc import Callable
 
+from evalrun_executor.contained.c_types import Int, Text
+from evalrun_executor.contained.filters import EXECUTABLE_FD
 from evalrun_executor.contained.kernel import syscall
-from evalrun_executor.contained.seccomp import EXECUTABLE_FD
 
 _EXECVEAT = {"x86_64": 322, "aarch64": 281}
 _AT_EMPTY_PATH = 0x1000
@@ -22,9 +22,9 @@ def prepare_execution(machine: str) -> Callable[[], object]:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     call = _EXECVEAT[machine]
-    place, flags = ctypes.c_int(EXECUTABLE_FD), ctypes.c_int(_AT_EMPTY_PATH)
-    pointers = (ctypes.c_char_p * 2)(b"main", None)
-    environment = (ctypes.c_char_p * 3)(b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8", None)
+    place, flags = Int(EXECUTABLE_FD), Int(_AT_EMPTY_PATH)
+    pointers = (Text * 2)(b"main", None)
+    environment = (Text * 3)(b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8", None)
 
     def execute() -> None:
         try:

@@ -7,9 +7,9 @@ hostile: sizes are bounded, and nothing but fixed structs and raw texts is read.
 
 from __future__ import annotations
 
+import _struct as struct
 import marshal
 import os
-import struct
 from _collections_abc import Callable
 
 (

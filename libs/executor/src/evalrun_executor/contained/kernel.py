@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
+
+from evalrun_executor.contained.c_types import Int, Long, Pointer, ULong, function, get_errno
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -12,20 +13,18 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 CLOSE_RANGE = 436  # the same number on every architecture, like all calls since Linux 5.1
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_syscall = _libc.syscall
-_syscall.restype = ctypes.c_long
-_prctl = _libc.prctl
-plain_prctl = _libc["prctl"]
+_syscall = function("syscall")
+_syscall.restype = Long
+_prctl, plain_prctl = function("prctl"), function("prctl")
 """prctl(2) without conversions: ints that fit a C int, or bytes for a pointer; gives 0, or -1 where it failed."""
-_prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong]
+_prctl.argtypes = [Int, ULong, Pointer, ULong, ULong]
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """Call the kernel; integers must fit a C long or be ctypes values. Raises OSError."""
-    result: int = _syscall(ctypes.c_long(number), *arguments)
+    """Call the kernel; integers must fit a C int or be values of `c_types`. Raises OSError."""
+    result: int = _syscall(Long(number), *arguments)
     if result < 0:
-        code = ctypes.get_errno()
+        code = get_errno()
         raise OSError(code, os.strerror(code))
     return result
 
@@ -33,21 +32,21 @@ def syscall(number: int, *arguments: object) -> int:
 def prctl(option: int, argument: int, pointer: object = None) -> None:
     """Call prctl(2). Raises OSError."""
     if _prctl(option, argument, pointer, 0, 0) != 0:
-        code = ctypes.get_errno()
+        code = get_errno()
         raise OSError(code, os.strerror(code))
 
 
 def trim_heap() -> None:
     """Return free pages within the C library's heap back: each that is there costs every fork an entry in a table."""
     try:
-        _libc.malloc_trim(0)
-    except AttributeError:  # a C library other than glibc
+        function("malloc_trim")(0)
+    except OSError:  # a C library other than glibc
         return
 
 
 def close_from(first: int) -> None:
     """Close every descriptor from `first` on."""
-    if _syscall(ctypes.c_long(CLOSE_RANGE), ctypes.c_ulong(first), ctypes.c_ulong(0xFFFFFFFF), ctypes.c_ulong(0)) != 0:
+    if _syscall(Long(CLOSE_RANGE), ULong(first), ULong(0xFFFFFFFF), ULong(0)) != 0:
         os.closerange(first, os.sysconf("SC_OPEN_MAX"))  # Linux before 5.9
 
 

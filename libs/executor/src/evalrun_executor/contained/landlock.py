@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
+import _struct as struct
 import os
 import stat
-import struct
 
+from evalrun_executor.contained.c_types import Int, ULong
 from evalrun_executor.contained.kernel import syscall
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -29,7 +29,7 @@ _SCOPES = 0b11  # abstract unix sockets, signals
 def abi() -> int:
     """Return the Landlock version of this kernel, or 0 if it has none."""
     try:
-        return syscall(_CREATE_RULESET, None, ctypes.c_ulong(0), ctypes.c_ulong(_VERSION_FLAG))
+        return syscall(_CREATE_RULESET, None, ULong(0), ULong(_VERSION_FLAG))
     except OSError:
         return 0
 
@@ -52,7 +52,7 @@ def make_ruleset(version: int, rules: list[tuple[str, int]]) -> int:
         attributes += struct.pack("<Q", _TCP)
     if version >= 6:
         attributes += struct.pack("<Q", _SCOPES)
-    ruleset = syscall(_CREATE_RULESET, attributes, ctypes.c_ulong(len(attributes)), ctypes.c_ulong(0))
+    ruleset = syscall(_CREATE_RULESET, attributes, ULong(len(attributes)), ULong(0))
     for path, rights in rules:
         try:
             parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -62,7 +62,7 @@ def make_ruleset(version: int, rules: list[tuple[str, int]]) -> int:
         granted = rights & handled & (-1 if is_folder else _FILE_RIGHTS)
         rule = struct.pack("<Qi", granted, parent)
         try:
-            syscall(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_RULE_PATH_BENEATH), rule, ctypes.c_uint(0))
+            syscall(_ADD_RULE, Int(ruleset), Int(_RULE_PATH_BENEATH), rule, Int(0))
         finally:
             os.close(parent)
     return ruleset
@@ -70,4 +70,4 @@ def make_ruleset(version: int, rules: list[tuple[str, int]]) -> int:
 
 def restrict_self(ruleset: int) -> None:
     """Confine this process and its future children for good. Needs no_new_privs. Raises OSError."""
-    syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
+    syscall(_RESTRICT_SELF, Int(ruleset), Int(0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import resource
 import time
 
@@ -38,6 +37,11 @@ SESSION_PENDING_SIGNALS = 64
 def wall_limit(time_seconds: float) -> float:
     """Return the wall seconds after which a program is stopped whatever it does; alone again where it was starved."""
     return 2 * time_seconds + 5
+
+
+def _ceil(seconds: float) -> int:
+    """Return what `math.ceil` does: the module `math` is a file of its own to load."""
+    return -int(-seconds // 1)
 
 
 def _set(what: int, value: int) -> None:
@@ -95,7 +99,7 @@ def job_limits(time_seconds: float, memory_mib: int, output_bytes: int) -> list[
     wanted = (
         (resource.RLIMIT_AS, (memory_mib + INTERPRETER_MIB) * MIB),
         (resource.RLIMIT_FSIZE, max(FILE_MIB * MIB, output_bytes + MIB)),
-        (resource.RLIMIT_CPU, math.ceil(time_seconds * STOP_FACTOR) + CompileLimits.CPU_SECONDS + CPU_SLACK_SECONDS),
+        (resource.RLIMIT_CPU, _ceil(time_seconds * STOP_FACTOR) + CompileLimits.CPU_SECONDS + CPU_SLACK_SECONDS),
     )
     found = []
     for what, value in wanted:
@@ -111,7 +115,7 @@ def refresh_cpu_limit(time_seconds: float) -> None:
     The runner counts its own seconds against it, so it has to move on as they pass.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    wanted = int(time.process_time()) + math.ceil(time_seconds * STOP_FACTOR) + CPU_SLACK_SECONDS
+    wanted = int(time.process_time()) + _ceil(time_seconds * STOP_FACTOR) + CPU_SLACK_SECONDS
     if hard == resource.RLIM_INFINITY or wanted <= hard:
         resource.setrlimit(resource.RLIMIT_CPU, (wanted, hard))
 
@@ -141,7 +145,7 @@ class CompileLimits:
 
     def __enter__(self) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        spent = math.ceil(used.ru_utime + used.ru_stime)
+        spent = _ceil(used.ru_utime + used.ru_stime)
         self._memory = resource.getrlimit(resource.RLIMIT_AS)
         self._cpu = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_AS, (self.MEMORY_MIB * MIB, self._memory[1]))

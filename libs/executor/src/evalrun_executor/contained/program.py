@@ -14,7 +14,10 @@ import gc
 import os
 import sys
 from _collections_abc import Callable
-from types import CodeType, TracebackType
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
 
 SCRIPT = "main.py"
 OWN_MODULES = "evalrun_"

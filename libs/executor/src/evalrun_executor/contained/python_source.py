@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-import warnings
+from _warnings import filters as _warning_filters  # `warnings` takes them over when somebody imports it
 from opcode import opmap
-from types import CodeType
 
 from evalrun_executor.contained.limits import CompileLimits
 from evalrun_executor.contained.program import SCRIPT
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from types import CodeType
 
 _IMPORT_NAME, _EXTENDED_ARG = opmap["IMPORT_NAME"], opmap["EXTENDED_ARG"]
 MAX_COMPLAINT = 64 * 1024
@@ -22,7 +25,8 @@ AHEAD = frozenset(_AHEAD.split())
 """Imported by the runner where the program names them: once a program, not once a test. Nothing that runs a thread,
 opens a file or leaves a state that a fork would not copy."""
 
-warnings.simplefilter("ignore", SyntaxWarning)  # a text may hold a million, and they would be told to our own stderr
+# a text may hold a million, and they would be told to our own stderr
+_warning_filters.insert(0, ("ignore", None, SyntaxWarning, None, 0))
 
 
 class Checked:
@@ -75,7 +79,7 @@ def needs_teardown(code: CodeType) -> bool:
         if not _SEEN_AT_THE_END.isdisjoint(part.co_names) or _may_be_left_open(part):
             return True
         for constant in part.co_consts:
-            if isinstance(constant, CodeType):
+            if isinstance(constant, _CODE):
                 waiting.append(constant)
             elif "__del__" in repr(constant):
                 return True
@@ -84,6 +88,7 @@ def needs_teardown(code: CodeType) -> bool:
     return False
 
 
+_CODE = type(needs_teardown.__code__)
 _GENERATORS = 0x20 | 0x80 | 0x200
 """CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR."""
 

@@ -10,13 +10,12 @@ that a program finds (almost) all of its recursion limit.
 from __future__ import annotations
 
 import _socket  # `socket` itself makes enums of a thousand numbers: 8 ms of each call to a stock SandboxFusion server
+import _struct as struct  # `struct` and `types` are files of their own to load
 import gc
 import os
-import struct
 import sys
 import time
 from _collections_abc import Callable  # `collections.abc` imports `collections` too: 4 ms of each such call
-from types import CodeType
 
 from evalrun_executor.contained import compiler, folder, frames, landlock, program, python_source
 from evalrun_executor.contained.entrance import confinement, entrance
@@ -38,6 +37,10 @@ from evalrun_executor.contained.supervision import (
     open_pipes,
     wait_for_signal,
 )
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from types import CodeType
 
 Next = Callable[[], "object"]
 _FLUSH_BYTES = 1 << 16

@@ -1,4 +1,4 @@
-"""Seccomp filters: an allow-list as a classic BPF program, built once and installed by each child.
+"""Seccomp filters: an allow-list as a classic BPF program, built once and installed by each child (see `filters`).
 
 A refused call gives EPERM, which ordinary programs see as an ordinary OSError. clone3 gives ENOSYS, so that libc falls
 back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture kills.
@@ -6,16 +6,11 @@ back to clone, whose flags a filter can read: threads pass, processes do not. A 
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import os
 import struct
 
-from evalrun_executor.contained.kernel import PR_SET_SECCOMP, prctl
+from evalrun_executor.contained.filters import ARCHITECTURES, EXECUTABLE_FD, Filter
 from evalrun_executor.contained.syscalls import COMPILERS, NUMBERS, PLAIN
-
-ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Machine name: column in `NUMBERS`, AUDIT_ARCH value."""
 
 ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
@@ -24,7 +19,6 @@ X32_BIT = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _AND, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x05, 0x06
 _ANSWERS = {"allow": ALLOW, "refuse": ERRNO | errno.EPERM, "absent": ERRNO | errno.ENOSYS}
-MODE_FILTER = 2
 _SELF = object()
 
 # One condition: (argument, mask or None, value). An alternative is a list of conditions that must all hold.
@@ -44,7 +38,6 @@ _CLOSE_RANGE = (0, 4)
 and fill as many pipes and sockets, whose memory no limit counts."""
 _NO_SELF_SIGNALS = (9, 19)
 """SIGKILL and SIGSTOP: a SIGKILL that the runner did not send is then the out-of-memory killer's, never a verdict."""
-EXECUTABLE_FD = 3
 _AT_EMPTY_PATH = 0x1000
 
 Condition = tuple[int, "int | None", object]
@@ -68,25 +61,6 @@ _COMMON: Rules = {
     "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],  # AF_UNIX, SOCK_STREAM: asyncio wakes itself by one
     "sendto": [[(4, None, 0), (5, None, 0)]],  # no address: only into a connected pair
 }
-
-
-class Filter:
-    """A BPF program, and where the process id of its user has to be written."""
-
-    def __init__(self, program: bytes, self_offsets: list[int]) -> None:
-        self._buffer = ctypes.create_string_buffer(program, len(program))
-        self.self_places = tuple(offset // 4 for offset in self_offsets)
-        """Of `words`: where the process id of the filter's user stands."""
-        self.words = memoryview(self._buffer).cast("B").cast("I")
-        self.head = struct.pack("@HP", len(program) // 8, ctypes.addressof(self._buffer))
-        """struct sock_fprog: length in instructions, padding, pointer."""
-
-    def install(self) -> None:
-        """Confine this process for good. Needs no_new_privs. Raises OSError."""
-        own = os.getpid()
-        for place in self.self_places:
-            self.words[place] = own
-        prctl(PR_SET_SECCOMP, MODE_FILTER, self.head)
 
 
 def program_filter(machine: str, *, executable: bool) -> Filter:

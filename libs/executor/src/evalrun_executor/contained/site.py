@@ -8,7 +8,8 @@ import os
 import sys
 from _collections_abc import Callable
 
-from evalrun_executor.contained import landlock, seccomp
+from evalrun_executor.contained import landlock
+from evalrun_executor.contained.filters import Filter
 
 _SYSTEM_READABLE = (
     "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime",
@@ -22,18 +23,18 @@ _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 class Site:
     """Folders, filters and rulesets that runners and children confine themselves with."""
 
-    def __init__(self, place: str, package_dirs: list[str], *, contain: bool) -> None:
+    def __init__(self, place: str, package_dirs: list[str]) -> None:
         self.place = place
         self.machine = os.uname().machine
         self.cpus = len(os.sched_getaffinity(0))
-        self.landlock_abi = landlock.abi() if contain else 0
+        self.landlock_abi = 0
+        """0: no Landlock, and no filter where one is None: whoever makes it says which there are."""
+        self.program_filter: Filter | None = None
+        self.executable_filter: Filter | None = None
+        self.session_filter: Filter | None = None
+        self.compiler_filter: Filter | None = None
         self.harnesses: dict[str, Callable[[str], None]] = {}
         self.package_dirs = package_dirs
-        known = contain and self.machine in seccomp.ARCHITECTURES
-        self.program_filter = seccomp.program_filter(self.machine, executable=False) if known else None
-        self.executable_filter = seccomp.program_filter(self.machine, executable=True) if known else None
-        self.session_filter = seccomp.session_filter(self.machine) if known else None
-        self.compiler_filter = seccomp.compiler_filter(self.machine) if known else None
         self._rulesets: dict[tuple[str, int], int] = {}
 
     def work_folder(self, slot: int) -> str:

@@ -40,7 +40,8 @@ import typing  # noqa: F401 - 6 ms for each program that imports it
 from collections.abc import Callable
 from types import CodeType
 
-from evalrun_executor.contained import folder, frames
+from evalrun_executor.contained import folder, frames, landlock, seccomp
+from evalrun_executor.contained.filters import ARCHITECTURES
 from evalrun_executor.contained.harness_worker import HarnessWorker
 from evalrun_executor.contained.kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -176,6 +177,17 @@ def _children() -> list[int]:
         return []
 
 
+def _contain(site: Site) -> None:
+    """Let programs be confined by all that this machine has."""
+    site.landlock_abi = landlock.abi()
+    machine = site.machine
+    if machine in ARCHITECTURES:
+        site.program_filter = seccomp.program_filter(machine, executable=False)
+        site.executable_filter = seccomp.program_filter(machine, executable=True)
+        site.session_filter = seccomp.session_filter(machine)
+        site.compiler_filter = seccomp.compiler_filter(machine)
+
+
 def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType | None]]) -> Next | None:
     """Set up and serve; gives the next step in a forked process, None at the zygote's own end.
 
@@ -192,7 +204,9 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     package_dirs = [str(path) for path in settings["package_dirs"]]  # type: ignore[attr-defined]  # list of str
-    site = Site(place, package_dirs, contain=bool(settings["contain"]))
+    site = Site(place, package_dirs)
+    if settings["contain"]:
+        _contain(site)
     for name, path, code in harnesses:
         if name not in sys.modules:  # a package above it may be there
             load_module(name, path, code)

@@ -20,9 +20,9 @@ from evalrun_executor.harness import Harness, Source, sources
 from evalrun_executor.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
-    "kernel", "shared_pages", "syscalls", "seccomp", "landlock", "frames", "limits", "folder", "supervision",
-    "entrance", "program", "site", "python_source", "compiler", "exchange", "execution", "runner", "harness_worker",
-    "program_worker", "session", "session_worker", "zygote",
+    "c_types", "kernel", "filters", "shared_pages", "syscalls", "seccomp", "landlock", "frames", "limits", "folder",
+    "supervision", "entrance", "program", "site", "python_source", "compiler", "exchange", "execution", "runner",
+    "harness_worker", "program_worker", "session", "session_worker", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""
 _PACKAGE = Path(__file__).parents[1]

@@ -18,6 +18,7 @@ import msgspec
 from evalrun_executor.api import RunRequest
 from evalrun_executor.contained import frames, seccomp
 from evalrun_executor.contained.compiler import WALL_SECONDS
+from evalrun_executor.contained.filters import ARCHITECTURES
 from evalrun_executor.contained.limits import wall_limit
 from evalrun_executor.toolchain import Toolchain
 from evalrun_judge.sandboxes import fusion_bundle
@@ -220,7 +221,7 @@ def _commands(language: str, machine: Machine) -> list[list[str]]:
 
 @cache
 def _filters(architecture: str, *, executable: bool) -> tuple[bytes, list[int], bytes, list[int]] | None:
-    if architecture not in seccomp.ARCHITECTURES:
+    if architecture not in ARCHITECTURES:
         return None
     program, places = seccomp.program_assembly(architecture, executable=executable)
     compiler, compiler_places = seccomp.compiler_assembly(architecture)

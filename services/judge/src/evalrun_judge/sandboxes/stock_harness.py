@@ -27,16 +27,16 @@ and of our own a HELLO first and an ENDED for each runner. It is empty where the
 from __future__ import annotations
 
 import _socket
-import ctypes
+import _struct as struct
 import gc
 import marshal
 import os
-import struct
 import sys
 import time
 from _collections_abc import Callable, Mapping
 
-from evalrun_executor.contained import folder, frames, landlock, seccomp
+from evalrun_executor.contained import folder, frames, landlock
+from evalrun_executor.contained.filters import Filter
 from evalrun_executor.contained.kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
@@ -280,7 +280,7 @@ def leave_root(user: int, *, keep_files: bool) -> int:
         os.setresuid(user, user, user)
         if keep_files:
             _set_capabilities(1 << _CAP_SETUID)
-            ctypes.CDLL(None).syscall(_SETFSUID, 0)
+            syscall(_SETFSUID, 0)
     except PermissionError:
         user = 0
     _set_capabilities(0)
@@ -349,12 +349,12 @@ def make_site(setup: Setup, call_modules: Bundle) -> Site:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     prctl(PR_SET_DUMPABLE, 0)
     own = os.getcwd()  # noqa: PTH109 - see above
-    site = Site(f"{own}/place-", setup.package_dirs, contain=False)
+    site = Site(f"{own}/place-", setup.package_dirs)
     site.landlock_abi = landlock.abi()
     if setup.filters is not None:
         program, places, compiler, compiler_places = setup.filters
-        site.program_filter = site.executable_filter = seccomp.Filter(program, places)
-        site.compiler_filter = seccomp.Filter(compiler, compiler_places)
+        site.program_filter = site.executable_filter = Filter(program, places)
+        site.compiler_filter = Filter(compiler, compiler_places)
     if setup.calls:
         for name, _, code in call_modules:
             if name not in sys.modules:

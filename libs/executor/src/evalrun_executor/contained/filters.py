@@ -1,0 +1,34 @@
+"""A seccomp filter that was built (see `seccomp`), as a process installs it."""
+
+from __future__ import annotations
+
+import _struct as struct
+import os
+
+from evalrun_executor.contained.c_types import Char, addressof
+from evalrun_executor.contained.kernel import PR_SET_SECCOMP, prctl
+
+ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Machine name: column in `syscalls.NUMBERS`, AUDIT_ARCH value."""
+MODE_FILTER = 2
+EXECUTABLE_FD = 3
+"""Of the compiled program, the only one that a process under its filter may execute."""
+
+
+class Filter:
+    """A BPF program, and where the process id of its user has to be written."""
+
+    def __init__(self, program: bytes, self_offsets: list[int]) -> None:
+        self._buffer = (Char * len(program)).from_buffer_copy(program)
+        self.self_places = tuple(offset // 4 for offset in self_offsets)
+        """Of `words`: where the process id of the filter's user stands."""
+        self.words = memoryview(self._buffer).cast("B").cast("I")
+        self.head = struct.pack("@HP", len(program) // 8, addressof(self._buffer))
+        """struct sock_fprog: length in instructions, padding, pointer."""
+
+    def install(self) -> None:
+        """Confine this process for good. Needs no_new_privs. Raises OSError."""
+        own = os.getpid()
+        for place in self.self_places:
+            self.words[place] = own
+        prctl(PR_SET_SECCOMP, MODE_FILTER, self.head)
