@@ -172,6 +172,39 @@ async def test_only_a_call_of_functions_brings_the_modules_that_call_them() -> N
         assert b"end" in reply.runs[0].stdout
 
 
+SIDE_BY_SIDE = """
+import os, time
+number, began = input(), time.monotonic()
+open(number, "w").close()
+time.sleep(0.2)
+for slot in (1, 3):
+    try: os.listdir(f"../../slot-{slot}/source/..")
+    except PermissionError: continue
+    print("seen")
+print(os.listdir("."), began, time.monotonic())
+"""
+
+
+async def test_two_tests_at_once_of_a_program_that_finds_the_server_idle() -> None:
+    double = StockDouble(slots=2)
+    async with sharing(double) as client:
+        reply = await client.run(asked(SIDE_BY_SIDE, *[b"%d" % n for n in range(6)]))
+        printed = [run.stdout.decode().rpartition("]") for run in reply.runs]
+        assert [files for files, _, _ in printed] == [f"['{n}'" for n in range(6)]
+        times = [tuple(map(float, rest.split())) for _, _, rest in printed]
+        at_once = [sum(began <= start < ended for began, ended in times) for start, _ in times]
+        assert max(at_once) == 2, times
+
+
+async def test_a_program_of_two_runners_that_does_not_compile_or_never_ends() -> None:
+    async with sharing(StockDouble(slots=2)) as client:
+        broken = await client.run(asked("print(", *[b""] * 8))
+        assert (broken.compile.status, {run.end for run in broken.runs}) == ("error", {"not_run"})
+        request = RunRequest("python", "while True: pass", [b""] * 8, Limits(0.3, 512, 64), stop_after_timeouts=1)
+        ends = [run.end for run in (await client.run(request)).runs]
+        assert ends == ["timeout", *["not_run"] * 7]
+
+
 async def test_a_call_imports_little_that_its_programs_do_not_import() -> None:
     """Each of these costs every call some ms; none was needed to run a program."""
     dear = (

@@ -10,7 +10,14 @@ from evalrun_executor.slots import Slots
 from evalrun_judge.sandboxes import RunRefusedError, SandboxBusyError, SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fusion_answer import BatchAnswer, NotTheHarnessError
 from evalrun_judge.sandboxes.fusion_batch import BUDGET_SECONDS, Part
-from evalrun_judge.sandboxes.fusion_shared import MAX_BYTES, MAX_TESTS, PendingProgram, SharedCalls, select_batch
+from evalrun_judge.sandboxes.fusion_shared import (
+    MAX_BYTES,
+    MAX_TESTS,
+    PendingProgram,
+    SharedCalls,
+    runners_of,
+    select_batch,
+)
 
 
 def part(
@@ -56,6 +63,23 @@ async def test_who_goes_alone() -> None:
     assert select_batch(await programs(SMALL, SMALL), 0, 1) == [0]
 
 
+@pytest.mark.parametrize(
+    ("parts", "free", "max_programs", "runners"),
+    [
+        ([part(tests=20)], 1, 4, 2),
+        ([part(tests=20)], 31, 4, 2),
+        ([part(tests=20)], 0, 4, 1),
+        ([part(tests=3)], 1, 4, 1),
+        ([part(tests=20), part(tests=20)], 1, 4, 1),
+        ([part(tests=20)], 1, 1, 1),
+    ],
+)
+def test_a_program_that_finds_the_server_idle_has_two_runners(
+    parts: list[Part], free: int, max_programs: int, runners: int
+) -> None:
+    assert runners_of(parts, free, max_programs) == runners
+
+
 class Server:
     """Answers each call when it is told to; what it says of a program is named by the program's text."""
 
@@ -67,7 +91,7 @@ class Server:
         self.turns = Slots(turns)
         self.shared = SharedCalls(self.turns, max_programs, self.ask, shared_seconds=2.0)
 
-    async def ask(self, parts: Sequence[Part], budget: float) -> list[BatchAnswer | None]:
+    async def ask(self, parts: Sequence[Part], budget: float, runners: int) -> list[BatchAnswer | None]:
         names = [one.request.code for one in parts]
         self.calls.append((names, budget))
         try:
@@ -189,7 +213,7 @@ async def test_closing_leaves_nobody_waiting() -> None:
 
 
 def test_seats_are_what_fills_the_next_call() -> None:
-    async def ask(parts: Sequence[Part], budget: float) -> list[BatchAnswer | None]:
+    async def ask(parts: Sequence[Part], budget: float, runners: int) -> list[BatchAnswer | None]:
         return []
 
     assert SharedCalls(Slots(3), 1, ask).capacity == 3

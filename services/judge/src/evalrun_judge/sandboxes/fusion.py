@@ -269,7 +269,7 @@ class FusionSandbox:
     async def _again(self, request: RunRequest, index: int, stock: _Stock, machine: Machine) -> ProgramRun | None:
         part = self._part(request, [index])
         with self._checked():
-            (answer,) = await self._ask(machine, [part], fusion_batch.BUDGET_SECONDS)
+            (answer,) = await self._ask(machine, [part], fusion_batch.BUDGET_SECONDS, 1)
         return None if answer is None else self._as_found(answer, stock).runs.get(index)
 
     async def _decided(
@@ -303,18 +303,20 @@ class FusionSandbox:
     def _part(self, request: RunRequest, indices: Sequence[int]) -> Part:
         return Part(request, indices, self._nonces(fusion_batch.NONCE_BYTES))
 
-    async def _ask(self, machine: Machine, parts: Sequence[Part], budget: float) -> list[BatchAnswer | None]:
+    async def _ask(
+        self, machine: Machine, parts: Sequence[Part], budget: float, runners: int
+    ) -> list[BatchAnswer | None]:
         """Send a call and read all of its answers. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
-        answer = await self._call(parts, machine, budget)
+        answer = await self._call(parts, machine, budget, runners)
         if sum(map(len, answer.files.values())) > LARGE_BYTES:
             return await asyncio.to_thread(_results, answer, parts)
         return _results(answer, parts)
 
     async def _call(
-        self, parts: Sequence[Part], machine: Machine, budget: float, *, want_code: bool = False
+        self, parts: Sequence[Part], machine: Machine, budget: float, runners: int = 1, *, want_code: bool = False
     ) -> CodeAnswer:
         max_seconds = max(fusion_batch.call_seconds(part.request) for part in parts) + WAIT_SECONDS
-        body = fusion_batch.body(parts, machine, budget_seconds=budget, want_code=want_code)
+        body = fusion_batch.body(parts, machine, budget_seconds=budget, runners=runners, want_code=want_code)
         return await self._server.run_code(body, max_seconds)
 
     # --- one test a call ---

@@ -88,7 +88,7 @@ def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
     code = _exit_code(status)
     if code == 0:
         return answer.compiled
-    if answer.compiled is None:
+    if answer.compiled is None or answer.compiled.status != "ok":  # another runner may have told the same before
         if -code == signal.SIGXCPU:
             return CompileResult("timeout", stderr=b"the interpreter took too long to compile the program\n")
         if -code in _CRASHES:

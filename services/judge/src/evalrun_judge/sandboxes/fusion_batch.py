@@ -119,7 +119,12 @@ class Part:
 
 
 def body(
-    parts: Sequence[Part], machine: Machine, *, budget_seconds: float = BUDGET_SECONDS, want_code: bool = False
+    parts: Sequence[Part],
+    machine: Machine,
+    *,
+    budget_seconds: float = BUDGET_SECONDS,
+    runners: int = 1,
+    want_code: bool = False,
 ) -> dict[str, Any]:
     """Return the body of the call.
 
@@ -128,6 +133,7 @@ def body(
             `full` where there are several.
         machine: the server's.
         budget_seconds: after which no further test is begun.
+        runners: of each program: how many of its tests run at once. The level has to be `full` for several.
         want_code: have the bundle back, compiled.
     """
     first = parts[0].request
@@ -136,7 +142,13 @@ def body(
         fusion_bundle.LAUNCH: fusion_bundle.launch(compiled=compiled),
         BUNDLE: _base64(machine.bundle if compiled else fusion_bundle.bundle()),
         SETUP: _setup(
-            machine.architecture, machine.package_dirs, kind(first), len(parts), budget_seconds, want_code=want_code
+            machine.architecture,
+            machine.package_dirs,
+            kind(first),
+            len(parts),
+            budget_seconds,
+            runners,
+            want_code=want_code,
         ),
     }
     if want_code or kind(first) == frames.KIND_HARNESS:
@@ -158,7 +170,14 @@ def body(
 
 @cache
 def _setup(
-    architecture: str, package_dirs: tuple[str, ...], of_kind: int, programs: int, budget: float, *, want_code: bool
+    architecture: str,
+    package_dirs: tuple[str, ...],
+    of_kind: int,
+    programs: int,
+    budget: float,
+    runners: int,
+    *,
+    want_code: bool,
 ) -> str:
     """Return what the harness is told of the machine and of the call, in base64: see `stock_harness.Setup`."""
     fields = {
@@ -166,6 +185,7 @@ def _setup(
         "package_dirs": list(package_dirs),
         "calls": of_kind == frames.KIND_HARNESS,
         "programs": programs,
+        "runners": runners,
         "budget_seconds": budget,
         "budget_bytes": BUDGET_BYTES,
         "want_code": want_code,

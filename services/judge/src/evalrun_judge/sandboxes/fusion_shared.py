@@ -18,6 +18,9 @@ from evalrun_judge.sandboxes.fusion_batch import BUDGET_SECONDS, Part, kind
 MAX_PROGRAMS = 4
 """Per call. With 20 tests each, one call costs 63 % of four; eight programs showed no further saving."""
 
+MAX_RUNNERS, RUNNER_TESTS = 2, 4
+"""Of a program that nobody shares the server with: runners, and tests for which there are several. On 2 cores."""
+
 MAX_TESTS = 400
 MAX_BYTES = 4 << 20
 """Limits of a call with several programs: tests, and bytes of programs and inputs."""
@@ -25,8 +28,9 @@ MAX_BYTES = 4 << 20
 SHARED_SECONDS = 2.0
 """Wall seconds after which such a call starts no more tests, so that a slow program does not delay the others."""
 
-Ask = Callable[[Sequence[Part], float], Awaitable[Sequence[BatchAnswer | None]]]
-"""Sends a call with the seconds after which no test is started; returns None for a program that was not reached."""
+Ask = Callable[[Sequence[Part], float, int], Awaitable[Sequence[BatchAnswer | None]]]
+"""Sends a call with the seconds after which no test is started and the number of runners of each program; returns None
+for a program that was not reached."""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +76,18 @@ def select_batch(waiting: Sequence[PendingProgram], free: int, max_programs: int
             chosen.append(place)
             tests, size = tests + len(part.indices), size + part.size
     return chosen
+
+
+def runners_of(parts: Sequence[Part], free: int, max_programs: int) -> int:
+    """Return the number of runners of each program of a call: several for one that finds the server idle. Pure.
+
+    Args:
+        parts: the programs of the call.
+        free: slots that nobody uses.
+        max_programs: see `select_batch`; where programs cannot share a call, runners cannot share a program.
+    """
+    several = len(parts) == 1 and max_programs > 1 and len(parts[0].indices) >= RUNNER_TESTS
+    return min(MAX_RUNNERS, 1 + free) if several else 1
 
 
 class SharedCalls:
@@ -157,8 +173,10 @@ class SharedCalls:
 
     async def _make_call(self, programs: list[PendingProgram]) -> None:
         budget = BUDGET_SECONDS if len(programs) == 1 else self._shared_seconds
+        parts = [program.part for program in programs]
+        runners = runners_of(parts, self._turns.free, self._max_programs)
         call = _Call(
-            asyncio.ensure_future(self._ask([program.part for program in programs], budget)),
+            asyncio.ensure_future(self._ask(parts, budget, runners)),
             len(programs),
             len(programs),
         )

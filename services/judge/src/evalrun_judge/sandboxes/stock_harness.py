@@ -10,7 +10,8 @@ Who is who:
     a bench         forked from it for each program, one after another, or, for one program, this process itself: reads
                     its task, forks a runner, keeps what it says, and signs it with the program's own nonce, which it
                     reads when nothing of the program is left: no memory that one can reach has ever held it
-    the runner      no longer root where that can be left; under Landlock; forks one child a test
+    the runner      no longer root where that can be left; under Landlock; forks one child a test. Of a program that has
+                    the call, and the server, to itself there are several, which take the tests in turn
     the child       no descriptor but 0, 1, 2; the seccomp filter; becomes the program
 
 Programs that share a call see as little of each other as those of `evalrun-sandbox`, which forks the runners of all
@@ -31,9 +32,10 @@ import _struct as struct
 import gc
 import marshal
 import os
+import select
 import sys
 import time
-from _collections_abc import Callable, Mapping
+from _collections_abc import Callable, Mapping, Sequence
 
 from evalrun_executor.contained import folder, frames, landlock
 from evalrun_executor.contained.filters import Filter
@@ -82,6 +84,8 @@ class Setup:
         self.calls = bool(fields["calls"])
         """They are run by the harness of `calls`."""
         self.programs = int(str(fields["programs"]))
+        self.runners = int(str(fields["runners"]))
+        """Of each program."""
         self.budget_seconds = float(str(fields["budget_seconds"]))
         self.budget_bytes = int(str(fields["budget_bytes"]))
         """Past either no further test is begun: the gateway asks again for the rest. Seconds of the call, bytes of a
@@ -140,7 +144,7 @@ class Bench:
         if task.kind == frames.KIND_EXECUTABLE:
             for number, command in enumerate(task.commands):
                 job = _memory_file(_with_command(task.compile_job, command))
-                step = self._runner(2 * number, frames.KIND_COMPILE, [job, _indices(0)], executable)
+                step = self._run([2 * number], frames.KIND_COMPILE, [job, _indices(0)], executable)
                 if step is not None:
                     return step
                 os.close(job)
@@ -151,7 +155,9 @@ class Bench:
                 executable = [os.open(f"/proc/self/fd/{executable[0]}", os.O_RDONLY | os.O_CLOEXEC)]
         if task.kind != frames.KIND_EXECUTABLE or executable:
             fds = [_memory_file(task.job), _indices(task.count), *executable]
-            step = self._runner(1, task.kind, fds, [])
+            apart = self._site.landlock_abi > 0 and self._site.program_filter is not None
+            runners = self._setup.runners if apart else 1
+            step = self._run(range(1, 2 * runners, 2), task.kind, fds, [])
             if step is not None:
                 return step
         self._remove_folders()
@@ -186,55 +192,59 @@ class Bench:
                     folder.empty(place)
                     os.rmdir(place)  # noqa: PTH106 - see above
 
-    def _runner(self, slot: int, kind: int, fds: list[int], received: list[int]) -> Next | None:
-        """Fork a runner and keep what it says; gives its step in it."""
-        os.makedirs(f"{self._place}/slot-{slot}", exist_ok=True)  # noqa: PTH103 - see above
-        os.chmod(f"{self._place}/slot-{slot}", 0o777)  # noqa: S103 - inside a folder that lists nothing
-        ours, theirs = _socket.socketpair()
+    def _run(self, slots: Sequence[int], kind: int, fds: list[int], received: list[int]) -> Next | None:
+        """Fork a runner for each slot and keep what they say; gives its step in each."""
         gc.freeze()
         own = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            ours.close()
-            self._files.close()
-            user = leave_root(self._user, keep_files=kind < frames.KIND_COMPILE)
-            prctl(PR_SET_DUMPABLE, 0)
-            theirs.sendall(_frame(HELLO, self._hello(user)))
-            self._site.make_folders(slot)
-            runner = Runner(self._site, slot, kind, [theirs.detach(), *fds])
-            self._said.clear()
-            return lambda: runner.run(own)
-        theirs.close()
-        self._listen(ours, kind, fds[1], received)
-        _, status = os.waitpid(pid, 0)
-        self._keep(_frame(ENDED, STATUS.pack(status)))
+        runners: dict[int, _socket.socket] = {}
+        for slot in slots:
+            os.makedirs(f"{self._place}/slot-{slot}", exist_ok=True)  # noqa: PTH103 - see above
+            os.chmod(f"{self._place}/slot-{slot}", 0o777)  # noqa: S103 - inside a folder that lists nothing
+            ours, theirs = _socket.socketpair()
+            pid = os.fork()
+            if pid == 0:
+                for end in (ours, *runners.values()):
+                    end.close()
+                self._files.close()
+                user = leave_root(self._user, keep_files=kind < frames.KIND_COMPILE)
+                prctl(PR_SET_DUMPABLE, 0)
+                theirs.sendall(_frame(HELLO, self._hello(user)))
+                self._site.make_folders(slot)
+                runner = Runner(self._site, slot, kind, [theirs.detach(), *fds])
+                self._said.clear()
+                return lambda: runner.run(own)
+            theirs.close()
+            runners[pid] = ours
+        self._listen([*runners.values()], kind, fds[1], received)
+        for pid in runners:
+            _, status = os.waitpid(pid, 0)
+            self._keep(_frame(ENDED, STATUS.pack(status)))
         return None
 
     def _hello(self, user: int) -> bytes:
         site = self._site
         return f"abi={site.landlock_abi}\nfilter={int(site.program_filter is not None)}\nroot={int(user == 0)}".encode()
 
-    def _listen(self, runner: _socket.socket, kind: int, indices: int, received: list[int]) -> None:
-        """Keep frames until the runner is done."""
-        waiting = bytearray()
+    def _listen(self, runners: list[_socket.socket], kind: int, indices: int, received: list[int]) -> None:
+        """Keep frames until all runners are done."""
+        poller = select.poll()
+        left = {}
+        for runner in runners:
+            poller.register(runner, select.POLLIN)
+            left[runner.fileno()] = runner, bytearray()
         late = 0
-        while True:
-            data, rights, _, _ = runner.recvmsg(_CHUNK, _ONE_DESCRIPTOR)
-            for _, _, fds in rights:
-                received += struct.unpack("i", fds)
-            if not data:
-                break
-            waiting += data
-            while len(waiting) >= frames.FRAME.size:
-                name, length = frames.FRAME.unpack_from(waiting)
-                end = frames.FRAME.size + length
-                if len(waiting) < end:
-                    break
-                frame = bytes(waiting[:end])
-                del waiting[:end]
-                if name == frames.RUN:
-                    late += self._was_late(frame)
-                self._keep(frame)
+        while left:
+            for fd, _ in poller.poll():
+                runner, waiting = left[fd]
+                data, rights, _, _ = runner.recvmsg(_CHUNK, _ONE_DESCRIPTOR)
+                for _, _, fds in rights:
+                    received += struct.unpack("i", fds)
+                if not data:
+                    poller.unregister(runner)
+                    runner.close()
+                    del left[fd]
+                waiting += data
+                late += self._take_frames(waiting)
             if kind != frames.KIND_COMPILE and (
                 self._size > self._setup.budget_bytes
                 or time.monotonic() - self._started > self._setup.budget_seconds
@@ -242,7 +252,21 @@ class Bench:
             ):
                 while os.read(indices, 1 << 16):
                     pass
-        runner.close()
+
+    def _take_frames(self, waiting: bytearray) -> int:
+        """Keep the whole frames that have come; gives how many tell of a run that was late."""
+        late = 0
+        while len(waiting) >= frames.FRAME.size:
+            name, length = frames.FRAME.unpack_from(waiting)
+            end = frames.FRAME.size + length
+            if len(waiting) < end:
+                break
+            frame = bytes(waiting[:end])
+            del waiting[:end]
+            if name == frames.RUN:
+                late += self._was_late(frame)
+            self._keep(frame)
+        return late
 
     def _was_late(self, frame: bytes) -> bool:
         _, stopped, _, cpu_seconds, _, _, _ = frames.RUN_HEAD.unpack_from(frame, frames.FRAME.size)
