@@ -104,9 +104,11 @@ CONTEST_KINDS = [
 ]  # fmt: skip
 
 KNOWN_DIFFERENCES = {
-    "karwa2023/navettes/2/naive.cpp": "filed as too slow; compiled with -O2 it stays under its 0.5 s of CPU",
-}
-"""Program -> why our verdict is another one. At most 2 % of the 209 programs."""
+    "karwa2023/navettes/2/naive.cpp": (
+        "success", "filed as too slow; compiled with -O2 it stays under its 0.5 s of CPU",
+    ),
+}  # fmt: skip
+"""Program -> the verdict that is excused, and why it is another one. At most 2 % of the 209 programs."""
 
 
 def as_filed(verdict: judge_pb2.Verdict, expected: str) -> bool:
@@ -147,7 +149,10 @@ async def test_contest_programs_get_the_verdict_that_they_were_filed_under(judge
         for name, verdict in verdicts.items()
         if not as_filed(verdict, filed[name])
     }
-    unknown = [f"{name}: {text}" for name, text in different.items() if name not in KNOWN_DIFFERENCES]
+    excused = {
+        name for name, (said, _) in KNOWN_DIFFERENCES.items() if name in different and told(verdicts[name]) == said
+    }
+    unknown = [f"{name}: {text}" for name, text in different.items() if name not in excused]
     assert not unknown, "\n".join(unknown)  # pytest cuts a long dict
     assert len(KNOWN_DIFFERENCES) <= 0.02 * 209
 

@@ -1,6 +1,6 @@
 """A time limit means the same on a quiet machine, beside other work, and under a quota of CPU.
 
-A short form of `benchmarks/time_limits.py`: programs for a tenth of their limit, within it, and three times too slow.
+A short form of `benchmarks/time_limits.py`: programs for a tenth of their limit, half of it, and twelve times too slow.
 """
 
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not

@@ -56,14 +56,30 @@ async def both() -> AsyncIterator[Executor]:
         yield running
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-async def test_it_passes(both: Executor, name: str) -> None:
-    session = FunctionTestSession(TESTS, PROGRAMS[name])
+async def judged(executor: Executor, tests: AssertTests, program: str) -> list[tuple[str, str]]:
+    """Return each test's status and reason."""
+    session = FunctionTestSession(tests, program)
     while not isinstance(step := session.next_step(), Finished):
         if isinstance(step, RunAssertions):
-            reply = await both.run(RunRequest("python", "", [step.stdin], LIMITS, mode=MODE))
+            reply = await executor.run(RunRequest("python", "", [step.stdin], LIMITS, mode=MODE))
             session.assertions_done(reply.runs[0])
         else:
-            reply = await both.run(RunRequest("python", step.code, [step.stdin], LIMITS, mode="calls"))
+            reply = await executor.run(RunRequest("python", step.code, [step.stdin], LIMITS, mode="calls"))
             session.calls_done(reply.runs[0], reply.compile)
-    assert [(test.status, test.reason) for test in step.tests] == [("success", "")] * 2
+    return [(str(test.status), test.reason) for test in step.tests]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_it_passes(both: Executor, name: str) -> None:
+    assert await judged(both, TESTS, PROGRAMS[name]) == [("success", "")] * 2
+
+
+@pytest.mark.parametrize(("letter", "status"), [("b", "success"), ("a", "wrong_answer")])
+async def test_what_a_test_prints_of_a_value_takes_no_answer_out_of_the_score(
+    both: Executor, letter: str, status: str
+) -> None:
+    """It is printed in each round, by the replay and by each look ahead: 84 MB in the second, beyond the limit of output."""
+    test = "import sys\nfor n in range(3): sys.stderr.write(f(n) + '\\n')\nassert f(5)[0] == 'b'"
+    program = f"def f(x): return {letter!r} * 14_000_000 if x < 3 else {letter!r}"
+    found = await judged(both, AssertTests([test], "", "f"), program)
+    assert [ended for ended, _ in found] == [status], found

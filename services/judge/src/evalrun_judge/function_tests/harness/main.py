@@ -44,7 +44,7 @@ from evalrun_judge.function_tests.harness.run import Run
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from evalrun_judge.function_tests.harness.run import Result
 
@@ -159,18 +159,28 @@ def main(code: str = "") -> None:
     """
     del code
     text = _read_all(0)
-    answers = os.dup(1)
-    os.dup2(2, 1)  # a test may print
+    answers, errors = os.dup(1), os.dup(2)
+    nowhere = os.open("/dev/null", os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)  # a test may print what the program gave, without end, and each time that it is run
 
     def write(line: str) -> None:
         data = line.encode() + b"\n"
         while data:
             data = data[os.write(answers, data) :]
 
+    try:
+        _serve(text, write)
+    finally:
+        os.dup2(errors, 2)
+    os._exit(0)
+
+
+def _serve(text: bytes, write: Callable[[str], None]) -> None:
     if not text.startswith(b'{"shared"'):
         for line in _answers(text, in_company=False):
             write(line)
-        os._exit(0)
+        return
     head, _, rest = text.partition(b"\n")
     start = 0
     for size in values.loads(head.decode())["shared"]:
@@ -180,4 +190,3 @@ def main(code: str = "") -> None:
             write("\n".join([*_answers(request, in_company=True), "end"]))
         except _AloneError:
             write("alone")
-    os._exit(0)
