@@ -7,7 +7,7 @@ As in the stock server, unknown fields are ignored and numbers may be strings. T
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 Language = Literal[
     "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript", "sql", "rust", "cuda",
@@ -18,6 +18,10 @@ Language = Literal[
 NO_LIMIT = -1
 Row = dict[str, Any]
 """A dataset's row: whatever JSON its makers chose."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(defer_build=True)  # a sandbox behind our own gateway never gets such a request
 
 
 class RunStatus(StrEnum):
@@ -36,7 +40,7 @@ class CommandRunStatus(StrEnum):
     TIME_LIMIT_EXCEEDED = "TimeLimitExceeded"
 
 
-class RequestWithFiles(BaseModel):
+class RequestWithFiles(_Model):
     """Fields of every request that runs code."""
 
     files: dict[str, str | None] = Field(default_factory=dict)
@@ -57,7 +61,7 @@ class RunCodeRequest(RequestWithFiles):
     language: Language
 
 
-class CommandRunResult(BaseModel):
+class CommandRunResult(_Model):
     """Result of one command."""
 
     status: CommandRunStatus
@@ -69,7 +73,7 @@ class CommandRunResult(BaseModel):
     stderr: str | None = None
 
 
-class RunCodeResponse(BaseModel):
+class RunCodeResponse(_Model):
     """Answer of POST /run_code."""
 
     status: RunStatus
@@ -95,7 +99,7 @@ class RunJupyterRequest(RequestWithFiles):
     kernel: Literal["python3"] = "python3"
 
 
-class CellRunResult(BaseModel):
+class CellRunResult(_Model):
     """Result of one cell."""
 
     stdout: str
@@ -106,7 +110,7 @@ class CellRunResult(BaseModel):
     """With `ename`, `evalue` and `traceback`."""
 
 
-class RunJupyterResponse(BaseModel):
+class RunJupyterResponse(_Model):
     """Answer of POST /run_jupyter."""
 
     status: RunStatus
@@ -118,14 +122,14 @@ class RunJupyterResponse(BaseModel):
     files: dict[str, str] = Field(default_factory=dict)
 
 
-class Message(BaseModel):
+class Message(_Model):
     """One message of a chat prompt."""
 
     role: str
     content: str
 
 
-class Prompt(BaseModel):
+class Prompt(_Model):
     """A problem's prompt."""
 
     id: int | str
@@ -133,7 +137,7 @@ class Prompt(BaseModel):
     labels: dict[str, Any] = Field(default_factory=dict)
 
 
-class TestConfig(BaseModel):
+class TestConfig(_Model):
     """Options for a dataset's prompts and judging."""
 
     __test__ = False  # not a test, whatever pytest makes of the name
@@ -149,7 +153,7 @@ class TestConfig(BaseModel):
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
-class DatasetRequest(BaseModel):
+class DatasetRequest(_Model):
     """Fields of every request about a dataset."""
 
     dataset: str
@@ -176,7 +180,7 @@ class SubmitRequest(DatasetRequest):
     completion: str
 
 
-class EvalTestCase(BaseModel):
+class EvalTestCase(_Model):
     """One test's verdict."""
 
     passed: bool
@@ -184,7 +188,7 @@ class EvalTestCase(BaseModel):
     test_info: dict[str, Any] | None = None
 
 
-class EvalResult(BaseModel):
+class EvalResult(_Model):
     """Answer of POST /submit."""
 
     id: int | str
