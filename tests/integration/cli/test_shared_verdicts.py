@@ -1,0 +1,63 @@
+"""The programs of the folder `verdicts` of the real data, each filed with the verdict that is right."""
+
+import json
+from pathlib import Path
+
+import pytest
+from builders.command_line import evalrun, results
+from builders.data import ALL_DATA, data_file, write_jsonl
+
+pytestmark = pytest.mark.timeout(900)
+
+SLOW = ("hostile-", "fa-huge-range")
+"""Programs that run to their limits of 10 s, again and again on a busy machine: part of `make test-all-data` only."""
+
+NOT_JUDGED = {
+    "fr-environ": "the test sets os.environ, which does not reach the program",
+    "fr2-logging": "the test uses assertLogs, which does not reach the program",
+    "fr2-patch-time-sleep": "the test uses unittest.mock.patch, which does not reach the program",
+}
+"""What a test observes here is no value: not judged, with the reason, and never wrong."""
+
+
+def as_problem(filed: dict[str, object], name: str) -> dict[str, object]:
+    """Return a row's problem as a record under another name; one of them is as sanitized MBPP has it."""
+    if "task_id" not in filed:
+        return {**filed, "problem_id": name}
+    imports, tests = filed["test_imports"], filed["test_list"]
+    assert isinstance(imports, list)
+    truth = {"test_list": tests, "test_setup_code": "\n".join(imports), "entry_point": "check_str"}
+    return {"dataset": "rt", "problem_id": name, "prompt": str(filed["prompt"]), "ground_truth": truth}
+
+
+def test_every_program_gets_the_verdict_that_is_right(tmp_path: Path) -> None:
+    problems, responses, expected = [], [], {}
+    for file in sorted(data_file("verdicts").glob("*.jsonl")):
+        if file.name.startswith(SLOW) and not ALL_DATA:
+            continue
+        for number, line in enumerate(file.read_text().splitlines()):
+            row, name = json.loads(line), f"{file.stem}/{number}"
+            problems.append(as_problem(row["problem"], name))
+            responses.append(
+                {"problem_id": name, **{k: v for k, v in row["response"].items() if not k.endswith("_id")}}
+            )
+            expected[name] = row["expected"]
+    run = evalrun(
+        "judge", "--problems", write_jsonl(tmp_path / "problems.jsonl", problems),
+        "--responses", write_jsonl(tmp_path / "responses.jsonl", responses), "--output", tmp_path / "out",
+        timeout=800,
+    )  # fmt: skip
+    assert run.returncode == 3, run.stdout + run.stderr
+    found = {row["problem_id"]: row for row in results(tmp_path / "out")}
+    assert found.keys() == expected.keys()
+    assert len(found) == 149 or not ALL_DATA
+    different = []
+    for name, right in expected.items():
+        row, excused = found[name], NOT_JUDGED.get(name.partition("/")[0])
+        said = {True: "accept", False: "reject", None: "not judged"}[row["accepted"]]
+        as_filed = said == right or right == "any" or (right == "notjudged" and said == "accept")
+        if excused is not None and said == "not judged":
+            as_filed = row["not_judged_reason"] == f"api_error: {excused}"
+        if not as_filed:
+            different.append(f"{name}: {right}, judged {said}: {row['final_status']} {row['not_judged_reason']}")
+    assert not different, "\n".join(different)
