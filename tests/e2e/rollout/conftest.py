@@ -24,6 +24,7 @@ from builders.cluster.rollout import (
     readable,
     slow_problems,
 )
+from builders.cluster.rollout_workers import long_answers, with_long_context
 from builders.generator.fsdp_checkpoint import write_checkpoint
 
 STAGES = ("aggregator", "judge", "operator", "sandbox")
@@ -51,7 +52,7 @@ def python(builder: Images) -> Path:
 @pytest.fixture(scope="session")
 def model(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny model's folder."""
-    return known_model(python, tmp_path_factory.mktemp("model") / "tiny")
+    return with_long_context(known_model(python, tmp_path_factory.mktemp("model") / "tiny"))
 
 
 @pytest.fixture(scope="session")
@@ -71,14 +72,24 @@ def problems(folder: Path) -> tuple[Path, dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
+def long_problems(folder: Path) -> tuple[Path, dict[str, str]]:
+    """The file of problems with long answers, and the verdict that each must get."""
+    return long_answers(folder)
+
+
+@pytest.fixture(scope="session")
 def ray_install(
-    cluster: Cluster, ray_images: dict[str, str], model: Path, problems: tuple[Path, dict[str, str]]
+    cluster: Cluster,
+    ray_images: dict[str, str],
+    model: Path,
+    problems: tuple[Path, dict[str, str]],
+    long_problems: tuple[Path, dict[str, str]],
 ) -> Iterator[Installed]:
     """KubeRay and evalrun installed, model and problems on volumes."""
     ours = {stage: ray_images[stage] for stage in STAGES}
     with kuberay(cluster, ray_images["kuberay"]), installed(cluster, ours, RAY_VALUES) as here:
         bring_model(here, model)
-        here.upload(problems[0])
+        here.upload(problems[0], long_problems[0])
         yield here
 
 
