@@ -48,8 +48,9 @@ test-peers: $(VENV)/.dev ## ours beside the published EvalPlus, LiveCodeBench, I
 	$(BIN)/python tools/peers.py
 
 test-all-data: $(VENV)/.dev ## judge all of EVALRUN_TEST_DATA that other tests sample: 209 contest programs, all of MBPP
-	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest -k 'contest_programs or mbpp' \
-	  tests/unit/function_tests/test_function_real_data.py tests/integration/judge/test_judge_real_data.py
+	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest -k 'contest_programs or mbpp or every_program_gets' \
+	  tests/unit/function_tests/test_function_real_data.py tests/integration/judge/test_judge_real_data.py \
+	  tests/integration/cli/test_shared_verdicts.py
 
 test-e2e-rollout: $(VENV)/.dev setup-gen-cpu ## run spec.rollout on the real pods of KUBECONFIG's cluster, on a CPU
 	EVALRUN_TEST_E2E_ROLLOUT=required CI=true $(BIN)/pytest tests/e2e/rollout -s

@@ -107,6 +107,9 @@ KNOWN_DIFFERENCES = {
     "karwa2023/navettes/2/naive.cpp": (
         "success", "filed as too slow; compiled with -O2 it stays under its 0.5 s of CPU",
     ),
+    "swedish-olympiad-2009/boi/beetle/3/beetle_js.cc": (
+        "success", "filed as too slow for 12 s; by itself it takes 11 to 14 s of CPU on one busy machine",
+    ),
 }  # fmt: skip
 """Program -> the verdict that is excused, and why it is another one. At most 2 % of the 209 programs."""
 
