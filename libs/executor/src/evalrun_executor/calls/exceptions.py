@@ -13,6 +13,7 @@ from evalrun_executor.calls.originals import (
     issubclass_,
     list_,
     module_of,
+    own_of,
     qualified_name,
     state_of,
     str_,
@@ -91,19 +92,31 @@ def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, J
             structure = cross(value)
             if structure is not None or value is None:
                 state.append([name, structure])
+    text: str | None
     try:
-        message = str.__str__(str_(error))[:2000].encode("ascii", "backslashreplace").decode()
+        text = str.__str__(str_(error))
     except BaseException:  # noqa: BLE001 - the program's own __str__
-        message = ""
+        text = None
+    message = (text or "")[:2000].encode("ascii", "backslashreplace").decode()
     parts = {"type": type_name(error), "base": base, "args": arguments, "message": message}
     described = _class_parts(kind)
     if described != base:
         parts["class"] = described
+    if type_(described) is list and _says_its_own_text(kind):
+        parts["text"] = None if text is None else cross(text)
     if state:
         parts["state"] = state
     if depth < _CAUSES:
         _add_causes(parts, error, cross, depth)
     return parts
+
+
+def _says_its_own_text(kind: Value) -> bool:
+    """Return whether the nearest `__str__` of an exception's class is the program's own."""
+    for ancestor in type.mro(kind):
+        if "__str__" in own_of(ancestor):
+            return id_(ancestor) not in NAME_OF
+    return False
 
 
 def _add_causes(parts: dict[str, Json], error: BaseException, cross: Cross, depth: int) -> None:
@@ -144,6 +157,10 @@ def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int =
     except TypeError as problem:
         raise ValueRefusedError("malformed exception") from problem
     error.args = arguments
+    if "text" in parts and kind is not base:
+        text = parts["text"]
+        _TEXTS[id(error)] = error, None if text is None else decode(text)
+        kind.__str__ = _text_of
     if isinstance(error, SystemExit):
         error.code = arguments[0] if len(arguments) == 1 else arguments or None  # type: ignore[assignment]  # any
     if isinstance(error, StopIteration):
@@ -154,6 +171,18 @@ def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int =
             setattr(error, f"__{other}__", restored(parts[other], decode, classes, depth + 1))
     error.__suppress_context__ = parts.get("suppress") is True
     return error
+
+
+_TEXTS: dict[int, tuple[BaseException, Value]] = {}
+"""What a program's own `__str__` said, by the restored exception's id; None where it raised."""
+
+
+def _text_of(error: BaseException) -> str:
+    """Return what the program's own `__str__` said. Raises RuntimeError where that raised."""
+    _, text = _TEXTS.get(id(error), (error, BaseException.__str__(error)))
+    if type(text) is not str:
+        raise RuntimeError("the __str__ of the program's exception raised")
+    return text
 
 
 def _add_state(error: BaseException, state: Json, decode: Cross) -> None:
