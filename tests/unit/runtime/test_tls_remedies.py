@@ -11,6 +11,7 @@ from evalrun_runtime.connections.tls_remedies import with_remedy
         ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1006)", "renew"),
         ("SSL_ERROR_SSL: CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate: OK", "caller's ca.crt"),
         ("last error: UNAVAILABLE: ipv4:10.0.0.1:50051: Socket closed", "in the server's ca.crt"),
+        ("ClientOSError: [Errno 104] Connection reset by peer", "in the server's ca.crt"),
     ],
 )
 def test_the_words_of_tls_are_followed_by_what_to_do(cause: str, remedy: str) -> None:

@@ -16,6 +16,7 @@ REMEDIES: Final = (
     ("WRONG_VERSION_NUMBER", "the server speaks plain text: give both sides certificates, or neither"),
     ("Socket closed", UNKNOWN_CALLER),
     ("the connection closed before", UNKNOWN_CALLER),
+    ("[Errno 104]", UNKNOWN_CALLER),  # aiohttp's, where the reset comes before the alert is read
 )
 """Phrases and what they ask for; the first that is found counts. A client is not told why it is refused: by then, its
 side of the handshake is over (TLS 1.3)."""
