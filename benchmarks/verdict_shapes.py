@@ -1,4 +1,5 @@
-"""The judge's verdicts beside the plain interpreter's: programs of `tests/shapes`, and problems as EvalPlus has them.
+"""The judge's verdicts beside the plain interpreter's: programs of `tests/shapes`, problems as EvalPlus has them, and
+ordinary programs that read stdin and write stdout.
 
     .venv/bin/python benchmarks/verdict_shapes.py [--all]
 
@@ -10,14 +11,34 @@ status 1 where one differs.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from builders.judge import ordinary_programs
 from builders.judge.function_tests import WarmForks
+from builders.judge.sandbox import run_one, started
 from builders.judge.verdict_shapes import judged, plainly, shapes
+
+from evalrun_executor.executor import ExecutorPlan
+
+
+async def stdio_programs() -> list[tuple[str, str, str]]:
+    """Return name, the plain interpreter's verdict and the sandbox's, of each ordinary program.
+
+    A test accepts a program that prints what the table has and ends with 0.
+    """
+    found = []
+    async with started(ExecutorPlan(slots=1, queue=8, allow_uncontained=True)) as executor:
+        for name, (code, stdin, wanted) in (*ordinary_programs.PROGRAMS.items(), *ordinary_programs.ENDING.items()):
+            run = await run_one(executor, code, stdin)
+            ends = ordinary_programs.plainly(code, stdin), (run.exit_code, run.stdout)
+            plain, said = ("accept" if end == (0, wanted) else "reject" for end in ends)
+            found.append((name, plain, said))
+    return found
 
 
 def main() -> None:
@@ -33,6 +54,10 @@ def main() -> None:
         if everything or plain != said:
             lines.append(f"{shape.kind:11} {shape.name:55} CPython {plain:7} judge {said:10} {why[:120]}")
     forks.close()
+    for name, plain, said in asyncio.run(stdio_programs()):
+        rows["stdio"].append((plain, said, 1))
+        if everything or plain != said:
+            lines.append(f"{'stdio':11} {name:55} CPython {plain:7} judge {said:10}")
     print(f"{'class':11} programs  accept  reject  agree  not judged  differ  rounds")
     for kind, found in rows.items():
         accepted = sum(plain == "accept" for plain, _, _ in found)

@@ -174,7 +174,7 @@ def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int =
 
 
 _TEXTS: dict[int, tuple[BaseException, Value]] = {}
-"""What a program's own `__str__` said, by the restored exception's id; None where it raised."""
+"""The text of a program's own `__str__`, by the restored exception's id; None where it raised."""
 
 
 def _text_of(error: BaseException) -> str:

@@ -178,7 +178,7 @@ def _children() -> list[int]:
 
 
 def _contain(site: Site) -> None:
-    """Let programs be confined by all that this machine has."""
+    """Prepare all that this machine has for confining programs."""
     site.landlock_abi = landlock.abi()
     machine = site.machine
     if machine in ARCHITECTURES:

@@ -23,7 +23,7 @@ NO_CHAT: Final[tuple[dict[str, str], ...]] = ()
 
 
 class _Asked:
-    """What the samples of a problem share."""
+    """The part that all samples of a problem share."""
 
     def __init__(self, dataset: RunDataset, problem: Problem) -> None:
         self.dataset = dataset.spec.name
@@ -33,7 +33,7 @@ class _Asked:
 
     @cached_property
     def first(self) -> tuple[str, tuple[dict[str, str], ...]]:
-        """What was sent for the first turn."""
+        """Prompt and messages of the first turn."""
         return self.sent(())
 
     @cached_property
