@@ -18,7 +18,7 @@ from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.judging.retry_policy import RetryPolicy
-from evalrun_aggregator.ledger.items import RunItems, pack_row
+from evalrun_aggregator.ledger.items import RunItems
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
@@ -40,7 +40,6 @@ from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_aggregator.turns.policy import TurnPolicy
 from evalrun_aggregator.work_items import WorkItems
-from evalrun_aggregator.work_time import WorkTime
 from evalrun_api.work_order import Protocol, WorkOrder, read_work_order
 from evalrun_client.judge_client import GrpcJudge, JudgeAddress
 from evalrun_results.exports.content import export_id
@@ -158,7 +157,9 @@ class Aggregator:
         cost = order.spec.cost
         price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
         telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now(), price)
-        output_tokens = restore_tallies(telemetry, ledger, board.items)
+        for dataset, tallies in opened.tallies.items():
+            for tally in tallies:
+                telemetry.restore(dataset, tally)
         book = ReplicaRegistry(ledger.reader.gpu_seconds())
         policies = turn_policies(order)
         dispatcher = Dispatcher(
@@ -176,7 +177,6 @@ class Aggregator:
         )
         submits = any(dataset.judge_mode == "Submit" for dataset in order.spec.datasets)
         judges = JudgeDescriptions(self._judges, ledger, ledger.reader.facts().get("judges", ""), submits=submits)
-        retry = OutputRetry(settings.output_retry_seconds, clocks.monotonic)
         finisher = Finisher(
             order,
             problems,
@@ -188,26 +188,18 @@ class Aggregator:
             clocks,
             self._write,
             export_seconds=settings.export_seconds,
-            retry=retry,
+            retry=OutputRetry(settings.output_retry_seconds, clocks.monotonic),
             watch=watch,
         )
-        work_time = WorkTime()
-        work_time.restore(ledger.reader.request_times(), ledger.reader.verdict_times())
         run = Run(
             name=order.run,
-            board=board,
+            opened=opened,
             ledger=ledger,
             leases=Leases(board, settings.lease_seconds),
             replicas=book,
             dispatcher=dispatcher,
             judges=judges,
-            finish=finisher.finish,
-            output_trouble=lambda: retry.trouble,
-            output_tokens=output_tokens,
-            started_at=opened.started_at,
-            ended=opened.ended,
-            ended_early=opened.ended_early,
-            work_time=work_time,
+            outputs=finisher,
             budget=budget,
             events=telemetry,
             clocks=clocks,
@@ -268,18 +260,6 @@ def turn_policies(order: WorkOrder) -> dict[str, TurnPolicy] | None:
     if order.responses is not None or order.rejudge is not None:
         return None
     return turn_policies_of(order.spec)
-
-
-def restore_tallies(telemetry: Telemetry, ledger: Ledger, items: RunItems) -> int:
-    """Continue counters from the ledger's. Returns the output tokens so far."""
-    tokens = 0
-    for number, dataset in enumerate(items.datasets):
-        start = items.start_of(number)
-        first, end = pack_row(start, 0, 0), pack_row(start + len(dataset.problem_ids), 0, 0)
-        for tally in ledger.reader.tallies(first, end):
-            telemetry.restore(dataset.name, tally)
-            tokens += tally.output_tokens
-    return tokens
 
 
 def dispatch_settings(settings: AggregatorSettings) -> DispatchSettings:

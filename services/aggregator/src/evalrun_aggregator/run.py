@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.judging.dispatcher import Dispatcher
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.board import ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredReplica
 from evalrun_aggregator.ledger.errors import LedgerError, LedgerFullError
 from evalrun_aggregator.ledger.items import ItemKey
@@ -19,6 +19,7 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import RunEnd
+from evalrun_aggregator.start.ledger_start import OpenedRun
 from evalrun_aggregator.token_budget import TokenBudgets
 from evalrun_aggregator.work_time import WorkTime
 from evalrun_client.judge_client import JudgeRefusedError
@@ -53,6 +54,27 @@ class Events(Protocol):
         ...
 
 
+class Outputs(Protocol):
+    """Writer of the run's outputs and of its end."""
+
+    @property
+    def trouble(self) -> str:
+        """Problem that keeps the outputs from being written, in one line; empty if there is none."""
+        ...
+
+    async def finish(self, partial: str) -> RunEnd:
+        """Write the outputs, then record the end. Gives what is known then.
+
+        Args:
+            partial: why the run ends before everything was decided; empty for any other.
+
+        Raises:
+            OutputError: they could not be written; starting again writes them.
+            LedgerError: the disk failed or is full.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Clocks:
     """Sources of time."""
@@ -67,19 +89,13 @@ class Run:
 
     Args:
         name: the run's name.
-        board: every item's state, restored from the ledger.
+        opened: contents of the ledger at the start.
         ledger: open, owned by the caller.
         leases: over the board.
         replicas: as the ledger knew them.
         dispatcher: over the board and the ledger.
         judges: asked what they are while the run goes on.
-        finish: writes outputs and the run's end, given why it ends early or nothing; gives what is known then. Raises
-            OutputError, LedgerError.
-        output_trouble: what keeps it from writing them, in one line; empty if nothing does.
-        started_at: when the run first started; Unix seconds.
-        ended: set where the ledger says that the run has ended.
-        ended_early: why the ledger says that it was to end before everything was decided; empty where it was not.
-        work_time: of the ledger's completions and verdicts.
+        outputs: written by it once everything is decided.
         budget: opens a problem's next samples as its completions come; None: all were there from the start.
         events: the metrics.
         clocks: where time comes from.
@@ -91,42 +107,35 @@ class Run:
         self,
         *,
         name: str,
-        board: Board,
+        opened: OpenedRun,
         ledger: Ledger,
         leases: Leases,
         replicas: ReplicaRegistry,
         dispatcher: Dispatcher,
         judges: JudgeDescriptions,
-        finish: Callable[[str], Awaitable[RunEnd]],
-        output_trouble: Callable[[], str],
-        output_tokens: int,
-        started_at: float,
-        ended: RunEnd | None,
+        outputs: Outputs,
         budget: TokenBudgets | None,
         events: Events,
         clocks: Clocks,
-        work_time: WorkTime,
-        ended_early: str = "",
         start_warnings: Sequence[str] = (),
         gate_watch: GateWatch | None = None,
     ) -> None:
         self.name = name
-        self.board = board
+        self.board = opened.board
         self.replicas = replicas
         self._ledger = ledger
         self._leases = leases
         self._dispatcher = dispatcher
         self._judges = judges
-        self._finish = finish
-        self._output_trouble = output_trouble
-        self._output_tokens = output_tokens
-        self._started_at = started_at
-        self._ended = ended
+        self._outputs = outputs
+        self._output_tokens = opened.output_tokens
+        self._started_at = opened.started_at
+        self._ended = opened.ended
         self._budget = budget
         self._events = events
         self._clocks = clocks
-        self._work_time = work_time
-        self._ended_early = ended_early
+        self._work_time = opened.work_time
+        self._ended_early = opened.ended_early
         self._start_warnings = tuple(start_warnings)
         self._gate_watch = gate_watch
         self._results = asyncio.Event()
@@ -194,7 +203,7 @@ class Run:
             return f"waiting for the judge: {trouble}"
         if self.board.remaining and (trouble := self.replicas.trouble(self._clocks.monotonic())) is not None:
             return f"no endpoint answers: {trouble}"
-        return (self._output_trouble() or "writing outputs") if self._writing else ""
+        return (self._outputs.trouble or "writing outputs") if self._writing else ""
 
     @property
     def warnings(self) -> list[str]:
@@ -404,7 +413,7 @@ class Run:
                 continue
             self._writing = True
             try:
-                self._ended = await self._finish(self._ended_early)
+                self._ended = await self._outputs.finish(self._ended_early)
             except (OutputError, LedgerError) as error:
                 self._fail(str(error))
                 return

@@ -95,6 +95,11 @@ class Finisher:
         self._retry = retry
         self._watch = watch
 
+    @property
+    def trouble(self) -> str:
+        """Problem that keeps the outputs from being written, in one line; empty if there is none."""
+        return self._retry.trouble
+
     async def finish(self, partial: str = "") -> RunEnd:
         """Write the outputs, then record the end.
 

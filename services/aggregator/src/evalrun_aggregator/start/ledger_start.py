@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from evalrun_aggregator.gate_watch import FORGOTTEN
 from evalrun_aggregator.ledger.board import Board
-from evalrun_aggregator.ledger.entries import StoredCompletion
-from evalrun_aggregator.ledger.items import RunItems
+from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
+from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.run_end import RunEnd
 from evalrun_aggregator.start.facts import NOT_ENDED, LedgerIdentity, check_identity, ended_of
 from evalrun_aggregator.token_budget import TokenBudgets
+from evalrun_aggregator.work_time import WorkTime
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -24,11 +25,22 @@ class OpenedRun:
     """Contents of the ledger at the start."""
 
     board: Board
+    """Each item's state."""
+    tallies: Mapping[str, Sequence[CompletionTally]]
+    """The completions of each dataset, counted by finish reason."""
+    work_time: WorkTime
+    """Of its completions and verdicts."""
     started_at: float
     """First start, of the rejudging where it is one; Unix seconds."""
     ended: RunEnd | None
+    """None: it has not, or goes on."""
     ended_early: str
     """Reason why it was ended before everything was decided; empty if it was not."""
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens generated, as far as servers counted them."""
+        return sum(tally.output_tokens for tallies in self.tallies.values() for tally in tallies)
 
 
 async def open_run(
@@ -100,4 +112,16 @@ async def open_run(
         logger.info("the run had ended; %d samples are judged again", board.unjudged)
         await ledger.set_facts(**NOT_ENDED)
         ended = None
-    return OpenedRun(board, float(facts["started_at"]), ended, ended_early)
+    work_time = WorkTime()
+    work_time.restore(ledger.reader.request_times(), ledger.reader.verdict_times())
+    return OpenedRun(board, tallies_of(ledger, items), work_time, float(facts["started_at"]), ended, ended_early)
+
+
+def tallies_of(ledger: Ledger, items: RunItems) -> dict[str, Sequence[CompletionTally]]:
+    """Return the ledger's completions of each dataset, counted by finish reason."""
+    found: dict[str, Sequence[CompletionTally]] = {}
+    for number, dataset in enumerate(items.datasets):
+        start = items.start_of(number)
+        first, end = pack_row(start, 0, 0), pack_row(start + len(dataset.problem_ids), 0, 0)
+        found[dataset.name] = ledger.reader.tallies(first, end)
+    return found
