@@ -73,7 +73,7 @@ def test_the_leader_may_be_killed_again_and_again(nodes: ControlPlane, operators
     assert len(found) == RUN_COUNT
     assert {run["status"]["phase"] for run in found} == {"Succeeded"}
     attempts = [run["status"]["attempts"] for run in found]
-    assert max(attempts) == 1  # and none where the ledger was complete before anybody looked after the run
+    assert max(attempts) <= 1  # 0 where the ledger was complete before anybody looked after the run
     now = uids([*MADE, "jobs"])
     assert {what: now[what] for what in made} == made
     assert sum(what.startswith("jobs/") for what in now) == sum(attempts)

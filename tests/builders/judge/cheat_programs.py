@@ -225,7 +225,7 @@ LOOKING = """
 import os, time
 seen = []
 near = 0
-for pid in [*range(max(1, os.getpid() - 2000), os.getpid()), *range(os.getpid() + 1, os.getpid() + 2000)]:
+for pid in [*range(max(1, os.getpid() - 20000), os.getpid()), *range(os.getpid() + 1, os.getpid() + 20000)]:
     try:
         os.stat(f"/proc/{pid}")
     except OSError:

@@ -139,7 +139,7 @@ def programs_below(zygote: int | None) -> list[int]:
 
 
 def filters_of(pid: int | None) -> int:
-    """Return how many seccomp filters a process stands under: a program one more than its zygote."""
+    """Return how many seccomp filters a process stands under: a worker one more than its zygote, a program two."""
     status = Path(f"/proc/{pid}/status").read_text()
     return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("Seccomp_filters:")), 0)
 

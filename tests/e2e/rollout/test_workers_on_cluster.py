@@ -37,6 +37,7 @@ def test_workers_join_leave_and_are_replaced_while_a_run_draws_its_answers(
 
     run.wait_for_an_answer("an answer is done")
     run.lose(third)
+    run.wait("its replica no longer serves", lambda seen: len(seen.serving) < WORKERS)
     run.wait("lost: a fourth replica serves, and has work", lambda seen: len(seen.busy) == WORKERS)
     before = run.seen.workers
 

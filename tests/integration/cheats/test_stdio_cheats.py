@@ -69,7 +69,7 @@ async def no_program_left(sandbox: Executor) -> bool:
     def is_quiet() -> bool:
         children = living_children(zygote)
         return len(children) <= sandbox.slots and not any(
-            living_children(child) or filters_of(child) > own for child in children
+            living_children(child) or filters_of(child) > own + 1 for child in children
         )
 
     return await until(is_quiet)

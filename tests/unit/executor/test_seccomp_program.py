@@ -8,7 +8,7 @@ import pytest
 from evalrun_executor.contained import seccomp
 from evalrun_executor.contained.filters import ARCHITECTURES, Filter
 from evalrun_executor.contained.seccomp import ALLOW, ERRNO, KILL_PROCESS, assemble
-from evalrun_executor.contained.syscalls import COMPILERS, NUMBERS, PLAIN
+from evalrun_executor.contained.syscalls import COMPILERS, NUMBERS, PARENTS, PLAIN
 
 OWN_PID = 4321
 REFUSED = ERRNO | errno.EPERM
@@ -34,8 +34,8 @@ def answer(program: bytes, arch: int, number: int, *arguments: int) -> int:
             at += if_true if holds else if_false
 
 
-def candidate(machine: str, *, executable: bool = False) -> bytes:
-    return for_own(seccomp.program_filter(machine, executable=executable))
+def candidate(machine: str, *, executable: bool = False) -> Filter:
+    return seccomp.program_filter(machine, executable=executable)
 
 
 def for_own(found: Filter) -> bytes:
@@ -43,6 +43,14 @@ def for_own(found: Filter) -> bytes:
     for place in found.self_places:
         found.words[place] = OWN_PID
     return found.words.tobytes()
+
+
+def answer_of_both(found: Filter, arch: int, number: int, *arguments: int) -> int:
+    """What the kernel makes of a candidate's two programs: the one that lets through less decides."""
+    if found.ahead is None:
+        raise ValueError("there is only one program")
+    answers = [answer(for_own(part), arch, number, *arguments) for part in (found.ahead, found)]
+    return next((one for one in (KILL_PROCESS, *answers) if one in answers and one != ALLOW), ALLOW)
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
@@ -61,11 +69,11 @@ def test_a_call_of_another_architecture_kills(machine: str) -> None:
     program = candidate(machine)
     for arch in (0x40000003, 0x40000028, 0xC000003E, 0xC00000B7):
         if arch != ARCHITECTURES[machine][1]:
-            assert answer(program, arch, 0) == KILL_PROCESS
+            assert answer_of_both(program, arch, 0) == KILL_PROCESS
 
 
 def test_calls_of_the_x32_numbering_kill() -> None:
-    assert answer(candidate("x86_64"), 0xC000003E, 0x40000000) == KILL_PROCESS
+    assert answer_of_both(candidate("x86_64"), 0xC000003E, 0x40000000) == KILL_PROCESS
 
 
 THREAD_FLAGS = 0x3D0F00  # what glibc's pthread_create passes
@@ -114,7 +122,7 @@ def test_arguments_decide(machine: str, name: str, arguments: tuple[int, ...], e
     column, arch = ARCHITECTURES[machine]
     number = NUMBERS[name][column]
     assert number is not None
-    assert answer(candidate(machine), arch, number, *arguments) == expected
+    assert answer_of_both(candidate(machine), arch, number, *arguments) == expected
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [
@@ -122,8 +130,35 @@ def test_arguments_decide(machine: str, name: str, arguments: tuple[int, ...], e
 ])  # fmt: skip
 def test_a_compiled_program_may_execute_descriptor_three_only(arguments: tuple[int, ...], expected: int) -> None:
     program = candidate("x86_64", executable=True)
-    assert answer(program, 0xC000003E, 322, *arguments) == expected
-    assert answer(program, 0xC000003E, 59, 1, 1, 1) == REFUSED
+    assert answer_of_both(program, 0xC000003E, 322, *arguments) == expected
+    assert answer_of_both(program, 0xC000003E, 59, 1, 1, 1) == REFUSED
+
+
+@pytest.mark.parametrize("executable", [False, True])
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_both_parts_together_let_through_what_one_filter_of_all_would(machine: str, *, executable: bool) -> None:
+    _, arch = ARCHITECTURES[machine]
+    rules = {**seccomp.COMMON, **seccomp.own_rules(executable=executable)}
+    whole = Filter(*assemble(machine, PLAIN, rules))
+    parts = candidate(machine, executable=executable)
+    asked = [arguments for _, arguments, _ in CASES] + [(), (3, 1, 1, 1, 0x1000), (0, 0, 0, 0x22), (1, 1, 1, 0x21)]
+    for number in range(600):
+        for arguments in asked:
+            expected = answer(for_own(whole), arch, number, *arguments)
+            assert answer_of_both(parts, arch, number, *arguments) == expected, (number, arguments)
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_a_parent_is_held_to_the_list_too(machine: str) -> None:
+    column, arch = ARCHITECTURES[machine]
+    ahead = candidate(machine).ahead
+    assert ahead is not None
+    for name in (*PLAIN, *PARENTS):
+        number = NUMBERS[name][column]
+        assert number is None or answer(for_own(ahead), arch, number) == ALLOW, name
+    for name in ("execve", "symlink", "link", "setpgid", "flock"):
+        number = NUMBERS[name][column]
+        assert number is None or answer(for_own(ahead), arch, number) == REFUSED, name
 
 
 DANGEROUS = """
@@ -168,6 +203,6 @@ def test_memory_is_shared_through_files_only(machine: str, *, executable: bool) 
     program = candidate(machine, executable=executable)
     expected = {0x22: ALLOW, 0x02: ALLOW, 0x4022: ALLOW, 0x01: ALLOW, 0x03: ALLOW, 0x21: REFUSED, 0x23: REFUSED}
     for flags, wanted in expected.items():
-        assert answer(program, arch, number, 0, 4096, 3, flags) == wanted, hex(flags)
+        assert answer_of_both(program, arch, number, 0, 4096, 3, flags) == wanted, hex(flags)
     compiler = for_own(seccomp.compiler_filter(machine))
     assert answer(compiler, arch, number, 0, 4096, 3, 0x21) == ALLOW

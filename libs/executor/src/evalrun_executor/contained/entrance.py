@@ -53,13 +53,18 @@ def entrance(*, watched: bool) -> Enter:
 
 
 def confinement(confine: Filter | None) -> Callable[[], None]:
-    """Return what puts a child under the filter for good.
+    """Put this process under the part of the filter that stands ahead, and return what puts a child under the rest.
+
+    The kernel translates a filter and tries it for every call there is, each time: at least 96 us for the whole and 31
+    for the rest, of a test's 1,400.
 
     Without a filter it leads a group, so that what it starts can be killed with it, and blocks no signals; with one it
     can have no children whose SIGCHLD it could miss.
     """
     if confine is None:
         return _lead_a_group
+    if confine.ahead is not None:
+        confine.ahead.install()
     prctl, getpid, leave = plain_prctl, os.getpid, os._exit
     words, places, head = confine.words, confine.self_places, confine.head
     seccomp, mode = PR_SET_SECCOMP, MODE_FILTER

@@ -16,18 +16,26 @@ EXECUTABLE_FD = 3
 
 
 class Filter:
-    """A BPF program, and where the process id of its user has to be written."""
+    """A BPF program, and where the process id of its user has to be written.
 
-    def __init__(self, program: bytes, self_offsets: list[int]) -> None:
+    Args:
+        program: its instructions.
+        self_offsets: where in it the process id of its user stands, in bytes.
+        ahead: instructions of the filter that a process which forks its users puts itself and so them under: `program`
+            is only the rest. Empty where it is all there is.
+    """
+
+    def __init__(self, program: bytes, self_offsets: list[int], ahead: bytes = b"") -> None:
         self._buffer = (Char * len(program)).from_buffer_copy(program)
         self.self_places = tuple(offset // 4 for offset in self_offsets)
         """Of `words`: where the process id of the filter's user stands."""
         self.words = memoryview(self._buffer).cast("B").cast("I")
         self.head = struct.pack("@HP", len(program) // 8, addressof(self._buffer))
         """struct sock_fprog: length in instructions, padding, pointer."""
+        self.ahead = Filter(ahead, []) if ahead else None
 
     def install(self) -> None:
-        """Confine this process for good. Needs no_new_privs. Raises OSError."""
+        """Confine this process for good. Needs no_new_privs, and `ahead` to be installed. Raises OSError."""
         own = os.getpid()
         for place in self.self_places:
             self.words[place] = own

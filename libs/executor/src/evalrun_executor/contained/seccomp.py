@@ -1,4 +1,7 @@
-"""Seccomp filters: an allow-list as a classic BPF program, built once and installed by each child (see `filters`).
+"""Seccomp filters: an allow-list as a classic BPF program, built once.
+
+A candidate's is in two parts, and a call passes if both let it: its parent, which forks many, installs the larger one,
+and each child the rest, which tells it from its parent (see `entrance`).
 
 A refused call gives EPERM, which ordinary programs see as an ordinary OSError. clone3 gives ENOSYS, so that libc falls
 back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture kills.
@@ -8,9 +11,10 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Mapping
 
 from evalrun_executor.contained.filters import ARCHITECTURES, EXECUTABLE_FD, Filter
-from evalrun_executor.contained.syscalls import COMPILERS, NUMBERS, PLAIN
+from evalrun_executor.contained.syscalls import COMPILERS, NUMBERS, PARENTS, PLAIN
 
 ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
@@ -45,7 +49,7 @@ Instruction = tuple[int, int, int, int]
 """Operation, jump if true, jump if false, constant."""
 Rules = dict[str, list[list[Condition]]]
 
-_COMMON: Rules = {
+COMMON: Rules = {
     "fcntl": [[(1, None, command)] for command in _FCNTL],
     "ioctl": [[(1, None, command)] for command in _IOCTL],
     "prlimit64": [[(0, None, 0), (2, None, 0)], [(0, None, 0), (1, None, 3)]],  # read its own; set RLIMIT_STACK
@@ -61,6 +65,7 @@ _COMMON: Rules = {
     "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],  # AF_UNIX, SOCK_STREAM: asyncio wakes itself by one
     "sendto": [[(4, None, 0), (5, None, 0)]],  # no address: only into a connected pair
 }
+"""Rules of everything but compilers."""
 
 
 def program_filter(machine: str, *, executable: bool) -> Filter:
@@ -68,19 +73,23 @@ def program_filter(machine: str, *, executable: bool) -> Filter:
     return Filter(*program_assembly(machine, executable=executable))
 
 
-def program_assembly(machine: str, *, executable: bool) -> tuple[bytes, list[int]]:
-    """Assemble the filter of a candidate; `executable`: it may start, once, what descriptor 3 holds.
+def program_assembly(machine: str, *, executable: bool) -> tuple[bytes, list[int], bytes]:
+    """Assemble the filter of a candidate, see `Filter`; `executable`: it may start, once, what descriptor 3 holds.
 
     The descriptor closes with that start. Landlock lets no file be executed, and memory files, which it does not see,
     come without the right to (`frames.plain_memory`).
     """
-    rules = dict(_COMMON)
+    rules = {**COMMON, **own_rules(executable=executable)}
+    ahead, _ = assemble(machine, PLAIN | PARENTS, {name: rule for name, rule in rules.items() if name not in PARENTS})
+    own, places = _assemble_rest(machine, {name: rules.get(name) for name in PARENTS})
+    return own, places, ahead
+
+
+def own_rules(*, executable: bool) -> Rules:
+    """Return the rules that hold for each candidate by itself: signals to nobody else, and what it may execute."""
     own_signal: list[Condition] = [(0, None, _SELF)]
-    rules["kill"] = [own_signal]
-    rules["tgkill"] = [own_signal]
-    if executable:
-        rules["execveat"] = [[(0, None, EXECUTABLE_FD), (4, None, _AT_EMPTY_PATH)]]
-    return assemble(machine, PLAIN, rules)
+    rules = {"kill": [own_signal], "tgkill": [own_signal]}
+    return rules | {"execveat": [[(0, None, EXECUTABLE_FD), (4, None, _AT_EMPTY_PATH)]]} if executable else rules
 
 
 def session_filter(machine: str) -> Filter:
@@ -94,12 +103,9 @@ def session_assembly(machine: str) -> tuple[bytes, list[int]]:
     A POSIX timer may send SIGCONT, which would let a stopped session run. File locks are kernel memory without a limit
     (630,000 of them in 10 s). A shared mapping of a removed file would keep its pages.
     """
-    rules = dict(_COMMON)
+    rules = {**COMMON, **own_rules(executable=False)}
     rules["fcntl"] = [[(1, None, command)] for command in _FCNTL if command not in _LOCKS]
     rules["mmap"] = [[(3, _MAP_TYPE, _MAP_PRIVATE)]]
-    own_signal: list[Condition] = [(0, None, _SELF)]
-    rules["kill"] = [own_signal]
-    rules["tgkill"] = [own_signal]
     return assemble(machine, PLAIN - {"timer_create"}, rules)
 
 
@@ -110,7 +116,7 @@ def compiler_filter(machine: str) -> Filter:
 
 def compiler_assembly(machine: str) -> tuple[bytes, list[int]]:
     """Assemble it."""
-    rules = {name: alternatives for name, alternatives in _COMMON.items() if name not in COMPILERS}
+    rules = {name: alternatives for name, alternatives in COMMON.items() if name not in COMPILERS}
     return assemble(machine, COMPILERS, rules)
 
 
@@ -134,8 +140,23 @@ def assemble(machine: str, allowed: frozenset[str], rules: Rules) -> tuple[bytes
             targets[number] = name
     code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, audit_arch), (_RETURN, 0, 0, KILL_PROCESS)]
     code += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, X32_BIT), (_RETURN, 0, 0, KILL_PROCESS)]
+    return _program(code, _segments(targets, "refuse"), rules)
+
+
+def _assemble_rest(machine: str, decided: Mapping[str, list[list[Condition]] | None]) -> tuple[bytes, list[int]]:
+    """Return the same as `assemble` of a program that decides these calls, None being refused, and lets all others
+    pass: it stands behind one that has decided those, and the architecture."""
+    column, _ = ARCHITECTURES[machine]
+    numbers = {NUMBERS[name][column]: name if rule else "refuse" for name, rule in decided.items()}
+    targets = {number: target for number, target in numbers.items() if number is not None}
+    rules = {name: rule for name, rule in decided.items() if rule}
+    return _program([(_LOAD, 0, 0, 0)], _segments(targets, "allow"), rules)
+
+
+def _program(code: list[Instruction], segments: list[tuple[int, str]], rules: Rules) -> tuple[bytes, list[int]]:
+    """Append to what loads the number a search of its segment, and the rules; return as `assemble` does."""
     jumps: list[tuple[int, str]] = []
-    _search(_segments(targets), code, jumps)
+    _search(segments, code, jumps)
     self_offsets: list[int] = []
     places: dict[str, int] = {}
     for name, alternatives in sorted(rules.items()):
@@ -149,14 +170,14 @@ def assemble(machine: str, allowed: frozenset[str], rules: Rules) -> tuple[bytes
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code), self_offsets
 
 
-def _segments(targets: dict[int, str]) -> list[tuple[int, str]]:
-    """Return where each run of equal targets begins, from 0 on; what is not named is refused."""
-    segments = [(0, "refuse")]
+def _segments(targets: dict[int, str], otherwise: str) -> list[tuple[int, str]]:
+    """Return where each run of equal targets begins, from 0 on; what is not named gets the answer `otherwise`."""
+    segments = [(0, otherwise)]
     for number in sorted(targets):
         if segments[-1][1] != targets[number]:
             segments.append((number, targets[number]))
         if number + 1 not in targets:
-            segments.append((number + 1, "refuse"))
+            segments.append((number + 1, otherwise))
     return segments[1:] if segments[1][0] == 0 else segments
 
 

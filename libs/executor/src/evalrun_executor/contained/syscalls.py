@@ -176,6 +176,9 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "symlink": (88, None),
     "link": (86, None),
     "linkat": (265, 37),
+    "memfd_create": (319, 279),
+    "pidfd_open": (434, 434),
+    "sendmsg": (46, 211),
 }
 
 _CONDITIONAL = frozenset(
@@ -203,7 +206,22 @@ _COMPILERS_ONLY = frozenset(
     "flock",  # a lock on a file of the system's, which every slot may read, is a signal to the next one
 }
 
-PLAIN: frozenset[str] = frozenset(NUMBERS) - _CONDITIONAL - _COMPILERS_ONLY
+_PARENTS_ONLY = frozenset({"memfd_create", "pidfd_open", "sendmsg"})
+PARENTS: frozenset[str] = _PARENTS_ONLY | {
+    "clone",
+    "execveat",
+    "fchmod",
+    "fchmodat",
+    "kill",
+    "prctl",
+    "prlimit64",
+    "setrlimit",
+    "tgkill",
+}
+"""What runners and workers, which fork candidates, may do whatever the arguments, and candidates only as their own
+rules say. Each call that is bound to the caller's process id stands here: a parent's is another."""
+
+PLAIN: frozenset[str] = frozenset(NUMBERS) - _CONDITIONAL - _COMPILERS_ONLY - _PARENTS_ONLY
 """Allowed whatever the arguments. Not here, on purpose: sockets but for a connected pair (`sendmsg` could name another
 address), memfd_create and System V memory (they outlive or escape RLIMIT_AS), chmod, chown, utimensat and extended
 attributes (Landlock does not bound them), setpriority and scheduling, splice, fallocate, inotify, io_uring, ptrace,

@@ -240,12 +240,13 @@ def _commands(language: str, machine: Machine) -> list[list[str]]:
 
 
 @cache
-def _filters(architecture: str, *, executable: bool) -> tuple[bytes, list[int], bytes, list[int]] | None:
+def _filters(
+    architecture: str, *, executable: bool
+) -> tuple[tuple[bytes, list[int], bytes], tuple[bytes, list[int]]] | None:
+    """Return what programs' and compilers' filters are made of; None for an architecture without them."""
     if architecture not in ARCHITECTURES:
         return None
-    program, places = seccomp.program_assembly(architecture, executable=executable)
-    compiler, compiler_places = seccomp.compiler_assembly(architecture)
-    return program, places, compiler, compiler_places
+    return seccomp.program_assembly(architecture, executable=executable), seccomp.compiler_assembly(architecture)
 
 
 @cache

@@ -78,7 +78,7 @@ class Setup:
     """Settings that all programs of a call share and that reveal nothing about them; see `fusion_batch.setup`."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:
-        self.filters: tuple[bytes, list[int], bytes, list[int]] | None = fields["filters"]  # type: ignore[assignment]
+        self.filters: tuple[tuple[bytes, list[int], bytes], tuple[bytes, list[int]]] | None = fields["filters"]  # type: ignore[assignment]
         """Of programs, then of compilers: assembled in the gateway, which takes 4 ms."""
         self.package_dirs: list[str] = list(fields["package_dirs"])  # type: ignore[call-overload]  # a list of str
         self.calls = bool(fields["calls"])
@@ -376,9 +376,9 @@ def make_site(setup: Setup, call_modules: Bundle) -> Site:
     site = Site(f"{own}/place-", setup.package_dirs)
     site.landlock_abi = landlock.abi()
     if setup.filters is not None:
-        program, places, compiler, compiler_places = setup.filters
-        site.program_filter = site.executable_filter = Filter(program, places)
-        site.compiler_filter = Filter(compiler, compiler_places)
+        program, compiler = setup.filters
+        site.program_filter = site.executable_filter = Filter(*program)
+        site.compiler_filter = Filter(*compiler)
     if setup.calls:
         for name, _, code in call_modules:
             if name not in sys.modules:
