@@ -63,6 +63,11 @@ def test_no_message_speaks_of_a_rule_that_could_not_be_evaluated() -> None:
             assert "could not be evaluated" not in problem.message, case.name
 
 
+def test_an_item_of_the_wrong_type_is_one_problem_for_the_rules_of_its_list_cannot_read_it() -> None:
+    (problem,) = find_problems(evalrun_manifest({"spec.endpoints.0": "http://vllm:8000"}), place="cluster")
+    assert (problem.path, problem.message) == ("spec.endpoints[0]", '"http://vllm:8000" is not a mapping')
+
+
 def test_every_rule_is_broken_by_a_case_of_the_table() -> None:
     said = {problem.message for case in REFUSED for problem in find_problems(case.manifest, place="cluster")}
     unbroken = {rule["message"] for rule in rules_of(schema_for("cluster"))} - said

@@ -76,9 +76,10 @@ def broken_rules(schema: Schema, value: Value, wrong: Set[str] = frozenset(), pa
         path: where `value` stands.
     """
     spoilt = {_last_name(other) for other in wrong if _inside(path, other)}
+    unread = wrong | {re.sub(r"\[\d+\]$", "", other) for other in wrong}  # a list's rules read its items
     for rule in schema.get(VALIDATIONS, ()):
         read = set(re.findall(r"\w+", rule["rule"]))
-        if "oldSelf" not in read and not spoilt & read and path not in wrong:
+        if "oldSelf" not in read and not spoilt & read and path not in unread:
             yield from _broken(rule, value, path)
     if isinstance(value, dict):
         known = schema.get("properties", {})
