@@ -75,11 +75,11 @@ test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at o
 unit test test-images test-services test-judge test-commands test-cluster: export PYTHONDONTWRITEBYTECODE :=
 test-rollout test-peers test-all-data: export PYTHONDONTWRITEBYTECODE :=
 
-# Three at a time, since tests mostly wait for processes and pods, and two at a time left the cores idle. What fails soon
-# comes first, then what is longest or waits most: `cluster` alone at the end took eight minutes of nearly idle cores.
-# What fails beside the other two is run once more, by itself.
+# Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What fails soon comes
+# first, then what is longest or waits most: `cluster` alone at the end took eight minutes of nearly idle cores.
+# What fails beside the others is run once more, by itself.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target check unit test-images test-cluster test-judge test-services test-commands
+	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check unit test-images test-cluster test-judge test-services test-commands
 
 test-images: $(VENV)/.dev ## the tests of chart and images, and of real pods where KUBECONFIG names a cluster
 	$(BIN)/python tools/pytest_level.py images $(IMAGE_LEVELS)

@@ -218,7 +218,7 @@ PARENTS: frozenset[str] = _PARENTS_ONLY | {
     "setrlimit",
     "tgkill",
 }
-"""What runners and workers, which fork candidates, may do whatever the arguments, and candidates only as their own
+"""Allowed to runners and workers, which fork candidates, whatever the arguments, and to candidates only as their own
 rules say. Each call that is bound to the caller's process id stands here: a parent's is another."""
 
 PLAIN: frozenset[str] = frozenset(NUMBERS) - _CONDITIONAL - _COMPILERS_ONLY - _PARENTS_ONLY
