@@ -26,8 +26,8 @@ from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 from evalrun_generator.ledger.ledger_client import GrpcLedger
 from evalrun_runtime.connections.grpc_channel import open_channel
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 LIMIT_MB = 300
 PROBLEMS = 1000
@@ -124,7 +124,7 @@ async def measure(samples: int, tests: int, folder: Path) -> dict[str, float]:
     arguments += ["--judge", await judge.start(), "--judge-in-flight", "256"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "evalrun_aggregator", *arguments, stdout=asyncio.subprocess.PIPE,
-        env={**GRPC_ENVIRONMENT, **os.environ},
+        env={**SERVICE_ENVIRONMENT, **os.environ},
     )  # fmt: skip
     if process.stdout is None:
         raise RuntimeError("the aggregator has no stdout")

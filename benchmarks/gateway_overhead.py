@@ -37,8 +37,8 @@ from evalrun_judge.sandboxes import SandboxBusyError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.submission import StdioTest, StdioTests, extraction_of
 from evalrun_runtime.connections.grpc_channel import open_channel
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.connections.tls_files import TlsSource
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 PROGRAM = "n = int(input())\nprint(sum(map(int, input().split())) % 1000007, {number})\n"
 
@@ -212,8 +212,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--in-flight", type=int, default=8)
     arguments = parser.parse_args()
-    if not GRPC_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**GRPC_ENVIRONMENT, **os.environ})
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     asyncio.run(measure(arguments.rounds, arguments.requests, arguments.in_flight))
 
 

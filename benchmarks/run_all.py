@@ -10,6 +10,7 @@ COMMANDS = (
     ("judge_humaneval.py",),
     ("judge_command.py",),
     ("end_to_end.py",),
+    ("plan_accuracy.py",),
     ("contests.py",),
     ("gateway_overhead.py",),
     ("judge_policies.py",),

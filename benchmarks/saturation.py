@@ -35,7 +35,7 @@ from evalrun_cli.local.processes import ServiceProcess
 from evalrun_executor.cpus import usable_cpus
 from evalrun_generator.ledger.ledger_client import GrpcLedger
 from evalrun_runtime.connections.grpc_channel import open_channel
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 WRONG_EVERY = 3
 BATCH = 64
@@ -195,8 +195,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=30_000, help="as fast as they are taken; a multiple of 1,000")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    if not GRPC_ENVIRONMENT.keys() <= os.environ.keys():  # the worker's: read at gRPC's import
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**GRPC_ENVIRONMENT, **os.environ})
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the worker's: read at gRPC's import
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     asyncio.run(measure(given.rate, given.seconds, given.samples, given.rounds))
 
 

@@ -36,7 +36,7 @@ from evalrun_cli.local.processes import ServiceProcess
 from evalrun_client.judge_client import GrpcJudge
 from evalrun_executor.cpus import usable_cpus
 from evalrun_runtime.connections.grpc_channel import open_channel
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 STEADY_SHARE = 0.8
 WRONG_EVERY = 3
@@ -159,8 +159,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    if not GRPC_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**GRPC_ENVIRONMENT, **os.environ})
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     asyncio.run(measure(arguments.calls, arguments.seconds, arguments.rounds))
 
 

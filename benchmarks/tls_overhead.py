@@ -25,8 +25,8 @@ from evalrun.judge.v1 import judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_executor.cpus import usable_cpus
 from evalrun_runtime.connections.grpc_channel import open_channel
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.connections.tls_files import TlsFiles
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from builders.tls_folders import TlsFolder, authority
@@ -83,8 +83,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=500)
     parser.add_argument("--in-flight", type=int, default=8)
     arguments = parser.parse_args()
-    if not GRPC_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**GRPC_ENVIRONMENT, **os.environ})
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     asyncio.run(measure(arguments.rounds, arguments.requests, arguments.in_flight))
 
 

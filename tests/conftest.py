@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 # As the services are started: where gRPC runs threads, its fork handlers disturb children that start as another user
 # (a probe of /usr/bin/python3 once ended with gRPC's complaint instead of its answer). Read when grpc is imported.
-for _name, _value in GRPC_ENVIRONMENT.items():
+for _name, _value in SERVICE_ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
 
 

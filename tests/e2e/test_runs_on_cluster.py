@@ -149,10 +149,13 @@ def test_deletion_leaves_nothing_but_the_outputs(
     assert set(ends.values()) == {0}, ends
     kinds = cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "--output", "name").split()
     listed = ",".join(kind for kind in kinds if not kind.startswith("events"))
-    left = cluster.get(install.runs, listed, "--selector", ours)["items"]
-    # Endpoint slices go a moment after their Service, by a controller of their own. The claim is what retain keeps.
-    kept = [item for item in left if item["kind"] not in ("EndpointSlice", "Endpoints")]
-    assert [(item["kind"], item["metadata"]["labels"]["evalrun.dev/run"]) for item in kept] == [
-        ("PersistentVolumeClaim", disturbed_run)
-    ]
+
+    def kept() -> list[tuple[str, str]]:
+        # Endpoint slices go a moment after their Service, by a controller of their own.
+        left = cluster.get(install.runs, listed, "--selector", ours)["items"]
+        named = [(item["kind"], item["metadata"]["labels"]["evalrun.dev/run"]) for item in left]
+        return [one for one in named if one[0] not in ("EndpointSlice", "Endpoints")]
+
+    until(lambda: len(kept()) <= 1, "pods to be gone, which on a busy node takes a moment after their end")
+    assert kept() == [("PersistentVolumeClaim", disturbed_run)]  # what retain keeps
     assert verdicts_of(install.read(f"{plain[0].outputs}/results.jsonl")) == plain[0].verdicts

@@ -14,7 +14,7 @@ from image_packages import python_components
 from packaging.utils import canonicalize_name
 
 from evalrun_client.grader import graded_input, verls_grader
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -68,7 +68,7 @@ def test_an_image_runs_its_program_as_an_ordinary_user(image: Built) -> None:
     assert config["User"] == f"{USER}:{USER}"
     assert config["Entrypoint"] == [PYTHON, "-m", f"evalrun_{stage}"]
     assert config["Labels"]["org.opencontainers.image.version"] == VERSION
-    assert {f"{name}={value}" for name, value in GRPC_ENVIRONMENT.items()} <= set(config["Env"])
+    assert {f"{name}={value}" for name, value in SERVICE_ENVIRONMENT.items()} <= set(config["Env"])
 
 
 def test_help_answers_on_a_read_only_root(image: Built) -> None:

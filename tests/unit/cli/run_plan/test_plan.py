@@ -64,6 +64,15 @@ def test_a_run_that_waited_for_its_judge_says_what_judging_costs_beside_cpu() ->
     assert estimate({"humaneval": 200}, slow, Capacity(1, 4, 0)).judging_seconds == pytest.approx(51.0, rel=0.01)
 
 
+def test_the_slowest_program_is_waited_for_once_however_long_the_run() -> None:
+    quick = answers(99, every=0.01, judged_after=0.0)
+    (slow,) = answers(1, every=0.01, judged_after=9.0)
+    found = rates([*quick, slow], elapsed=10.0)
+    assert found.working_seconds == pytest.approx(9.01)
+    assert found.working_tail == pytest.approx(9.01 - 1.0, abs=0.02)
+    assert estimate({"humaneval": 1000}, found, Capacity(1, 2, 0)).judging_seconds == pytest.approx(10 + 8, abs=0.2)
+
+
 def test_tokens_weigh_answers_unless_servers_did_not_count_them() -> None:
     long = [dataclasses.replace(each, output_tokens=300) for each in answers(50, dataset="long")]
     shorter = [dataclasses.replace(each, started_at=each.started_at + 50) for each in answers(50) if each.started_at]

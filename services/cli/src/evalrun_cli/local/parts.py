@@ -15,8 +15,8 @@ from evalrun_cli.local.forked_process import Fork, can_fork, fork
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_runtime import late_arguments
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.early_signals import end_on_signal
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 PARTS = {
     "recorded": "evalrun_generator.recorded",
@@ -89,7 +89,7 @@ def launched_early(names: Iterable[str], sources: Iterable[str] = ()) -> Iterato
 
 def _forked(names: Iterable[str]) -> Mapping[str, Fork]:
     """Fork parts, until an import starts a thread; each imports its own modules and waits for its arguments."""
-    for name, value in GRPC_ENVIRONMENT.items():
+    for name, value in SERVICE_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     forks = {}
     gc.disable()  # what is imported stays: to search it for garbage takes a tenth of the imports' time

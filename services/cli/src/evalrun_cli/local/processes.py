@@ -13,9 +13,9 @@ from typing import BinaryIO
 from evalrun_cli.local.forked_process import Fork, ForkedProcess, attached
 from evalrun_runtime import late_arguments
 from evalrun_runtime.backoff import backoff_seconds
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class ServiceProcess:
             stdin=stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
-            env={**GRPC_ENVIRONMENT, **os.environ, **self.environment},
+            env={**SERVICE_ENVIRONMENT, **os.environ, **self.environment},
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends them in order
         )
 

@@ -36,21 +36,24 @@ def estimate(answers: Mapping[str, int], rates: Rates, capacity: Capacity) -> Es
 
     Servers and slots are taken to share the work evenly. Generating costs as much for each token as it did then, or
     for each answer if the servers did not count tokens. Judging costs the CPU seconds of each dataset's tests, and as
-    much beside them as it did then, if it was what that run waited for.
+    much beside them as it did then, if it was what that run waited for. What the last answers and verdicts took beyond
+    the pace of those before is added once: a longer run waits for its slowest program once too.
 
     Args:
         answers: to be drawn, by dataset.
         rates: of the earlier run.
         capacity: of the run to come.
     """
-    generating = rates.generating_seconds * _share(answers, rates) * rates.servers / capacity.servers
+    paced = rates.generating_seconds - rates.generating_tail
+    generating = paced * _share(answers, rates) * rates.servers / capacity.servers + rates.generating_tail
     slots = capacity.slots or rates.slots or 1
     slots_then = rates.slots or slots
     busy = sum(count * rates.of(name).judge_seconds for name, count in answers.items())
     busy_then = sum(each.count * each.judge_seconds for each in rates.datasets.values())
     judging = busy / slots
     if rates.judge_decided and busy_then > 0:
-        judging = rates.working_seconds * slots_then / slots * busy / busy_then
+        paced = rates.working_seconds - rates.working_tail
+        judging = paced * slots_then / slots * busy / busy_then + rates.working_tail
     wall = rates.start_seconds + max(generating, judging)
     return Estimate(
         rates.start_seconds, generating, judging, wall, capacity.gpus * (rates.start_seconds + generating) / 3600

@@ -1,6 +1,8 @@
 """Rates of an earlier run, from its results. Pure."""
 
-from collections.abc import Iterable
+import math
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +10,8 @@ from evalrun_results.samples import SampleResult
 
 JUDGED_LATE: Final = 0.1
 """Share of a run's time after its last answer beyond which judging, and not generation, decided how long it took."""
+STEADY: Final = 0.9
+"""Share of a run's answers and verdicts that tells its pace: the last ones wait for the slowest program or answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,10 @@ class Rates:
     """Replicas or endpoints."""
     slots: int | None
     """Programs that its sandboxes ran at once; None if unknown."""
+    generating_tail: float = 0.0
+    """Seconds of generating that no longer run has more of: what the last answers took beyond the others' pace."""
+    working_tail: float = 0.0
+    """The same of working: 1.2 of 2.1 s where one of 200 programs takes a second (benchmarks/plan_accuracy.py)."""
 
     @property
     def answers(self) -> int:
@@ -69,7 +77,7 @@ def measured(results: Iterable[SampleResult], *, elapsed: float, servers: int, s
     counts: dict[str, int] = {}
     tokens: dict[str, float | None] = {}
     judge: dict[str, float] = {}
-    first, last_answer, last_verdict = float("inf"), 0.0, 0.0
+    first, answered, judged = float("inf"), array("d"), array("d")
     for result in results:
         name = result.dataset
         counts[name] = counts.get(name, 0) + 1
@@ -78,17 +86,35 @@ def measured(results: Iterable[SampleResult], *, elapsed: float, servers: int, s
         judge[name] = judge.get(name, 0.0) + (result.total_judge_time or 0.0)
         if result.started_at is not None:
             first = min(first, result.started_at)
-            last_answer = max(last_answer, result.started_at + (result.gen_seconds or 0.0))
+            answered.append(result.started_at + (result.gen_seconds or 0.0))
         if result.judged_at is not None:
-            last_verdict = max(last_verdict, result.judged_at)
-    working = max(last_answer, last_verdict) - first
+            judged.append(result.judged_at)
+    last_answer = max(answered, default=0.0)
+    working = max(last_answer, max(judged, default=0.0)) - first
     if not counts or working <= 0:
         return None
     datasets = {}
     for name, count in counts.items():
         spent = tokens[name]
         datasets[name] = Answers(count, None if spent is None else spent / count, judge[name] / count)
-    return Rates(datasets, last_answer - first, working, max(0.0, elapsed - working), max(1, servers), slots)
+    return Rates(
+        datasets,
+        last_answer - first,
+        working,
+        max(0.0, elapsed - working),
+        max(1, servers),
+        slots,
+        _tail(answered, first, last_answer - first),
+        _tail(judged, first, working),
+    )
+
+
+def _tail(ends: Sequence[float], first: float, seconds: float) -> float:
+    """Return how much longer all took than they would have at the pace of the first `STEADY` of them."""
+    if not ends:
+        return 0.0
+    steady = sorted(ends)[math.ceil(STEADY * len(ends)) - 1] - first
+    return max(0.0, seconds - steady / STEADY)
 
 
 def _mean(parts: list[tuple[int, float]]) -> float | None:

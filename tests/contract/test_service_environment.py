@@ -1,4 +1,4 @@
-"""What services tell gRPC by its environment, against the gRPC that is locked."""
+"""What services tell gRPC and NumPy by their environment, against the gRPC that is locked."""
 
 import os
 import subprocess
@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_runtime.connections.grpc_environment import GRPC_ENVIRONMENT
+from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("experiments", "complaint"), [(GRPC_ENVIRONMENT["GRPC_EXPERIMENTS"], ""), ("-no_such_thing", "no_such_thing")]
+    ("experiments", "complaint"), [(SERVICE_ENVIRONMENT["GRPC_EXPERIMENTS"], ""), ("-no_such_thing", "no_such_thing")]
 )
 def test_grpc_knows_what_it_is_told(experiments: str, complaint: str) -> None:
     """A release that no longer knows it says so on stderr, in every service's log: take the switch away then."""
-    environment = {**os.environ, **GRPC_ENVIRONMENT, "GRPC_EXPERIMENTS": experiments}
+    environment = {**os.environ, **SERVICE_ENVIRONMENT, "GRPC_EXPERIMENTS": experiments}
     done = subprocess.run(
         [sys.executable, "-c", "import grpc"], env=environment, capture_output=True, text=True, check=True
     )
     assert complaint in done.stderr if complaint else not done.stderr
 
 
-def test_the_images_tell_it_the_same() -> None:
+def test_the_images_tell_them_the_same() -> None:
     words = (ROOT / "Dockerfile.judge").read_text(encoding="utf-8").split()
-    assert {f"{name}={value}" for name, value in GRPC_ENVIRONMENT.items()} <= set(words)
+    assert {f"{name}={value}" for name, value in SERVICE_ENVIRONMENT.items()} <= set(words)
