@@ -247,7 +247,7 @@ def test_the_worker_that_is_at_work_stays_when_there_is_work_for_one_only(
         for name, host in before.items()
     ]
     ledger.generated = 150
-    until(lambda: list(workers()) == [at_work], "the idle workers to go")
+    until(lambda: list(workers()) == [at_work], "the idle workers to go", limit=150)
 
     def group() -> dict[str, Any]:
         (cluster,) = run.objects("rayclusters")

@@ -94,6 +94,7 @@ def test_a_run_on_gpus_waits_for_its_quota_and_goes_on_where_it_was_preempted(
     apply(kueue, urgent_job(namespace, "gpus", cpu="1", memory="1Gi", **{"nvidia.com/gpu": "8"}))
     waits(run, "until LocalQueue gpus has quota")
     assert run.get()["status"]["progress"] == "40/164"
+    until(lambda: job(kueue, namespace, "urgent")["spec"]["suspend"] is False, "the urgent work to begin")
     kueue.kubectl("delete", "job", "urgent", "-n", namespace)
     run.wait_for("Generated", "False", "Generating", limit=90)
     assert run.names("rayclusters") == [cluster]
@@ -122,6 +123,7 @@ def test_a_run_in_simple_mode_waits_for_its_quota_and_goes_on_where_it_was_preem
     apply(kueue, urgent_job(namespace, "cpus", cpu="1", memory="1Gi"))
     waits(run, "until LocalQueue cpus has quota")
     assert run.get()["status"]["progress"] == "40/164"
+    until(lambda: job(kueue, namespace, "urgent")["spec"]["suspend"] is False, "the urgent work to begin")
     kueue.kubectl("delete", "job", "urgent", "-n", namespace)
     run.wait_for("Generated", "False", "Generating", limit=90)
     assert run.names("jobs") == [attempt]
