@@ -2,6 +2,7 @@
 
 import errno
 import struct
+from functools import cache
 
 import pytest
 
@@ -14,9 +15,14 @@ OWN_PID = 4321
 REFUSED = ERRNO | errno.EPERM
 
 
+@cache
+def instructions(program: bytes) -> list[tuple[int, int, int, int]]:
+    return list(struct.iter_unpack("<HBBI", program))
+
+
 def answer(program: bytes, arch: int, number: int, *arguments: int) -> int:
     data = struct.pack("<IIQ6Q", number, arch, 0, *(arguments + (0,) * (6 - len(arguments))))
-    code = [struct.unpack_from("<HBBI", program, at) for at in range(0, len(program), 8)]
+    code = instructions(program)
     at = accumulator = 0
     while True:
         operation, if_true, if_false, constant = code[at]
