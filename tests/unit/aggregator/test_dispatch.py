@@ -34,6 +34,7 @@ def failure(code: grpc.StatusCode, retry_after_ms: int = 0) -> judge_pb2.StreamF
         (grpc.StatusCode.INVALID_ARGUMENT, ItemHistory(), ALIVE, NotJudged("INVALID_ARGUMENT: why")),
         (grpc.StatusCode.INVALID_ARGUMENT, ItemHistory(), OUTAGE, NotJudged("INVALID_ARGUMENT: why")),
         (grpc.StatusCode.UNAVAILABLE, ItemHistory(), ALIVE, Retry(1, ItemHistory(failures=1))),
+        (grpc.StatusCode.CANCELLED, ItemHistory(), ALIVE, Retry(1, ItemHistory(failures=1))),
         (grpc.StatusCode.UNAVAILABLE, ItemHistory(1), ALIVE, Retry(2, ItemHistory(failures=2))),
         (grpc.StatusCode.UNAVAILABLE, ItemHistory(2), ALIVE, NotJudged("UNAVAILABLE: why")),
         # a queue that is too long: as a stream that was given up, which waits as long

@@ -18,7 +18,7 @@ from evalrun_reward.retries import (
     after_verdict,
 )
 
-UNAVAILABLE, INTERNAL = 14, 13
+UNAVAILABLE, INTERNAL, CANCELLED = 14, 13, 1
 GIVEN_UP = GiveUp("the judge failed 4 times: why")
 
 
@@ -37,6 +37,7 @@ def failure(code: int, wait: int = 0) -> judge_pb2.StreamFailure:
         (failure(RESOURCE_EXHAUSTED), History(99, 999, sent_tests=True), RetryAfter(Cause.BUSY, 0.05)),
         (failure(UNAVAILABLE), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),
         (failure(INTERNAL), History(3, 1, sent_tests=True), RetryAfter(Cause.FAILED, 0.4)),
+        (failure(CANCELLED), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),  # by a draining server
         (failure(UNAVAILABLE), History(50, PATIENCE_SECONDS - 1, sent_tests=True), RetryAfter(Cause.FAILED, 10.0)),
         (failure(UNAVAILABLE), History(3, PATIENCE_SECONDS, sent_tests=True), RetryAfter(Cause.FAILED, 0.4)),
         (failure(DEADLINE_EXCEEDED), History(4, PATIENCE_SECONDS, sent_tests=True), GIVEN_UP),

@@ -60,6 +60,7 @@ class JudgeServiceServicer:
         INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
         RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
         UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
+        CANCELLED, though the caller cancelled nothing: it came as the server began to drain; retry too.
         DEADLINE_EXCEEDED: the caller's deadline, or `deadline_seconds`, passed before a verdict; nothing was decided.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

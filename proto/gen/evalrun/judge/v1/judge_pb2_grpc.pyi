@@ -40,6 +40,7 @@ class JudgeServiceStub:
     INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
     RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
     UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
+    CANCELLED, though the caller cancelled nothing: it came as the server began to drain; retry too.
     DEADLINE_EXCEEDED: the caller's deadline, or `deadline_seconds`, passed before a verdict; nothing was decided.
     """
     JudgeStream: _grpc.StreamStreamMultiCallable[_judge_pb2.JudgeStreamRequest, _judge_pb2.JudgeStreamResponse]
@@ -60,6 +61,7 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
     RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
     UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
+    CANCELLED, though the caller cancelled nothing: it came as the server began to drain; retry too.
     DEADLINE_EXCEEDED: the caller's deadline, or `deadline_seconds`, passed before a verdict; nothing was decided.
     """
     JudgeStream: _aio.StreamStreamMultiCallable[_judge_pb2.JudgeStreamRequest, _judge_pb2.JudgeStreamResponse]  # type: ignore[assignment]
@@ -83,6 +85,7 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         INVALID_ARGUMENT: no tests, an unknown language or comparator, SubmitTests where `submits` is false; never retry.
         RESOURCE_EXHAUSTED: the queue is full; retry after the `retry-after-ms` trailer (`grpc-retry-pushback-ms` too).
         UNAVAILABLE: no sandbox answered within the retry budget, or the server is draining; retry, the request is idempotent.
+        CANCELLED, though the caller cancelled nothing: it came as the server began to drain; retry too.
         DEADLINE_EXCEEDED: the caller's deadline, or `deadline_seconds`, passed before a verdict; nothing was decided.
         """
 

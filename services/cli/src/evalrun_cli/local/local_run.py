@@ -46,6 +46,11 @@ END_STATES = {
 }
 
 
+BEING_STARTED = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+"""Codes of a call to a part that is ending or being started again: a server that drains cancels what it has just read
+(https://github.com/grpc/grpc/issues/41785)."""
+
+
 @dataclass(frozen=True)
 class CompletionSource:
     """Source of the completions."""
@@ -227,7 +232,7 @@ class LocalRun:
                 try:
                     status = await stub.GetStatus(ledger_pb2.GetStatusRequest(), timeout=10.0)
                 except grpc.aio.AioRpcError as error:  # the aggregator is being started again
-                    if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    if error.code() not in BEING_STARTED:
                         raise ServiceFailedError(
                             f"the aggregator answered {error.code().name}: {error.details()}"
                         ) from error
