@@ -2,7 +2,7 @@
 
     python tools/pytest_level.py services tests/integration/judge tests/integration/sandbox
 
-Three levels share the cores in `make test`, and a test's processes may wait for longer than anybody foresaw. What fails
+Four levels share the cores in `make test`, and a test's processes may wait for longer than anybody foresaw. What fails
 by itself too is a failure. What passes then is printed as `Failed beside others`: look into it, because a limit or a
 race is wrong, in the test or in evalrun.
 """
