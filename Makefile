@@ -10,14 +10,13 @@ PROCESS_LEVELS := $(sort $(dir $(wildcard tests/integration/*/test_*.py)))
 COMMAND_LEVELS := tests/integration/cli/
 JUDGE_LEVELS := $(addprefix tests/integration/,cheats/ fusion/ judge/ sandbox/)
 SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVELS))
-IMAGE_LEVELS := tests/images tests/e2e
 
 # What the type checker has found out of the same packages, and of modules that may be the same: a clone without it takes
 # 63 s of CPU. One file, replaced as a whole, so that checkouts may share it; each works on a copy of its own.
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check unit test test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,17 +71,20 @@ test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at o
 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.
-unit test test-images test-services test-judge test-commands test-cluster test-chart: export PYTHONDONTWRITEBYTECODE :=
+unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart: export PYTHONDONTWRITEBYTECODE :=
 test-rollout test-peers test-all-data: export PYTHONDONTWRITEBYTECODE :=
 
 # Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What fails soon comes
 # first, then what is longest or waits most: `cluster` alone at the end took eight minutes of nearly idle cores.
 # What fails beside the others is run once more, by itself.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
-	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check unit test-images test-cluster test-judge test-services test-commands test-chart
+	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check unit test-e2e test-cluster test-judge test-services test-commands test-images test-chart
 
-test-images: $(VENV)/.dev ## the tests of the images, and of real pods where KUBECONFIG names a cluster
-	$(BIN)/python tools/pytest_level.py images $(IMAGE_LEVELS)
+test-e2e: $(VENV)/.dev ## the tests of real pods, where KUBECONFIG names a cluster
+	$(BIN)/python tools/pytest_level.py e2e tests/e2e
+
+test-images: $(VENV)/.dev ## the tests of the images
+	$(BIN)/python tools/pytest_level.py images tests/images
 
 test-chart: $(VENV)/.dev ## the tests of the chart
 	$(BIN)/python tools/pytest_level.py chart tests/chart

@@ -5,6 +5,7 @@ Needs root, buildah and runc (Debian: `apt-get install buildah runc`), and a bas
 are kept in `$EVALRUN_CACHE/images` (default `~/.cache/evalrun/images`, 2 to 4 GB); delete that folder to start over.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -80,6 +81,12 @@ class Images:
         return self._bases
 
     def _made_here(self) -> Bases:
+        with (self._storage / "bases.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # tests/e2e and tests/images may run at the same time
+            self._make_bases()
+        return Bases(BASE, BUILD_BASE)
+
+    def _make_bases(self) -> None:
         present = self.buildah("images", "--format", "{{.Name}}:{{.Tag}}").split()
         if BASE not in present:
             self._make_base()
@@ -88,7 +95,6 @@ class Images:
             install = "apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-pip"
             self.buildah("run", "--isolation", "chroot", container, "--", "sh", "-c", install)
             self.buildah("commit", "--rm", container, BUILD_BASE)
-        return Bases(BASE, BUILD_BASE)
 
     def _make_base(self) -> None:
         folder = self._storage / "bookworm"
