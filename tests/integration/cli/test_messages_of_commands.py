@@ -120,11 +120,10 @@ def test_ctrl_c_while_the_services_start_ends_the_command_soon(tmp_path: Path) -
     with evalrun_started("run", file, "--local", "--endpoint", "http://127.0.0.1:9", "--output", output) as process:
         assert process.stdout is not None
         assert "results: " in process.stdout.readline()  # the first part is being started
-        while not processes_with(str(output)):
-            pass
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        assert "stopped before the run began" in process.stdout.read()
+        code, said = process.wait(60), process.stdout.read()
+        assert code == 130, said
+        assert "stopped before the run began" in said
     assert processes_with(str(output)) == []
     assert not output.exists()
 
