@@ -28,6 +28,7 @@ SOURCES = {
     "evalrun_generator": "services/generator/src",
     "evalrun_judge": "services/judge/src",
     "evalrun_operator": "operator/src",
+    "evalrun_registry": "libs/registry/src",
     "evalrun_results": "libs/results/src",
     "evalrun_reward": "services/reward/src",
     "evalrun_runtime": "libs/runtime/src",
