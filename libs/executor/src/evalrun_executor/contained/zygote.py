@@ -53,7 +53,6 @@ from evalrun_executor.contained.kernel import (
 from evalrun_executor.contained.program_worker import ProgramWorker
 from evalrun_executor.contained.runner import PURPOSES, Runner
 from evalrun_executor.contained.session_worker import SessionWorker
-from evalrun_executor.contained.shared_pages import keep_pages_shared
 from evalrun_executor.contained.site import Site
 
 SPAWN = struct.Struct("<III")
@@ -220,7 +219,6 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
     harnesses.clear()
     gc.collect()
     trim_heap()
-    keep_pages_shared()
     gc.freeze()
     control.send(
         f"abi={site.landlock_abi}\nfilter={int(site.program_filter is not None)}\nuid={os.getuid()}\n"

@@ -20,7 +20,7 @@ from evalrun_executor.harness import Harness, Source, sources
 from evalrun_executor.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
-    "c_types", "kernel", "filters", "shared_pages", "syscalls", "seccomp", "landlock", "frames", "limits", "folder",
+    "c_types", "kernel", "filters", "syscalls", "seccomp", "landlock", "frames", "limits", "folder",
     "supervision", "entrance", "program", "site", "python_source", "compiler", "exchange", "execution", "runner",
     "harness_worker", "program_worker", "session", "session_worker", "zygote",
 )  # fmt: skip

@@ -19,7 +19,7 @@ CHANGED = "evalrun: this interpreter is not the one that compiled the harness"
 
 _PACKAGE = Path(evalrun_executor.__file__).parent
 _NOT_SENT = (
-    "shared_pages", "syscalls", "seccomp", "harness_worker", "program_worker", "session", "session_worker", "zygote",
+    "syscalls", "seccomp", "harness_worker", "program_worker", "session", "session_worker", "zygote",
 )  # fmt: skip
 
 _READ = f"""\
