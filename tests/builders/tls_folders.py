@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalrun_operator.resources.certificates import Issued, Usage, issue
+from evalrun_operator.certificates.issuing import Issued, Usage, issue
 
 PARTS = {
     "server": Usage(["127.0.0.1", "sandbox.ns.svc"], calls=False),

@@ -33,7 +33,7 @@ from lightkube import KubeConfig
 from evalrun_api import names
 from evalrun_api.manifest import find_problems
 from evalrun_cluster.client import Cluster, ExactClient
-from evalrun_operator.resources.judge_certificates import secrets_of
+from evalrun_operator.certificates.judge_certificates import secrets_of
 from evalrun_operator.settings import SharedJudge
 from evalrun_operator.shared_certificates import SharedCertificates
 from evalrun_operator.shared_tokens import SharedTokens

@@ -22,8 +22,8 @@ from builders.operator.running_operator import (
 from builders.operator.two_operators import Operators
 from builders.tools import missing
 
-from evalrun_operator.resources.certificates import Certificate, Usage, remaining
-from evalrun_operator.resources.judge_certificates import secrets_of
+from evalrun_operator.certificates.issuing import Certificate, Usage, remaining
+from evalrun_operator.certificates.judge_certificates import secrets_of
 from evalrun_operator.settings import SharedJudge
 
 NAMESPACE = "judged"

@@ -25,7 +25,7 @@ from builders.operator.running_operator import (
     volume,
 )
 
-from evalrun_operator.resources.certificates import VALID_FOR, Usage
+from evalrun_operator.certificates.issuing import VALID_FOR, Usage
 from evalrun_operator.settings import OperatorSettings
 
 CERTIFICATES = {

@@ -18,7 +18,7 @@ from builders.cluster.tasks import Tasks
 
 from evalrun_api import names
 from evalrun_cluster.objects import RunIdentity
-from evalrun_operator.resources.run_certificates import new_certificates
+from evalrun_operator.certificates.run_certificates import new_certificates
 
 RUN = "rotated"
 HOLDERS = {

@@ -15,7 +15,7 @@ from builders.cluster.runs import kill, small
 from builders.cluster.tasks import Tasks
 from builders.recorded_turns import ANSWERS, BY_HAND, DATASET, HIDDEN, PROTOCOL, ROWS, write_recorded_turns
 
-from evalrun_operator.resources.certificates import Usage
+from evalrun_operator.certificates.issuing import Usage
 
 SECRET_OF = {
     "aggregator": "evals-tls", "gateway": "evals-tls", "sandbox": "evals-sandbox-tls", "generator": "evals-client-tls",

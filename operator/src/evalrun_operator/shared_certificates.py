@@ -11,8 +11,8 @@ from datetime import datetime
 from evalrun_api import names
 from evalrun_cluster.client import texts_of
 from evalrun_cluster.errors import ClusterError, ConflictError
-from evalrun_operator.resources.certificates import Authority, Usage
-from evalrun_operator.resources.judge_certificates import authority_of, renewed, secrets_of
+from evalrun_operator.certificates.issuing import Authority, Usage
+from evalrun_operator.certificates.judge_certificates import authority_of, renewed, secrets_of
 from evalrun_operator.settings import SharedJudge
 from evalrun_operator.shared_tokens import Secrets
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from builders.cluster.cluster import Object
 
-from evalrun_operator.resources.certificates import Usage, issue
+from evalrun_operator.certificates.issuing import Usage, issue
 
 Files = dict[str, str]
 """By name, as in a Secret: tls.crt, tls.key and ca.crt."""

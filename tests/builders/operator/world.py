@@ -14,13 +14,13 @@ from evalrun_api import names
 from evalrun_api.checks import with_defaults
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatus, condition_of
+from evalrun_operator.certificates.issuing import Authority
 from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatus, ReportedFigure, RunState
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import belonging, parse_record
 from evalrun_operator.observation.records import Baseline, KueueWord, ObjectKey, Observed
 from evalrun_operator.policies.admission import QueuePosition
-from evalrun_operator.resources.certificates import Authority
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 

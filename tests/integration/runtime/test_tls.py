@@ -19,7 +19,7 @@ from builders.tls_folders import PARTS, TlsFolder, authority, shown
 from grpc_health.v1 import health_pb2
 
 from evalrun_judge.sandboxes.http_calls import HttpCalls
-from evalrun_operator.resources.certificates import VALID_FOR, Issued, Usage, issue
+from evalrun_operator.certificates.issuing import VALID_FOR, Issued, Usage, issue
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.connections.http_site import HttpServer

@@ -26,11 +26,11 @@ from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.settings import GeneratorSettings
 from evalrun_judge.settings import JudgeSettings
 from evalrun_operator import resources
+from evalrun_operator.certificates.run_certificates import new_certificates
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import BEHAVIOR, FALLBACK_AFTER
-from evalrun_operator.resources.run_certificates import new_certificates
 from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings

@@ -6,8 +6,8 @@ import pytest
 from builders.operator.world import World, evalrun, operator_settings
 
 from evalrun_api import names
+from evalrun_operator.certificates.issuing import Authority, Certificate, Usage, remaining
 from evalrun_operator.observation.records import ObjectKey
-from evalrun_operator.resources.certificates import Authority, Certificate, Usage, remaining
 
 JUDGE = {
     "namespace": "judging", "gateway": "evalrun-judge", "sandbox": "evalrun-sandbox", "authority_secret": "authority",

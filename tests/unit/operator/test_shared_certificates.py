@@ -13,16 +13,16 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from evalrun_api.v1alpha1 import JudgeReference
 from evalrun_cluster.errors import RefusedError
-from evalrun_operator.resources.certificates import Certificate, Usage, remaining
-from evalrun_operator.resources.judge_certificates import (
+from evalrun_operator.certificates.issuing import Certificate, Usage, remaining
+from evalrun_operator.certificates.judge_certificates import (
     AUTHORITY_PERIOD,
     LIFETIME,
     RENEWED_BEFORE,
     authority_of,
     certificate_for_run,
-    is_issued,
     secrets_of,
 )
+from evalrun_operator.resources.plan import is_issued
 from evalrun_operator.settings import SharedJudge
 from evalrun_operator.shared_certificates import SharedCertificates
 

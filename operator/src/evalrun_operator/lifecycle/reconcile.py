@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
+from evalrun_operator.certificates.judge_certificates import certificate_for_run
+from evalrun_operator.certificates.run_certificates import new_certificates
 from evalrun_operator.lifecycle.acceptance import accept, queued
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.frozen import (
@@ -23,8 +25,6 @@ from evalrun_operator.lifecycle.situation import ReconcileContext, aggregator_of
 from evalrun_operator.lifecycle.suspension import resume, suspend
 from evalrun_operator.observation.records import Observed
 from evalrun_operator.resources import RunPlan
-from evalrun_operator.resources.judge_certificates import certificate_for_run
-from evalrun_operator.resources.run_certificates import new_certificates
 from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_operator.settings import OperatorSettings
 

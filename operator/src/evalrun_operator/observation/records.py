@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from evalrun_operator.certificates.issuing import Authority
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.policies.admission import QueuePosition
-from evalrun_operator.resources.certificates import Authority
 from evalrun_operator.resources.run_tokens import RunTokens
 
 

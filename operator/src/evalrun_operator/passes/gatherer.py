@@ -10,12 +10,13 @@ from evalrun_cluster.client import Cluster, texts_of
 from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.aggregator_client import AggregatorError, Aggregators
+from evalrun_operator.certificates.issuing import Authority
+from evalrun_operator.certificates.judge_certificates import authority_of
 from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.observation.record_parser import belonging, parse_kueue_word
 from evalrun_operator.observation.records import Baseline, KueueWord, Observed
-from evalrun_operator.resources.certificates import Authority
-from evalrun_operator.resources.judge_certificates import authority_of, is_issued
+from evalrun_operator.resources.plan import is_issued
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 

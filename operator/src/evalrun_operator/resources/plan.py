@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunSpec, Gate, Part, Placement
+from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunSpec, Gate, JudgeReference, Part, Placement
 from evalrun_cluster.kinds import KINDS, SECRET
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.resources.changes import stamped
-from evalrun_operator.resources.judge_certificates import is_issued
 from evalrun_operator.resources.run_tokens import RunTokens
-from evalrun_operator.settings import OperatorSettings
+from evalrun_operator.settings import OperatorSettings, SharedJudge
 
 
 @dataclass(frozen=True)
@@ -137,6 +136,13 @@ def owner_reference(run: RunIdentity) -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def is_issued(reference: JudgeReference | None, namespace: str, judge: SharedJudge | None) -> bool:
+    """Return whether the operator issues a run's certificate for a judge: it is the chart's, and the run names none."""
+    if reference is None or judge is None or reference.tls_secret_ref is not None:
+        return False
+    return (reference.namespace or namespace, reference.name) == (judge.namespace, judge.gateway)
 
 
 def without_owner(manifest: Object) -> Object:

@@ -2,7 +2,7 @@
 
 from evalrun_api import names
 from evalrun_cluster.objects import RunIdentity
-from evalrun_operator.resources.certificates import Usage, issue
+from evalrun_operator.certificates.issuing import Usage, issue
 
 
 def new_certificates(run: RunIdentity, seed: str) -> dict[str, str]:

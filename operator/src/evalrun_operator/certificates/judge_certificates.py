@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import JudgeReference
-from evalrun_operator.resources.certificates import Authority, Certificate, Usage, remaining
+from evalrun_operator.certificates.issuing import Authority, Certificate, Usage, remaining
 from evalrun_operator.settings import SharedJudge
 
 LIFETIME = timedelta(days=365)
@@ -54,13 +53,6 @@ def renewed(
 def certificate_for_run(authority: Authority, run: str, now: datetime, seed: str) -> dict[str, str]:
     """Return what a run shows to the judge, by file. Nobody renews it, so it is valid for longer than any run."""
     return _files(authority.sign(run, Usage(), now, seed), _own_certificate(authority, now))
-
-
-def is_issued(reference: JudgeReference | None, namespace: str, judge: SharedJudge | None) -> bool:
-    """Return whether the operator issues a run's certificate for a judge: it is the chart's, and the run names none."""
-    if reference is None or judge is None or reference.tls_secret_ref is not None:
-        return False
-    return (reference.namespace or namespace, reference.name) == (judge.namespace, judge.gateway)
 
 
 def _own_certificate(authority: Authority, now: datetime) -> str:
