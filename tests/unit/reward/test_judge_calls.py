@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_client.failure_codes import FailureCode
 from evalrun_client.fake_judge import Answer, scripted_verdict, unavailable
 from evalrun_reward.judge_calls import FairSlots, JudgeCalls, NoVerdictError, ProblemRequest
-from evalrun_reward.retries import INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, Cause
+from evalrun_reward.retries import Cause
 
 
 class Scripted:
@@ -76,14 +77,14 @@ async def test_a_judge_that_stays_away_is_given_up_with_its_reason() -> None:
 
 
 async def test_a_full_queue_is_never_held_against_a_sample() -> None:
-    busy = judge_pb2.StreamFailure(code=RESOURCE_EXHAUSTED, message="full", retry_after_ms=30_000)
+    busy = judge_pb2.StreamFailure(code=FailureCode.RESOURCE_EXHAUSTED, message="full", retry_after_ms=30_000)
     calls = Calls(Scripted(*[busy] * 50, scripted_verdict))
     assert (await calls.verdict(small())).judged
     assert calls.causes == [Cause.BUSY] * 50
 
 
 async def test_a_request_that_the_judge_refuses_is_invalid() -> None:
-    calls = Calls(Scripted(judge_pb2.StreamFailure(code=INVALID_ARGUMENT, message="no tests")))
+    calls = Calls(Scripted(judge_pb2.StreamFailure(code=FailureCode.INVALID_ARGUMENT, message="no tests")))
     with pytest.raises(NoVerdictError, match="no tests") as error:
         await calls.verdict(small())
     assert error.value.invalid
@@ -97,7 +98,7 @@ async def test_an_undecided_verdict_is_asked_for_again_and_stands_in_the_end() -
 
 
 async def test_large_tests_cross_once_and_again_where_the_gateway_lacks_them() -> None:
-    lacking = judge_pb2.StreamFailure(code=NOT_FOUND, message="send them")
+    lacking = judge_pb2.StreamFailure(code=FailureCode.NOT_FOUND, message="send them")
     calls = Calls(Scripted(scripted_verdict, scripted_verdict, lacking, scripted_verdict))
     for _ in range(3):
         assert (await calls.verdict(large())).judged

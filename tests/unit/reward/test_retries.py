@@ -3,13 +3,9 @@
 import pytest
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_client.failure_codes import FailureCode as Code
 from evalrun_reward.retries import (
-    DEADLINE_EXCEEDED,
-    INVALID_ARGUMENT,
-    NOT_FOUND,
     PATIENCE_SECONDS,
-    RESOURCE_EXHAUSTED,
-    UNIMPLEMENTED,
     Cause,
     GiveUp,
     History,
@@ -18,29 +14,32 @@ from evalrun_reward.retries import (
     after_verdict,
 )
 
-UNAVAILABLE, INTERNAL, CANCELLED = 14, 13, 1
 GIVEN_UP = GiveUp("the judge failed 4 times: why")
 
 
-def failure(code: int, wait: int = 0) -> judge_pb2.StreamFailure:
+def failure(code: Code, wait: int = 0) -> judge_pb2.StreamFailure:
     return judge_pb2.StreamFailure(code=code, message="why", retry_after_ms=wait)
 
 
 @pytest.mark.parametrize(
     ("given", "history", "decision"),
     [
-        (failure(INVALID_ARGUMENT), History(1, 0, sent_tests=True), GiveUp("why", invalid=True)),
-        (failure(UNIMPLEMENTED), History(1, 0, sent_tests=True), GiveUp("why", invalid=True)),
-        (failure(NOT_FOUND), History(1, 0, sent_tests=False), RetryAfter(Cause.TESTS, with_tests=True)),
-        (failure(NOT_FOUND), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),
-        (failure(RESOURCE_EXHAUSTED, 700), History(1, 0, sent_tests=True), RetryAfter(Cause.BUSY, 0.7)),
-        (failure(RESOURCE_EXHAUSTED), History(99, 999, sent_tests=True), RetryAfter(Cause.BUSY, 0.05)),
-        (failure(UNAVAILABLE), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),
-        (failure(INTERNAL), History(3, 1, sent_tests=True), RetryAfter(Cause.FAILED, 0.4)),
-        (failure(CANCELLED), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),  # by a draining server
-        (failure(UNAVAILABLE), History(50, PATIENCE_SECONDS - 1, sent_tests=True), RetryAfter(Cause.FAILED, 10.0)),
-        (failure(UNAVAILABLE), History(3, PATIENCE_SECONDS, sent_tests=True), RetryAfter(Cause.FAILED, 0.4)),
-        (failure(DEADLINE_EXCEEDED), History(4, PATIENCE_SECONDS, sent_tests=True), GIVEN_UP),
+        (failure(Code.INVALID_ARGUMENT), History(1, 0, sent_tests=True), GiveUp("why", invalid=True)),
+        (failure(Code.UNIMPLEMENTED), History(1, 0, sent_tests=True), GiveUp("why", invalid=True)),
+        (failure(Code.NOT_FOUND), History(1, 0, sent_tests=False), RetryAfter(Cause.TESTS, with_tests=True)),
+        (failure(Code.NOT_FOUND), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),
+        (failure(Code.RESOURCE_EXHAUSTED, 700), History(1, 0, sent_tests=True), RetryAfter(Cause.BUSY, 0.7)),
+        (failure(Code.RESOURCE_EXHAUSTED), History(99, 999, sent_tests=True), RetryAfter(Cause.BUSY, 0.05)),
+        (failure(Code.UNAVAILABLE), History(1, 0, sent_tests=True), RetryAfter(Cause.FAILED, 0.1)),
+        (failure(Code.INTERNAL), History(3, 1, sent_tests=True), RetryAfter(Cause.FAILED, 0.4)),
+        (
+            failure(Code.CANCELLED),
+            History(1, 0, sent_tests=True),
+            RetryAfter(Cause.FAILED, 0.1),
+        ),  # by a draining server
+        (failure(Code.UNAVAILABLE), History(50, PATIENCE_SECONDS - 1, sent_tests=True), RetryAfter(Cause.FAILED, 10.0)),
+        (failure(Code.UNAVAILABLE), History(3, PATIENCE_SECONDS, sent_tests=True), RetryAfter(Cause.FAILED, 0.4)),
+        (failure(Code.DEADLINE_EXCEEDED), History(4, PATIENCE_SECONDS, sent_tests=True), GIVEN_UP),
     ],
 )
 def test_after_a_failure(given: judge_pb2.StreamFailure, history: History, decision: RetryAfter | GiveUp) -> None:

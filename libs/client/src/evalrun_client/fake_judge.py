@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_client.failure_codes import FailureCode, code_of
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.settings import ServiceSettings
 
@@ -52,8 +53,7 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
         """Answer one request."""
         answer = await self._decide(request)
         if isinstance(answer, judge_pb2.StreamFailure):
-            codes = {code.value[0]: code for code in grpc.StatusCode}
-            await context.abort(codes[answer.code], answer.message)
+            await context.abort(grpc.StatusCode[code_of(answer).name], answer.message)
         return judge_pb2.JudgeResponse(verdict=answer)
 
     async def JudgeStream(  # noqa: N802 - gRPC's name
@@ -118,7 +118,7 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
 
 def unavailable(message: str = "no sandbox answered") -> judge_pb2.StreamFailure:
     """Return the failure of a judge whose sandboxes do not answer."""
-    return judge_pb2.StreamFailure(code=grpc.StatusCode.UNAVAILABLE.value[0], message=message)
+    return judge_pb2.StreamFailure(code=FailureCode.UNAVAILABLE, message=message)
 
 
 class FakeJudgeServer:

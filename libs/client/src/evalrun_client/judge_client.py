@@ -13,6 +13,7 @@ from typing import Protocol
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_client.failure_codes import FailureCode
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
 from evalrun_runtime.connections.tls_files import TlsSource
@@ -157,11 +158,10 @@ class GrpcJudgeStream:
 
 
 def _failure_of(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
-    code: int = error.code().value[0]
     trailers = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
     wait = trailers.get(RETRY_AFTER, "0")
     return judge_pb2.StreamFailure(
-        code=code,
+        code=FailureCode[error.code().name],
         message=with_remedy(error.details() or error.code().name),
         retry_after_ms=int(wait) if wait.isdigit() else 0,
     )

@@ -9,15 +9,10 @@ from enum import StrEnum
 from typing import Final
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_client.failure_codes import FailureCode, code_of
 from evalrun_runtime.backoff import backoff_seconds
 
-INVALID_ARGUMENT: Final = 3
-DEADLINE_EXCEEDED: Final = 4
-NOT_FOUND: Final = 5
-RESOURCE_EXHAUSTED: Final = 8
-UNIMPLEMENTED: Final = 12
-"""Of google.rpc.Code."""
-_REFUSED: Final = (INVALID_ARGUMENT, UNIMPLEMENTED)
+_REFUSED: Final = (FailureCode.INVALID_ARGUMENT, FailureCode.UNIMPLEMENTED)
 
 FIRST_DELAY_SECONDS: Final = 0.1
 MAX_DELAY_SECONDS: Final = 10.0
@@ -68,11 +63,12 @@ class History:
 
 def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: int) -> RetryAfter | GiveUp:
     """Decide on a request without a verdict; after `attempts` failures and PATIENCE_SECONDS it is given up."""
-    if failure.code in _REFUSED:
+    code = code_of(failure)
+    if code in _REFUSED:
         return GiveUp(failure.message, invalid=True)
-    if failure.code == NOT_FOUND and not history.sent_tests:
+    if code is FailureCode.NOT_FOUND and not history.sent_tests:
         return RetryAfter(Cause.TESTS, with_tests=True)
-    if failure.code == RESOURCE_EXHAUSTED:
+    if code is FailureCode.RESOURCE_EXHAUSTED:
         return RetryAfter(Cause.BUSY, max(MIN_BUSY_SECONDS, failure.retry_after_ms / 1000))
     if history.failures >= attempts and history.seconds >= PATIENCE_SECONDS:
         return GiveUp(f"the judge failed {history.failures} times: {failure.message}")

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import grpc
-
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.judging.lane import Lane, LaneSettings
@@ -29,13 +27,13 @@ from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.errors import LedgerFullError
 from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_client.failure_codes import FailureCode, code_of
 from evalrun_client.judge_client import JudgeAddress
 from evalrun_results.run_warnings import BrokenTests
 from evalrun_runtime.connections.grpc_channel import MAX_MESSAGE_BYTES
 
 logger = logging.getLogger(__name__)
 
-LACKS_TESTS = grpc.StatusCode.NOT_FOUND.value[0]
 FULL_DISK_RETRY_SECONDS = 1.0
 ROOM_FOR_ENVELOPE = 4096
 PATIENT_SECONDS = 60.0
@@ -180,7 +178,7 @@ class Dispatcher:
     def answered(self, work: Work, answer: judge_pb2.JudgeStreamResponse) -> None:
         """Take an answer."""
         if answer.HasField("failure"):
-            if answer.failure.code == LACKS_TESTS and not work.with_tests:
+            if code_of(answer.failure) is FailureCode.NOT_FOUND and not work.with_tests:
                 work.with_tests = True  # another pod than the one that they were sent to, or it had to let them go
                 self._act(work, Retry(0.0, work.history), None)
                 return

@@ -8,15 +8,11 @@ something else since the item was sent, or has only failed for `patience` second
 import math
 from dataclasses import dataclass
 
-import grpc
-
 from evalrun.judge.v1 import judge_pb2
+from evalrun_client.failure_codes import FailureCode, code_of
 from evalrun_runtime.backoff import backoff_seconds
 
-MALFORMED = frozenset({grpc.StatusCode.INVALID_ARGUMENT.value[0], grpc.StatusCode.UNIMPLEMENTED.value[0]})
-EXPIRED = grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
-BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-CODE_NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
+MALFORMED = frozenset({FailureCode.INVALID_ARGUMENT, FailureCode.UNIMPLEMENTED})
 REASON_LENGTH = 500
 
 
@@ -106,12 +102,13 @@ def decide_failure(
     failure: judge_pb2.StreamFailure, history: ItemHistory, outage: Outage, policy: RetryPolicy
 ) -> Decision:
     """Decide on a request that has no verdict."""
-    reason = f"{CODE_NAMES.get(failure.code, failure.code)}: {failure.message}"[:REASON_LENGTH]
-    if failure.code in MALFORMED:
+    code = code_of(failure)
+    reason = f"{code.name}: {failure.message}"[:REASON_LENGTH]
+    if code in MALFORMED:
         return NotJudged(reason)
-    if failure.code == BUSY:
+    if code is FailureCode.RESOURCE_EXHAUSTED:
         return Retry(max(policy.min_busy_delay, failure.retry_after_ms / 1000), history)
-    if failure.code == EXPIRED:
+    if code is FailureCode.DEADLINE_EXCEEDED:
         return _again_after_loss(history, outage, policy) or NotJudged(reason)
     return _again(history, outage, policy) or NotJudged(reason)
 

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_client.failure_codes import FailureCode
 from evalrun_judge.judge import Judge
 from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
 from evalrun_judge.rpc.messages import describe_message, fill_verdict, request_from
@@ -200,5 +201,6 @@ def _earlier(deadline: float | None, seconds: float | None) -> float | None:
 
 
 def _stream_failure(failure: RpcFailure) -> judge_pb2.StreamFailure:
-    code: int = failure.code.value[0]
-    return judge_pb2.StreamFailure(code=code, message=failure.message, retry_after_ms=failure.retry_after_ms)
+    return judge_pb2.StreamFailure(
+        code=FailureCode[failure.code.name], message=failure.message, retry_after_ms=failure.retry_after_ms
+    )
