@@ -167,6 +167,21 @@ def test_a_ledger_that_cannot_be_read_is_kept(tmp_path: Path) -> None:
     assert workspace.ledger.exists()
 
 
+def test_has_completions_ledger_lacks_another_table_raises(tmp_path: Path) -> None:
+    workspace = create(tmp_path / "out", ORDER)
+    with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
+        ledger.execute("CREATE VIEW completions AS SELECT * FROM lost")
+    with pytest.raises(BadInputError, match="no such table"):
+        _ = workspace.has_completions
+
+
+def test_has_completions_ledger_without_tables_returns_false(tmp_path: Path) -> None:
+    workspace = create(tmp_path / "out", ORDER)
+    with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
+        ledger.execute("PRAGMA user_version = 1")
+    assert not workspace.has_completions
+
+
 def test_a_rejudging_that_could_not_copy_the_ledger_copies_it_when_tried_again(tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     workspace.ledger.write_bytes(b"no database at all, but long enough to be looked at " * 100)

@@ -74,6 +74,8 @@ class Unservable:
     """A checkpoint that cannot be served, with the reason."""
 
     reason: str
+    is_mergeable: bool = False
+    """The shards are complete: verl's merger could make a servable model of them."""
 
 
 def wanted_contents(files: Mapping[str, int]) -> list[str]:
@@ -128,7 +130,7 @@ def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
     if not shards:
         return None
     lacks = _trainers_shards(files)
-    if lacks is not None and lacks.reason != MERGE_ADVICE:
+    if lacks is not None and not lacks.is_mergeable:
         return lacks
     folder = shards[0].rpartition("/")[0]
     hub = _join(folder, "huggingface")
@@ -186,7 +188,7 @@ def _trainers_shards(files: Mapping[str, int]) -> Unservable | None:
             for rank in range(world)
             if rank not in there
         ]
-        return Unservable(f"is missing {_listed(absent)}") if absent else Unservable(MERGE_ADVICE)
+        return Unservable(f"is missing {_listed(absent)}") if absent else Unservable(MERGE_ADVICE, is_mergeable=True)
     if any(name.startswith(MEGATRON_FOLDERS) for name in files):
         return Unservable(MEGATRON_ADVICE)
     return None

@@ -58,10 +58,11 @@ class Workspace:
             return False
         try:
             with closing(sqlite3.connect(f"{self.ledger.resolve().as_uri()}?mode=ro", uri=True)) as ledger:
+                # A run that was stopped before its tables were created has none.
+                if ledger.execute("SELECT 1 FROM sqlite_master WHERE name = 'completions'").fetchone() is None:
+                    return False
                 return ledger.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is not None
         except sqlite3.DatabaseError as error:
-            if "no such table" in str(error):  # it was stopped before its tables were made
-                return False
             raise BadInputError(f"ledger {self.ledger}: cannot be read: {error}") from error
 
     def write_order(self, order: WorkOrder) -> None:
