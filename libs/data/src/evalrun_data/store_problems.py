@@ -1,7 +1,8 @@
 """Causes and remedies of object stores' errors. Pure.
 
 Stores raise their own clients' classes (botocore's NoCredentialsError, gcsfs's HttpError, aiohttp's ClientError, ...),
-which share no base but Exception. They are told by the store's own code, the HTTP status, or the class's name.
+which share no base but Exception. They are told by the store's own code, the HTTP status, or the class's name;
+`gcsfs_texts` reads the only error that has none of these.
 """
 
 import errno
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from evalrun_data.gcsfs_texts import Forbidden, read_forbidden
 from evalrun_runtime.exits import BadInputError
 
 MAX_SAID: Final = 200
@@ -99,10 +101,7 @@ _BY_CLASS: Final = {
     "PermissionError": _DENIED,
     "FileNotFoundError": _NO_FILE,
 }
-_FORBIDDEN: Final = "Forbidden: http"
-"""Start of what gcsfs makes of Google's status 403: a plain OSError, with neither the status nor a class of its own."""
-_FORBIDDEN_FOR: Final = {"quota": _FULL, "billing": _NO_BILLING}
-"""By a word of Google's message, what a 403 means that is no matter of rights."""
+_FORBIDDEN_FOR: Final = {Forbidden.QUOTA: _FULL, Forbidden.BILLING: _NO_BILLING, Forbidden.RIGHTS: _DENIED}
 _DISK_FULL = (Kind.FULL, "the disk is full: free space on it, or take a larger one")
 _BY_ERRNO: Final = {errno.ENOSPC: _DISK_FULL, errno.EDQUOT: _DISK_FULL}
 """Of this machine's own files: stores have codes instead."""
@@ -110,7 +109,7 @@ _BY_ERRNO: Final = {errno.ENOSPC: _DISK_FULL, errno.EDQUOT: _DISK_FULL}
 
 def store_problem(error: BaseException) -> StoreProblem:
     """Return what an error of a store means: by the most telling of the errors that caused it."""
-    for facts in (_codes, _texts, _numbers, _classes):
+    for facts in (_codes, _refusals_of_gcsfs, _numbers, _classes):
         for each in _chain(error):
             for kind, meaning in facts(each):
                 return StoreProblem(kind, f"{meaning} ({_said(error)})")
@@ -146,10 +145,10 @@ def _codes(error: BaseException) -> Iterator[tuple[Kind, str]]:
             yield _BY_CODE[str(code)]
 
 
-def _texts(error: BaseException) -> Iterator[tuple[Kind, str]]:
-    if isinstance(error, OSError) and str(error).startswith(_FORBIDDEN):
-        said = str(error).partition("\n")[2].lower()
-        yield next((meaning for word, meaning in _FORBIDDEN_FOR.items() if word in said), _DENIED)
+def _refusals_of_gcsfs(error: BaseException) -> Iterator[tuple[Kind, str]]:
+    forbidden = read_forbidden(error)
+    if forbidden is not None:
+        yield _FORBIDDEN_FOR[forbidden]
 
 
 def _numbers(error: BaseException) -> Iterator[tuple[Kind, str]]:

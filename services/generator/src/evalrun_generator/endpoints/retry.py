@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
+from evalrun_generator.endpoints.vllm_texts import says_model_is_missing
 from evalrun_runtime.backoff import backoff_seconds
 
 MAX_MESSAGE_CHARACTERS = 300
@@ -117,14 +118,11 @@ def error_object(body: bytes) -> Mapping[str, object] | None:
 
 
 def names_model(error: Mapping[str, object]) -> bool:
-    """Return whether an error says that the model is not served: by OpenAI's `code`, vLLM's `param`, or the wording of
-    both.
-    """
-    message = str(error.get("message", "")).lower()
+    """Return whether an error says that the model is not served: OpenAI and vLLM say so by a field, others by text."""
     return (
         error.get("code") == "model_not_found"
         or error.get("param") == "model"
-        or ("model" in message and ("does not exist" in message or "not found" in message))
+        or says_model_is_missing(str(error.get("message", "")))
     )
 
 
