@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from builders.fusion.server import StockDouble, stock_double
 
-from evalrun_executor.api import RunRequest
+from evalrun_executor.api import UNKNOWN_LANGUAGE, RunRequest
 from evalrun_executor.contained import frames
 from evalrun_judge.sandboxes import RunRefusedError, SandboxBusyError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion import FusionSandbox
@@ -31,9 +31,16 @@ def result(content: bytes) -> web.Response:
     return ran({f"{RESULT}0": base64.b64encode(content).decode()})
 
 
+def refusal(message: str, **fields: str) -> web.Response:
+    return web.json_response({"status": "SandboxError", "message": message, **fields})
+
+
 TROUBLE: list[tuple[str, web.Response, type[Exception], str]] = [
     ("SandboxError", web.json_response({"status": "SandboxError", "message": "no\nrunner"}), SandboxFailedError,
      "no runner"),
+    ("unknown language", refusal("any words", cause=UNKNOWN_LANGUAGE), RunRefusedError, "any words"),
+    ("another cause", refusal("any words", cause="new"), SandboxFailedError, "any words"),
+    ("no cause", refusal("language python is not one of c"), SandboxFailedError, "is not one of"),
     ("500", web.json_response({"detail": "boom", "traceback": ["secret frame"]}, status=500), SandboxFailedError,
      "boom"),
     ("429", web.json_response({"free": 0, "retry_after_ms": 250}, status=429), SandboxBusyError, "slot"),

@@ -1,8 +1,11 @@
+import json
+
 import pytest
 from builders.fusion.clients import OK, exited
 
-from evalrun_executor.api import CompileResult, ProgramRun
-from evalrun_sandbox.fusion.answers import no_time, response, text
+from evalrun_executor.api import UNKNOWN_LANGUAGE, CompileResult, ProgramRun
+from evalrun_sandbox.fusion.answer_body import pieces
+from evalrun_sandbox.fusion.answers import no_time, refused, response, sandbox_error, text
 from evalrun_sandbox.fusion.refusals import TryAgain
 
 FINISHED, LATE = "Finished", "TimeLimitExceeded"
@@ -88,3 +91,10 @@ def test_no_time_is_too_late_at_once() -> None:
 def test_text_that_is_not_utf_8_becomes_a_complaint() -> None:
     assert text("é".encode()) == "é"
     assert text(b"a\xff") == "[DecodeError] 'utf-8' codec can't decode byte 0xff in position 1: invalid start byte"
+
+
+def test_refused_answer_has_a_cause_and_any_other_is_the_stock_servers() -> None:
+    told = json.loads(b"".join(pieces(refused(UNKNOWN_LANGUAGE, "no go here"), {})))
+    stock = json.loads(b"".join(pieces(sandbox_error("no go here"), {})))
+    assert told == {**stock, "cause": "unknown_language"}
+    assert "cause" not in stock

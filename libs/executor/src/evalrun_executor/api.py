@@ -26,6 +26,9 @@ Gateway and sandbox are images of their own. Raise it with each change that the 
 a value that is read as another is a wrong verdict, and nothing else would tell.
 """
 
+UNKNOWN_LANGUAGE = "unknown_language"
+"""The `cause` in an `evalrun-sandbox`'s answer of `/run_code`: it has no toolchain for the language, and never will."""
+
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one run."""

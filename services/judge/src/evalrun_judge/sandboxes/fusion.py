@@ -26,11 +26,17 @@ from evalrun_judge.sandboxes import (
     SubmitCall,
     SubmitReply,
     fusion_batch,
-    fusion_bundle,
     fusion_plain,
 )
 from evalrun_judge.sandboxes.evalrun_http import WAIT_SECONDS, EvalrunSandbox
-from evalrun_judge.sandboxes.fusion_answer import BatchAnswer, NotTheHarnessError, file, result, why
+from evalrun_judge.sandboxes.fusion_answer import (
+    BatchAnswer,
+    NotTheHarnessError,
+    OtherInterpreterError,
+    file,
+    no_result,
+    result,
+)
 from evalrun_judge.sandboxes.fusion_batch import Machine, Part
 from evalrun_judge.sandboxes.fusion_datasets import CONFIRM_WAIT_SECONDS, FusionDatasets
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, FusionServer
@@ -220,7 +226,7 @@ class FusionSandbox:
         answer = await self._call([part], machine, fusion_batch.BUDGET_SECONDS, want_code=True)
         said, bundle, call_modules = result(answer, 0, part), file(answer, CODE), file(answer, CALLS_CODE)
         if said is None or not bundle or not call_modules:
-            raise NotTheHarnessError(why(answer))
+            raise no_result(answer)
         return said, replace(machine, bundle=bundle, call_modules=call_modules)
 
     async def _proxy_slots(self) -> int | None:
@@ -290,7 +296,7 @@ class FusionSandbox:
         try:
             yield
         except NotTheHarnessError as error:
-            if fusion_bundle.CHANGED in str(error):
+            if isinstance(error, OtherInterpreterError):
                 self._stock = None
             raise SandboxFailedError(f"{self.address}: {error}") from error
 

@@ -11,6 +11,7 @@ from evalrun_executor.contained import frames
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.zygotes.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
 from evalrun_judge.sandboxes.fusion_batch import Part
+from evalrun_judge.sandboxes.fusion_bundle import OTHER_INTERPRETER
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer
 from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT, STATUS
 
@@ -19,6 +20,10 @@ _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal
 
 class NotTheHarnessError(Exception):
     """The answer is not what the harness writes, or not all of it."""
+
+
+class OtherInterpreterError(NotTheHarnessError):
+    """The server's interpreter is not the one that compiled the harness."""
 
 
 @dataclass(slots=True)
@@ -105,7 +110,7 @@ def result(answer: CodeAnswer, number: int, part: Part) -> BatchAnswer | None:
     """Read what a call says of one of its programs; None: its turn did not come. Raises NotTheHarnessError."""
     content = file(answer, f"{RESULT}{number}")
     if content is None or (number == 0 and not content):
-        raise NotTheHarnessError(why(answer))
+        raise no_result(answer)
     return read(content, part) if content else None
 
 
@@ -118,8 +123,9 @@ def file(answer: CodeAnswer, name: str) -> bytes | None:
         raise NotTheHarnessError(f"its {name} is no base64: {error}") from error
 
 
-def why(answer: CodeAnswer) -> str:
-    """Return why there is no result."""
+def no_result(answer: CodeAnswer) -> NotTheHarnessError:
+    """Return the error of a call without a result."""
     run = answer.run_result
     why = "no result" if run is None else f"{run.status}, {(run.stderr or '').strip()[-300:]}"
-    return f"the harness gave no result: {why}"
+    kind = OtherInterpreterError if run is not None and run.return_code == OTHER_INTERPRETER else NotTheHarnessError
+    return kind(f"the harness gave no result: {why}")

@@ -14,8 +14,8 @@ from evalrun_executor.zygotes.zygote_process import MODULES
 from evalrun_judge.sandboxes import stock_harness
 
 LAUNCH = "evalrun-launch.py"
-CHANGED = "evalrun: this interpreter is not the one that compiled the harness"
-"""Whole output of a launch that cannot load the bundle."""
+OTHER_INTERPRETER = 109
+"""Exit code of a launch whose interpreter cannot load the bundle, since another one compiled it."""
 
 _PACKAGE = Path(evalrun_executor.__file__).parent
 _NOT_SENT = (
@@ -42,7 +42,8 @@ for place, (name, path, source) in enumerate(bundle):
 
 _RUN = f"""\
 if magic != MAGIC:
-    sys.exit("{CHANGED}")
+    sys.stderr.write("evalrun: this interpreter is not the one that compiled the harness\\n")
+    sys.exit({OTHER_INTERPRETER})
 for name, path, code in bundle:
     module = type(sys)(name)
     module.__file__, module.__package__ = path, name.rpartition(".")[0]

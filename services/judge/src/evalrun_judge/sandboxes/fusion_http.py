@@ -11,6 +11,7 @@ from typing import Any, Literal
 import aiohttp
 import msgspec
 
+from evalrun_executor.api import UNKNOWN_LANGUAGE
 from evalrun_judge.sandboxes import (
     RunRefusedError,
     SandboxBusyError,
@@ -42,6 +43,7 @@ class CodeAnswer(msgspec.Struct):
 
     status: Literal["Success", "Failed", "SandboxError"]
     message: str = ""
+    cause: str = ""
     compile_result: Command | None = None
     run_result: Command | None = None
     files: dict[str, str] = {}
@@ -90,7 +92,8 @@ class FusionServer:
             if part is not None and part.status == "Error":
                 raise SandboxFailedError(f"{self.address}: {start_of(part.stderr or '')}")
         if read.status == "SandboxError":
-            if read.message.startswith(f"language {body['language']} is not one of"):  # an `evalrun-sandbox` says so
+            # Only an `evalrun-sandbox` tells the cause; without it, the call may succeed elsewhere or later.
+            if read.cause == UNKNOWN_LANGUAGE:
                 raise RunRefusedError(f"{self.address}: {start_of(read.message)}")
             raise SandboxFailedError(f"{self.address}: SandboxError: {start_of(read.message)}")
         return read

@@ -11,6 +11,7 @@ from evalrun_executor.harness import CALL_HARNESS
 from evalrun_judge.function_tests import programs as function_programs
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
+from evalrun_judge.sandboxes.sandbox_fusion_texts import says_not_decoded
 
 WHOLE_BYTES = 128 * 1024
 """Bytes of stdout, and of stderr, that every stock server returns whole. Above, it is cut at 219264 bytes with status
@@ -84,6 +85,6 @@ def run(answer: CodeAnswer, request: RunRequest) -> ProgramRun:
     wall = part.execution_time or 0.0
     if part.status == "TimeLimitExceeded":
         return ProgramRun("timeout", None, stdout, stderr, wall, wall, confirmed=False, measured=False)
-    if stdout.startswith(b"[DecodeError] "):
+    if says_not_decoded(stdout):
         raise RunRefusedError("the program printed what is not UTF-8, which this server does not return")
     return ProgramRun("exited", part.return_code, stdout, stderr, 0.0, wall)

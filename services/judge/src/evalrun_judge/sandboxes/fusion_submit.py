@@ -19,10 +19,7 @@ from evalrun_judge.sandboxes import (
     fusion_plain,
 )
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, error_detail, start_of
-
-_NO_ROW = "'NoneType' object is not iterable"
-_NO_TABLE = "'NoneType' object has no attribute 'fetch_one'"
-"""All that a stock server says, with status 500, of an id and of a dataset that it has no rows of."""
+from evalrun_judge.sandboxes.sandbox_fusion_texts import says_no_rows, says_no_such_row
 
 
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,9 +82,9 @@ def refusal(status: int, answer: bytes, call: SubmitCall) -> RunRefusedError | N
     row = f"dataset {call.dataset!r}, id {call.row!r}"
     if status == 404:
         return RunRefusedError(f"{row}: {detail}")
-    if status == 500 and detail == _NO_ROW:
+    if status == 500 and says_no_such_row(detail):
         return RunRefusedError(f"{row}: the server has no such row")
-    if status == 500 and detail.endswith(_NO_TABLE):
+    if status == 500 and says_no_rows(detail):
         return RunRefusedError(f"{row}: the server lists this dataset and has no rows of it")
     return None
 

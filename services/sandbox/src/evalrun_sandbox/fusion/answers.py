@@ -22,7 +22,13 @@ from evalrun_executor.api import CompileResult, ProgramRun, RunReply
 from evalrun_executor.private_files import ReplyWithFiles
 from evalrun_sandbox.fusion.files import TOO_LARGE, Files
 from evalrun_sandbox.fusion.refusals import TryAgain
-from evalrun_sandbox.fusion.schemas import CommandRunResult, CommandRunStatus, RunCodeResponse, RunStatus
+from evalrun_sandbox.fusion.schemas import (
+    CommandRunResult,
+    CommandRunStatus,
+    RefusedRunCodeResponse,
+    RunCodeResponse,
+    RunStatus,
+)
 
 
 def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: str | None = None) -> RunCodeResponse:
@@ -90,6 +96,13 @@ def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) ->
 def sandbox_error(message: str, pod_name: str | None = None) -> RunCodeResponse:
     """Return the answer for a request that was not run."""
     return RunCodeResponse(status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name)
+
+
+def refused(cause: str, message: str, pod_name: str | None = None) -> RunCodeResponse:
+    """Return the answer for a request that this server will never run."""
+    return RefusedRunCodeResponse(
+        status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name, cause=cause
+    )
 
 
 def text(data: bytes) -> str:

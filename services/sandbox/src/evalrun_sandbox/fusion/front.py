@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 from pydantic import BaseModel
 
+from evalrun_executor.api import UNKNOWN_LANGUAGE
 from evalrun_sandbox.fusion import answer_body, answers, demand, notebooks
 from evalrun_sandbox.fusion.bodies import InvalidBody, RequestT, read
 from evalrun_sandbox.fusion.dataset_rows import RowFolder
@@ -83,7 +84,8 @@ class FusionFront:
     async def _answer(self, wanted: RunCodeRequest, files: Files, weight: int) -> answers.Answer:
         if wanted.language not in self._dispatcher.languages:
             known = ", ".join(sorted(self._dispatcher.languages))
-            return answers.sandbox_error(f"language {wanted.language} is not one of {known}", self._pod_name), {}
+            why = f"language {wanted.language} is not one of {known}"
+            return answers.refused(UNKNOWN_LANGUAGE, why, self._pod_name), {}
         compiles = wanted.language != "python"
         if demand.seconds(wanted.run_timeout) == 0 or (compiles and demand.seconds(wanted.compile_timeout) == 0):
             late = answers.no_time(wanted.language, wanted.compile_timeout, self._pod_name)

@@ -1,7 +1,8 @@
 """The schemas of SandboxFusion's API: field names, defaults and enums as in its OpenAPI document.
 
-As in the stock server, unknown fields are ignored and numbers may be strings. Two extensions: language `c`, and a null
-`memory_limit_MB`, which verl sends without a limit and the stock server answers with 422.
+As in the stock server, unknown fields are ignored and numbers may be strings. Three extensions: language `c`, a null
+`memory_limit_MB`, which verl sends without a limit and the stock server answers with 422, and the field `cause` of
+a refused request.
 """
 
 from enum import StrEnum
@@ -84,6 +85,13 @@ class RunCodeResponse(_Model):
     """Null if compiling failed."""
     executor_pod_name: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
+
+
+class RefusedRunCodeResponse(RunCodeResponse):
+    """Answer of POST /run_code to a request that no repetition changes."""
+
+    cause: str
+    """The stock server has no such field."""
 
 
 class RunJupyterRequest(RequestWithFiles):

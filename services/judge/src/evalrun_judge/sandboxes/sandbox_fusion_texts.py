@@ -1,0 +1,28 @@
+"""The texts of a stock SandboxFusion server where neither a status nor a field tells what happened. Pure.
+
+The server answers 500 to whatever it did not think of, and its output fields hold an error's text in place of what it
+cannot decode. `VERSION` is the image whose texts these are.
+"""
+
+from typing import Final
+
+VERSION: Final = "server-20250609"
+
+_NO_ROW: Final = "'NoneType' object is not iterable"
+_NO_TABLE: Final = "'NoneType' object has no attribute 'fetch_one'"
+_NOT_DECODED: Final = b"[DecodeError] "
+
+
+def says_no_such_row(detail: str) -> bool:
+    """Return whether the detail of a 500 means that the server has no row of this id."""
+    return detail == _NO_ROW
+
+
+def says_no_rows(detail: str) -> bool:
+    """Return whether the detail of a 500 means that the server lists a dataset and has no rows of it."""
+    return detail.endswith(_NO_TABLE)
+
+
+def says_not_decoded(stdout: bytes) -> bool:
+    """Return whether an output stands for one that is not UTF-8. A program can print the same."""
+    return stdout.startswith(_NOT_DECODED)
