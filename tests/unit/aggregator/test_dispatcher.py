@@ -11,7 +11,9 @@ import pytest
 from builders.aggregator.process import MemoryJudge, MemoryStream
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.clocks import Clocks
 from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
+from evalrun_aggregator.judging.item_rules import ItemRules
 from evalrun_aggregator.judging.retry_policy import RetryPolicy
 from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion
@@ -43,7 +45,11 @@ async def dispatching(
             return request
 
         asked: list[JudgeAddress] = list(judges)
-        dispatcher = Dispatcher(board, ledger, asked, build, settings, clock=clock, chance=random.Random(0))
+        clocks, chance = Clocks(time.time, clock), random.Random(0)
+        dispatcher = Dispatcher(
+            board, ledger, asked, ItemRules(build), settings, clocks=clocks, chance=chance, traces=None,
+            on_stored=lambda: None,
+        )  # fmt: skip
         running = asyncio.create_task(dispatcher.run())
         try:
             yield board, ledger, dispatcher, running
@@ -52,24 +58,19 @@ async def dispatching(
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def judged(board: Board, dispatcher: Dispatcher, running: "asyncio.Task[None]") -> None:
+async def judged(board: Board, running: "asyncio.Task[None]") -> None:
     """Wait until nothing is left to judge."""
-    stored = asyncio.Event()
-    dispatcher.on_stored = lambda _count: stored.set()
     async with asyncio.timeout(10):
         while board.unjudged:
-            waiting = asyncio.create_task(stored.wait())
-            await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
-            stored.clear()
+            await asyncio.wait({running}, timeout=0.001)
             if running.done():
-                waiting.cancel()
                 running.result()
 
 
 async def test_everything_is_judged_once_and_stored_before_it_counts(tmp_path: Path) -> None:
     judge = MemoryJudge()
-    async with dispatching(tmp_path, [judge]) as (board, ledger, dispatcher, running):
-        await judged(board, dispatcher, running)
+    async with dispatching(tmp_path, [judge]) as (board, ledger, _, running):
+        await judged(board, running)
         assert board.count(ItemState.ACCEPTED) == 20 == len(list(ledger.reader.verdict_rows()))
     assert sorted(r.submission.text for r in judge.asked) == sorted(f"p{i} accept" for i in range(20))
     # the judge gives a request up before the lane gives its stream up
@@ -98,8 +99,8 @@ class Keeping:
 async def test_large_tests_do_not_cross_with_every_answer(tmp_path: Path, judges: int, most: int) -> None:
     keeping = [Keeping() for _ in range(judges)]
     asked = [MemoryJudge(script=keep, address=str(n)) for n, keep in enumerate(keeping)]
-    async with dispatching(tmp_path, asked, problems=40, in_flight=judges, suite=b"x" * 32) as (board, _, one, running):
-        await judged(board, one, running)
+    async with dispatching(tmp_path, asked, problems=40, in_flight=judges, suite=b"x" * 32) as (board, _, _, running):
+        await judged(board, running)
         assert board.count(ItemState.ACCEPTED) == 40
     whole = sum(keep.whole for keep in keeping)
     assert judges <= whole <= most
@@ -155,8 +156,8 @@ async def test_an_outage_begins_with_its_first_failure_however_long_the_judge_ha
 async def test_a_judge_that_lacks_even_tests_that_it_was_sent_is_no_endless_loop(tmp_path: Path) -> None:
     judge = MemoryJudge(script=lambda _request: judge_pb2.StreamFailure(code=5, message="send them"))
     policy = RetryPolicy(attempts=2, patience=0.0, first_delay=0.001, max_delay=0.002)
-    async with dispatching(tmp_path, [judge], problems=1, suite=b"x" * 32, policy=policy) as (board, _, one, running):
-        await judged(board, one, running)
+    async with dispatching(tmp_path, [judge], problems=1, suite=b"x" * 32, policy=policy) as (board, _, _, running):
+        await judged(board, running)
         assert board.count(ItemState.NOT_JUDGED) == 1
 
 
@@ -181,7 +182,7 @@ async def test_a_broken_stream_is_opened_again_and_only_what_has_no_answer_is_se
         judge.script = scripted_verdict
         judge.refuse = [JudgeLostError("still down"), JudgeLostError("still down")]
         judge.streams[0].broken.set()
-        await judged(board, dispatcher, running)
+        await judged(board, running)
         assert dispatcher.trouble is None
     texts = [request.submission.text for request in judge.asked]
     assert (len(texts), texts.count("p3 accept"), len(judge.streams)) == (11, 2, 2)
@@ -194,7 +195,7 @@ async def test_an_unreachable_judge_is_trouble_but_nothing_is_given_up(tmp_path:
             while dispatcher.trouble is None:
                 await asyncio.wait({running}, timeout=0.005)
         assert dispatcher.trouble == "connection refused"
-        await judged(board, dispatcher, running)
+        await judged(board, running)
         assert board.count(ItemState.ACCEPTED) == 3
 
 
@@ -208,8 +209,8 @@ async def test_a_judge_that_refuses_us_ends_the_dispatch(tmp_path: Path) -> None
 async def test_one_item_that_always_fails_is_not_judged_and_the_others_are(tmp_path: Path) -> None:
     judge = MemoryJudge(script=lambda r: unavailable() if r.submission.text == "p0 accept" else scripted_verdict(r))
     policy = RetryPolicy(attempts=3, patience=0.05, first_delay=0.001, max_delay=0.002)
-    async with dispatching(tmp_path, [judge], policy=policy) as (board, ledger, dispatcher, running):
-        await judged(board, dispatcher, running)
+    async with dispatching(tmp_path, [judge], policy=policy) as (board, ledger, _, running):
+        await judged(board, running)
         assert (board.count(ItemState.ACCEPTED), board.state(0)) == (19, ItemState.NOT_JUDGED)
         (stored,) = [s.verdict for s in ledger.samples() if s.verdict is not None and not s.verdict.judged]
     assert stored.reason == "UNAVAILABLE: no sandbox answered"
@@ -222,15 +223,15 @@ async def test_a_busy_judge_is_asked_until_it_has_room(tmp_path: Path) -> None:
     def often_busy(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
         return judge_pb2.StreamFailure(code=8, retry_after_ms=1) if chance.random() < 0.8 else scripted_verdict(request)
 
-    async with dispatching(tmp_path, [MemoryJudge(script=often_busy)]) as (board, _, dispatcher, running):
-        await judged(board, dispatcher, running)
+    async with dispatching(tmp_path, [MemoryJudge(script=often_busy)]) as (board, _, _, running):
+        await judged(board, running)
         assert board.count(ItemState.ACCEPTED) == 20
 
 
 async def test_an_old_stream_ends_empty_and_the_next_is_opened(tmp_path: Path) -> None:
     judge = MemoryJudge()
-    async with dispatching(tmp_path, [judge], problems=300, stream_age=0.01) as (board, _, dispatcher, running):
-        await judged(board, dispatcher, running)
+    async with dispatching(tmp_path, [judge], problems=300, stream_age=0.01) as (board, _, _, running):
+        await judged(board, running)
         assert board.count(ItemState.ACCEPTED) == 300
     assert len(judge.streams) > 1
     assert len(judge.asked) == 300
@@ -267,6 +268,6 @@ async def test_a_call_that_is_cancelled_under_it_ends_no_lane(tmp_path: Path) ->
                     setattr(stream, "receive" if cancelled == 1 else "send", fail)
                 yield stream
 
-    async with dispatching(tmp_path, [Cancelling()], in_flight=2) as (board, _, dispatcher, running):
-        await judged(board, dispatcher, running)
+    async with dispatching(tmp_path, [Cancelling()], in_flight=2) as (board, _, _, running):
+        await judged(board, running)
         assert (cancelled, board.count(ItemState.ACCEPTED)) == (2, 20)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evalrun_aggregator.run import unexpected_end
+from evalrun_aggregator.run_driver import unexpected_end
 
 
 async def end(how: str) -> None:

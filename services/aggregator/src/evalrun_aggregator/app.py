@@ -6,15 +6,20 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun.ledger.v1 import ledger_pb2_grpc
+from evalrun_aggregator.clocks import Clocks
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
 from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.writer import check_destination, write_run_outputs
+from evalrun_aggregator.gate_stop import GateStop
 from evalrun_aggregator.gate_watch import GateWatch, kept_problems, watched_gates
+from evalrun_aggregator.intake import Intake
 from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
+from evalrun_aggregator.judging.item_rules import ItemRules
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.judging.retry_policy import RetryPolicy
@@ -22,7 +27,8 @@ from evalrun_aggregator.ledger.items import RunItems
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
-from evalrun_aggregator.run import Clocks, Run
+from evalrun_aggregator.run_driver import RunDriver
+from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.start.facts import identity_of, rejudging_of
@@ -36,6 +42,7 @@ from evalrun_aggregator.start.problems import (
 )
 from evalrun_aggregator.start.responses import GivenResponses, read_responses
 from evalrun_aggregator.start.start_warnings import start_warnings
+from evalrun_aggregator.status_report import StatusReport
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_aggregator.turns.policy import TurnPolicy
@@ -54,6 +61,14 @@ OPERATOR_METHODS = tuple(f"/{SERVICE_NAME}/{name}" for name in ("GetStatus", "En
 """Methods that the operator calls and a worker does not: model code that runs beside a worker must not end the run."""
 PAGES_A_MIB = 256
 SYSTEM_CLOCKS = Clocks(time.time, time.monotonic)
+
+
+class RunParts(NamedTuple):
+    """The parts of a run that are served, started and stopped."""
+
+    service: LedgerService
+    driver: RunDriver
+    intake: Intake
 
 
 class Aggregator:
@@ -86,7 +101,7 @@ class Aggregator:
         self._server = GrpcServer(settings, [SERVICE_NAME], own_tokens=own_tokens)
         self._ledger: Ledger | None = None
         self._judges: list[JudgeAddress] = []
-        self._run: Run | None = None
+        self._run: RunParts | None = None
 
     async def start(self) -> str:
         """Open the run and serve.
@@ -121,23 +136,21 @@ class Aggregator:
             tokens = BearerTokens.of(settings.judge_token, settings.judge_token_file)
             tls = TlsFiles.of(settings.judge_tls_folder)
             self._judges = [self._open_judge(address, tokens, tls) for address in settings.judge]
-            traces = ItemTraces(export_id(order), problems.items)
-            self._run = run = self._wire(order, problems, ledger, opened, budget, traces, watch)
-            ledger_pb2_grpc.add_LedgerServiceServicer_to_server(
-                LedgerService(run, WorkItems(problems, ledger, budget, traces)), self._server.server
-            )
+            self._run = run = self._wire(order, problems, ledger, opened, budget, watch)
+            ledger_pb2_grpc.add_LedgerServiceServicer_to_server(run.service, self._server.server)
             address = await self._server.start()
         except BaseException:
             await ledger.close()
             raise
-        run.start()
+        run.driver.start()
         return address
 
     async def stop(self, grace: float) -> None:
         """Take no more requests, store what is on its way, close the ledger."""
         await self._server.stop(grace)
         if self._run is not None:
-            await self._run.stop()
+            await self._run.driver.stop()
+            await self._run.intake.drain()
         for judge in self._judges:
             await judge.close()
         if self._ledger is not None:
@@ -150,30 +163,23 @@ class Aggregator:
         ledger: Ledger,
         opened: OpenedRun,
         budget: TokenBudgets | None,
-        traces: ItemTraces,
         watch: GateWatch | None,
-    ) -> Run:
+    ) -> RunParts:
         settings, clocks, board = self._settings, self._clocks, opened.board
-        cost = order.spec.cost
-        price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
-        telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now(), price)
-        for dataset, tallies in opened.tallies.items():
-            for tally in tallies:
-                telemetry.restore(dataset, tally)
-        book = ReplicaRegistry(ledger.reader.gpu_seconds())
-        policies = turn_policies(order)
+        replicas = ReplicaRegistry(ledger.reader.gpu_seconds())
+        telemetry = self._telemetry(order, opened, replicas)
+        state = RunState(order.run, opened, telemetry, clocks)
+        traces = ItemTraces(export_id(order), problems.items)
         dispatcher = Dispatcher(
             board,
             ledger,
             self._judges,
-            problems.request,
+            item_rules(order, problems),
             dispatch_settings(settings),
-            read=problems.verdict,
-            feedback=None if policies is None else partial(problems.next_feedback, policies),
-            now=clocks.now,
-            clock=clocks.monotonic,
+            clocks=clocks,
             chance=random.Random(),  # noqa: S311 - jitter of delays
             traces=traces,
+            on_stored=state.note_verdicts,
         )
         submits = any(dataset.judge_mode == "Submit" for dataset in order.spec.datasets)
         judges = JudgeDescriptions(self._judges, ledger, ledger.reader.facts().get("judges", ""), submits=submits)
@@ -181,37 +187,37 @@ class Aggregator:
             order,
             problems,
             ledger,
-            board,
-            book,
+            state,
+            replicas,
             judges,
-            opened.started_at,
-            clocks,
             self._write,
             export_seconds=settings.export_seconds,
             retry=OutputRetry(settings.output_retry_seconds, clocks.monotonic),
             watch=watch,
         )
-        run = Run(
-            name=order.run,
-            opened=opened,
-            ledger=ledger,
-            leases=Leases(board, settings.lease_seconds),
-            replicas=book,
-            dispatcher=dispatcher,
-            judges=judges,
-            outputs=finisher,
-            budget=budget,
-            events=telemetry,
-            clocks=clocks,
-            start_warnings=start_warnings(problems.datasets, order.spec),
-            gate_watch=watch,
-        )
+        leases = Leases(board, settings.lease_seconds)
+        gates = None if watch is None else GateStop(watch, state, ledger, leases)
+        intake = Intake(state, ledger, leases, replicas, budget, dispatcher.wake)
+        driver = RunDriver(state, ledger, dispatcher, judges, finisher, gates)
+        warnings = start_warnings(problems.datasets, order.spec)
+        status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, watch)
+        work_items = WorkItems(problems, ledger, budget, traces)
+        return RunParts(LedgerService(state, intake, status, driver, work_items), driver, intake)
+
+    def _telemetry(self, order: WorkOrder, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:
+        cost, clocks = order.spec.cost, self._clocks
+        price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
+        telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now(), price)
+        for dataset, tallies in opened.tallies.items():
+            for tally in tallies:
+                telemetry.restore(dataset, tally)
 
         def gauges() -> list[ReplicaGauge]:
-            return [ReplicaGauge(up=replica.up, in_flight=replica.in_flight) for replica in run.known_replicas()]
+            known = replicas.all(clocks.monotonic())
+            return [ReplicaGauge(up=replica.up, in_flight=replica.in_flight) for replica in known]
 
-        telemetry.observe(board, gauges, lambda: book.gpu_seconds)
-        return run
+        telemetry.observe(opened.board, gauges, lambda: replicas.gpu_seconds)
+        return telemetry
 
 
 async def gate_watch_of(order: WorkOrder, problems: RunProblems, ledger: Ledger) -> GateWatch | None:
@@ -260,6 +266,14 @@ def turn_policies(order: WorkOrder) -> dict[str, TurnPolicy] | None:
     if order.responses is not None or order.rejudge is not None:
         return None
     return turn_policies_of(order.spec)
+
+
+def item_rules(order: WorkOrder, problems: RunProblems) -> ItemRules:
+    """Return what the judge is asked about an item, and what its answer becomes."""
+    policies = turn_policies(order)
+    if policies is None:
+        return ItemRules(problems.request, problems.verdict)
+    return ItemRules(problems.request, problems.verdict, partial(problems.next_feedback, policies))
 
 
 def dispatch_settings(settings: AggregatorSettings) -> DispatchSettings:

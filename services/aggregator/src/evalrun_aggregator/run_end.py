@@ -1,6 +1,11 @@
 """End of a run, in the one form that its ledger, its service and the writer of its outputs share. Pure."""
 
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class OutputError(Exception):
+    """The outputs could not be written; the ledger is whole, starting again writes them."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +44,24 @@ class RunEnd:
     """Problems that did not affect the results, one line each."""
     notices: tuple[str, ...] = ()
     """Reasons why the figures can mislead, one line each."""
+
+
+class Outputs(Protocol):
+    """Writer of the run's outputs and of its end."""
+
+    @property
+    def trouble(self) -> str:
+        """Problem that keeps the outputs from being written, in one line; empty if there is none."""
+        ...
+
+    async def finish(self, partial: str) -> RunEnd:
+        """Write the outputs, then record the end. Gives what is known then.
+
+        Args:
+            partial: why the run ends before everything was decided; empty for any other.
+
+        Raises:
+            OutputError: they could not be written; starting again writes them.
+            LedgerError: the disk failed or is full.
+        """
+        ...

@@ -5,29 +5,21 @@ import math
 import grpc
 from google.protobuf.message import Message
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_aggregator.gpu_time import held_seconds
+from evalrun_aggregator.intake import Intake, UnknownItemError
 from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.ledger.items import ItemKey
-from evalrun_aggregator.run import NothingToWriteError, Run, UnknownItemError
+from evalrun_aggregator.run_driver import NothingToWriteError, RunDriver
+from evalrun_aggregator.run_state import RunState
+from evalrun_aggregator.status_report import StatusReport
 from evalrun_aggregator.work_items import WorkItems
-from evalrun_results.samples import FINAL_STATUS_NAMES
 
 RETRY_MILLISECONDS = 500
 """Wait before asking again while others hold the rest: an expired lease or a lost worker shows within this time."""
 VERDICT_RETRY_MILLISECONDS = 50
 """The same while a verdict may open a turn: until it is asked for, a replica may wait."""
-
-GATE_DECISIONS = {
-    "NoRegression": ledger_pb2.GATE_DECISION_PASSED,
-    "Regression": ledger_pb2.GATE_DECISION_FAILED,
-    "Inconclusive": ledger_pb2.GATE_DECISION_INCONCLUSIVE,
-    "BaselineNotFound": ledger_pb2.GATE_DECISION_NO_BASELINE,
-    "Implausible": ledger_pb2.GATE_DECISION_IMPLAUSIBLE,
-}
-"""By the reason of the condition GatePassed."""
 
 Context = grpc.aio.ServicerContext[object, object]
 
@@ -36,20 +28,28 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     """The ledger over gRPC.
 
     Args:
-        run: the run.
+        state: the run's.
+        intake: takes what workers send.
+        status: tells how the run stands.
+        driver: ends the run.
         work_items: makes what a worker gets of an item.
     """
 
-    def __init__(self, run: Run, work_items: WorkItems) -> None:
-        self._run = run
+    def __init__(
+        self, state: RunState, intake: Intake, status: StatusReport, driver: RunDriver, work_items: WorkItems
+    ) -> None:
+        self._state = state
+        self._intake = intake
+        self._status = status
+        self._driver = driver
         self._work_items = work_items
 
     async def GetWork(self, request: ledger_pb2.GetWorkRequest, context: Context) -> ledger_pb2.GetWorkResponse:  # noqa: N802 - gRPC's name
         """Lease pending work."""
         if not request.worker_id:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "worker_id: name the worker")
-        taken = self._run.take_work(request.worker_id, request.max_items, fresh=request.fresh)
-        remaining = self._run.remaining
+        taken = self._intake.take_work(request.worker_id, request.max_items, fresh=request.fresh)
+        remaining = self._state.remaining
         try:
             items = await self._work_items.of(taken)
         except (LedgerFullError, LedgerBrokenError) as error:
@@ -57,14 +57,13 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         return ledger_pb2.GetWorkResponse(
             items=items,
             remaining=remaining,
-            retry_after_ms=retry_milliseconds(remaining, len(taken), self._run.board.may_follow),
+            retry_after_ms=retry_milliseconds(remaining, len(taken), self._state.board.may_follow),
         )
 
     async def SubmitCompletions(  # noqa: N802 - gRPC's name
         self, request: ledger_pb2.SubmitCompletionsRequest, context: Context
     ) -> ledger_pb2.SubmitCompletionsResponse:
         """Store completions."""
-        run = self._run
         for completion in request.completions:
             if wrong := not_finite(completion, "generation_seconds", "started_at"):
                 key = completion.key
@@ -75,7 +74,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         except UnknownItemError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
         try:
-            stored = await run.submit(completions)
+            stored = await self._intake.submit(completions)
         except LedgerFullError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except LedgerBrokenError as error:
@@ -94,7 +93,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, wrong)
         try:
             held = held_seconds(request.worker_id, request.replicas, request.gpu_seconds, request.reported_at)
-            await self._run.report_replicas(request.worker_id, request.replicas, held, request.warnings)
+            await self._intake.report_replicas(request.worker_id, request.replicas, held, request.warnings)
         except LedgerFullError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except LedgerBrokenError as error:
@@ -104,14 +103,14 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     async def GetStatus(self, request: ledger_pb2.GetStatusRequest, context: Context) -> ledger_pb2.GetStatusResponse:  # noqa: N802 - gRPC's name
         """Return how the run stands."""
         del request, context
-        return status_of(self._run)
+        return self._status.response()
 
     async def EndRun(self, request: ledger_pb2.EndRunRequest, context: Context) -> ledger_pb2.EndRunResponse:  # noqa: N802 - gRPC's name
         """End the run with what there is."""
         if not request.reason:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "reason: say why the run ends")
         try:
-            await self._run.end_early(request.reason)
+            await self._driver.end_early(request.reason)
         except NothingToWriteError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except LedgerFullError as error:
@@ -122,9 +121,9 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
 
     def _completion(self, completion: ledger_pb2.Completion) -> tuple[int, StoredCompletion]:
         key = completion.key
-        index = self._run.index_of(ItemKey(key.dataset, key.problem_id, key.sample, key.turn, key.repeat))
+        index = self._intake.index_of(ItemKey(key.dataset, key.problem_id, key.sample, key.turn, key.repeat))
         return index, StoredCompletion(
-            row=self._run.board.items.row_of(index),
+            row=self._state.board.items.row_of(index),
             text=completion.text,
             finish_reason=completion.finish_reason,
             prompt_tokens=completion.prompt_tokens if completion.HasField("prompt_tokens") else None,
@@ -156,43 +155,3 @@ def retry_milliseconds(remaining: int, taken: int, may_follow: int) -> int:
     if taken or not remaining:
         return 0
     return VERDICT_RETRY_MILLISECONDS if may_follow else RETRY_MILLISECONDS
-
-
-def status_of(run: Run) -> ledger_pb2.GetStatusResponse:
-    """Return the run's status as the contract has it."""
-    ended = run.ended
-    response = ledger_pb2.GetStatusResponse(
-        run=run.name,
-        state=run.state,
-        output_tokens=run.output_tokens,
-        elapsed_seconds=run.elapsed_seconds(),
-        judge_in_flight=run.judge_in_flight,
-        output_url=ended.output_url if ended else "",
-        message=run.message,
-        replicas=run.known_replicas(),
-        gpu_seconds=run.replicas.gpu_seconds,
-        wandb_url=ended.wandb_url if ended else "",
-        warnings=run.warnings,
-        ended_early=run.ended_early,
-        generating_seconds=run.work_time.generating_seconds,
-        working_seconds=run.work_time.working_seconds,
-        stopped_early=run.stopped_early,
-    )
-    if ended is not None and ended.gate is not None:
-        response.gate = GATE_DECISIONS[ended.gate.reason]
-        response.gate_message = ended.gate.message
-    for counts in run.board.datasets:
-        dataset = response.datasets.add(
-            name=counts.name,
-            total=counts.total,
-            generated=counts.generated,
-            judged=counts.judged,
-            accepted=counts.accepted,
-            not_judged=counts.not_judged,
-            cancelled=counts.cancelled,
-        )
-        for number, count in counts.final_status.items():
-            dataset.final_status[FINAL_STATUS_NAMES.get(judge_pb2.FinalStatus.ValueType(number), "unspecified")] = count
-        if ended is not None and (figure := ended.accepted_at_1.get(counts.name)) is not None:
-            dataset.accepted_at_1.CopyFrom(ledger_pb2.Interval(value=figure.value, low=figure.low, high=figure.high))
-    return response

@@ -12,12 +12,12 @@ from evalrun_aggregator.finish.run_info import run_info
 from evalrun_aggregator.finish.sample_stream import sample_results
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.board import ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
-from evalrun_aggregator.run import Clocks, OutputError
-from evalrun_aggregator.run_end import RunEnd
+from evalrun_aggregator.run_end import OutputError, RunEnd
+from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.start.facts import end_facts
 from evalrun_aggregator.start.problems import RunProblems
 from evalrun_aggregator.turns.idleness import idle_share
@@ -71,11 +71,9 @@ class Finisher:
         order: WorkOrder,
         problems: RunProblems,
         ledger: Ledger,
-        board: Board,
+        state: RunState,
         replicas: ReplicaRegistry,
         judges: JudgeDescriptions,
-        started_at: float,
-        clocks: Clocks,
         write: OutputWriter,
         *,
         export_seconds: float,
@@ -85,11 +83,9 @@ class Finisher:
         self._order = order
         self._problems = problems
         self._ledger = ledger
-        self._board = board
+        self._state = state
         self._replicas = replicas
         self._judges = judges
-        self._started_at = started_at
-        self._clocks = clocks
         self._write = write
         self._export_seconds = export_seconds
         self._retry = retry
@@ -110,7 +106,7 @@ class Finisher:
             OutputError: they could not be written; starting again writes them.
             LedgerError: the disk failed or is full.
         """
-        finished_at = self._clocks.now()
+        finished_at = self._state.clocks.now()
         await self._judges.refresh()
         info = await asyncio.to_thread(  # git may take its time
             run_info,
@@ -120,11 +116,11 @@ class Finisher:
             containment_levels=self._judges.containment_levels,
             replicas=self._ledger.reader.replicas(),
             gpu_seconds=self._replicas.gpu_seconds,
-            started_at=self._started_at,
+            started_at=self._state.started_at,
             ended_at=finished_at,
             partial=partial,
         )
-        missing = list(self._board.missing_rows()) if partial else []
+        missing = list(self._state.board.missing_rows()) if partial else []
         job = OutputJob(
             order=self._order,
             samples=lambda: sample_results(
@@ -168,7 +164,7 @@ class Finisher:
 
     def _counting(self) -> Iterator[StoredSample]:
         """Read the samples whose results count: those that the gates made needless are left in the ledger."""
-        items, board = self._problems.items, self._board
+        items, board = self._problems.items, self._state.board
         if not any(counts.cancelled for counts in board.datasets):
             yield from self._ledger.samples()
             return
@@ -185,7 +181,7 @@ class Finisher:
         return gates_of(gates, self._order.base_dir, drawn, decided, partial=partial)
 
     def _stopped(self) -> StoppedEarly | None:
-        spec, board = self._order.spec, self._board
+        spec, board = self._order.spec, self._state.board
         if not any(counts.cancelled for counts in board.datasets):
             return None
         similar = {name for gate in spec.all_gates if gate.population == "similar" for name in gate.dataset_names}

@@ -5,10 +5,12 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.judging.work import Work, WorkSource
+from evalrun_aggregator.judging.answers import Answers
+from evalrun_aggregator.judging.requests import Requests
+from evalrun_aggregator.judging.work import Work
 from evalrun_client.judge_client import JudgeAddress, JudgeLostError, JudgeStream
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -36,44 +38,28 @@ class LaneSettings:
         return 0.9 * self.answer_timeout
 
 
-class AnswerHandler(Protocol):
-    """Builds requests and handles their answers."""
-
-    def request(self, work: Work) -> judge_pb2.JudgeRequest | None:
-        """Return the request for an item, or None if it was settled without the judge."""
-        ...
-
-    def answered(self, work: Work, answer: judge_pb2.JudgeStreamResponse) -> None:
-        """Handle an answer."""
-        ...
-
-    def lost(self, work: Work, reason: str) -> None:
-        """Handle an item whose stream ended before its answer."""
-        ...
-
-
 class Lane:
-    """Sends work from the source to one judge. `run` lasts until cancelled."""
+    """Sends requests to one judge and hands its answers on. `run` lasts until cancelled."""
 
     def __init__(
         self,
         judge: JudgeAddress,
-        source: WorkSource,
-        outcomes: AnswerHandler,
+        requests: Requests,
+        answers: Answers,
         settings: LaneSettings,
         clock: Callable[[], float],
         chance: random.Random,
     ) -> None:
         self._judge = judge
-        self._source = source
-        self._outcomes = outcomes
+        self._requests = requests
+        self._answers = answers
         self._settings = settings
         self._clock = clock
         self._chance = chance
         self._sent: dict[str, Work] = {}
         self._room = asyncio.Semaphore(settings.in_flight)
         self._sequence = 0
-        self._answers = 0
+        self._answered = 0
         self.trouble: str | None = None
         """Reason why the judge cannot be reached; None while it can."""
 
@@ -91,12 +77,12 @@ class Lane:
         """
         failures = 0
         while True:
-            answers = self._answers
+            answered = self._answered
             try:
                 await self._use_stream()
                 failures = 0
             except JudgeLostError as error:
-                failures = 0 if self._answers > answers else failures + 1
+                failures = 0 if self._answered > answered else failures + 1
                 self.trouble = str(error) if failures else None
                 backoff = backoff_seconds(failures + 1, self._settings.first_backoff, self._settings.max_backoff)
                 (logger.info if failures <= 1 else logger.warning)("%s; opening another stream", error)
@@ -104,7 +90,7 @@ class Lane:
 
     async def _use_stream(self) -> None:
         """Open a stream when there is work, use it for its age, wait for its last answers."""
-        await self._source.wait()
+        await self._requests.wait()
         async with self._judge.open() as stream:
             feeding = asyncio.create_task(self._feed(stream))
             reason = "the stream ended"
@@ -119,16 +105,13 @@ class Lane:
                 lost, self._sent = self._sent, {}
                 for work in lost.values():
                     self._room.release()
-                    self._outcomes.lost(work, reason)
+                    self._answers.record_loss(work, reason)
 
     async def _feed(self, stream: JudgeStream) -> None:
         """Send until the stream is old."""
         end = self._clock() + self._settings.stream_age
-        while (work := await self._next(end)) is not None:
-            request = self._outcomes.request(work)
-            if request is None:
-                self._room.release()
-                continue
+        while (taken := await self._next(end)) is not None:
+            work, request = taken
             self._sequence += 1
             request.request_id = str(self._sequence)
             request.deadline_seconds = self._settings.deadline
@@ -137,13 +120,13 @@ class Lane:
             await stream.send(request)
         await stream.finish_sending()
 
-    async def _next(self, end: float) -> Work | None:
-        """Return the next item to send; None once it is `end`."""
+    async def _next(self, end: float) -> tuple[Work, judge_pb2.JudgeRequest] | None:
+        """Return the next item to send with its request; None once it is `end`."""
         try:
             async with asyncio.timeout(max(0.0, end - self._clock())):
                 await self._room.acquire()
                 try:
-                    return await self._source.take()
+                    return await self._requests.take()
                 except BaseException:
                     self._room.release()
                     raise
@@ -159,13 +142,13 @@ class Lane:
                     raise JudgeLostError(f"judge {self._judge.address}: the stream ended early")
                 return
             self.trouble = None
-            self._answers += 1
+            self._answered += 1
             work = self._sent.pop(answer.request_id, None)
             if work is None:
                 logger.warning("judge %s: an answer to %r, which was not asked", self._judge.address, answer.request_id)
                 continue
             self._room.release()
-            self._outcomes.answered(work, answer)
+            self._answers.record(work, answer)
 
     async def _receive(
         self, stream: JudgeStream, feeding: "asyncio.Task[None]"

@@ -1,0 +1,41 @@
+"""Stops what is left of a dataset once the sequential gates have decided without it."""
+
+import logging
+
+from evalrun_aggregator.gate_watch import GateWatch
+from evalrun_aggregator.ledger.leases import Leases
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.run_state import RunState
+
+logger = logging.getLogger(__name__)
+
+
+class GateStop:
+    """Looks at the gates whenever verdicts come.
+
+    Args:
+        watch: decides the gates.
+        state: the run's.
+        ledger: where the gates' decisions go.
+        leases: over the board.
+    """
+
+    def __init__(self, watch: GateWatch, state: RunState, ledger: Ledger, leases: Leases) -> None:
+        self._watch = watch
+        self._state = state
+        self._ledger = ledger
+        self._leases = leases
+
+    async def run(self) -> None:
+        """Cancel what the gates do not need, until the outputs are written. Raises LedgerError."""
+        state = self._state
+        state.judged.set()  # what the ledger held may be enough
+        while state.ended is None and not state.is_writing:
+            await state.judged.wait()
+            state.judged.clear()
+            kept = await self._watch.look(self._ledger, state.board)
+            if kept and not state.is_writing and not state.ended_early:
+                for index in state.board.cancel(kept):
+                    self._leases.settle(index)
+                logger.info("the gates have decided: %s", state.stopped_early)
+                state.changed.set()

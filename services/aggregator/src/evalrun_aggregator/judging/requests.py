@@ -1,0 +1,73 @@
+"""Requests to the judge, each built as a lane has room for it."""
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_aggregator.judging.answers import Answers
+from evalrun_aggregator.judging.item_rules import ItemRules
+from evalrun_aggregator.judging.item_traces import ItemTraces
+from evalrun_aggregator.judging.judge_health import JudgeHealth
+from evalrun_aggregator.judging.work import Work, WorkSource
+from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_runtime.connections.grpc_channel import MAX_MESSAGE_BYTES
+
+ROOM_FOR_ENVELOPE = 4096
+
+
+class Requests:
+    """The requests of all lanes.
+
+    Args:
+        board: says which items were cancelled meanwhile.
+        source: of the items.
+        answers: takes the items that no message can hold.
+        health: says how many verdicts the judge has given.
+        rules: builds the requests.
+        traces: of the items; None: they have none.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        source: WorkSource,
+        answers: Answers,
+        health: JudgeHealth,
+        rules: ItemRules,
+        traces: ItemTraces | None,
+    ) -> None:
+        self._board = board
+        self._source = source
+        self._answers = answers
+        self._health = health
+        self._rules = rules
+        self._traces = traces
+        self._suites_sent: set[bytes] = set()
+
+    async def wait(self) -> None:
+        """Wait until there is an item to send. Raises LedgerError."""
+        await self._source.wait()
+
+    async def take(self) -> tuple[Work, judge_pb2.JudgeRequest]:
+        """Return the next item with its request; waits until there is one. Raises LedgerError."""
+        while True:
+            work = await self._source.take()
+            if (request := self._build(work)) is not None:
+                return work, request
+
+    def _build(self, work: Work) -> judge_pb2.JudgeRequest | None:
+        """Return an item's request; None if it is settled without the judge: cancelled, or too large for a message."""
+        if self._board.state(work.index) is ItemState.CANCELLED:
+            self._source.done()
+            return None
+        request = self._rules.request(work.index, work.completion)
+        if self._traces is not None:
+            request.traceparent = self._traces.of(work.index)
+        work.verdicts_at_sending = self._health.verdicts
+        if request.suite_digest in self._suites_sent and not work.with_tests:
+            request.ClearField("stdio")
+        elif request.suite_digest:
+            self._suites_sent.add(request.suite_digest)
+        size = request.ByteSize()
+        if size + ROOM_FOR_ENVELOPE > MAX_MESSAGE_BYTES:
+            limit = MAX_MESSAGE_BYTES >> 20
+            self._answers.give_up(work, f"the request has {size >> 20} MiB; a message holds {limit} MiB")
+            return None
+        return request

@@ -1,0 +1,136 @@
+"""Drives one run to its outputs, in the background."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from evalrun_aggregator.gate_stop import GateStop
+from evalrun_aggregator.judging.dispatcher import Dispatcher
+from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
+from evalrun_aggregator.ledger.board import ItemState
+from evalrun_aggregator.ledger.errors import LedgerError
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.progress import may_write_outputs
+from evalrun_aggregator.run_end import OutputError, Outputs
+from evalrun_aggregator.run_state import RunState
+from evalrun_client.judge_client import JudgeRefusedError
+
+logger = logging.getLogger(__name__)
+
+
+class NothingToWriteError(Exception):
+    """A run was told to end that has no completion yet."""
+
+
+class RunDriver:
+    """The background parts of a run: judging, asking the judges what they are, gates, outputs.
+
+    Args:
+        state: the run's.
+        ledger: open, owned by the caller.
+        dispatcher: over the board and the ledger.
+        judges: asked what they are while the run goes on.
+        outputs: written once everything is decided.
+        gates: stops what the sequential gates do not need; None: the run has none that may stop it.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        ledger: Ledger,
+        dispatcher: Dispatcher,
+        judges: JudgeDescriptions,
+        outputs: Outputs,
+        gates: GateStop | None,
+    ) -> None:
+        self._state = state
+        self._ledger = ledger
+        self._dispatcher = dispatcher
+        self._judges = judges
+        self._outputs = outputs
+        self._gates = gates
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Judge and finish in the background; a run that has ended only answers questions."""
+        if self._state.ended is not None:
+            return
+        self._drive("end", self._end_when_decided)
+        if self._state.ended_early:
+            return
+        self._drive("judge", self._judge)
+        self._drive("describe", self._judges.run)
+        if self._gates is not None:
+            self._drive("gates", self._gates.run)
+
+    async def stop(self) -> None:
+        """Stop driving."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def end_early(self, reason: str) -> None:
+        """End the run with what there is. One that has ended, writes its outputs, or was told before, stays as it is.
+
+        Raises:
+            NothingToWriteError: there is no completion yet.
+            LedgerError: the disk failed or is full: the run goes on.
+        """
+        state, board = self._state, self._state.board
+        if state.ended is not None or state.ended_early or state.is_writing:
+            return
+        if board.remaining == board.items.count - board.count(ItemState.ABSENT):
+            raise NothingToWriteError(f"run {state.name} has no completion yet: there is nothing to write")
+        await self._ledger.set_facts(ended_early=reason)
+        state.ended_early = reason
+        logger.info("the run ends early: %s", reason)
+        for task in self._tasks:
+            if task.get_name() in {"judge", "describe"}:
+                task.cancel()
+        state.changed.set()
+
+    def _drive(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.create_task(self._fail_with(part), name=name)
+        task.add_done_callback(self._note_end)
+        self._tasks.append(task)
+
+    async def _fail_with(self, part: Callable[[], Awaitable[None]]) -> None:
+        """Run a part; an error that it names fails the run."""
+        try:
+            await part()
+        except (JudgeRefusedError, LedgerError, OutputError) as error:
+            self._state.fail(str(error))
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        """Turn an internal error into a failed run, instead of one that waits forever."""
+        if broken := unexpected_end(task):
+            self._state.fail(broken)
+
+    async def _judge(self) -> None:
+        await self._judges.suitable.wait()
+        await self._dispatcher.run()
+
+    async def _end_when_decided(self) -> None:
+        """Write the outputs once everything is decided. Raises OutputError, LedgerError."""
+        state = self._state
+        while state.ended is None:
+            state.changed.clear()
+            if not may_write_outputs(state.progress):
+                await state.changed.wait()
+                continue
+            state.is_writing = True
+            try:
+                state.ended = await self._outputs.finish(state.ended_early)
+            finally:
+                state.is_writing = False
+
+
+def unexpected_end(task: "asyncio.Task[None]") -> str:
+    """Return how a task ended that nobody asked to end so; empty if it returned, or was cancelled by request."""
+    if task.cancelled():
+        return "" if task.cancelling() else f"the part {task.get_name()!r} of the run was cut off"
+    error = task.exception()
+    if error is None:
+        return ""
+    logger.error("a part of the run ended unexpectedly", exc_info=error)
+    return f"unexpected {type(error).__name__}: {error}"

@@ -1,0 +1,122 @@
+"""Facts about a run while it goes on. The run's other parts change them and wait for their signals."""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from evalrun_aggregator.clocks import Clocks
+from evalrun_aggregator.ledger.board import ItemState
+from evalrun_aggregator.ledger.entries import StoredCompletion
+from evalrun_aggregator.progress import Progress
+from evalrun_aggregator.start.ledger_start import OpenedRun
+
+logger = logging.getLogger(__name__)
+
+
+class Events(Protocol):
+    """Receiver of what was stored: the metrics."""
+
+    def completed(self, dataset: str, completion: StoredCompletion) -> None:
+        """Record a completion that was stored."""
+        ...
+
+    def progressed(self, now: float) -> None:
+        """Record that a completion or verdict was stored; Unix seconds."""
+        ...
+
+
+class RunState:
+    """The state of one run.
+
+    Args:
+        name: the run's name.
+        opened: contents of the ledger at the start.
+        events: the metrics.
+        clocks: where time comes from.
+    """
+
+    def __init__(self, name: str, opened: OpenedRun, events: Events, clocks: Clocks) -> None:
+        self.name = name
+        self.board = opened.board
+        self.started_at = opened.started_at
+        """First start; Unix seconds."""
+        self.work_time = opened.work_time
+        """Time for which it has been at work."""
+        self.output_tokens = opened.output_tokens
+        """Tokens generated, as far as servers counted them."""
+        self.ended = opened.ended
+        """Facts about the end; None before it."""
+        self.ended_early = opened.ended_early
+        """Reason why it was ended before everything was decided; empty if it was not."""
+        self.failure: str | None = None
+        """Reason why it cannot go on."""
+        self.is_writing = False
+        """Whether its outputs are being written."""
+        self.has_started = False
+        """Whether a worker has asked for work."""
+        self.clocks = clocks
+        self.changed = asyncio.Event()
+        """Set whenever the run may have come nearer to its end."""
+        self.judged = asyncio.Event()
+        """Set whenever verdicts were stored."""
+        self._events = events
+
+    @property
+    def progress(self) -> Progress:
+        """Facts that the run's state is derived from."""
+        board = self.board
+        out = board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT, ItemState.CANCELLED)
+        generated = board.items.count - out
+        return Progress(
+            started=self.has_started or generated > 0,
+            remaining=board.remaining + board.may_follow,
+            unjudged=board.unjudged,
+            not_judged=board.count(ItemState.NOT_JUDGED),
+            outputs_written=self.ended is not None,
+            failure=self.failure,
+            ended_early=bool(self.ended_early),
+        )
+
+    @property
+    def remaining(self) -> int:
+        """Items that a worker may still be asked for: leased ones, and later turns that a verdict may open."""
+        return 0 if self.ended_early else self.board.remaining + self.board.may_follow
+
+    @property
+    def stopped_early(self) -> str:
+        """Progress of the run when its gates decided, for people; empty if they did not stop it."""
+        parts = [
+            f"{each.name}: {each.cancelled} of {each.total + each.cancelled} answers were not needed"
+            for each in self.board.datasets
+            if each.cancelled
+        ]
+        return "; ".join(parts)
+
+    def elapsed_seconds(self) -> float:
+        """Return the seconds from the first start to now, or to the end."""
+        end = self.clocks.now() if self.ended is None else self.ended.finished_at
+        return max(0.0, end - self.started_at)
+
+    def count_completion(self, index: int, completion: StoredCompletion) -> None:
+        """Count an item's completion that was stored."""
+        self.output_tokens += completion.output_tokens or 0
+        self.work_time.completed(completion.started_at, completion.generation_seconds)
+        self._events.completed(self.board.items.key_of(index).dataset, completion)
+
+    def note_completions(self) -> None:
+        """Announce that completions were stored and counted."""
+        self._events.progressed(self.clocks.now())
+        self.changed.set()
+
+    def note_verdicts(self) -> None:
+        """Announce that verdicts were stored and counted."""
+        now = self.clocks.now()
+        self.work_time.judged(now)
+        self._events.progressed(now)
+        self.changed.set()
+        self.judged.set()
+
+    def fail(self, reason: str) -> None:
+        """Record that the run cannot go on; the first reason stays."""
+        logger.error("the run cannot go on: %s", reason)
+        self.failure = self.failure or reason

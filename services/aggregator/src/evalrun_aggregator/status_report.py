@@ -1,0 +1,129 @@
+"""Reports how a run stands: the answer to GetStatus, with what is wrong or being waited for in one line."""
+
+from collections.abc import Sequence
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_aggregator.gate_watch import GateWatch
+from evalrun_aggregator.intake import Intake
+from evalrun_aggregator.judging.dispatcher import Dispatcher
+from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
+from evalrun_aggregator.progress import run_state
+from evalrun_aggregator.replicas import ReplicaRegistry
+from evalrun_aggregator.run_end import Outputs
+from evalrun_aggregator.run_state import RunState
+from evalrun_results.samples import FINAL_STATUS_NAMES
+
+GATE_DECISIONS = {
+    "NoRegression": ledger_pb2.GATE_DECISION_PASSED,
+    "Regression": ledger_pb2.GATE_DECISION_FAILED,
+    "Inconclusive": ledger_pb2.GATE_DECISION_INCONCLUSIVE,
+    "BaselineNotFound": ledger_pb2.GATE_DECISION_NO_BASELINE,
+    "Implausible": ledger_pb2.GATE_DECISION_IMPLAUSIBLE,
+}
+"""By the reason of the condition GatePassed."""
+
+
+class StatusReport:
+    """Reads the parts of a run; changes nothing.
+
+    Args:
+        state: the run's.
+        intake: knows whether completions can be stored.
+        dispatcher: knows whether verdicts come and can be stored.
+        judges: know whether they can judge this run.
+        replicas: what workers said of them.
+        outputs: know whether they can be written.
+        start_warnings: what was known before anything was generated.
+        gate_watch: the sequential gates; None: the run has none.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        intake: Intake,
+        dispatcher: Dispatcher,
+        judges: JudgeDescriptions,
+        replicas: ReplicaRegistry,
+        outputs: Outputs,
+        start_warnings: Sequence[str],
+        gate_watch: GateWatch | None,
+    ) -> None:
+        self._state = state
+        self._intake = intake
+        self._dispatcher = dispatcher
+        self._judges = judges
+        self._replicas = replicas
+        self._outputs = outputs
+        self._start_warnings = tuple(start_warnings)
+        self._gate_watch = gate_watch
+
+    def response(self) -> ledger_pb2.GetStatusResponse:
+        """Return the run's status as the contract has it."""
+        state = self._state
+        ended = state.ended
+        response = ledger_pb2.GetStatusResponse(
+            run=state.name,
+            state=run_state(state.progress),
+            output_tokens=state.output_tokens,
+            elapsed_seconds=state.elapsed_seconds(),
+            judge_in_flight=self._dispatcher.in_flight,
+            output_url=ended.output_url if ended else "",
+            message=self._message(),
+            replicas=self._replicas.all(state.clocks.monotonic()),
+            gpu_seconds=self._replicas.gpu_seconds,
+            wandb_url=ended.wandb_url if ended else "",
+            warnings=self._warnings(),
+            ended_early=state.ended_early,
+            generating_seconds=state.work_time.generating_seconds,
+            working_seconds=state.work_time.working_seconds,
+            stopped_early=state.stopped_early,
+        )
+        if ended is not None and ended.gate is not None:
+            response.gate = GATE_DECISIONS[ended.gate.reason]
+            response.gate_message = ended.gate.message
+        response.datasets.extend(self._datasets())
+        return response
+
+    def _datasets(self) -> list[ledger_pb2.DatasetStatus]:
+        ended, found = self._state.ended, []
+        for counts in self._state.board.datasets:
+            dataset = ledger_pb2.DatasetStatus(
+                name=counts.name,
+                total=counts.total,
+                generated=counts.generated,
+                judged=counts.judged,
+                accepted=counts.accepted,
+                not_judged=counts.not_judged,
+                cancelled=counts.cancelled,
+            )
+            for number, count in counts.final_status.items():
+                name = FINAL_STATUS_NAMES.get(judge_pb2.FinalStatus.ValueType(number), "unspecified")
+                dataset.final_status[name] = count
+            if ended is not None and (figure := ended.accepted_at_1.get(counts.name)) is not None:
+                interval = ledger_pb2.Interval(value=figure.value, low=figure.low, high=figure.high)
+                dataset.accepted_at_1.CopyFrom(interval)
+            found.append(dataset)
+        return found
+
+    def _message(self) -> str:
+        """Return what is wrong, or being waited for, in one line; empty if there is nothing to say."""
+        state = self._state
+        if state.failure is not None:
+            return state.failure
+        if state.ended is not None:
+            return "; ".join(state.ended.warnings)
+        if (full := self._intake.storage_trouble or self._dispatcher.storage_trouble) is not None:
+            return f"{full}: completions and verdicts wait until there is room"
+        if state.board.unjudged and (trouble := self._judges.trouble or self._dispatcher.trouble) is not None:
+            return f"waiting for the judge: {trouble}"
+        if state.board.remaining and (trouble := self._replicas.trouble(state.clocks.monotonic())) is not None:
+            return f"no endpoint answers: {trouble}"
+        return (self._outputs.trouble or "writing outputs") if state.is_writing else ""
+
+    def _warnings(self) -> list[str]:
+        """Return the warnings to the user, one line each: about endpoints and, at the end, about figures."""
+        ended = self._state.ended
+        notices = self._dispatcher.broken_tests.first_lines() if ended is None else ended.notices
+        lost = () if self._gate_watch is None else self._gate_watch.warnings
+        return [*self._start_warnings, *lost, *self._replicas.warnings, *notices]
