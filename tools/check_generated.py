@@ -24,7 +24,7 @@ def snapshot() -> dict[Path, bytes]:
     """Return every file that a generator may write."""
     folders = [ROOT / "proto" / "gen", ROOT / "k8s", ROOT / "charts", ROOT / "docs" / "reference"]
     files = (path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    return {path: path.read_bytes() for path in files}
+    return {path: path.read_bytes() for path in (*files, ROOT / "docs" / "outputs.md")}
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Writes `docs/reference/`: a page for each CRD with its fields, defaults, bounds and rules.
+"""Writes `docs/reference/`, a page for each CRD with its fields, defaults, bounds and rules, and the table of metrics.
 
 Usage: `python tools/generate_reference.py [--check]`; with `--check` nothing is written and the exit code is 1 if a
 page is out of date.
@@ -6,12 +6,14 @@ page is out of date.
 
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from generated_files import write_or_check
+from generated_files import ROOT, write_or_check
 
 from evalrun_api.crd import crds
+from evalrun_registry.metrics import METRICS
 
 Schema = Mapping[str, Any]
 
@@ -53,6 +55,9 @@ spec:
 ```
 `spec.template` is [an EvalRun's spec](evalrun.md#spec) without the model's path, which is the checkpoint.
 """
+OUTPUTS_PAGE: Final = Path("docs/outputs.md")
+METRICS_HEAD: Final = "| Metric | Formula |\n|---|---|\n"
+"""The head of the table of metrics on that page; the table ends at the next empty line."""
 TEMPLATE: Final = "spec.template"
 """An EvalRun's spec inside an EvalSchedule: its fields are on the page of EvalRun."""
 IMMUTABLE: Final = "has started"
@@ -62,10 +67,21 @@ IMMUTABLE: Final = "has started"
 def rendered() -> dict[Path, str]:
     """Return each page's text, by its path from the project's root."""
     headers = {"evalruns": EVALRUN_HEADER, "evalschedules": EVALSCHEDULE_HEADER}
-    return {
+    pages = {
         Path(f"docs/reference/{crd['spec']['names']['singular']}.md"): page(headers[plural], crd)
         for plural, crd in crds().items()
     }
+    return pages | {OUTPUTS_PAGE: with_metrics((ROOT / OUTPUTS_PAGE).read_text(encoding="utf-8"))}
+
+
+def with_metrics(text: str) -> str:
+    """Return the page of the outputs with its table of metrics written again."""
+    before, _, after = text.partition(METRICS_HEAD)
+    rows = (
+        f"| {', '.join(f'`{metric.name}`' for metric in metrics)} | {cell(formula)} |\n"
+        for formula, metrics in groupby(METRICS, key=lambda metric: metric.formula)
+    )
+    return f"{before}{METRICS_HEAD}{''.join(rows)}\n{after.partition(chr(10) * 2)[2]}"
 
 
 def page(header: str, crd: Schema) -> str:
@@ -152,4 +168,4 @@ def cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(rendered(), sys.argv[1:], "evalrun_api"))
+    sys.exit(write_or_check(rendered(), sys.argv[1:], "evalrun_api and evalrun_registry"))

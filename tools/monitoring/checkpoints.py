@@ -1,5 +1,6 @@
 """The dashboard of schedules: the curve over a training's checkpoints, and whether every night was evaluated."""
 
+from evalrun_registry.metrics import HEADLINE
 from monitoring.grafana import Dashboard, DashboardRow, Panel, Query, Variable
 from monitoring.promql import EACH_SCHEDULE, SCHEDULE, by, of_schedules
 
@@ -12,11 +13,11 @@ CURVE = DashboardRow(
     "Curve",
     [
         Panel(
-            "accepted@1 of the newest checkpoint",
+            f"{HEADLINE.title} of the newest checkpoint",
             "By schedule and dataset, as each run ends. Intervals stand in the report and in evalrun history.",
             [
                 Query(
-                    _newest("evalrun_checkpoint_accepted_at_1", f"{SCHEDULE}, dataset"),
+                    _newest(HEADLINE.series("checkpoint"), f"{SCHEDULE}, dataset"),
                     f"{EACH_SCHEDULE} {{{{dataset}}}}",
                 )
             ],

@@ -1,5 +1,6 @@
 """The dashboard of a run's throughput: how far it is, how fast, how well used, and what a solved problem costs."""
 
+from evalrun_registry.metrics import HEADLINE
 from monitoring.grafana import Dashboard, DashboardRow, Panel, Query, Variable
 from monitoring.promql import EACH_DATASET, EACH_RUN, INTERVAL, RUN, by, of, quantiles, rate
 
@@ -18,9 +19,9 @@ PROGRESS = DashboardRow(
             unit="percentunit", kind="stat", width=6, max_value=1,
         ),
         Panel(
-            "accepted@1 so far",
+            f"{HEADLINE.title} so far",
             "Mean over problems of accepted / judged samples. The interval stands in the report.",
-            [Query(by(f"{RUN}, dataset", of("evalrun_accepted_at_1"), "max"), EACH_DATASET)],
+            [Query(by(f"{RUN}, dataset", of(HEADLINE.series()), "max"), EACH_DATASET)],
             unit="percentunit", kind="stat", width=6, max_value=1,
         ),
         Panel(
@@ -153,9 +154,9 @@ OPERATOR = DashboardRow(
             stacked=True, width=6,
         ),
         Panel(
-            "accepted@1 of ended runs",
+            f"{HEADLINE.title} of ended runs",
             "Until the run's TTL.",
-            [Query(by(f"{RUN}, dataset", of("evalrun_run_accepted_at_1"), "max"), EACH_DATASET)],
+            [Query(by(f"{RUN}, dataset", of(HEADLINE.series("run")), "max"), EACH_DATASET)],
             unit="percentunit", width=6, max_value=1,
         ),
         Panel(

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Phase, Reason, condition_of
 from evalrun_cluster.kinds import KINDS
+from evalrun_registry.metrics import HEADLINE
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -116,7 +117,7 @@ class OperatorMetrics(Collector):
             runs.add_metric([phase], phases[phase])
         yield runs
         accepted = GaugeMetricFamily(
-            "evalrun_run_accepted_at_1", "accepted@1 of an ended run.", labels=["namespace", "run", "dataset"]
+            HEADLINE.series("run"), f"{HEADLINE.title} of an ended run.", labels=["namespace", "run", "dataset"]
         )
         gates = GaugeMetricFamily(
             "evalrun_gate_passed",

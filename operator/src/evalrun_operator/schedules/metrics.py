@@ -8,6 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from evalrun_api.v1alpha1 import EvalScheduleStatus, ScheduleCondition, schedule_condition
+from evalrun_registry.metrics import HEADLINE
 
 Key = tuple[str, str]
 
@@ -46,8 +47,8 @@ class ScheduleMetrics(Collector):
             statuses = dict(self._statuses)
         names = ["namespace", "schedule"]
         accepted = GaugeMetricFamily(
-            "evalrun_checkpoint_accepted_at_1",
-            "accepted@1 of the newest checkpoint with results.",
+            HEADLINE.series("checkpoint"),
+            f"{HEADLINE.title} of the newest checkpoint with results.",
             labels=[*names, "dataset"],
         )
         step = GaugeMetricFamily(

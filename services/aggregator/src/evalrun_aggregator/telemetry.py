@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from evalrun_aggregator.ledger.board import Board, DatasetCounts, ItemState
 from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
+from evalrun_registry.metrics import HEADLINE
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "abort")
@@ -130,7 +131,7 @@ class Telemetry(Collector):
     def _accepted(self, datasets: list[DatasetCounts]) -> Metric:
         labels = ["run", "namespace", "dataset"]
         help_text = "Mean over problems of accepted / judged samples so far; 0 before any."
-        family = GaugeMetricFamily("evalrun_accepted_at_1", help_text, labels=labels)
+        family = GaugeMetricFamily(HEADLINE.series(), help_text, labels=labels)
         for counts in datasets:
             family.add_metric([*self._labels, counts.name], counts.accepted_at_1 or 0.0)
         return family

@@ -21,6 +21,7 @@ from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.quick_run import QuickRun
 from evalrun_cli.local.run_session import RunOutcome, RunSession
 from evalrun_cli.local.runs import judge_files, run_file, run_quickly
+from evalrun_registry.metrics import HEADLINE
 from evalrun_results.comparisons.comparison import Comparison
 from evalrun_results.comparisons.several import SeveralRuns
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -65,7 +66,7 @@ class RunResult:
         """Names of its datasets."""
         return list(self.summary["datasets"])
 
-    def metric(self, dataset: str, name: str = "accepted_at_1") -> float | None:
+    def metric(self, dataset: str, name: str = HEADLINE.name) -> float | None:
         """Return a figure, or None if it could not be measured. Raises KeyError if the run has no such figure."""
         value = self.summary["datasets"][dataset]["metrics"][name]["value"]
         return None if value is None else float(value)

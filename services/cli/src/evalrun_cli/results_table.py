@@ -1,12 +1,14 @@
 """The tables at the end of a run, from its summary.json: they show figures and compute none."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from evalrun_registry.metric import Table as MetricTable
+from evalrun_registry.metrics import HEADLINE, metrics_in, shown_in
 
 ENDS = {
     "success": "success",
@@ -22,13 +24,6 @@ ENDS = {
 MAX_NAME_WIDTH: Final = 18
 """Characters of a dataset's name that no other column may take the place of; a longer one goes over lines."""
 
-ASKED_FOR: Final = {
-    "solved_within_budget": "solved within budget",
-    "recovery_rate": "recovery rate",
-    "flip_rate": "noise floor",
-}
-"""Figures that stand in a table of their own where the run has them, beside pass@k."""
-
 
 def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     """Return the figures of each dataset, what else it was asked for, how its answers ended, why some were not judged,
@@ -36,7 +31,7 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     """
     figures = _table(f"{summary['state']}")
     _add_names(figures, summary)
-    for heading in ("problems", "accepted@1", "95 % interval", "pass\nratio", "coverage"):
+    for heading in ("problems", *_headings(), "coverage"):
         figures.add_column(heading, justify="right", no_wrap=True)
     ends = _table("How the answers ended")
     _add_names(ends, summary)
@@ -73,22 +68,15 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
         metrics, counts = dataset["metrics"], dataset["counts"]
-        ks = sorted(int(metric[1]) for metric in map(re.compile(r"pass_at_(\d+)").fullmatch, metrics) if metric)
-        turns = sum(metric.startswith("accepted_by_turn_") for metric in metrics)
-        by_turn = {f"accepted_by_turn_{turn}": f"accepted by turn {turn}" for turn in range(2, turns + 1)}
-        wanted = {f"pass_at_{k}": f"pass@{k}" for k in ks} | by_turn | ASKED_FOR
-        for metric, heading in wanted.items():
-            figure = metrics.get(metric)
-            if figure is None:
-                continue
-            left_out = counts.get("left_out_problems", {}).get(metric, 0)
+        for metric, column in shown_in(MetricTable.RESULTS, metrics):
+            figure = metrics[metric.name]
+            left_out = counts.get("left_out_problems", {}).get(metric.name, 0)
             problems = f"{figure['n']}, {left_out} left out" if left_out else str(figure["n"])
-            interval = f"{percent(figure['low'])} to {percent(figure['high'])}"
-            table.add_row(name, heading, percent(figure["value"]), interval, problems)
+            table.add_row(name, metric.heading(column), percent(figure["value"]), _interval(figure), problems)
         if counts.get("not_judged"):
             low, high = dataset["accepted_bounds"]
             bounds = f"{percent(low)} to {percent(high)}"
-            table.add_row(name, "accepted@1, bounds", "", bounds, str(counts["problems"]))
+            table.add_row(name, f"{HEADLINE.title}, bounds", "", bounds, str(counts["problems"]))
     return table
 
 
@@ -122,15 +110,22 @@ def _disagreements(summary: Mapping[str, Any]) -> Table:
 
 
 def _figures(dataset: Mapping[str, Any]) -> list[str]:
-    metrics = dataset["metrics"]
-    accepted = metrics["accepted_at_1"]
-    return [
-        str(dataset["counts"]["problems"]),
-        percent(accepted["value"]),
-        f"{percent(accepted['low'])} to {percent(accepted['high'])}",
-        percent(metrics["pass_ratio_mean"]["value"]),
-        percent(dataset["coverage"]),
-    ]
+    cells = [str(dataset["counts"]["problems"])]
+    for metric, column in metrics_in(MetricTable.END):
+        figure = dataset["metrics"][metric.name]
+        cells += [percent(figure["value"]), *([_interval(figure)] if column.prominent else [])]
+    return [*cells, percent(dataset["coverage"])]
+
+
+def _headings() -> Iterator[str]:
+    for metric, column in metrics_in(MetricTable.END):
+        yield column.heading or metric.title
+        if column.prominent:
+            yield "95 % interval"
+
+
+def _interval(figure: Mapping[str, Any]) -> str:
+    return f"{percent(figure['low'])} to {percent(figure['high'])}"
 
 
 def percent(share: float | None) -> str:

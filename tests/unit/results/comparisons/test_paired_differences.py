@@ -8,7 +8,9 @@ from builders.results.stored_runs import samples_of, totals_of, verdicts_of
 from scipy.stats import bootstrap
 from statsmodels.stats.power import TTestPower
 
-from evalrun_results.comparisons.differences import COMPARED, paired_differences
+from evalrun_registry.metric import Measured, Table
+from evalrun_registry.metrics import metrics_in
+from evalrun_results.comparisons.differences import paired_differences
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.pairing import PairedDataset, pair
 from evalrun_results.comparisons.power import MIN_SIGNIFICANT_FLIPS, power_note
@@ -16,6 +18,12 @@ from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.samples import SampleResult
+
+COMPARED = [
+    metric.name
+    for metric, _ in metrics_in(Table.COMPARISON)
+    if not metric.number and metric.measured is not Measured.TURNS
+]
 
 
 def paired(first: list[SampleResult], second: list[SampleResult]) -> PairedDataset:
@@ -66,7 +74,7 @@ def test_intervals_agree_with_scipys_paired_bootstrap(metric: str, confidence: f
     found = paired_differences(both, [metric], confidence=confidence)[metric]
     by_metric: dict[str, Callable[[ProblemColumns], Floats]] = {
         "accepted_at_1": lambda c: c.accepted / c.judged,
-        "pass_ratio_mean": lambda c: c.pass_ratio(),
+        "pass_ratio_mean": lambda c: c.pass_ratio_sum / c.pass_ratio_count,
         "avg_total_gen_tokens": lambda c: c.output_tokens,
     }
     ours, theirs = by_metric[metric](both.baseline), by_metric[metric](both.candidate)

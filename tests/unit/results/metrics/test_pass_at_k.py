@@ -4,7 +4,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from evalrun_results.metrics.estimators import default_ks, pass_at_k
+from evalrun_results.metrics.pass_at_k import default_ks, pass_at_k
 
 
 def exact(n: int, c: int, k: int) -> Fraction:

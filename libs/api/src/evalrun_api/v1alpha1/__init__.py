@@ -3,7 +3,7 @@
 from evalrun_api.v1alpha1.conditions import REASONS, ConditionType, Reason
 from evalrun_api.v1alpha1.dataset import Comparator, Dataset, Grader, TestGroup, TestLimits
 from evalrun_api.v1alpha1.evalrun import API_VERSION, GROUP, KIND, VERSION, EvalRun, ObjectMeta
-from evalrun_api.v1alpha1.gates import FALLING, ExpectedRange, Gate, PooledDataset
+from evalrun_api.v1alpha1.gates import ExpectedRange, Gate, PooledDataset
 from evalrun_api.v1alpha1.judge import Gateway, Judge, JudgeReference, Sandbox
 from evalrun_api.v1alpha1.lineage import Lineage
 from evalrun_api.v1alpha1.model import Model
@@ -58,7 +58,6 @@ from evalrun_api.v1alpha1.status import (
 
 __all__ = [
     "API_VERSION",
-    "FALLING",
     "GROUP",
     "KIND",
     "MAX_EVALUATED",

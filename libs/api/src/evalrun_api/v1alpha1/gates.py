@@ -1,5 +1,6 @@
 """The gates that a run must pass."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -14,15 +15,18 @@ from evalrun_api.api_model import (
     Rule,
     list_type,
 )
+from evalrun_registry.metrics import HEADLINE, falls, gate_metrics
 
-FALLING: Final = (
-    "syntax_error_rate", "runtime_error_rate", "timeout_rate", "wrong_answer_rate", "empty_output_rate",
-    "zero_reward_rate",
-)  # fmt: skip
-"""Metrics that are better when they fall."""
-RISING: Final = ("accepted_at_1", "pass_ratio_mean", "exec_success_rate", "solved_within_budget", "recovery_rate")
-"""Metrics that are better when they rise, besides pass_at_<k> and accepted_by_turn_<t>."""
 
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+_RISING: Final = [metric.name for metric in gate_metrics(falls=False)]
+_FALLING: Final = [metric.name for metric in gate_metrics(falls=True)]
+_METRICS: Final = (*gate_metrics(falls=False), *gate_metrics(falls=True))
+GATE_METRICS: Final = sorted(_METRICS, key=lambda metric: bool(metric.number))
+"""The metrics by which a gate may decide, those with a k or a turn last."""
 
 LAST_GOOD: Final = "LastGood"
 """A baseline that a schedule fills in."""
@@ -77,21 +81,14 @@ class Gate(ApiModel):
         str,
         Field(
             max_length=64,
-            description="accepted_at_1, pass_ratio_mean, exec_success_rate, solved_within_budget, recovery_rate, "
-            "accepted_by_turn_<t> or pass_at_<k> (k at most protocol.samples; it is measured whether protocol.k lists "
-            "it or not); or one that should fall: "
-            "syntax_error_rate, runtime_error_rate, timeout_rate, wrong_answer_rate, empty_output_rate, "
-            "zero_reward_rate.",
+            description=f"{_listed(_RISING)} (k at most protocol.samples; it is measured whether protocol.k lists it "
+            f"or not); or one that should fall: {', '.join(_FALLING)}.",
         ),
         Rule(
-            f"self.matches('^({'|'.join((*RISING, *FALLING))}|accepted_by_turn_[1-9][0-9]?|"
-            "pass_at_[1-9][0-9]{0,3})$')",
-            "write a metric that should rise: accepted_at_1, pass_ratio_mean, exec_success_rate, "
-            "solved_within_budget, recovery_rate, accepted_by_turn_<t> or pass_at_<k>; or one that should fall: "
-            "syntax_error_rate, runtime_error_rate, timeout_rate, wrong_answer_rate, empty_output_rate or "
-            "zero_reward_rate",
+            f"self.matches('^({'|'.join(metric.pattern for metric in GATE_METRICS)})$')",
+            f"write a metric that should rise: {_listed(_RISING)}; or one that should fall: {_listed(_FALLING)}",
         ),
-    ] = "accepted_at_1"
+    ] = HEADLINE.name
     dataset: DatasetName | None = Field(
         None, description="The dataset of this run that is compared. Exactly one of dataset and datasets is required."
     )
@@ -188,7 +185,7 @@ class Gate(ApiModel):
     @property
     def falls(self) -> bool:
         """Whether the metric should fall."""
-        return self.metric in FALLING
+        return falls(self.metric)
 
     @property
     def names_a_run(self) -> bool:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from evalrun_api.api_model import ApiModel, DnsName, LocalObjectReference, Rule, list_type
 from evalrun_api.v1alpha1.dataset import Dataset
-from evalrun_api.v1alpha1.gates import Gate
+from evalrun_api.v1alpha1.gates import GATE_METRICS, Gate
 from evalrun_api.v1alpha1.judge import Judge, JudgeReference
 from evalrun_api.v1alpha1.lineage import Lineage
 from evalrun_api.v1alpha1.model import Model
@@ -16,6 +16,7 @@ from evalrun_api.v1alpha1.placement import Placements, PodMetadata
 from evalrun_api.v1alpha1.protocol import Protocol
 from evalrun_api.v1alpha1.results import Aggregator, Cost, Exports, Output
 from evalrun_api.v1alpha1.tls import TlsSecretReferences
+from evalrun_registry.metric import PROTOCOLS, Measured
 
 MUTABLE_FIELDS = frozenset({"suspend", "ttlSecondsAfterFinished", "backoffLimit"})
 """Fields that may still change once the run has started, by wire name."""
@@ -27,6 +28,25 @@ def _gate_rules(expression: str, message: str, field: str) -> tuple[Rule, Rule]:
     return (
         Rule(f"!has(self.gate) || ({one})", message, f".gate.{field}"),
         Rule(f"self.gates.all(g, {expression})", message, ".gates"),
+    )
+
+
+def _protocol_rules(protocol: Measured) -> tuple[Rule, Rule]:
+    """Return the rules that refuse a gate on a metric of this protocol in a run of another protocol.
+
+    That k is at most samples is for the aggregator to see: `string(k)` has no bound in the API server's estimate, so a
+    rule that joins it to 'pass_at_' exceeds the cost budget a hundredfold (1.36).
+    """
+    metrics = [metric for metric in GATE_METRICS if metric.measured is protocol]
+    others = " && ".join(
+        f"!g.metric.startsWith('{each.stem}')" if each.number else f"g.metric != '{each.name}'" for each in metrics
+    )
+    names = " and ".join(metric.name for metric in metrics)
+    return _gate_rules(
+        f"{others if len(metrics) == 1 else f'({others})'} || self.protocol.name == '{protocol}'",
+        f"{names} {'is' if len(metrics) == 1 else 'are'} measured by {protocol} only: write protocol.name: {protocol} "
+        "or another metric",
+        "metric",
     )
 
 
@@ -225,24 +245,7 @@ class EvalRunSpec(ApiModel):
             "test data is for the end of a phase, not for tuning: gate a dev dataset, or list it in allowTestRole",
             "dataset",
         ),
-        # That k is at most samples is for the aggregator to see: `string(k)` has no bound in the API server's estimate,
-        # so a rule that joins it to 'pass_at_' exceeds the cost budget a hundredfold (1.36).
-        *_gate_rules(
-            "!g.metric.startsWith('pass_at_') || self.protocol.name == 'EVAL@k'",
-            "pass_at_<k> is measured by EVAL@k only: write protocol.name: EVAL@k or another metric",
-            "metric",
-        ),
-        *_gate_rules(
-            "g.metric != 'solved_within_budget' || self.protocol.name == 'EVAL@budget'",
-            "solved_within_budget is measured by EVAL@budget only: write protocol.name: EVAL@budget or another metric",
-            "metric",
-        ),
-        *_gate_rules(
-            "(g.metric != 'recovery_rate' && !g.metric.startsWith('accepted_by_turn_')) || "
-            "self.protocol.name == 'EVAL@turns'",
-            "figures by turn are measured by EVAL@turns only: write protocol.name: EVAL@turns or another metric",
-            "metric",
-        ),
+        *(rule for protocol in PROTOCOLS for rule in _protocol_rules(protocol)),
         *_gate_rules(
             "!g.sequential || self.protocol.name != 'EVAL@turns'",
             "a sequential gate stops a run by first answers, EVAL@turns is about later ones: write sequential: false",

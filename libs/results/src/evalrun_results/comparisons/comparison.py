@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
+from evalrun_registry.metric import Measured, Table
+from evalrun_registry.metrics import METRICS, shown_in
 from evalrun_results.comparisons.conditions import Info, differing_conditions
-from evalrun_results.comparisons.differences import COMPARED, Difference, paired_differences, pass_at_names, turn_names
+from evalrun_results.comparisons.differences import Difference, paired_differences
 from evalrun_results.comparisons.history import lineage_of
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.pairing import PairedDataset, pair
@@ -171,10 +173,8 @@ def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> Datas
 def compared_metrics(dataset: str, runs: Iterable[RunFacts]) -> list[str]:
     """Return the metrics of a dataset to compare: the standard ones, and those that the runs report."""
     reported = [metric for run in runs for metric in run.metric_names(dataset)]
-    metrics = [metric for metric in COMPARED if metric != "solved_within_budget" or metric in reported]
-    metrics[1:1] = [metric for metric in pass_at_names(reported) if metric != "pass_at_1"]  # that is accepted@1
-    metrics[1:1] = turn_names(reported)
-    return metrics
+    standard = [metric.name for metric in METRICS if metric.measured is Measured.ALWAYS]
+    return [metric.name for metric, _ in shown_in(Table.COMPARISON, [*standard, *reported])]
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

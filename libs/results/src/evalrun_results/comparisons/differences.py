@@ -1,12 +1,12 @@
 """Differences of metrics over paired problems, with a paired bootstrap interval. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
 from zlib import crc32
 
 import numpy as np
 
+from evalrun_registry.metrics import is_share
 from evalrun_results.comparisons.pairing import PairedDataset
 from evalrun_results.comparisons.power import PowerNote, power_note
 from evalrun_results.metrics.accumulator import SEED, problem_values
@@ -20,18 +20,6 @@ from evalrun_results.metrics.intervals import (
     bootstrap_ratios,
     plus_two,
 )
-from evalrun_results.metrics.problem_columns import ProblemColumns
-from evalrun_results.metrics.turns import RECOVERY, RISING_BY_TURN, turns_asked_for
-
-COMPARED: Final = (
-    "accepted_at_1", "solved_within_budget", "pass_ratio_mean", "score_mean", "exec_success_rate",
-    "wrong_answer_rate", "runtime_error_rate", "timeout_rate", "syntax_error_rate", "empty_output_rate",
-    "zero_reward_rate", "avg_total_gen_tokens", "avg_gen_time", "avg_total_judge_time",
-)  # fmt: skip
-"""Metrics that a comparison shows, in this order; pass@k comes after the first."""
-
-AMOUNTS: Final = frozenset({"score_mean", "avg_total_gen_tokens", "avg_gen_time", "avg_total_judge_time"})
-"""Of these, the metrics that are no shares of 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,36 +94,13 @@ def _bounds(values: Mapping[str, tuple[Floats, Floats, Mask]], confidence: float
     for name, (ours, theirs, members) in values.items():
         change = (theirs - ours)[members]
         if len(change) < MIN_PROBLEMS or np.count_nonzero(change) < MIN_ON_A_SIDE or np.ptp(change) == 0:
-            bounds[name] = (None, None) if name in AMOUNTS else plus_two(change, confidence)
+            bounds[name] = plus_two(change, confidence) if is_share(name) else (None, None)
     return bounds
-
-
-def values_of(metric: str, columns: ProblemColumns) -> dict[str, tuple[Floats, Mask]]:
-    """Return the values of problems, those of a metric that is computed on request among them."""
-    ks = [k_of(metric)] if metric.startswith("pass_at_") else []
-    turns = turns_asked_for(metric, columns.problems)
-    return problem_values(columns, ks, budget=metric == "solved_within_budget", turns=turns)
-
-
-def turn_names(names: Iterable[str]) -> list[str]:
-    """Return the names of what rises by turn among others: recovery first, then each kind by turn."""
-    shares = {name for name in names if name == RECOVERY or name.startswith(RISING_BY_TURN)}
-    return sorted(shares, key=lambda name: (name != RECOVERY, name.rstrip("0123456789"), len(name), name))
-
-
-def pass_at_names(names: Iterable[str]) -> list[str]:
-    """Return the names of pass@k metrics among others, by k."""
-    return sorted({name for name in names if name.startswith("pass_at_")}, key=k_of)
-
-
-def k_of(metric: str) -> int:
-    """Return the k of a `pass_at_<k>`."""
-    return int(metric.removeprefix("pass_at_"))
 
 
 def paired_values(paired: PairedDataset, metric: str) -> tuple[Floats, Floats, Mask] | None:
     """Return each problem's value in both runs, and which have one in both; None where none has."""
-    first, second = (values_of(metric, each).get(metric) for each in (paired.baseline, paired.candidate))
+    first, second = (problem_values(each, [metric]).get(metric) for each in (paired.baseline, paired.candidate))
     if first is None or second is None:
         return None
     members = first[1] & second[1]

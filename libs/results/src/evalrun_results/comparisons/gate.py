@@ -10,7 +10,9 @@ from typing import Final
 import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparisons.differences import Difference, differences_of, k_of
+from evalrun_registry.metric import Measured
+from evalrun_registry.metrics import find_metric
+from evalrun_results.comparisons.differences import Difference, differences_of
 from evalrun_results.comparisons.gate_values import GateDataset, UnusableGateError, compared_values
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.plausibility import likely_causes
@@ -21,6 +23,8 @@ from evalrun_results.samples import JsonObject
 
 ROUNDING: Final = 1e-12
 """Sums of fractions such as 0.1 are off by some 1e-16: a bound that is -maxRegression on paper must count as such."""
+SINGLE_ANSWER: Final = frozenset({"accepted_at_1", "pass_at_1"})
+"""Names of the metric that is about one answer: McNemar's test is for it, and its spread falls with more samples."""
 CORRECTION: Final = "Bonferroni"
 """Of several gates: each is decided at 1 - (1 - confidence) / their number."""
 
@@ -212,7 +216,8 @@ def undecided(
 
 def nothing_to_compare(gate: Gate) -> str:
     """Return the message of a gate without a problem."""
-    needs = f" with {k_of(gate.metric)} judged samples" if gate.metric.startswith("pass_at_") else ""
+    named = find_metric(gate.metric)
+    needs = f" with {named.number} judged samples" if named and named.metric.measured is Measured.SAMPLES else ""
     return f"{gate.label} {gate.metric}: no problem{needs} in both runs, so nothing to compare"
 
 
@@ -289,7 +294,7 @@ def _min_improvement(gate: Gate) -> float | None:
 
 
 def _mcnemar_of(metric: str, parts: Sequence[GateDataset]) -> float | None:
-    if metric not in {"accepted_at_1", "pass_at_1"} or len(parts) != 1:
+    if metric not in SINGLE_ANSWER or len(parts) != 1:
         return None
     paired = parts[0].paired
     if paired is None or not paired.single_samples:

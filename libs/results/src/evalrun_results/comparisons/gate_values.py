@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparisons.differences import k_of, paired_values, values_of
+from evalrun_results.comparisons.differences import paired_values
 from evalrun_results.comparisons.pairing import PairedDataset, columns_of, pair
-from evalrun_results.metrics.estimators import pass_at_k
+from evalrun_results.metrics.accumulator import problem_values, unjudged_bounds
 from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
+from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE, Bounds
 from evalrun_results.sequential.mean_decision import Values
@@ -109,36 +109,10 @@ def value_bounds(metric: str, names: Sequence[str], totals: DatasetTotals) -> tu
         return np.zeros(0), np.zeros(0)
     by_id = sorted(names)
     columns = columns_of(totals, by_id)
-    low, high = _bounds_of(metric, columns)
+    low, high = unjudged_bounds(metric, columns)
     places = {name: place for place, name in enumerate(by_id)}
     wanted = np.array([places[name] for name in names])
     return low[wanted], high[wanted]
-
-
-def _bounds_of(metric: str, columns: ProblemColumns) -> tuple[Floats, Floats]:
-    seen = np.maximum(columns.seen, 1)
-    unknown = columns.seen - columns.judged
-    if metric.startswith("pass_at_"):
-        k = k_of(metric)
-        return _pass_at(k, columns.seen, columns.accepted), _pass_at(k, columns.seen, columns.accepted + unknown)
-    if metric == "solved_within_budget":
-        solved = columns.solved.astype(np.float64)
-        return solved, np.where(unknown > 0, 1.0, solved)
-    hits, status = columns.accepted.astype(np.float64), columns.statuses
-    if metric == "pass_ratio_mean":
-        hits, unknown = columns.pass_ratio_sum, columns.seen - columns.pass_ratio_count
-    elif metric == "zero_reward_rate":
-        hits, unknown = columns.zero_rewards.astype(np.float64), columns.seen - columns.rewarded
-    elif metric == "exec_success_rate":
-        hits = (status["success"] + status["wrong_answer"]).astype(np.float64)
-    elif metric != "accepted_at_1":
-        hits = status[metric.removesuffix("_rate")].astype(np.float64)
-    return hits / seen, (hits + unknown) / seen
-
-
-def _pass_at(k: int, seen: Counts, accepted: Counts) -> Floats:
-    pairs = zip(seen.tolist(), accepted.tolist(), strict=True)
-    return np.array([pass_at_k(n, c, k) if n >= k else float(c > 0) for n, c in pairs])
 
 
 def base_values(gate: Gate, baseline: DatasetTotals | None, problem_ids: Sequence[str]) -> dict[str, float]:
@@ -152,7 +126,7 @@ def base_values(gate: Gate, baseline: DatasetTotals | None, problem_ids: Sequenc
 
 
 def _values_of(metric: str, columns: ProblemColumns) -> tuple[Floats, Mask]:
-    found = values_of(metric, columns).get(metric)
+    found = problem_values(columns, [metric]).get(metric)
     count = len(columns.seen)
     return (np.zeros(count), np.zeros(count, dtype=np.bool_)) if found is None else found
 

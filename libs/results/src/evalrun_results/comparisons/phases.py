@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from evalrun_registry.metrics import falls
 from evalrun_results.comparisons.several import Contrast, SeveralRuns
 
 Reached = Literal["yes", "no", "open", "-"]
@@ -21,7 +22,6 @@ class Headline:
     metric: str
     min_change: float
     """Minimum change in the wanted direction: 0.03 is three points."""
-    falls: bool = False
     dataset: str | None = None
     """The only dataset that counts; None: every dataset."""
 
@@ -40,12 +40,12 @@ PHASES: Final = (
     TrainingPhase(
         "1 SFT",
         "fewer low-level errors",
-        (Headline("exec_success_rate", 0.0), Headline("syntax_error_rate", 0.0, falls=True)),
+        (Headline("exec_success_rate", 0.0), Headline("syntax_error_rate", 0.0)),
     ),
     TrainingPhase(
         "2 DPO",
         "preference alignment as a cold start",
-        (Headline("pass_ratio_mean", 0.0), Headline("zero_reward_rate", 0.0, falls=True)),
+        (Headline("pass_ratio_mean", 0.0), Headline("zero_reward_rate", 0.0)),
     ),
     TrainingPhase(
         "3 GRPO", "accepted@1 up by 3 to 10 points", (Headline("accepted_at_1", 0.03, dataset="codecontests_test"),)
@@ -115,7 +115,7 @@ def _row(phase: TrainingPhase, headline: Headline, letter: str, dataset: str, co
 def _reached(headline: Headline, low: float | None, high: float | None) -> Reached:
     if low is None or high is None:
         return "open"
-    if headline.falls:
+    if falls(headline.metric):
         low, high = -high, -low
     if low > 0 and low >= headline.min_change:
         return "yes"

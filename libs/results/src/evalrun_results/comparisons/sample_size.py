@@ -2,21 +2,17 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparisons.differences import Difference
-from evalrun_results.comparisons.gate import confidence_of, sample_size
+from evalrun_results.comparisons.gate import SINGLE_ANSWER, confidence_of, sample_size
 from evalrun_results.comparisons.power import margin_to_pass, problems_to_pass
 from evalrun_results.metrics.intervals import MIN_PROBLEMS
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.sequential.expected_size import problems_needed
-
-SAMPLED: Final = frozenset({"accepted_at_1", "pass_at_1"})
-"""Metrics whose spread within a problem is known: it falls with the number of samples."""
 
 
 def needs(
@@ -57,7 +53,7 @@ def _sentences(
             else f"sequential, population {gate.population}: {problems:,} problems do not decide an equal run 4 times "
             "in 5"
         )
-    if gate.metric in SAMPLED and baseline is not None:
+    if gate.metric in SINGLE_ANSWER and baseline is not None:
         yield samples_needed(gate, baseline, pilot, variance, found.problems, confidence)
 
 

@@ -8,9 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from evalrun_registry import metrics as registered
+from evalrun_registry.metrics import is_share
 from evalrun_results.comparisons.comparison import ProblemOutcome, RunFacts, compared_metrics, natural_order, outcome_of
 from evalrun_results.comparisons.conditions import differ_by_seed_alone, differing_conditions, seed_of
-from evalrun_results.comparisons.differences import AMOUNTS, Difference, differences_of, k_of
+from evalrun_results.comparisons.differences import Difference, differences_of
 from evalrun_results.comparisons.multiple_tests import holm, sign_flip_p
 from evalrun_results.comparisons.pairing import columns_of
 from evalrun_results.comparisons.roles import role_in
@@ -19,10 +21,9 @@ from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats, plus_four
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import FORGED_WHERE
-from evalrun_results.metrics.turns import turns_asked_for
 from evalrun_results.samples import JsonObject
 
-HEADLINE: Final = "accepted_at_1"
+HEADLINE: Final = registered.HEADLINE.name
 """The metric whose differences are tested, one test a comparison: a correction over every metric would find nothing."""
 MAX_CONFIGURATIONS: Final = len(ascii_uppercase)
 
@@ -201,9 +202,7 @@ def _across(name: str, configurations: Sequence[Configuration], *, all_pairs: bo
 
 
 def _values(columns: ProblemColumns, metrics: Sequence[str]) -> _Values:
-    ks = [k_of(metric) for metric in metrics if metric.startswith("pass_at_")]
-    turns = max((turns_asked_for(metric, columns.problems) for metric in metrics), default=0)
-    found = problem_values(columns, ks, budget="solved_within_budget" in metrics, turns=turns)
+    found = problem_values(columns, metrics)
     return {metric: found[metric] for metric in metrics if metric in found}
 
 
@@ -230,7 +229,7 @@ def _standings(
     standings = {}
     for letter, found in values.items():
         mine = found[metric][0][members]
-        low, high = (None, None) if metric in AMOUNTS else plus_four(mine.clip(0.0, 1.0))
+        low, high = plus_four(mine.clip(0.0, 1.0)) if is_share(metric) else (None, None)
         means = [float(each[metric][0][members].mean()) for each in by_seed[letter]]
         spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
         standings[letter] = Standing(float(mine.mean()), spread, low, high)

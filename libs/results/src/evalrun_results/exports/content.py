@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
 from evalrun_api.work_order import WorkOrder
+from evalrun_registry.metric import export_name
 from evalrun_results.json_text import json_line
 from evalrun_results.metrics.accumulator import DatasetMetrics
 from evalrun_results.samples import JsonObject
@@ -88,11 +89,11 @@ def metric_values(datasets: Mapping[str, DatasetMetrics]) -> dict[str, float]:
     """Return every figure that has a value by `eval/<dataset>/<metric>`, and each dataset's coverage beside them."""
     values = {}
     for name, metrics in datasets.items():
-        values[f"eval/{name}/coverage"] = metrics.coverage
-        values[f"eval/{name}/not_judged"] = float(metrics.not_judged)
+        values[export_name(name, "coverage")] = metrics.coverage
+        values[export_name(name, "not_judged")] = float(metrics.not_judged)
         for metric, figure in metrics.figures.items():
             if figure.value is not None:
-                values[f"eval/{name}/{metric}"] = figure.value
+                values[export_name(name, metric)] = figure.value
     return values
 
 

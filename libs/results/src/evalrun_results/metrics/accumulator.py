@@ -5,13 +5,17 @@ tokens and seconds "a problem" are sums over its samples; a problem is solved wh
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Final
 
 import numpy as np
 
+from evalrun_registry.metric import Interval, Measured, NamedMetric
+from evalrun_registry.metrics import METRICS, find_metric
 from evalrun_results.metrics.activity import RunActivity, WorkShares
+from evalrun_results.metrics.estimators import ESTIMATORS, Measurements, ProblemValues, value_bounds
 from evalrun_results.metrics.figures import Figure, FigureSheet, Mask
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
@@ -22,7 +26,7 @@ from evalrun_results.metrics.problem_totals import (
     OTHER_CAUSES,
     DatasetTotals,
 )
-from evalrun_results.metrics.turns import RECOVERY, add_turn_figures, left_out_at
+from evalrun_results.metrics.turns import turns_of
 from evalrun_results.samples import JsonObject, SampleResult
 
 FLAGGED: Final = (
@@ -32,6 +36,7 @@ FLAGGED: Final = (
 """Samples that are counted beside the figures."""
 LISTED_CAUSES: Final = 20
 """Causes of answers that were not judged, with a count each."""
+_MEANS: Final = (Interval.PROPORTION, Interval.MEAN_SHARE, Interval.MEAN)
 SEED: Final = 20_240_229
 """Of every bootstrap: the same results give the same bytes."""
 
@@ -155,137 +160,108 @@ def dataset_metrics(
         work: what each unit of work took of the run's active time; None if there is no throughput to tell.
     """
     columns = ProblemColumns.of(totals)
-    sheet = FigureSheet(clustered=bool((columns.seen > 1).any()))
-    left_out: JsonObject = {}
-    _verdict_figures(sheet, columns)
-    _token_and_time_figures(sheet, columns)
-    _throughput_figure(sheet, columns, work)
-    _per_solved_figures(sheet, columns, gpu_seconds, options.gpu_hour_price)
-    if sheet.clustered:
-        for k in columns.default_ks() if options.ks is None else options.ks:
-            enough = columns.judged >= k
-            sheet.mean_share(f"pass_at_{k}", columns.pass_at(k), enough)
-            left_out[f"pass_at_{k}"] = int((~enough).sum())
-    if options.budget:
-        left_out["solved_within_budget"] = _budget_figure(sheet, columns)
-    if options.turns > 1:
-        add_turn_figures(sheet, columns.problems, options.turns)
-        left_out[RECOVERY] = left_out_at(columns.problems, options.turns)
-    if columns.comparable.any():
-        sheet.share("flip_rate", columns.flips, columns.comparable, columns.comparable > 0)
+    clustered = bool((columns.seen > 1).any())
+    given = Measurements(columns, options.turns, gpu_seconds, options.gpu_hour_price, work)
+    found = dict(_estimates(given, _reported(given, options, clustered=clustered)))
+    sheet = FigureSheet(clustered)
+    for named, values in found.items():
+        _add_figure(sheet, named, values)
+    left_out: JsonObject = {
+        named.name: values.left_out for named, values in found.items() if values.left_out is not None
+    }
     figures = sheet.figures(options.seed)
     return DatasetMetrics(
         coverage=float(columns.judged.sum() / columns.seen.sum()) if len(columns.seen) else 0.0,
         accepted_bounds=columns.accepted_bounds(),
         counts=_counts(totals, columns, left_out),
-        figures=_with_high_bounds(figures, columns) if totals.flags["with_assumed_timeouts"] else figures,
+        figures=_with_high_bounds(figures, found) if totals.flags["with_assumed_timeouts"] else figures,
         score_means=columns.score_means(),
     )
 
 
-def problem_values(
-    columns: ProblemColumns, ks: Iterable[int] = (), *, budget: bool = False, turns: int = 0
-) -> dict[str, tuple[Floats, Mask]]:
-    """Return, for each metric that is a mean over problems, every problem's value and which problems have one.
+def problem_values(columns: ProblemColumns, names: Iterable[str]) -> dict[str, tuple[Floats, Mask]]:
+    """Return every problem's value and which problems have one, for each of these metrics that is a mean over problems.
 
-    By the very formulas of the figures: two runs are compared by the differences of these values.
-
-    Args:
-        columns: the problems.
-        ks: of pass@k.
-        budget: whether `solved_within_budget` is asked for.
-        turns: up to which turn figures by turn are asked for; 0: none.
+    By the very estimators of the figures: two runs are compared by the differences of these values.
     """
+    wanted = [named for name in names if (named := find_metric(name)) is not None and named.metric.interval in _MEANS]
+    estimated = _estimates(_given(columns, wanted), wanted)
+    return {named.name: (found.values, found.members) for named, found in estimated}
+
+
+def unjudged_bounds(metric: str, columns: ProblemColumns) -> tuple[Floats, Floats]:
+    """Return the numbers between which each problem's value lies, whatever its unjudged samples would be.
+
+    Raises:
+        ValueError: the run has no such metric.
+    """
+    named = find_metric(metric)
+    found = None if named is None else ESTIMATORS[named.metric.name](_given(columns, [named]), named.number)
+    if found is None:
+        raise ValueError(f"{metric}: there is no such metric")
+    return value_bounds(found, columns)
+
+
+def _given(columns: ProblemColumns, wanted: Iterable[NamedMetric]) -> Measurements:
+    return Measurements(columns, max((_turns_for(named, columns) for named in wanted), default=1))
+
+
+def _turns_for(named: NamedMetric, columns: ProblemColumns) -> int:
+    """Return the turns that the metric is about."""
+    if named.metric.measured is not Measured.TURNS:
+        return 1
+    return named.number or max(2, turns_of(columns.problems))
+
+
+def _reported(given: Measurements, options: MetricOptions, *, clustered: bool) -> Iterator[NamedMetric]:
+    """Yield the metrics that a run has. Metrics of a turn that stand side by side come turn by turn."""
+    measured = {Measured.ALWAYS, Measured.REPEATS}
+    measured |= {Measured.SAMPLES} if clustered else set()
+    measured |= {Measured.BUDGET} if options.budget else set()
+    measured |= {Measured.TURNS} if options.turns > 1 else set()
+    numbers: dict[str, Iterable[int]] = {
+        "": (0,),
+        "<k>": given.default_ks if options.ks is None else options.ks,
+        "<t>": range(1, options.turns + 1),
+    }
+    for placeholder, neighbours in groupby(METRICS, key=lambda metric: metric.number):
+        metrics = [metric for metric in neighbours if metric.measured in measured]
+        for number in numbers[placeholder]:
+            yield from (metric.at(number) for metric in metrics if not placeholder or number >= metric.first)
+
+
+def _estimates(given: Measurements, wanted: Iterable[NamedMetric]) -> Iterator[tuple[NamedMetric, ProblemValues]]:
+    for named in wanted:
+        found = ESTIMATORS[named.metric.name](given, named.number)
+        if found is not None:
+            yield named, found
+
+
+def _add_figure(sheet: FigureSheet, named: NamedMetric, found: ProblemValues) -> None:
+    """Add the figure with the interval that the metric's description asks for."""
+    match named.metric.interval:
+        case Interval.PROPORTION:
+            sheet.share(named.name, found.above, found.below, found.members)
+        case Interval.MEAN_SHARE:
+            known = found.values[found.members]
+            shares = bool((known >= 0).all() and (known <= 1).all())
+            (sheet.mean_share if shares else sheet.mean)(named.name, found.values, found.members)
+        case Interval.MEAN:
+            sheet.mean(named.name, found.values, found.members)
+        case Interval.RATIO:
+            sheet.ratio(named.name, found.above.astype(np.float64), found.below.astype(np.float64), found.members)
+        case Interval.PERCENTILE:
+            sheet.percentile(named.name, found.values, found.members, named.metric.percentile)
+
+
+def _with_high_bounds(figures: Mapping[str, Figure], found: Mapping[NamedMetric, ProblemValues]) -> dict[str, Figure]:
+    """Return the figures, those of the pass ratio with their values if every assumed time-out had passed."""
     sheet = FigureSheet(clustered=True)
-    _verdict_figures(sheet, columns)
-    _token_and_time_figures(sheet, columns)
-    for k in ks:
-        sheet.mean_share(f"pass_at_{k}", columns.pass_at(k), columns.judged >= k)
-    if budget:
-        _budget_figure(sheet, columns)
-    if turns:
-        add_turn_figures(sheet, columns.problems, turns)
-    return sheet.means()
-
-
-def _budget_figure(sheet: FigureSheet, columns: ProblemColumns) -> int:
-    """Return how many problems are left out: unsolved with a sample that was not judged, so that nobody can tell."""
-    told = columns.solved | (columns.judged == columns.seen)
-    sheet.share("solved_within_budget", columns.solved, np.ones_like(columns.seen), told)
-    return int((~told).sum())
-
-
-def _verdict_figures(sheet: FigureSheet, columns: ProblemColumns) -> None:
-    judged, some = columns.judged, columns.judged > 0
-    status = columns.statuses
-    sheet.share("accepted_at_1", columns.accepted, judged, some)
-    _pass_ratio_figures(sheet, columns.pass_ratio(), columns.pass_ratio_count > 0)
-    sheet.share("exec_success_rate", status["success"] + status["wrong_answer"], judged, some)
-    for name in ("syntax_error", "runtime_error", "timeout", "wrong_answer", "empty_output"):
-        sheet.share(f"{name}_rate", status[name], judged, some)
-    sheet.share("memory_limit_rate", columns.memory_limit, judged, some)
-    sheet.share("api_error_rate", columns.seen - judged, columns.seen, columns.seen > 0)
-    sheet.share("zero_reward_rate", columns.zero_rewards, judged, some)
-    _score_figure(sheet, columns)
-
-
-def _score_figure(sheet: FigureSheet, columns: ProblemColumns) -> None:
-    """Report the mean score as verl computes it, over the problems that a grader scored; nothing without a grader."""
-    scored = columns.score_count > 0
-    if not scored.any():
-        return
-    scores = columns.score()
-    shares = bool((scores[scored] >= 0).all() and (scores[scored] <= 1).all())
-    (sheet.mean_share if shares else sheet.mean)("score_mean", scores, scored)
-
-
-def _pass_ratio_figures(sheet: FigureSheet, pass_ratio: Floats, rated: Mask) -> None:
-    sheet.mean_share("pass_ratio_mean", pass_ratio, rated)
-    sheet.percentile("pass_ratio_p50", pass_ratio, rated, 50)
-    sheet.percentile("pass_ratio_p90", pass_ratio, rated, 90)
-
-
-def _with_high_bounds(figures: Mapping[str, Figure], columns: ProblemColumns) -> dict[str, Figure]:
-    """Return the figures, those of the pass ratio with what they were had every assumed time-out passed."""
-    sheet = FigureSheet(clustered=True)
-    _pass_ratio_figures(sheet, columns.pass_ratio_high(), columns.pass_ratio_count > 0)
+    for named, values in found.items():
+        if values.above_had_all_passed is not None:
+            _add_figure(sheet, named, replace(values, above=values.above_had_all_passed))
     high = sheet.values()
     return {name: replace(figure, high_bound=high.get(name)) for name, figure in figures.items()}
-
-
-def _token_and_time_figures(sheet: FigureSheet, columns: ProblemColumns) -> None:
-    some = columns.judged > 0
-    sheet.mean("avg_total_gen_tokens", columns.output_tokens, some & columns.tokens_known)
-    timed = some & columns.gen_seconds_known
-    sheet.mean("avg_gen_time", columns.gen_seconds, timed)
-    sheet.percentile("p50_gen_time", columns.gen_seconds, timed, 50)
-    sheet.percentile("p95_gen_time", columns.gen_seconds, timed, 95)
-    sheet.mean("avg_total_judge_time", columns.judge_seconds, some)
-    sheet.percentile("p50_total_judge_time", columns.judge_seconds, some, 50)
-    sheet.percentile("p95_total_judge_time", columns.judge_seconds, some, 95)
-
-
-def _throughput_figure(sheet: FigureSheet, columns: ProblemColumns, work: WorkShares | None) -> None:
-    """Return a ratio of sums over problems like the others: each problem carries a part of the run's active time."""
-    judged = (columns.judged > 0).astype(np.float64)
-    known = np.full(len(judged), work is not None and bool(judged.any()))
-    sheet.ratio("throughput", judged, np.zeros(len(judged)) if work is None else columns.active_seconds(work), known)
-
-
-def _per_solved_figures(
-    sheet: FigureSheet, columns: ProblemColumns, gpu_seconds: float | None, gpu_hour_price: float | None
-) -> None:
-    solved = columns.solved.astype(np.float64)
-    everything = columns.seen > 0
-    known = columns.tokens_known
-    sheet.mean("cost_per_solved_tokens", columns.output_tokens, columns.solved & known)
-    sheet.mean("cost_per_solved_judge_time", columns.judge_seconds, columns.solved)
-    sheet.ratio("tokens_per_solved", columns.output_tokens, solved, known)
-    sheet.ratio("judge_time_per_solved", columns.judge_seconds, solved, everything)
-    gpu = columns.gpu_seconds(gpu_seconds)
-    price = None if gpu_hour_price is None else gpu_hour_price / 3600
-    sheet.ratio("gpu_seconds_per_solved", gpu, solved, everything if gpu_seconds else ~everything)
-    sheet.ratio("money_per_solved", gpu * (price or 0), solved, everything if gpu_seconds and price else ~everything)
 
 
 def _causes(causes: Counter[str]) -> JsonObject:

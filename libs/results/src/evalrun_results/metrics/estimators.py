@@ -1,34 +1,295 @@
-"""Estimators over counts of samples. Pure."""
+"""The estimator of each metric: its value for every problem of a dataset. Pure.
 
-import math
+What a metric is called, how its problems become one figure and where that is shown is described in
+`evalrun_registry.metrics`, under the same name.
+"""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
 
-def pass_at_k(samples: int, accepted: int, k: int) -> float:
-    """Return the unbiased estimate of the chance that one of k samples is accepted: 1 - C(n-c, k) / C(n, k).
+import numpy as np
 
-    The quotient is computed as the product of (1 - k / i) for i in n-c+1..n (Chen et al. 2021, arXiv:2107.03374),
-    which stays in range where the binomials have hundreds of digits, summed as logarithms, where a long product
-    would lose digits.
-
-    Args:
-        samples: n, the judged samples of the problem.
-        accepted: c, how many of them were accepted.
-        k: at most n.
-
-    Raises:
-        ValueError: not 0 <= c <= n, or not 1 <= k <= n.
-    """
-    if not 0 <= accepted <= samples or not 1 <= k <= samples:
-        raise ValueError(f"pass@{k} of {accepted} accepted in {samples} samples is not defined")
-    if accepted == 0:
-        return 0.0
-    if samples - accepted < k:
-        return 1.0
-    # The product is symmetric in c and k: C(n-c, k) / C(n, k) = C(n-k, c) / C(n, c). The shorter one is exacter.
-    few, many = sorted((accepted, k))
-    return -math.expm1(math.fsum(math.log1p(-many / i) for i in range(samples - few + 1, samples + 1)))
+from evalrun_results.metrics.activity import WorkShares
+from evalrun_results.metrics.figures import Mask
+from evalrun_results.metrics.intervals import Floats
+from evalrun_results.metrics.pass_at_k import default_ks
+from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
+from evalrun_results.metrics.turns import Reached, count_bits, reached, turns_spent
 
 
-def default_ks(samples: int) -> tuple[int, ...]:
-    """Return the k that are reported where none were asked for: the customary 1, 10 and 100, as far as n reaches."""
-    return tuple(k for k in (1, 10, 100) if k <= samples)
+@dataclass(frozen=True)
+class Measurements:
+    """The problems of a dataset, with facts of the run that are no results."""
+
+    columns: ProblemColumns
+    turns: int = 1
+    """Of the protocol."""
+    gpu_seconds: float | None = None
+    """The dataset's share; None where unknown."""
+    gpu_hour_price: float | None = None
+    work: WorkShares | None = None
+    """The active time that each unit of work took; None where there is no throughput."""
+
+    @property
+    def default_ks(self) -> tuple[int, ...]:
+        """The k of pass@k that are reported if none are asked for."""
+        return default_ks(int(self.columns.seen.max(initial=0)))
+
+    @cached_property
+    def by_turn(self) -> list[list[Reached]]:
+        """The state of each problem's samples at the end of each turn, by problem and turn."""
+        return [reached(problem, self.turns) for problem in self.columns.problems]
+
+    def after_turn(self, turn: int) -> list[Reached]:
+        """Return the state of each problem's samples at the end of a turn, counted from 1."""
+        return [turns[turn - 1] for turns in self.by_turn]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemValues:
+    """A metric of each problem, as a quotient. The metric's `Interval` says how they become one figure."""
+
+    above: Floats | Counts | Mask
+    below: Floats | Counts
+    members: Mask
+    """The problems that have a value."""
+    left_out: int | None = None
+    """Problems that `counts.left_out_problems` reports for the metric; None: it reports none."""
+    above_had_all_passed: Floats | None = None
+    """`above` if every assumed time-out had passed, for a figure with a `high_bound`."""
+    bounds: Callable[[], tuple[Floats, Floats]] | None = None
+    """Least and greatest value of each problem, whatever its unjudged samples would be; None: as for a share."""
+    told: Floats | Counts | None = None
+    """Samples that count in those bounds as they are; None: `below`."""
+
+    @property
+    def values(self) -> Floats:
+        """The value of each problem; 0 where it has none."""
+        quotients: Floats = self.above / np.maximum(self.below, 1)
+        return np.where(self.members, quotients, 0.0)
+
+
+Estimator: TypeAlias = Callable[[Measurements, int], ProblemValues | None]
+"""Returns the values for one k or turn (0 for other metrics), or None if the run has no such metric."""
+
+
+def value_bounds(found: ProblemValues, columns: ProblemColumns) -> tuple[Floats, Floats]:
+    """Return the numbers between which each problem's value lies: they differ where a sample was not judged."""
+    if found.bounds is not None:
+        return found.bounds()
+    seen, hits = np.maximum(columns.seen, 1), found.above.astype(np.float64)
+    unknown = columns.seen - (found.below if found.told is None else found.told)
+    return hits / seen, (hits + unknown) / seen
+
+
+def _share_of_judged(hits: Callable[[ProblemColumns], Counts]) -> Estimator:
+    def values(given: Measurements, _number: int) -> ProblemValues:
+        columns = given.columns
+        return ProblemValues(hits(columns), columns.judged, columns.judged > 0)
+
+    return values
+
+
+def _ended_as(*statuses: str) -> Estimator:
+    def hits(columns: ProblemColumns) -> Counts:
+        total: Counts = np.sum([columns.statuses[status] for status in statuses], axis=0)
+        return total
+
+    return _share_of_judged(hits)
+
+
+def _each(value: Callable[[ProblemColumns], Floats], members: Callable[[ProblemColumns], Mask]) -> Estimator:
+    def values(given: Measurements, _number: int) -> ProblemValues:
+        found = value(given.columns)
+        return ProblemValues(found, np.ones(len(found)), members(given.columns))
+
+    return values
+
+
+def _pass_ratio(given: Measurements, _number: int) -> ProblemValues:
+    columns = given.columns
+    count = columns.pass_ratio_count
+    return ProblemValues(columns.pass_ratio_sum, count, count > 0, above_had_all_passed=columns.pass_ratio_high_sum)
+
+
+def _not_judged(given: Measurements, _number: int) -> ProblemValues:
+    columns = given.columns
+    return ProblemValues(columns.seen - columns.judged, columns.seen, columns.seen > 0)
+
+
+def _zero_reward(given: Measurements, _number: int) -> ProblemValues:
+    columns = given.columns
+    return ProblemValues(columns.zero_rewards, columns.judged, columns.judged > 0, told=columns.rewarded)
+
+
+def _score(given: Measurements, _number: int) -> ProblemValues | None:
+    """Return the scores of the problems that a grader scored, as verl computes them; None without a grader."""
+    columns = given.columns
+    scored = columns.score_count > 0
+    return ProblemValues(columns.score_sum, columns.score_count, scored) if scored.any() else None
+
+
+def _tokens_counted(columns: ProblemColumns) -> Mask:
+    return (columns.judged > 0) & columns.tokens_known
+
+
+def _timed(columns: ProblemColumns) -> Mask:
+    return (columns.judged > 0) & columns.gen_seconds_known
+
+
+def _judged(columns: ProblemColumns) -> Mask:
+    return columns.judged > 0
+
+
+_gen_time: Final = _each(lambda columns: columns.gen_seconds, _timed)
+_judge_time: Final = _each(lambda columns: columns.judge_seconds, _judged)
+
+
+def _throughput(given: Measurements, _number: int) -> ProblemValues:
+    """Return a quotient of problems and seconds: each problem carries a part of the run's active time."""
+    judged = (given.columns.judged > 0).astype(np.float64)
+    seconds = np.zeros(len(judged)) if given.work is None else given.columns.active_seconds(given.work)
+    known = given.work is not None and bool(judged.any())
+    return ProblemValues(judged, seconds, np.full(len(judged), known))
+
+
+def _per_solved(columns: ProblemColumns, spent: Floats, members: Mask) -> ProblemValues:
+    return ProblemValues(spent, columns.solved.astype(np.float64), members)
+
+
+def _tokens_per_solved(given: Measurements, _number: int) -> ProblemValues:
+    return _per_solved(given.columns, given.columns.output_tokens, given.columns.tokens_known)
+
+
+def _judge_time_per_solved(given: Measurements, _number: int) -> ProblemValues:
+    return _per_solved(given.columns, given.columns.judge_seconds, given.columns.seen > 0)
+
+
+def _gpu_seconds_per_solved(given: Measurements, _number: int) -> ProblemValues:
+    columns, seconds = given.columns, given.gpu_seconds
+    known = np.full(len(columns.seen), bool(seconds))
+    return _per_solved(columns, columns.gpu_seconds(seconds), (columns.seen > 0) & known)
+
+
+def _money_per_solved(given: Measurements, _number: int) -> ProblemValues:
+    columns = given.columns
+    price = 0.0 if given.gpu_hour_price is None else given.gpu_hour_price / 3600
+    known = np.full(len(columns.seen), bool(given.gpu_seconds) and bool(price))
+    return _per_solved(columns, columns.gpu_seconds(given.gpu_seconds) * price, (columns.seen > 0) & known)
+
+
+def _pass_at(given: Measurements, k: int) -> ProblemValues:
+    columns = given.columns
+    enough = columns.judged >= k
+    values = columns.pass_at(k)
+    return ProblemValues(
+        values,
+        np.ones(len(values)),
+        enough,
+        left_out=int((~enough).sum()),
+        bounds=lambda: columns.pass_at_bounds(k),
+    )
+
+
+def _solved_within_budget(given: Measurements, _number: int) -> ProblemValues:
+    """Leave out unsolved problems with a sample that was not judged: nobody can tell whether they are solved."""
+    columns = given.columns
+    told = columns.solved | (columns.judged == columns.seen)
+    solved = columns.solved.astype(np.float64)
+    return ProblemValues(
+        columns.solved,
+        np.ones_like(columns.seen),
+        told,
+        left_out=int((~told).sum()),
+        bounds=lambda: (solved, np.where(columns.seen > columns.judged, 1.0, solved)),
+    )
+
+
+def _accepted_by_turn(given: Measurements, turn: int) -> ProblemValues:
+    known = count_bits(each.known for each in given.after_turn(turn))
+    return ProblemValues(count_bits(each.accepted for each in given.after_turn(turn)), known, known > 0)
+
+
+def _zero_reward_by_turn(given: Measurements, turn: int) -> ProblemValues:
+    known = count_bits(each.known for each in given.after_turn(turn))
+    return ProblemValues(count_bits(each.zero for each in given.after_turn(turn)), known, known > 0)
+
+
+def _tokens_of_turn(given: Measurements, turn: int) -> ProblemValues:
+    """Return the tokens of one turn's answers, for the problems that had such a turn."""
+    pairs = [problem.turn_tokens(turn - 1) for problem in given.columns.problems]
+    tokens: Floats = np.array([count for count, _ in pairs], dtype=np.float64)
+    return ProblemValues(tokens, np.ones(len(pairs)), np.array([known for _, known in pairs], dtype=np.bool_))
+
+
+def _recovery_by_turn(given: Measurements, turn: int) -> ProblemValues:
+    at = given.after_turn(turn)
+    failed = count_bits(each.failed_first for each in at)
+    return ProblemValues(count_bits(each.failed_first & each.accepted for each in at), failed, failed > 0)
+
+
+def _recovery(given: Measurements, _number: int) -> ProblemValues:
+    """Leave nothing out, but report the problems with a sample that was not judged on the way to the last turn."""
+    found = _recovery_by_turn(given, given.turns)
+    pairs = zip(given.by_turn, given.columns.problems, strict=True)
+    left_out = sum(turns[-1].known != problem.outcomes.seen for turns, problem in pairs)
+    return ProblemValues(found.above, found.below, found.members, left_out=left_out)
+
+
+def _turns_to_accept(given: Measurements, _number: int) -> ProblemValues:
+    spent = [turns_spent(turns) for turns in given.by_turn]
+    turns, solved = (np.array([pair[part] for pair in spent], dtype=np.float64) for part in (0, 1))
+    return ProblemValues(turns, solved, solved > 0)
+
+
+def _flip_rate(given: Measurements, _number: int) -> ProblemValues | None:
+    columns = given.columns
+    if not columns.comparable.any():
+        return None
+    return ProblemValues(columns.flips, columns.comparable, columns.comparable > 0)
+
+
+ESTIMATORS: Final[Mapping[str, Estimator]] = {
+    "accepted_at_1": _share_of_judged(lambda columns: columns.accepted),
+    "pass_ratio_mean": _pass_ratio,
+    "pass_ratio_p50": _pass_ratio,
+    "pass_ratio_p90": _pass_ratio,
+    "exec_success_rate": _ended_as("success", "wrong_answer"),
+    "syntax_error_rate": _ended_as("syntax_error"),
+    "runtime_error_rate": _ended_as("runtime_error"),
+    "timeout_rate": _ended_as("timeout"),
+    "wrong_answer_rate": _ended_as("wrong_answer"),
+    "empty_output_rate": _ended_as("empty_output"),
+    "memory_limit_rate": _share_of_judged(lambda columns: columns.memory_limit),
+    "api_error_rate": _not_judged,
+    "zero_reward_rate": _zero_reward,
+    "score_mean": _score,
+    "avg_total_gen_tokens": _each(lambda columns: columns.output_tokens, _tokens_counted),
+    "avg_gen_time": _gen_time,
+    "p50_gen_time": _gen_time,
+    "p95_gen_time": _gen_time,
+    "avg_total_judge_time": _judge_time,
+    "p50_total_judge_time": _judge_time,
+    "p95_total_judge_time": _judge_time,
+    "throughput": _throughput,
+    "cost_per_solved_tokens": _each(
+        lambda columns: columns.output_tokens, lambda columns: columns.solved & columns.tokens_known
+    ),
+    "cost_per_solved_judge_time": _each(lambda columns: columns.judge_seconds, lambda columns: columns.solved),
+    "tokens_per_solved": _tokens_per_solved,
+    "judge_time_per_solved": _judge_time_per_solved,
+    "gpu_seconds_per_solved": _gpu_seconds_per_solved,
+    "money_per_solved": _money_per_solved,
+    "pass_at_<k>": _pass_at,
+    "solved_within_budget": _solved_within_budget,
+    "accepted_by_turn_<t>": _accepted_by_turn,
+    "zero_reward_rate_by_turn_<t>": _zero_reward_by_turn,
+    "avg_gen_tokens_turn_<t>": _tokens_of_turn,
+    "recovery_rate_by_turn_<t>": _recovery_by_turn,
+    "recovery_rate": _recovery,
+    "turns_to_accept": _turns_to_accept,
+    "flip_rate": _flip_rate,
+}
+"""By the name of the metric's description."""

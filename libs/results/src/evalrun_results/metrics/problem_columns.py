@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalrun_results.metrics.activity import WorkShares
-from evalrun_results.metrics.estimators import default_ks, pass_at_k
 from evalrun_results.metrics.intervals import Floats
+from evalrun_results.metrics.pass_at_k import pass_at_k
 from evalrun_results.metrics.problem_totals import FINAL_STATUSES, DatasetTotals, ProblemTotals
 
 Counts: TypeAlias = NDArray[np.int64]
@@ -82,14 +82,6 @@ class ProblemColumns:
             problems=tuple(problems),
         )
 
-    def pass_ratio(self) -> Floats:
-        """Return each problem's mean pass ratio; 0 where none is known."""
-        return self.pass_ratio_sum / np.maximum(self.pass_ratio_count, 1)
-
-    def pass_ratio_high(self) -> Floats:
-        """Return each problem's mean pass ratio had every assumed time-out passed; 0 where none is known."""
-        return self.pass_ratio_high_sum / np.maximum(self.pass_ratio_count, 1)
-
     @property
     def rewarded(self) -> Counts:
         """Samples whose tests or grader say what they are worth: a problem has the one or the other."""
@@ -113,9 +105,11 @@ class ProblemColumns:
         values = _floats(pass_at_k(int(n), int(c), k) if n >= k else 0.0 for n, c in kinds)
         return values[kind_of.ravel()]
 
-    def default_ks(self) -> tuple[int, ...]:
-        """Return the k that are reported where none were asked for."""
-        return default_ks(int(self.seen.max(initial=0)))
+    def pass_at_bounds(self, k: int) -> tuple[Floats, Floats]:
+        """Return each problem's pass@k if every sample that was not judged had failed, and if it had been accepted."""
+        accepted_if = (self.accepted, self.accepted + self.seen - self.judged)
+        low, high = (_pass_at_or_one_of(k, self.seen, accepted) for accepted in accepted_if)
+        return low, high
 
     def accepted_bounds(self) -> tuple[float, float]:
         """Return [accepted / all, (accepted + not judged) / all], as means over problems: the unit of accepted@1."""
@@ -140,6 +134,12 @@ class ProblemColumns:
             weights = np.ones(len(weights))
         parts: Floats = total * weights / weights.sum()
         return parts
+
+
+def _pass_at_or_one_of(k: int, seen: Counts, accepted: Counts) -> Floats:
+    """Return pass@k of each problem; with fewer than k samples, whether one of them was accepted."""
+    pairs = zip(seen.tolist(), accepted.tolist(), strict=True)
+    return np.array([pass_at_k(n, c, k) if n >= k else float(c > 0) for n, c in pairs])
 
 
 def _counts(values: Iterable[int]) -> Counts:

@@ -7,19 +7,11 @@ Counted from the bit masks that a problem's totals keep for each turn. Two rules
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from evalrun_results.metrics.figures import FigureSheet
-from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import Counts
 from evalrun_results.metrics.problem_totals import ProblemTotals
-
-RISING_BY_TURN: Final = ("accepted_by_turn_", "recovery_rate_by_turn_")
-BY_TURN: Final = (*RISING_BY_TURN, "zero_reward_rate_by_turn_")
-"""Beginnings of the names of metrics that are shares, each followed by the number of a turn, from 1."""
-RECOVERY: Final = "recovery_rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,65 +48,17 @@ def reached(problem: ProblemTotals, turns: int) -> list[Reached]:
     return found
 
 
-def add_turn_figures(sheet: FigureSheet, problems: Sequence[ProblemTotals], turns: int) -> None:
-    """Report the metrics of each turn.
-
-    Args:
-        sheet: over these problems.
-        problems: in the sheet's order.
-        turns: turns of the protocol.
-    """
-    by_problem = [reached(problem, turns) for problem in problems]
-    for turn in range(turns):
-        at = [each[turn] for each in by_problem]
-        known, accepted = _bits(each.known for each in at), _bits(each.accepted for each in at)
-        some = known > 0
-        sheet.share(f"accepted_by_turn_{turn + 1}", accepted, known, some)
-        sheet.share(f"zero_reward_rate_by_turn_{turn + 1}", _bits(each.zero for each in at), known, some)
-        _tokens(sheet, problems, turn)
-        if turn == 0:
-            continue
-        failed, recovered = _bits(e.failed_first for e in at), _bits(e.failed_first & e.accepted for e in at)
-        sheet.share(f"recovery_rate_by_turn_{turn + 1}", recovered, failed, failed > 0)
-        if turn == turns - 1:
-            sheet.share(RECOVERY, recovered, failed, failed > 0)
-    spent = [_turns_spent(each) for each in by_problem]
-    turns_sum, solved = (np.array([pair[part] for pair in spent], dtype=np.float64) for part in (0, 1))
-    sheet.ratio("turns_to_accept", turns_sum, solved, solved > 0)
-
-
-def left_out_at(problems: Sequence[ProblemTotals], turns: int) -> int:
-    """Return how many problems have a sample that says nothing at the last turn: not judged on the way there."""
-    return sum(reached(problem, turns)[-1].known != problem.outcomes.seen for problem in problems)
-
-
 def turns_of(problems: Sequence[ProblemTotals]) -> int:
     """Return the turns that any sample has had."""
     return max((1 + max(problem.turns or {}, default=0) for problem in problems), default=1)
 
 
-def turns_asked_for(metric: str, problems: Sequence[ProblemTotals]) -> int:
-    """Return how many turns a metric is about: 0 for one that is not about turns."""
-    if metric == RECOVERY:
-        return max(2, turns_of(problems))
-    for beginning in BY_TURN:
-        if metric.startswith(beginning):
-            return int(metric.removeprefix(beginning))
-    return 0
-
-
-def _turns_spent(by_turn: Sequence[Reached]) -> tuple[int, int]:
+def turns_spent(by_turn: Sequence[Reached]) -> tuple[int, int]:
     """Return the turns up to acceptance, summed over the accepted samples, and their number."""
     counts = [each.newly_accepted.bit_count() for each in by_turn]
     return sum((turn + 1) * count for turn, count in enumerate(counts)), sum(counts)
 
 
-def _tokens(sheet: FigureSheet, problems: Sequence[ProblemTotals], turn: int) -> None:
-    """Report the tokens of one turn's answers, over the problems that had such a turn."""
-    pairs = [problem.turn_tokens(turn) for problem in problems]
-    values: Floats = np.array([tokens for tokens, _ in pairs], dtype=np.float64)
-    sheet.mean(f"avg_gen_tokens_turn_{turn + 1}", values, np.array([known for _, known in pairs], dtype=np.bool_))
-
-
-def _bits(masks: Iterable[int]) -> Counts:
+def count_bits(masks: Iterable[int]) -> Counts:
+    """Return the number of samples in each mask."""
     return np.fromiter((mask.bit_count() for mask in masks), dtype=np.int64)

@@ -1,15 +1,16 @@
 """Outputs of a run that its gates ended early: how they decided, and with which intervals. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from evalrun_results.comparisons.differences import AMOUNTS, k_of
+from evalrun_registry.metric import Measured
+from evalrun_registry.metrics import find_metric
 from evalrun_results.metrics.accumulator import DatasetMetrics, problem_values
-from evalrun_results.metrics.figures import Figure
-from evalrun_results.metrics.intervals import CONFIDENCE
+from evalrun_results.metrics.figures import Figure, Mask
+from evalrun_results.metrics.intervals import CONFIDENCE, Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.samples import JsonObject
@@ -79,12 +80,8 @@ def with_anytime_intervals(
     return replace(metrics, figures=figures)
 
 
-def _shares(
-    columns: ProblemColumns, figures: Mapping[str, Figure]
-) -> dict[
-    str, "tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]"
-]:
-    ks = [k_of(name) for name in figures if name.startswith("pass_at_")]
-    found = problem_values(columns, ks, budget="solved_within_budget" in figures)
-    costs = {name for name in found if name.startswith("cost_per_solved")}
-    return {name: each for name, each in found.items() if name not in AMOUNTS | costs}
+def _shares(columns: ProblemColumns, figures: Iterable[str]) -> dict[str, tuple[Floats, Mask]]:
+    """Return the values of the metrics that are shares of the run's own samples: noise-floor passes draw none."""
+    known = {name: named.metric for name in figures if (named := find_metric(name)) is not None}
+    wanted = [name for name, metric in known.items() if metric.is_share and metric.measured is not Measured.REPEATS]
+    return problem_values(columns, wanted)

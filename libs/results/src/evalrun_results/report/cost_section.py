@@ -2,18 +2,15 @@
 
 from typing import Final
 
+from evalrun_registry.metric import Table
+from evalrun_registry.metrics import metrics_in
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.headline import interval_text
 from evalrun_results.report.json_access import Json, amount, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import table
 
-COLUMNS: Final = {
-    "tokens_per_solved": "Tokens",
-    "judge_time_per_solved": "Judge CPU",
-    "gpu_seconds_per_solved": "GPU time",
-    "money_per_solved": "Money",
-}
+COLUMNS: Final = {metric.name: column.heading for metric, column in metrics_in(Table.COST)}
 """Of the whole run, unsolved problems included, for each problem that was solved."""
 
 

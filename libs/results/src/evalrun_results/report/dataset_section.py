@@ -4,6 +4,8 @@ import heapq
 from collections.abc import Iterator
 from typing import Final
 
+from evalrun_registry.metric import Table
+from evalrun_registry.metrics import metrics_in, shown_in
 from evalrun_results.metrics.problem_totals import DatasetTotals, ProblemTotals
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.disagreements import Disagreements
@@ -154,28 +156,27 @@ def _disagreements(found: Disagreements) -> Markup:
     )
 
 
-TURN_COLUMNS: Final = {
-    "accepted_by_turn_": "Accepted so far",
-    "recovery_rate_by_turn_": "Recovered of those that failed at first",
-    "zero_reward_rate_by_turn_": "No test passed",
-    "avg_gen_tokens_turn_": "Tokens a problem",
-}
-"""Figures by turn, by the beginning of their names."""
+TURN_COLUMNS: Final = metrics_in(Table.TURNS)
+"""Figures by turn."""
 
 
 def _turns(metrics: Json) -> Markup | None:
     """Return what samples had reached by each turn; None where there was one."""
-    count_of_turns = sum(name.startswith("accepted_by_turn_") for name in metrics)
+    count_of_turns = max((metric.number for metric, _ in shown_in(Table.TURNS, metrics)), default=0)
     if not count_of_turns:
         return None
     rows: list[list[Child]] = []
     for turn in range(1, count_of_turns + 1):
-        names = [f"{beginning}{turn}" for beginning in TURN_COLUMNS]
+        names = [metric.at(turn).name for metric, _ in TURN_COLUMNS]
         rows.append([str(turn), *(_turn_figure(name, metrics) for name in names)])
     mean = shown.figure("turns_to_accept", amount(metrics, "turns_to_accept", "value"))
     return _panel(
         "By turn",
-        table(["Turn", *TURN_COLUMNS.values()], rows, right=frozenset(range(1, 1 + len(TURN_COLUMNS)))),
+        table(
+            ["Turn", *(column.heading for _, column in TURN_COLUMNS)],
+            rows,
+            right=frozenset(range(1, 1 + len(TURN_COLUMNS))),
+        ),
         element("p", f"Turns up to acceptance, in the mean of those that were accepted: {mean}", class_="quiet"),
     )
 

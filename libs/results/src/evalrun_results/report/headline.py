@@ -1,17 +1,20 @@
 """The top of the report: what the run was, its state, its gate, and the figures of each dataset at a glance. Pure."""
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
+from evalrun_registry.metric import Measured, Table
+from evalrun_registry.metrics import METRICS, shown_in
 from evalrun_results.comparisons.roles import role_in
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.json_access import Json, amount, count, inside, mapping, text
-from evalrun_results.report.markup import Child, Markup, element, joined
+from evalrun_results.report.markup import Markup, element, joined
 from evalrun_results.report.plots import interval_bar
 
-NAMED: Final = {"solved_within_budget": "Solved within budget", "recovery_rate": "Recovery rate"}
-"""Figures that a protocol asks for, with their headings."""
-
+COVERAGE_RANK: Final = 7
+"""The place of the coverage among the ranks of the metrics' columns."""
 GATE_CLASS = {"PASS": "success", "FAIL": "runtime_error", "INCONCLUSIVE": "wrong_answer"}
 
 
@@ -44,42 +47,41 @@ def headline(summary: Json, run_info: Json) -> Markup:
 def _table(datasets: Json, run_info: Json) -> Markup:
     if not datasets:
         return element("p", "The run has no results: nothing was generated or judged.", class_="notice")
-    passes = sorted(
-        {name for each in datasets for name in mapping(datasets, each, "metrics") if name.startswith("pass_at_")},
-        key=lambda name: (len(name), name),
-    )
-    asked = [name for name in passes if name != "pass_at_1"]  # the same figure as accepted@1
-    for name in NAMED:
-        if any(name in mapping(datasets, each, "metrics") for each in datasets):
-            asked.insert(0, name)
-    floors = any(amount(datasets, each, "metrics", "flip_rate", "value") is not None for each in datasets)
-    headings = ["Dataset", "accepted@1"]
-    headings += [NAMED.get(name, name.replace("pass_at_", "pass@")) for name in asked]
-    headings += ["Pass ratio", "Runs to its end", "Coverage", "Tokens a problem", "Judge CPU a problem"]
-    headings += ["Noise floor"] * floors
-    rows = [
-        _row(name, role_in(run_info, name), mapping(datasets, name), asked, headings, floors=floors)
-        for name in datasets
-    ]
+    columns = _columns(datasets)
+    headings = ["Dataset", *(heading for heading, _ in columns)]
+    rows = []
+    for name in datasets:
+        dataset = mapping(datasets, name)
+        cells = [_name(name, role_in(run_info, name), dataset), *(cell(dataset) for _, cell in columns)]
+        rows.append(
+            element("tr", [element("td", cell, data_label=label) for cell, label in zip(cells, headings, strict=True)])
+        )
     head = element("thead", element("tr", [element("th", heading) for heading in headings]))
     return element("div", element("table", head, element("tbody", rows), class_="headline"), class_="wide")
 
 
-def _row(name: str, role: str, dataset: Json, asked: list[str], headings: list[str], *, floors: bool) -> Markup:
-    metrics, counts = mapping(dataset, "metrics"), mapping(dataset, "counts")
-    samples, problems = count(counts, "samples"), count(counts, "problems")
+def _columns(datasets: Json) -> list[tuple[str, Callable[[Json], Markup]]]:
+    """Return the heading of each column, and what writes its cell for a dataset's entry in summary.json."""
+    standard = [metric.name for metric in METRICS if metric.measured is Measured.ALWAYS]
+    reported = [metric for each in datasets for metric in mapping(datasets, each, "metrics")]
+    found: list[tuple[int, str, Callable[[Json], Markup]]] = [
+        (column.rank, metric.heading(column), partial(_share if column.prominent else _plain, metric.name))
+        for metric, column in shown_in(Table.HEADLINE, [*standard, *reported])
+    ]
+    found.append((COVERAGE_RANK, "Coverage", _coverage))
+    return [(heading, cell) for _, heading, cell in sorted(found, key=lambda column: column[0])]
+
+
+def _name(name: str, role: str, dataset: Json) -> Markup:
+    samples, problems = count(dataset, "counts", "samples"), count(dataset, "counts", "problems")
     size = f"{problems} problems" if samples == problems else f"{problems} problems, {samples} answers"
     size += f", role: {role}" if role else ""
-    cells: list[Child] = [joined(element("b", name), element("small", size)), _share(metrics, "accepted_at_1")]
-    cells += [_share(metrics, each, count(counts, "left_out_problems", each)) for each in asked]
-    cells += [_plain(metrics, "pass_ratio_mean"), _plain(metrics, "exec_success_rate"), _coverage(dataset)]
-    cells += [_plain(metrics, "avg_total_gen_tokens"), _plain(metrics, "avg_total_judge_time")]
-    cells += [_plain(metrics, "flip_rate")] if floors else []
-    return element("tr", [element("td", cell, data_label=label) for cell, label in zip(cells, headings, strict=True)])
+    return joined(element("b", name), element("small", size))
 
 
-def _share(metrics: Json, name: str, left_out: int = 0) -> Markup:
-    """Return a figure with its interval. left_out: problems that it could not be told of."""
+def _share(name: str, dataset: Json) -> Markup:
+    """Return a figure with its interval, and the number of problems for which it is not known."""
+    metrics, left_out = mapping(dataset, "metrics"), count(dataset, "counts", "left_out_problems", name)
     value, low, high = (amount(metrics, name, part) for part in ("value", "low", "high"))
     without = f"; {left_out} problems left out" if left_out else ""
     return joined(
@@ -89,7 +91,8 @@ def _share(metrics: Json, name: str, left_out: int = 0) -> Markup:
     )
 
 
-def _plain(metrics: Json, name: str) -> Markup:
+def _plain(name: str, dataset: Json) -> Markup:
+    metrics = mapping(dataset, "metrics")
     value = amount(metrics, name, "value")
     return joined(shown.figure(name, value), element("small", interval_text(name, metrics)))
 

@@ -1,6 +1,10 @@
 """Number formats of the report. Pure."""
 
+from collections.abc import Callable, Mapping
 from typing import Final
+
+from evalrun_registry.metric import Unit
+from evalrun_registry.metrics import find_metric
 
 NONE: Final = "\u2013"
 """Text for a missing figure."""
@@ -46,10 +50,13 @@ def _three_digits(value: float) -> str:
 
 def figure(metric: str, value: float | None) -> str:
     """Return a metric's value in its unit."""
-    if metric in {"gpu_seconds_per_solved", "judge_time_per_solved", "cost_per_solved_judge_time"} or metric.endswith(
-        ("_gen_time", "_judge_time")
-    ):
-        return seconds(value)
-    if metric in {"throughput", "money_per_solved", "turns_to_accept"} or "tokens" in metric:
-        return number(value)
-    return percent(value)
+    named = find_metric(metric)
+    return percent(value) if named is None else _FORMATS[named.metric.unit](value)
+
+
+_FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
+    Unit.SHARE: percent,
+    Unit.SCORE: percent,
+    Unit.SECONDS: seconds,
+    Unit.NUMBER: number,
+}

@@ -6,13 +6,12 @@ from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_aggregator.finish.finisher import OutputJob
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
+from evalrun_registry.metrics import HEADLINE
 from evalrun_results.exports.run_exports import exports_of
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.writer import OutputPlan, probe_destination, resolve_destination, write_outputs
 from evalrun_runtime.exits import BadInputError
-
-ACCEPTED_AT_1 = "accepted_at_1"
 
 
 def check_destination(destination: str, *, first_start: bool) -> None:
@@ -67,7 +66,7 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
     summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging, wait=job.wait)
     accepted = {}
     for name, metrics in summary.datasets.items():
-        figure = metrics.figures.get(ACCEPTED_AT_1)
+        figure = metrics.figures.get(HEADLINE.name)
         if figure is not None and figure.value is not None:
             low = figure.value if figure.low is None else figure.low
             high = figure.value if figure.high is None else figure.high

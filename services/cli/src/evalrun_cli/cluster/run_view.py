@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalrun_api.v1alpha1 import Condition, ConditionType, DatasetStatus, EvalRun, EvalRunStatus, Reason, condition_of
+from evalrun_registry.metrics import HEADLINE
 from evalrun_runtime.exits import ExitCode
 
 TELLING = {
@@ -99,7 +100,7 @@ def _conditions(conditions: list[Condition], now: datetime) -> Table:
 def _datasets(datasets: list[DatasetStatus]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("dataset")
-    for heading in ("answers", "generated", "judged", "not judged", "accepted@1", "95 % interval"):
+    for heading in ("answers", "generated", "judged", "not judged", HEADLINE.title, "95 % interval"):
         table.add_column(heading, justify="right")
     for dataset in datasets:
         interval = "-" if dataset.interval is None else f"{dataset.interval.low} to {dataset.interval.high}"
@@ -127,7 +128,7 @@ def _facts(status: EvalRunStatus) -> Iterator[tuple[str, str]]:
 def _counts(dataset: DatasetStatus) -> str:
     line = f"{dataset.name}: {dataset.generated}/{dataset.total} generated, {dataset.judged} judged"
     line += f", {dataset.not_judged} NOT JUDGED" if dataset.not_judged else ""
-    return line + (f", accepted@1 {dataset.accepted_at_1}" if dataset.accepted_at_1 else "")
+    return line + (f", {HEADLINE.title} {dataset.accepted_at_1}" if dataset.accepted_at_1 else "")
 
 
 def _holds(run: EvalRun, kind: ConditionType) -> bool:

@@ -6,12 +6,13 @@ from pathlib import Path
 import click
 
 from evalrun_cli.commands.group import EXIT_CODES, NAMESPACE, evalrun, shown
+from evalrun_registry.metrics import HEADLINE
 from evalrun_runtime.exits import ExitCode
 
 
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("places", metavar="NAME|URL...", nargs=-1, required=True)
-@click.option("--metric", default="accepted_at_1", show_default=True, help="A metric of summary.json.")
+@click.option("--metric", default=HEADLINE.name, show_default=True, help="A metric of summary.json.")
 @click.option("--dataset", "datasets", multiple=True, help="Only this dataset; may be repeated. Default: all.")
 @NAMESPACE
 @shown

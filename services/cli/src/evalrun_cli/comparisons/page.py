@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from evalrun_cli.comparisons import text as words
+from evalrun_registry.metrics import falls, is_share
 from evalrun_results.comparisons.comparison import Comparison, DatasetComparison, Flip, RunFacts
-from evalrun_results.comparisons.differences import AMOUNTS, Difference
+from evalrun_results.comparisons.differences import Difference
 from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.roles import named_with_role
 from evalrun_results.report.forest import Shift, forest
@@ -14,7 +15,6 @@ from evalrun_results.report.page import folded, page, table
 from evalrun_results.report.statuses import LABELS, pill
 
 NUMBERS = frozenset({1, 2, 3, 4})
-FALL_IS_GOOD = words.FAILURES | AMOUNTS - {"score_mean"}
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -75,7 +75,7 @@ def _dataset(each: DatasetComparison) -> Markup:
 
 def _shifts(differences: Sequence[Difference]) -> Iterator[Shift]:
     for found in differences:
-        if found.metric not in AMOUNTS and found.low is not None and found.high is not None:
+        if is_share(found.metric) and found.low is not None and found.high is not None:
             yield Shift(words.label(found.metric), found.difference, found.low, found.high)
 
 
@@ -88,7 +88,7 @@ def _counts(each: DatasetComparison) -> str:
 
 def _row(found: Difference, *, show_problems: bool) -> list[Child]:
     name = found.metric
-    better = (found.difference < 0) == (name in FALL_IS_GOOD)
+    better = (found.difference < 0) == falls(name)
     clear = words.is_clear(found)
     difference = words.change(name, found.difference)
     shown = element("b", difference, class_="up" if better else "down") if clear else element("span", difference)

@@ -24,6 +24,8 @@ from evalrun_results.report.page import folded, page, table
 from evalrun_results.report.plots import interval_bar
 from evalrun_results.report.statuses import LABELS, pill
 
+SHIFTS_TITLE = f"Differences of {words.label(HEADLINE)} on {{}}, with intervals"
+
 
 def several_page(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
     """Return the page, with the phase table where there is one."""
@@ -62,7 +64,7 @@ def _dataset(dataset: DatasetAcross, found: SeveralRuns) -> Markup:
             "div", table(CONTRAST_HEADINGS, [_contrast(each) for each in dataset.contrasts], right=numbers),
             class_="panel",
         ),
-        forest(list(_shifts(dataset.contrasts)), f"Differences of accepted@1 on {dataset.dataset}, with intervals"),
+        forest(list(_shifts(dataset.contrasts)), SHIFTS_TITLE.format(dataset.dataset)),
         [element("p", f"{note}.") for note in notes(dataset, found)],
         _flips(dataset.flips, letters),
     )  # fmt: skip

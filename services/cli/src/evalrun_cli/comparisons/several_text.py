@@ -35,7 +35,7 @@ def title(dataset: DatasetAcross) -> str:
 def shown_standings(dataset: DatasetAcross) -> Iterator[tuple[str, Mapping[str, Standing]]]:
     """Yield the metrics worth a line: a kind of failure that no run had is none."""
     for metric, standings in dataset.standings.items():
-        if metric not in words.FAILURES or any(each.value for each in standings.values()):
+        if not words.is_failure(metric) or any(each.value for each in standings.values()):
             yield metric, standings
 
 

@@ -1,62 +1,36 @@
 """Texts for figures and differences, shared by all formats. Pure."""
 
-import re
 from collections.abc import Iterator, Sequence
 
+from evalrun_registry.metrics import HEADLINE, falls, find_metric, is_share
 from evalrun_results.comparisons.comparison import DatasetComparison
-from evalrun_results.comparisons.differences import AMOUNTS, Difference
+from evalrun_results.comparisons.differences import Difference
 from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.power import MIN_SIGNIFICANT_FLIPS
-
-LABELS = {
-    "accepted_at_1": "accepted@1",
-    "solved_within_budget": "solved within budget",
-    "recovery_rate": "recovery rate",
-    "pass_ratio_mean": "pass ratio",
-    "score_mean": "score",
-    "exec_success_rate": "runs to its end",
-    "wrong_answer_rate": "wrong answer",
-    "runtime_error_rate": "runtime error",
-    "timeout_rate": "timeout",
-    "syntax_error_rate": "syntax error",
-    "empty_output_rate": "empty output",
-    "zero_reward_rate": "no test passed",
-    "avg_total_gen_tokens": "tokens a problem",
-    "avg_gen_time": "generation, s",
-    "avg_total_judge_time": "judging, CPU s",
-}
-"""In words."""
-
-BY_TURN = re.compile(r"([a-z_]+)_by_turn_([0-9]+)")
-
-FAILURES = frozenset(
-    {
-        "wrong_answer_rate", "runtime_error_rate", "timeout_rate", "syntax_error_rate", "empty_output_rate",
-        "zero_reward_rate",
-    }
-)  # fmt: skip
-"""Shares of problems that ended badly, each in its way."""
 
 
 def label(metric: str) -> str:
     """Return a metric's name in words."""
-    if (by_turn := BY_TURN.fullmatch(metric)) is not None:
-        return f"{LABELS.get(by_turn[1], by_turn[1])} by turn {by_turn[2]}"
-    return metric.replace("pass_at_", "pass@") if metric.startswith("pass_at_") else LABELS.get(metric, metric)
+    named = find_metric(metric)
+    return metric if named is None else named.title
 
 
 def value(metric: str, number: float) -> str:
     """Return a metric's value: a percentage, or an amount."""
-    return amount(number) if metric in AMOUNTS else f"{100 * number:.1f} %"
+    return f"{100 * number:.1f} %" if is_share(metric) else amount(number)
 
 
 def change(metric: str, number: float) -> str:
     """Return a difference with its sign; shares in percentage points (pt)."""
-    text = amount(number) if metric in AMOUNTS else f"{100 * number:.1f}"
-    unit = "" if metric in AMOUNTS else " pt"
+    text, unit = (f"{100 * number:.1f}", " pt") if is_share(metric) else (amount(number), "")
     if float(text) == 0:
         return f"0{unit}"
     return f"{text}{unit}" if text.startswith("-") else f"+{text}{unit}"
+
+
+def is_failure(metric: str) -> bool:
+    """Return whether a metric is the share of problems that ended badly in one way."""
+    return is_share(metric) and falls(metric)
 
 
 def amount(number: float) -> str:
@@ -71,7 +45,7 @@ def shown_differences(each: DatasetComparison) -> list[Difference]:
     return [
         found
         for found in each.differences.values()
-        if found.metric not in FAILURES or found.baseline or found.candidate
+        if not is_failure(found.metric) or found.baseline or found.candidate
     ]
 
 
@@ -120,7 +94,7 @@ def _mcnemar_note(each: DatasetComparison) -> Sequence[str]:
 
 
 def _power_notes(each: DatasetComparison) -> Sequence[str]:
-    found = each.differences.get("accepted_at_1")
+    found = each.differences.get(HEADLINE.name)
     if found is None:
         return []
     power = found.power
