@@ -44,6 +44,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "evalrun_client",
         "evalrun_data",
         "evalrun_generator",
+        "evalrun_registry",
         "evalrun_results",
         "evalrun_runtime",
     ),
@@ -55,8 +56,23 @@ PARTS: dict[str, tuple[str, ...]] = {
         "evalrun_judge",
         "evalrun_runtime",
     ),
-    "operator": ("evalrun", "evalrun_api", "evalrun_cluster", "evalrun_operator", "evalrun_runtime"),
-    "reward": ("evalrun", "evalrun_api", "evalrun_client", "evalrun_data", "evalrun_reward", "evalrun_runtime"),
+    "operator": (
+        "evalrun",
+        "evalrun_api",
+        "evalrun_cluster",
+        "evalrun_operator",
+        "evalrun_registry",
+        "evalrun_runtime",
+    ),
+    "reward": (
+        "evalrun",
+        "evalrun_api",
+        "evalrun_client",
+        "evalrun_data",
+        "evalrun_registry",
+        "evalrun_reward",
+        "evalrun_runtime",
+    ),
     "sandbox": ("evalrun_executor", "evalrun_runtime", "evalrun_sandbox"),
 }
 """Our own contents of each image: whole packages, or files and folders of one. A test compares it with the imports.
