@@ -51,6 +51,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "judge": (
         "evalrun",
         "evalrun_client/__init__.py",
+        "evalrun_client/failure_codes.py",
         "evalrun_client/fusion_names.py",
         "evalrun_executor",
         "evalrun_judge",
