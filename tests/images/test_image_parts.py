@@ -117,10 +117,10 @@ def test_the_aggregator_gets_the_api_and_neither_operator_nor_kubernetes_client(
     assert not packages & {"evalrun_cluster", "evalrun_operator"}
 
 
-def test_the_judge_gets_nothing_of_its_client_but_the_names_of_rows(tmp_path: Path) -> None:
+def test_install_judge_holds_only_row_names_and_failure_codes_of_its_client(tmp_path: Path) -> None:
     files = install("judge", tmp_path)
     modules = {file.name for file in files if file.parts[0] == "evalrun_client" and file.suffix == ".py"}
-    assert modules == {"__init__.py", "fusion_names.py"}
+    assert modules == {"__init__.py", "failure_codes.py", "fusion_names.py"}
 
 
 def test_two_installs_are_the_same_bytes(tmp_path: Path) -> None:
