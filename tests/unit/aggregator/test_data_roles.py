@@ -8,7 +8,7 @@ import pytest
 from builders.governance import contest_row, write_rows
 from builders.operator.evalruns import evalrun_manifest
 
-from evalrun_aggregator.start.problems import load_datasets
+from evalrun_aggregator.start.datasets import load_datasets
 from evalrun_aggregator.start.responses import read_responses
 from evalrun_api.work_order import EvalRunSpec, WorkOrder
 from evalrun_runtime.exits import BadInputError

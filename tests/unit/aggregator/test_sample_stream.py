@@ -3,7 +3,8 @@
 from evalrun_aggregator.finish.sample_stream import ground_truth_of, sample_results
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.items import pack_row
-from evalrun_aggregator.start.problems import RunDataset, RunProblems
+from evalrun_aggregator.start.datasets import RunDataset
+from evalrun_aggregator.start.problems import RunProblems
 from evalrun_api.v1alpha1 import Dataset, Protocol
 from evalrun_data.prompts import render
 from evalrun_data.records import CheckTest, Message, Problem, StdioTests

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_aggregator.start.problems import RunDataset
+from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.start_warnings import start_warnings
 from evalrun_api.v1alpha1 import Dataset, EvalRunSpec
 from evalrun_data.records import Problem, StdioTests

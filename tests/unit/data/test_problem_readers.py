@@ -20,6 +20,7 @@ from evalrun_data.prompts import render
 from evalrun_data.readers import iter_problems, load_problem_files, load_problems, merged
 from evalrun_data.records import AssertTests, CheckTest, MainTest, Message, ProblemLimits, Reference, StdioTests
 from evalrun_data.rows import Row
+from evalrun_data.sources import Source
 from evalrun_runtime.exits import BadInputError
 
 HUMANEVAL = {
@@ -439,7 +440,7 @@ def test_a_large_parquet_file_is_streamed(tmp_path: Path) -> None:
     middle = len(data) // 2
     data[middle : middle + 2000] = bytes(2000)
     path.write_bytes(data)
-    stream = iter_problems(str(path))
+    stream = iter_problems(Source(str(path)))
     assert next(stream).problem_id == "p0"
     with pytest.raises(BadInputError, match=r"big.parquet: broken Parquet after row [1-9]\d*: "):
         list(stream)
@@ -479,7 +480,7 @@ def test_a_grader_gets_what_a_row_holds(tmp_path: Path) -> None:
     ]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    maths, code = iter_problems(str(file), "mixed", graded=lambda source: source != "taco")
+    maths, code = iter_problems(Source(str(file)), "mixed", graded=lambda source: source != "taco")
     assert (maths.ground_truth, maths.family, maths.test_count) == (Reference('"4"', '{"a": 1}'), "reference", 1)
     assert (maths.data_source, maths.dataset, code.ground_truth) == (
         "openai/gsm8k", "mixed", StdioTests(("1",), ("1",)),
@@ -487,10 +488,10 @@ def test_a_grader_gets_what_a_row_holds(tmp_path: Path) -> None:
     assert [problem.dataset for problem in load_problem_files([str(file)], graded=lambda source: source != "taco")] == [
         "openai_gsm8k", "taco",
     ]  # fmt: skip
-    (alone,) = iter_problems(str(file), "openai_gsm8k", graded=lambda source: source != "taco")
+    (alone,) = iter_problems(Source(str(file)), "openai_gsm8k", graded=lambda source: source != "taco")
     assert alone.problem_id == "1"
     with pytest.raises(BadInputError, match="such rows need a grader"):
-        list(iter_problems(str(file), "mixed"))
+        list(iter_problems(Source(str(file)), "mixed"))
 
 
 @pytest.mark.parametrize(
@@ -506,12 +507,12 @@ def test_a_grader_gets_what_a_row_holds(tmp_path: Path) -> None:
 def test_a_row_without_anything_to_compare_with_is_refused(tmp_path: Path, row: object, message: str) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(BadInputError, match=message):
-        list(iter_problems(str(tmp_path / "rows.jsonl"), "d", graded=lambda _: True))
+        list(iter_problems(Source(str(tmp_path / "rows.jsonl")), "d", graded=lambda _: True))
 
 
 def test_our_record_holds_a_reference_too(tmp_path: Path) -> None:
     row = {"problem_id": "1", "prompt": "2+2?", "ground_truth": {"answer": 4}, "extra_info": {"level": 5}}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    (problem,) = iter_problems(str(tmp_path / "rows.jsonl"), "maths", graded=lambda _: True)
+    (problem,) = iter_problems(Source(str(tmp_path / "rows.jsonl")), "maths", graded=lambda _: True)
     assert problem.ground_truth == Reference('{"answer": 4}', '{"level": 5}')
     assert render(problem)[0].content == "2+2?"

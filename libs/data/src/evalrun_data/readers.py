@@ -6,6 +6,7 @@ Nothing is dropped in silence: a row that cannot be used ends the reading with a
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -31,7 +32,7 @@ from evalrun_data.formats.verl import named_after, parse_verl
 from evalrun_data.records import TEST_GROUPS, Problem, StdioTests
 from evalrun_data.rows import Row
 from evalrun_data.shards import files_of
-from evalrun_data.sources import BUILTIN_SCHEME, read_rows
+from evalrun_data.sources import Source
 from evalrun_runtime.exits import BadInputError
 
 Parser = Callable[[Row, str | None], Problem]
@@ -65,12 +66,13 @@ def load_problems(
         BadInputError: one line naming what is wrong and where: a missing, empty or broken file, a malformed line, a
             missing field, a problem without tests, a repeated problem, a dataset that the source does not hold.
     """
-    return list(iter_problems(source, dataset, base_dir, tests=tests))
+    return list(iter_problems(Source(source, base_dir), dataset, tests=tests))
 
 
 def load_problem_files(sources: Sequence[str], base_dir: Path = Path(), graded: Graded | None = None) -> list[Problem]:
     """Return the problems of several sources, each with all its datasets. A problem in two of them is an error."""
-    return list(_unique(chain.from_iterable(_all_rows(source, None, base_dir, graded) for source in sources)))
+    every = (_all_rows(Source(source, base_dir), None, graded) for source in sources)
+    return list(_unique(chain.from_iterable(every)))
 
 
 def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Problem]:
@@ -98,12 +100,7 @@ def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Prob
 
 
 def iter_problems(
-    source: str,
-    dataset: str | None = None,
-    base_dir: Path = Path(),
-    *,
-    tests: Collection[str] = (),
-    graded: Graded | None = None,
+    source: Source, dataset: str | None = None, *, tests: Collection[str] = (), graded: Graded | None = None
 ) -> Iterator[Problem]:
     """Yield the problems of `load_problems` one at a time: a training split does not fit into memory.
 
@@ -111,17 +108,17 @@ def iter_problems(
     """
     unknown = sorted(set(tests) - set(TEST_GROUPS))
     if unknown:
-        raise BadInputError(f"{source}: unknown group of tests '{unknown[0]}' (known: {', '.join(TEST_GROUPS)})")
+        raise BadInputError(f"{source.name}: unknown group of tests '{unknown[0]}' (known: {', '.join(TEST_GROUPS)})")
     narrowed = 0 < len(set(tests)) < len(TEST_GROUPS)  # all groups named is no choice, whether or not a file has them
     present: dict[str, None] = {}
     found = False
-    for problem in _unique(_all_rows(source, dataset, base_dir, graded)):
+    for problem in _unique(_all_rows(source, dataset, graded)):
         present[problem.dataset] = None
         if dataset is None or problem.dataset == dataset:
             found = True
-            yield _with_groups(problem, tests, source) if narrowed else problem
+            yield _with_groups(problem, tests, source.name) if narrowed else problem
     if not found:
-        raise BadInputError(f"{source}: no dataset '{dataset}' there (it holds: {', '.join(present) or 'none'})")
+        raise BadInputError(f"{source.name}: no dataset '{dataset}' there (it holds: {', '.join(present) or 'none'})")
 
 
 def iter_source_rows(source: str, dataset: str, base_dir: Path = Path()) -> Iterator[tuple[Problem, Row]]:
@@ -129,36 +126,40 @@ def iter_source_rows(source: str, dataset: str, base_dir: Path = Path()) -> Iter
 
     For what a problem does not keep, e.g. its published solution. A problem that is there twice is not looked for.
     """
-    for problem, row in _parsed_rows(source, dataset, base_dir):
+    for problem, row in _parsed_rows(Source(source, base_dir), dataset):
         if problem.dataset == dataset:
             yield problem, row
 
 
-def _all_rows(
-    source: str, dataset: str | None, base_dir: Path, graded: Graded | None = None
-) -> Iterator[tuple[Problem, str]]:
+def _all_rows(source: Source, dataset: str | None, graded: Graded | None = None) -> Iterator[tuple[Problem, str]]:
     """Yield each problem with its place."""
-    if source.startswith(BUILTIN_SCHEME):
-        demo.check_name(source)
-        yield from ((problem, source) for problem in demo.problems())
+    if source.is_builtin:
+        demo.check_name(source.name)
+        yield from ((problem, source.name) for problem in demo.problems())
         return
-    yield from ((problem, row.where) for problem, row in _parsed_rows(source, dataset, base_dir, graded))
+    yield from ((problem, row.where) for problem, row in _parsed_rows(source, dataset, graded))
 
 
-def _parsed_rows(
-    source: str, dataset: str | None, base_dir: Path, graded: Graded | None = None
+def _parsed_rows(source: Source, dataset: str | None, graded: Graded | None = None) -> Iterator[tuple[Problem, Row]]:
+    with ExitStack() as opened:
+        files = [opened.enter_context(file) for file in files_of(source)]
+        yield from _rows_of_files(source.name, files, dataset, graded)
+
+
+def _rows_of_files(
+    source: str, files: Sequence[Source], dataset: str | None, graded: Graded | None
 ) -> Iterator[tuple[Problem, Row]]:
     published = _PUBLISHED_NAME.search(source)
     fixed = published.group(1).lower() if published else None
     name = fixed or dataset
     parser: Parser | None = None
-    for row in chain.from_iterable(read_rows(file, base_dir) for file in files_of(source, base_dir)):
+    for row in _rows_in_turn(files):
         if parser is None:
             parser = _format_of(row, fixed)
             if parser is parse_evalplus:
                 name = dataset
             if parser is parse_verl and dataset is not None:
-                name = _verl_dataset(source, dataset, base_dir)
+                name = _verl_dataset(files, dataset)
             elif parser is parse_record and name is None and not row.has("dataset"):
                 name = _file_stem(source)  # phase 0's own Parquet does not say: its file's name does
         if parser is parse_mbpp and dataset == "mbpp_reg":
@@ -182,10 +183,16 @@ def _file_stem(source: str) -> str:
     return re.split(r"[/\\]", source)[-1].partition(".")[0]
 
 
-def _verl_dataset(source: str, dataset: str, base_dir: Path) -> str | None:
+def _rows_in_turn(files: Iterable[Source]) -> Iterator[Row]:
+    """Yield the rows of each file, then close it: copies of remote shards do not pile up on the disk."""
+    for file in files:
+        with file:
+            yield from file.rows()
+
+
+def _verl_dataset(files: Sequence[Source], dataset: str) -> str | None:
     """Name of verl rows: the requested dataset, unless that is one of the file's data sources."""
-    files = files_of(source, base_dir)
-    rows = chain.from_iterable(read_rows(file, base_dir, columns=("data_source",)) for file in files)
+    rows = chain.from_iterable(file.rows(columns=("data_source",)) for file in files)
     sources = {named_after(row.optional_text("data_source")) for row in rows}
     return None if dataset in sources else dataset
 

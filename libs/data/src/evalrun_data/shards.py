@@ -6,10 +6,9 @@ A source may be a folder (`NAME/data`), or a split in one: `NAME/data/test` is `
 import logging
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
-from evalrun_data.sources import BUILTIN_SCHEME, local_path
+from evalrun_data.sources import Source
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -17,17 +16,17 @@ logger = logging.getLogger(__name__)
 _SHARD: Final = re.compile(r"^(?P<split>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})\.parquet$")
 
 
-def files_of(source: str, base_dir: Path = Path()) -> list[str]:
+def files_of(source: Source) -> list[Source]:
     """Return the files that a source stands for: itself, or the shards of a folder or of a split in it, in order.
 
     Raises:
         BadInputError: a shard is missing, or the folder holds several splits.
     """
-    if source.startswith(BUILTIN_SCHEME) or source.lower().endswith((".parquet", ".json", ".jsonl", ".gz")):
+    if source.is_builtin or source.name.lower().endswith((".parquet", ".json", ".jsonl", ".gz")):
         return [source]
-    folder, split, names = _listed(source, base_dir)
-    shards = chosen_shards(source, names, split)
-    return [f"{folder}/{name}" for name in shards] or [source]
+    folder, split, names = _listed(source)
+    shards = chosen_shards(source.name, names, split)
+    return [source.named(f"{folder}/{name}") for name in shards] or [source]
 
 
 def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
@@ -61,10 +60,10 @@ def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
     return []
 
 
-def _listed(source: str, base_dir: Path) -> tuple[str, str, list[str]]:
+def _listed(source: Source) -> tuple[str, str, list[str]]:
     """Return a folder, the split that the source means in it, and the names of the folder's files."""
-    path = local_path(source, base_dir)
-    plain = source.rstrip("/")
+    path = source.path
+    plain = source.name.rstrip("/")
     above, _, last = plain.rpartition("/")
     if path is None:
         return _listed_remote(plain, above, last)

@@ -4,20 +4,25 @@ import codecs
 import gzip
 import io
 import json
+import os
 import shutil
 import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO, Final, cast
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, BinaryIO, Final, Self, cast
 from urllib.parse import unquote, urlsplit
 
 from evalrun_data.inspect_logs import EVAL_MAGIC, read_eval_file
 from evalrun_data.rows import Row, kind_of
 from evalrun_data.store_problems import store_problem
 from evalrun_runtime.exits import BadInputError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 BUILTIN_SCHEME: Final = "builtin:"
 VOLUMES_FOLDER: Final = Path("/mnt/claims")
@@ -28,6 +33,7 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # Contest problems have megabytes of tests a row: few rows at a time keep a 13k-record file in a small memory.
 _PARQUET_BATCH_ROWS = 8
 _COPY_BYTES = 4 << 20
+_READ_BYTES = 256 << 10
 _PARQUET_BUFFER_BYTES = 1 << 20
 """Read a column in pieces: without it pyarrow holds a row group whole, which is gigabytes of tests in some files."""
 MAX_LINE_BYTES: Final = 128 << 20
@@ -65,33 +71,122 @@ def check_inside_volume(path: Path, volumes: Path = VOLUMES_FOLDER) -> None:
         raise BadInputError(f"{path}: leads out of its volume: name a file inside, without '..' or a link to outside")
 
 
-def check_readable(source: str, base_dir: Path = Path()) -> None:
-    """Raise BadInputError if a source on this machine cannot be opened. Remote ones are not asked."""
-    if source.startswith(BUILTIN_SCHEME) or local_path(source, base_dir) is None:
-        return
-    with open_source(source, base_dir):
-        pass
+class Source:
+    """A file as a user names it. It is opened, and a remote one fetched, when it is first read, and only then.
+
+    Rows may be read any number of times, also by several readers at once, until the source is closed.
+
+    Args:
+        name: a path (relative to `base_dir`), `file://`, any fsspec URL, or `builtin:`.
+        base_dir: where relative paths start.
+    """
+
+    def __init__(self, name: str, base_dir: Path = Path()) -> None:
+        self.name = name
+        self.base_dir = base_dir
+        self._opened = ExitStack()
+        self._stream: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def is_builtin(self) -> bool:
+        """Whether it comes with the package."""
+        return self.name.startswith(BUILTIN_SCHEME)
+
+    @property
+    def path(self) -> Path | None:
+        """Its path on this machine; None for a remote URL."""
+        return local_path(self.name, self.base_dir)
+
+    def named(self, name: str) -> "Source":
+        """Return another source that is relative to the same folder."""
+        return Source(name, self.base_dir)
+
+    def exists(self) -> bool:
+        """Return whether there is such a file. A remote store is asked."""
+        if (path := self.path) is not None:
+            return path.is_file()
+        import fsspec  # costs 0.2 s to import; local files do without
+
+        files, inside = fsspec.url_to_fs(self.name)
+        return bool(files.exists(inside))
+
+    def check_readable(self) -> None:
+        """Raise BadInputError if it is on this machine and cannot be opened. A remote store is not asked."""
+        if not self.is_builtin and self.path is not None:
+            with open_source(self.name, self.base_dir):
+                pass
+
+    def content(self, max_bytes: int) -> bytes:
+        """Return what `read_bytes` returns."""
+        return read_bytes(self.name, self.base_dir, max_bytes=max_bytes)
+
+    def rows(self, columns: tuple[str, ...] = ()) -> Iterator[Row]:
+        """Yield the rows of a JSONL(.gz), JSON array or Parquet file; of Parquet, only the given columns, if any.
+
+        A log of Inspect (`.eval`) is one row, as the same log in JSON is.
+
+        Raises BadInputError: missing, a folder, empty, broken gzip or Parquet, a line that is not one JSON object.
+        """
+        found = False
+        try:
+            with io.BufferedReader(_Reader(self._file()), _READ_BYTES) as stream:
+                for row in _rows_by_content(cast("BinaryIO", stream), self.name, columns):
+                    found = True
+                    yield row
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise BadInputError(f"{self.name}: broken gzip: {error}") from error
+        except OSError as error:
+            raise BadInputError(f"{self.name}: cannot be read: {_one_line(error)}") from error
+        if not found:
+            raise BadInputError(f"{self.name}: the file is empty")
+
+    def close(self) -> None:
+        """Close the file, and remove the copy of a remote one."""
+        self._stream = None
+        self._opened.close()
+
+    def _file(self) -> BinaryIO:
+        if self._stream is None:
+            self._stream = self._opened.enter_context(open_source(self.name, self.base_dir))
+        return self._stream
+
+
+class _Reader(io.RawIOBase):
+    """Reads an open file from its beginning, with a position of its own: several readers share one file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: os.fstat(self._file.fileno()).st_size}
+        self._position = max(0, start[whence] + offset)
+        return self._position
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        count = os.preadv(self._file.fileno(), [buffer], self._position)
+        self._position += count
+        return count
 
 
 def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] = ()) -> Iterator[Row]:
-    """Return the rows of a JSONL(.gz), JSON array or Parquet file; of Parquet, only the given columns, if any.
-
-    A log of Inspect (`.eval`) is one row, as the same log in JSON is.
-
-    Raises BadInputError: missing, a folder, empty, broken gzip or Parquet, a line that is not one JSON object.
-    """
-    found = False
-    try:
-        with open_source(source, base_dir) as stream:
-            for row in _rows_by_content(stream, source, columns):
-                found = True
-                yield row
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BadInputError(f"{source}: broken gzip: {error}") from error
-    except OSError as error:
-        raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
-    if not found:
-        raise BadInputError(f"{source}: the file is empty")
+    """Yield the rows of a source that is read once, as `Source.rows` does."""
+    with Source(source, base_dir) as opened:
+        yield from opened.rows(columns)
 
 
 def _rows_by_content(stream: BinaryIO, source: str, columns: tuple[str, ...]) -> Iterator[Row]:

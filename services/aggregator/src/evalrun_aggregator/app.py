@@ -31,15 +31,10 @@ from evalrun_aggregator.run_driver import RunDriver
 from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
+from evalrun_aggregator.start.datasets import check_supported, load_datasets
 from evalrun_aggregator.start.facts import identity_of, rejudging_of
 from evalrun_aggregator.start.ledger_start import OpenedRun, open_run
-from evalrun_aggregator.start.problems import (
-    RunProblems,
-    check_supported,
-    draws_by_chance,
-    load_datasets,
-    turn_policies_of,
-)
+from evalrun_aggregator.start.problems import RunProblems, draws_by_chance, turn_policies_of
 from evalrun_aggregator.start.responses import GivenResponses, read_responses
 from evalrun_aggregator.start.start_warnings import start_warnings
 from evalrun_aggregator.status_report import StatusReport

@@ -12,6 +12,7 @@ from evalrun_data.governance.prepared_check import read_audit
 from evalrun_data.governance.run_audit import AuditFailedError, AuditPolicy, DatasetAudit, audit_dataset, role_of
 from evalrun_data.readers import load_problems
 from evalrun_data.records import Problem
+from evalrun_data.sources import Source
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def audited(
 ) -> DatasetAudit | None:
     source = str(folder / f"{name}.parquet")
     records = load_problems(source, name) if problems is None else problems
-    return audit_dataset(name, source, records, manifest=None, policy=policy)
+    return audit_dataset(name, Source(source), records, manifest=None, policy=policy)
 
 
 def test_a_manifest_beside_the_data_is_found_and_recorded(folder: Path) -> None:
@@ -47,7 +48,7 @@ def test_a_manifest_beside_the_data_is_found_and_recorded(folder: Path) -> None:
 
 def test_a_raw_copy_one_folder_deeper_finds_the_same_manifest(folder: Path) -> None:
     source = str(folder / "valid" / "valid.jsonl")
-    audit = audit_dataset("valid", source, load_problems(source, "valid"), manifest=None, policy="Require")
+    audit = audit_dataset("valid", Source(source), load_problems(source, "valid"), manifest=None, policy="Require")
     assert audit is not None
     assert audit.state == "passed"
 
@@ -112,25 +113,25 @@ def test_phase_0s_own_manifest_has_no_role_and_no_audit_beside_it(tmp_path: Path
     manifest.parent.mkdir()
     manifest.write_text(json.dumps(line) + "\n")
     source = str(tmp_path / "valid.jsonl")
-    audit = audit_dataset("valid", source, [problem], manifest=None, policy=None)
+    audit = audit_dataset("valid", Source(source), [problem], manifest=None, policy=None)
     assert audit is not None
     assert (audit.state, len(audit.warnings)) == ("missing", 1)
     with pytest.raises(AuditFailedError, match="no audit lies beside its manifest"):
-        audit_dataset("valid", source, [problem], manifest=str(manifest), policy="Require")
+        audit_dataset("valid", Source(source), [problem], manifest=str(manifest), policy="Require")
 
 
 def test_require_wants_a_manifest(tmp_path: Path) -> None:
     write_rows(tmp_path / "valid.jsonl", [contest_row(1, dataset="valid")])
     source = str(tmp_path / "valid.jsonl")
     problems = load_problems(source)
-    assert audit_dataset("valid", source, problems, manifest=None, policy=None) is None
+    assert audit_dataset("valid", Source(source), problems, manifest=None, policy=None) is None
     with pytest.raises(AuditFailedError, match="names no manifest, and none lies beside"):
-        audit_dataset("valid", source, problems, manifest=None, policy="Require")
+        audit_dataset("valid", Source(source), problems, manifest=None, policy="Require")
 
 
 def test_a_manifest_that_cannot_be_read_is_an_audit_that_failed(tmp_path: Path) -> None:
     with pytest.raises(AuditFailedError, match=r"AuditFailed: dataset 'valid': no.jsonl: no such file"):
-        audit_dataset("valid", "builtin:demo", [], manifest="no.jsonl", policy="Warn", base_dir=tmp_path)
+        audit_dataset("valid", Source("builtin:demo", tmp_path), [], manifest="no.jsonl", policy="Warn")
 
 
 @pytest.mark.parametrize(

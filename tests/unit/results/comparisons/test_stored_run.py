@@ -12,6 +12,7 @@ from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_cli.comparisons.history import runs_below
 from evalrun_data.rows import Row
 from evalrun_data.shards import files_of
+from evalrun_data.sources import Source
 from evalrun_results.outputs.result_row import result_row
 from evalrun_results.samples import SampleResult
 from evalrun_results.stored_rows import stored_result
@@ -126,4 +127,5 @@ def test_a_store_that_fails_in_its_own_way_is_bad_input_that_names_the_place() -
         StoredRun.open("locked://bucket/run")
     with pytest.raises(BadInputError, match=r"^locked://bucket/runs: cannot be read: no credentials"):
         runs_below("locked://bucket/runs")
-    assert files_of("locked://bucket/data/test") == ["locked://bucket/data/test"]  # reading it names the cause
+    split = Source("locked://bucket/data/test")
+    assert files_of(split) == [split]  # reading it names the cause

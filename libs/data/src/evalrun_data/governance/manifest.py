@@ -79,7 +79,11 @@ def read_manifest(source: str, base_dir: Path = Path()) -> Manifest:
     Raises:
         BadInputError: it cannot be read, or a line is not one of a manifest; the message names file, line and field.
     """
-    content = read_bytes(source, base_dir, max_bytes=MAX_MANIFEST_BYTES)
+    return parse_manifest(read_bytes(source, base_dir, max_bytes=MAX_MANIFEST_BYTES), source)
+
+
+def parse_manifest(content: bytes, source: str) -> Manifest:
+    """Parse a manifest that was read from `source`. Raises BadInputError as `read_manifest` does."""
     lines: list[ManifestLine] = []
     first: dict[tuple[str, str], int] = {}
     for row in rows_of_bytes(content, source):

@@ -18,13 +18,14 @@ from evalrun_data.governance.compared_texts import problem_text, solution_of
 from evalrun_data.governance.manifest import manifest_line
 from evalrun_data.governance.parts import DataPart, PartFolder
 from evalrun_data.governance.plan import SANDBOX_FUSION_SCHEME, DatasetPlan, Plan
-from evalrun_data.governance.prepared import DATASETS, MANIFESTS, PREPARED, PreparedDataset, Source
+from evalrun_data.governance.prepared import DATASETS, MANIFESTS, PREPARED, PreparedDataset, PreparedSource
 from evalrun_data.governance.raw_copies import CopiedFile, copy_source
 from evalrun_data.governance.record_tables import columns_of
 from evalrun_data.readers import iter_source_rows
 from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
 from evalrun_data.rows import Row
 from evalrun_data.shards import files_of
+from evalrun_data.sources import Source
 from evalrun_runtime.atomic_files import sync_folder, write_text
 from evalrun_runtime.exits import BadInputError
 
@@ -134,7 +135,7 @@ class Preparation:
             texts=final / MANIFESTS / "texts" / f"{dataset.name}.jsonl",
             duplicates=work / "duplicates.jsonl",
         )
-        sources = tuple(Source(copy.name, copy.source, copy.bytes, copy.sha256) for copy in copies)
+        sources = tuple(PreparedSource(copy.name, copy.source, copy.bytes, copy.sha256) for copy in copies)
         prepared = PreparedDataset(
             name=dataset.name,
             role=dataset.role,
@@ -157,7 +158,9 @@ class Preparation:
             file
             for source in dataset.sources
             for file in (
-                [source] if source.startswith(SANDBOX_FUSION_SCHEME) else files_of(source, self._plan.base_dir)
+                [source]
+                if source.startswith(SANDBOX_FUSION_SCHEME)
+                else [each.name for each in files_of(Source(source, self._plan.base_dir))]
             )
         ]
         for number, source in enumerate(sources):

@@ -16,7 +16,7 @@ REPORT: Final = "audit_report.md"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PreparedSource:
     """One raw file of a dataset."""
 
     name: str
@@ -35,7 +35,7 @@ class PreparedDataset:
     version: str
     licence: str
     source_url: str
-    sources: tuple[Source, ...]
+    sources: tuple[PreparedSource, ...]
     kept: int
     removed: int
     """Duplicates: records whose canonical text an earlier one has."""
@@ -43,7 +43,7 @@ class PreparedDataset:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "PreparedDataset":
         """Create it from its JSON."""
-        return cls(**{**value, "sources": tuple(Source(**source) for source in value["sources"])})
+        return cls(**{**value, "sources": tuple(PreparedSource(**source) for source in value["sources"])})
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""

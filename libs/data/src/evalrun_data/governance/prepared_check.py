@@ -38,7 +38,11 @@ class StoredAudit:
 
 def read_audit(source: str, base_dir: Path = Path()) -> StoredAudit:
     """Read an audit.json. Raises BadInputError if there is none, or it is damaged."""
-    content = read_bytes(source, base_dir, max_bytes=MAX_AUDIT_BYTES)
+    return parse_audit(read_bytes(source, base_dir, max_bytes=MAX_AUDIT_BYTES), source)
+
+
+def parse_audit(content: bytes, source: str) -> StoredAudit:
+    """Parse an audit.json that was read from `source`. Raises BadInputError if it is damaged."""
     try:
         audit: dict[str, Any] = json.loads(content)
         datasets = {

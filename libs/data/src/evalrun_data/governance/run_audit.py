@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, Literal
 
-from evalrun_data.governance.manifest import MAX_MANIFEST_BYTES, mismatches, read_manifest
+from evalrun_data.governance.manifest import MAX_MANIFEST_BYTES, mismatches, parse_manifest
 from evalrun_data.governance.plan import KNOWN_DATASETS
 from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT
-from evalrun_data.governance.prepared_check import MAX_AUDIT_BYTES, read_audit
+from evalrun_data.governance.prepared_check import MAX_AUDIT_BYTES, parse_audit
 from evalrun_data.records import Problem
-from evalrun_data.sources import local_path, read_bytes
+from evalrun_data.sources import Source
 from evalrun_runtime.exits import BadInputError
 
 AuditPolicy = Literal["Require", "Warn", "Ignore"]
@@ -41,23 +40,21 @@ class DatasetAudit:
 
 def audit_dataset(
     name: str,
-    source: str,
+    source: Source,
     problems: Iterable[Problem],
     *,
     manifest: str | None,
     policy: AuditPolicy | None,
-    base_dir: Path = Path(),
     all_tests: bool = True,
 ) -> DatasetAudit | None:
     """Check a dataset against its manifest and the audit beside it.
 
     Args:
         name: the dataset.
-        source: where its records came from. A manifest in `data_manifests` beside it, or one folder above, is found.
+        source: of its records. A manifest in `data_manifests` beside it, or one folder above, is found.
         problems: all its records; not read if there is no manifest.
-        manifest: where the manifest is; None where the spec names none.
+        manifest: where the manifest is, relative to the same folder as the source; None where the spec names none.
         policy: None requires what is found: a failed audit or other records are refused, a missing audit is a warning.
-        base_dir: what relative paths are relative to.
         all_tests: whether the records have all their tests; otherwise their numbers are not compared.
 
     Returns:
@@ -68,22 +65,26 @@ def audit_dataset(
     """
     if policy == "Ignore":
         return None
-    place = manifest or _manifest_beside(source, name, base_dir)
+    place = manifest or _manifest_beside(source, name)
     if place is None:
         if policy == "Require":
             raise AuditFailedError(
-                f"{AUDIT_FAILED}: dataset '{name}' names no manifest, and none lies beside {source}: prepare it with "
-                "`evalrun data prepare`, or write auditPolicy: Ignore"
+                f"{AUDIT_FAILED}: dataset '{name}' names no manifest, and none lies beside {source.name}: prepare it "
+                "with `evalrun data prepare`, or write auditPolicy: Ignore"
             )
         return None
     try:
-        known = read_manifest(place, base_dir)
+        files = {"manifest.jsonl": source.named(place).content(MAX_MANIFEST_BYTES)}
+        known = parse_manifest(files["manifest.jsonl"], place)
         faults = mismatches(known, problems, name, tests=all_tests)
-        audit, missing = _audited(place, base_dir, name, known.sha256, faults)
-        audit_files = _copies(name, place, base_dir)
+        if (content := _content(source.named(_beside(place, AUDIT)))) is not None:
+            files[AUDIT] = content
+        audit, missing = _audited(place, files.get(AUDIT), name, known.sha256, faults)
+        if (content := _content(source.named(_beside(place, REPORT)))) is not None:
+            files[REPORT] = content
     except BadInputError as error:
         raise AuditFailedError(f"{AUDIT_FAILED}: dataset '{name}': {error}") from error
-    found = DatasetAudit(place, known.sha256, *audit, files=audit_files)
+    found = DatasetAudit(place, known.sha256, *audit, files={f"{name}/{file}": each for file, each in files.items()})
     if missing and policy != "Require":
         found = replace(found, warnings=(missing,))
     elif missing:
@@ -107,13 +108,13 @@ def role_of(name: str, given: str | None, audit: DatasetAudit | None, problems: 
 
 
 def _audited(
-    place: str, base_dir: Path, name: str, manifest_sha256: str, faults: list[str]
+    place: str, content: bytes | None, name: str, manifest_sha256: str, faults: list[str]
 ) -> tuple[tuple[str, str, str], str]:
     """Return state, role and hash of the audit beside a manifest, and why there is none; adds to the faults."""
     file = _beside(place, AUDIT)
-    if not _exists(file, base_dir):
+    if content is None:
         return ("missing", "", ""), f"no audit lies beside its manifest ({file}): run `evalrun data audit`"
-    audit = read_audit(file, base_dir)
+    audit = parse_audit(content, file)
     dataset = audit.datasets.get(name)
     if dataset is None:
         return ("missing", "", audit.sha256), f"{file} does not audit it: run `evalrun data audit`"
@@ -124,17 +125,14 @@ def _audited(
     return (dataset.state, dataset.role, audit.sha256), ""
 
 
-def _copies(name: str, place: str, base_dir: Path) -> dict[str, bytes]:
-    files = {f"{name}/manifest.jsonl": read_bytes(place, base_dir, max_bytes=MAX_MANIFEST_BYTES)}
-    for beside in (AUDIT, REPORT):
-        if _exists(_beside(place, beside), base_dir):
-            files[f"{name}/{beside}"] = read_bytes(_beside(place, beside), base_dir, max_bytes=MAX_AUDIT_BYTES)
-    return files
+def _content(file: Source) -> bytes | None:
+    """Return the content of a file beside a manifest; None if there is no such file."""
+    return file.content(MAX_AUDIT_BYTES) if file.exists() else None
 
 
-def _manifest_beside(source: str, name: str, base_dir: Path) -> str | None:
+def _manifest_beside(source: Source, name: str) -> str | None:
     """Return the manifest that `evalrun data prepare` wrote beside a source on this machine; None if there is none."""
-    path = None if source.startswith("builtin:") else local_path(source, base_dir)
+    path = None if source.is_builtin else source.path
     if path is None:
         return None
     folders = (path.parent, path.parent.parent)
@@ -145,13 +143,3 @@ def _manifest_beside(source: str, name: str, base_dir: Path) -> str | None:
 def _beside(place: str, name: str) -> str:
     folder, slash, _ = place.rpartition("/")
     return f"{folder}{slash}{name}"
-
-
-def _exists(place: str, base_dir: Path) -> bool:
-    path = local_path(place, base_dir)
-    if path is not None:
-        return path.is_file()
-    import fsspec  # costs 0.2 s to import; local files do without
-
-    files, inside = fsspec.url_to_fs(place)
-    return bool(files.exists(inside))

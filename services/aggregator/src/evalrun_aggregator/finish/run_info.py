@@ -8,7 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from evalrun_aggregator.ledger.entries import StoredReplica
-from evalrun_aggregator.start.problems import RunDataset, RunProblems, turn_policies_of
+from evalrun_aggregator.start.datasets import RunDataset
+from evalrun_aggregator.start.problems import RunProblems, turn_policies_of
 from evalrun_aggregator.start.start_warnings import dataset_warnings
 from evalrun_aggregator.turns.feedback import WRONG
 from evalrun_api.work_order import WorkOrder

@@ -10,7 +10,8 @@ from typing import Final
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import Exchange, StoredSample
 from evalrun_aggregator.ledger.items import unpack_row
-from evalrun_aggregator.start.problems import RunDataset, RunProblems
+from evalrun_aggregator.start.datasets import RunDataset
+from evalrun_aggregator.start.problems import RunProblems
 from evalrun_aggregator.turns.policy import conversation
 from evalrun_data.records import Message, Problem, Reference, StdioTests
 from evalrun_results.samples import SampleResult

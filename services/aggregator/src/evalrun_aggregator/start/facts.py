@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
-from evalrun_aggregator.start.problems import RunDataset
+from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_api.work_order import WorkOrder
 from evalrun_data.digest import digest_records
 from evalrun_data.prompts import TEMPLATES_VERSION

@@ -1,71 +1,20 @@
-"""The problems of a run: loaded, cut to what the spec uses, numbered, and turned into prompts and judge requests."""
+"""The problems of a run: numbered, and turned into prompts and judge requests."""
 
-import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
+from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.turns.policy import TurnPolicy, conversation, turn_policy_of
-from evalrun_api.work_order import Dataset, EvalRunSpec, Protocol
-from evalrun_client.grader import Grader, answer_request, answer_verdict, grader_of
+from evalrun_api.work_order import EvalRunSpec, Protocol
+from evalrun_client.grader import answer_request, answer_verdict
 from evalrun_client.judge_request import Answer
-from evalrun_client.submit_mode import with_rows, with_tests
-from evalrun_data.digest import digest_records
-from evalrun_data.governance.run_audit import DatasetAudit, audit_dataset, role_of
-from evalrun_data.prompts import read_template, render
-from evalrun_data.readers import iter_problems, merged
-from evalrun_data.records import TEST_GROUPS, Message, Problem
-from evalrun_results.comparisons.roles import refusal_for_role
+from evalrun_data.records import Problem
 from evalrun_results.sequential.order import drawing_order
-from evalrun_runtime.exits import BadInputError
 
 FORMATS = {"Chat": ledger_pb2.PROMPT_FORMAT_CHAT, "Completion": ledger_pb2.PROMPT_FORMAT_COMPLETION}
-
-
-@dataclass(frozen=True)
-class RunDataset:
-    """A dataset's spec with its problems, cut to what the run uses."""
-
-    spec: Dataset
-    problems: Sequence[Problem]
-    audit: DatasetAudit | None = None
-    role: str = ""
-    """Its role: train, dev or test; empty if unknown."""
-    template: str | None = None
-    """Text of the file that `promptTemplate` names."""
-    grader: Grader | None = None
-    """Grader that scores its answers; None if their tests decide."""
-    excluded: Sequence[Problem] = ()
-    """Problems left out by `excludeProblems`: answers made elsewhere may be to these."""
-
-    @cached_property
-    def prompts_sha256(self) -> str:
-        """Digest of what the model sees: a resumed run must see the same."""
-        own = [] if self.spec.system_prompt is None else [self.spec.system_prompt]
-        own += [] if self.template is None else ["template", self.template]
-        return digest_records([problem.problem_id, problem.prompt, *own] for problem in self.problems)
-
-    def messages(self, problem: Problem) -> list[Message]:
-        """Return what is sent for one of its problems."""
-        return render(problem, self.spec.prompt_format, self.spec.system_prompt, self.template)
-
-    @cached_property
-    def records_sha256(self) -> str:
-        """Digest of what is judged, tests included. Role and date are no part of that."""
-        return digest_records(map(_judged_fields, self.problems))
-
-
-def _judged_fields(problem: Problem) -> dict[str, object]:
-    """Return what a verdict depends on. An absent prelude is omitted, so digests of earlier versions stay valid."""
-    fields = {name: value for name, value in dataclasses.asdict(problem).items() if name not in {"role", "date"}}
-    if not fields["ground_truth"].get("prelude", True):
-        del fields["ground_truth"]["prelude"]
-    return fields
 
 
 class RunProblems:
@@ -199,102 +148,3 @@ def answer_of(completion: StoredCompletion) -> Answer:
         language=completion.language,
         truncated=completion.finish_reason == "length",
     )
-
-
-def check_supported(spec: EvalRunSpec) -> None:
-    """Refuse what the schema lets pass and no run can do. Raises BadInputError."""
-    for index, dataset in enumerate(spec.datasets):
-        if dataset.judge_mode == "Submit" and set(dataset.tests) != set(TEST_GROUPS):
-            raise BadInputError(
-                f"spec.datasets[{index}].tests: with judgeMode: Submit the server uses its own tests: remove "
-                f"tests, or write judgeMode: RunCode ({dataset.name})"
-            )
-    if not spec.datasets:
-        raise BadInputError("spec.datasets: nothing to evaluate: list at least one dataset")
-
-
-def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence[str]]) -> list[RunDataset]:
-    """Load every dataset of a spec, cut to the problems and tests that it uses.
-
-    Args:
-        spec: a run's.
-        base_dir: what relative sources are relative to.
-        more: further sources of a dataset, by its name.
-
-    Raises:
-        BadInputError: a source cannot be used, two say something else of one problem, a dataset's audit failed, or a
-            gate uses test data.
-    """
-    datasets = []
-    for index, dataset in enumerate(spec.datasets):
-        # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
-        tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
-        sources = [dataset.source, *more.get(dataset.name, ())]
-        grader = grader_of(dataset, base_dir)
-        graded = None if grader is None else grader.decides
-        each = [
-            (source, iter_problems(source, dataset.name, base_dir, tests=tests, graded=graded)) for source in sources
-        ]
-        problems = merged(each) if len(each) > 1 else each[0][1]
-        ready = with_rows if dataset.judge_mode == "Submit" else with_tests
-        used, excluded = list[Problem](), dict[str, Problem]()
-        stream = _keeping(ready(problems, dataset.source), used, excluded, dataset)
-        audit = audit_dataset(
-            dataset.name,
-            dataset.source,
-            stream,
-            manifest=dataset.manifest,
-            policy=dataset.audit_policy,
-            base_dir=base_dir,
-            all_tests=not tests and grader is None,
-        )
-        if audit is None:  # nothing was read for its sake
-            while (len(excluded) < len(dataset.exclude_problems) or len(used) != dataset.max_problems) and next(
-                stream, None
-            ) is not None:
-                pass
-        missing = set(dataset.exclude_problems) - set(excluded)
-        _check_exclusions(dataset, f"spec.datasets[{index}].excludeProblems", missing, used)
-        role = role_of(dataset.name, dataset.role, audit, used)
-        template = None if dataset.prompt_template is None else read_template(dataset.prompt_template, base_dir)
-        datasets.append(RunDataset(dataset, used, audit, role, template, grader, [*excluded.values()]))
-    _check_gate(spec, datasets)
-    return datasets
-
-
-def _keeping(
-    problems: Iterable[Problem], kept: list[Problem], excluded: dict[str, Problem], dataset: Dataset
-) -> Iterator[Problem]:
-    """Yield every problem and keep the first ones: an audit sees all, the run holds what it uses.
-
-    Args:
-        problems: all of the source's.
-        kept: gets those that the run uses.
-        excluded: gets those that are left out, by id.
-        dataset: says which and how many are used.
-    """
-    left_out = frozenset(dataset.exclude_problems)
-    for problem in problems:
-        if problem.problem_id in left_out:
-            excluded[problem.problem_id] = problem
-        elif dataset.max_problems is None or len(kept) < dataset.max_problems:
-            kept.append(problem)
-        yield problem
-
-
-def _check_exclusions(dataset: Dataset, field: str, missing: Collection[str], used: Sequence[Problem]) -> None:
-    """Refuse an exclusion that would do nothing, or leave nothing. Raises BadInputError."""
-    if missing:
-        names = ", ".join(repr(name) for name in sorted(missing)[:5])
-        raise BadInputError(f"{field}: {dataset.source} has no problem {names}: correct the id, or remove it")
-    if not used:
-        raise BadInputError(f"{field}: all problems of {dataset.name} are excluded: keep some, or remove the dataset")
-
-
-def _check_gate(spec: EvalRunSpec, datasets: Sequence[RunDataset]) -> None:
-    """Refuse a gate on test data that the gate does not allow by name. Raises BadInputError."""
-    roles = {dataset.spec.name: dataset.role for dataset in datasets}
-    for gate in spec.all_gates:
-        for name in gate.dataset_names:
-            if refusal := refusal_for_role(gate, name, roles.get(name, "")):
-                raise BadInputError(f"spec.gate.dataset: {refusal}")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.items import MAX_SAMPLES, ItemKey
-from evalrun_aggregator.start.problems import RunDataset, RunProblems, draws_by_chance
+from evalrun_aggregator.start.datasets import RunDataset
+from evalrun_aggregator.start.problems import RunProblems, draws_by_chance
 from evalrun_api.work_order import WorkOrder
 from evalrun_data.digest import digest_records
 from evalrun_data.responses import Response, load_responses

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from evalrun_aggregator.start.problems import RunDataset
+from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_api.work_order import EvalRunSpec
 from evalrun_results.comparisons.power import gate_outlook
 

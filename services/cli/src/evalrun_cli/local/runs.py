@@ -24,7 +24,7 @@ from evalrun_data.readers import load_problem_files, merged
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
 from evalrun_data.shards import files_of
-from evalrun_data.sources import check_readable
+from evalrun_data.sources import Source
 from evalrun_generator.endpoints.base_url import base_url
 from evalrun_runtime.exits import BadInputError
 
@@ -230,8 +230,8 @@ def _check_sources(manifest: EvalRun, file: Path) -> None:
             ("source", dataset.source), ("promptTemplate", dataset.prompt_template), ("grader.path", grader),
         ):  # fmt: skip
             try:
-                for part in files_of(place or dataset.source, file.resolve().parent):
-                    check_readable(part, file.resolve().parent)
+                for part in files_of(Source(place or dataset.source, file.resolve().parent)):
+                    part.check_readable()
             except BadInputError as error:
                 raise BadInputError(f"{file}: spec.datasets[{index}].{field}: {error}") from error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from evalrun_aggregator.start.problems import load_datasets
+from evalrun_aggregator.start.datasets import load_datasets
 from evalrun_api.manifest import load_manifests
 from evalrun_api.v1alpha1 import EvalRun, EvalRunSpec
 from evalrun_cli.run_plan.estimate import Capacity, Estimate, estimate
