@@ -55,6 +55,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "evalrun_client/fusion_names.py",
         "evalrun_executor",
         "evalrun_judge",
+        "evalrun_registry",
         "evalrun_runtime",
     ),
     "operator": (

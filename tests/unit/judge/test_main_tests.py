@@ -10,10 +10,10 @@ from builders.judge.gateway import Time, make_judge, make_pool
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.extraction import SubmissionMode
-from evalrun_judge.families.main import outcome_of, program_of, with_tests
+from evalrun_judge.families.main import MainTest, outcome_of, program_of, with_tests
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import InvalidRequestError, JudgeRequest, MainTest, Submission
+from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Submission
 from evalrun_judge.verdict import Verdict
 
 SECRET = "5ecret"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
-from evalrun_data.records import AssertTests, CheckTest, MainTest, Problem, ServerTests, StdioTests
+from evalrun_data.records import Problem, ServerTests, StdioTests
 
 DEFAULT_TIME_SECONDS = 10.0
 CONTEST_TIME_SECONDS = 30.0
@@ -52,29 +52,16 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) 
         request.submit.id = problem.sandbox_id
         return request
     truth = problem.ground_truth
-    match truth:
-        case StdioTests():
-            for given, expected in zip(truth.inputs, truth.outputs, strict=True):
-                request.stdio.tests.add(input=given, expected_output=expected)
-            request.submission.prelude = truth.prelude
-            if sum(map(len, truth.inputs)) + sum(map(len, truth.outputs)) >= LARGE_SUITE:
-                request.suite_digest = suite_digest(truth.inputs, truth.outputs)
-            comparator = deciding_comparator(dataset, problem)
-            if comparator is not None:
-                request.comparator.CopyFrom(comparator)
-        case CheckTest():
-            request.check.prompt = truth.prompt
-            request.check.test = truth.test
-            request.check.entry_point = truth.entry_point
-        case MainTest():
-            request.main.prompt = truth.prompt
-            request.main.main = truth.main
-            request.main.entry_point = truth.entry_point
-        case AssertTests():
-            request.asserts.asserts.extend(truth.test_list)
-            request.asserts.setup_code = truth.test_setup_code
-            request.asserts.entry_point = truth.entry_point
-            request.asserts.prelude = truth.prelude
+    if truth.form:
+        tests = getattr(request, truth.form)
+        tests.CopyFrom(type(tests)(**truth.to_message()))
+    if isinstance(truth, StdioTests):
+        request.submission.prelude = truth.prelude
+        if sum(map(len, truth.inputs)) + sum(map(len, truth.outputs)) >= LARGE_SUITE:
+            request.suite_digest = suite_digest(truth.inputs, truth.outputs)
+        comparator = deciding_comparator(dataset, problem)
+        if comparator is not None:
+            request.comparator.CopyFrom(comparator)
     return request
 
 

@@ -1,6 +1,6 @@
-"""Prompts: every template, in one place. Raise `TEMPLATES_VERSION` with any change of a text.
+"""Prompts. Each family of tests writes its own (`families`). Raise `TEMPLATES_VERSION` with any change of a text.
 
-Hidden tests never appear: HumanEval's `test` and a contest's tests are not read here. MBPP's asserts do: showing them
+Hidden tests never appear: no family shows HumanEval's `test` or a contest's tests. MBPP's asserts appear: showing them
 is part of its published prompt convention (the task's text alone does not name the function), and every published
 figure is measured so.
 """
@@ -9,17 +9,8 @@ import re
 from pathlib import Path
 from typing import Final, Literal
 
-from evalrun_data.records import (
-    AssertTests,
-    CheckTest,
-    Language,
-    MainTest,
-    Message,
-    Problem,
-    Reference,
-    ServerTests,
-    StdioTests,
-)
+from evalrun_data.families.ground_truth import PromptParts
+from evalrun_data.records import Language, Message, Problem
 from evalrun_data.sources import read_bytes
 from evalrun_runtime.exits import BadInputError
 
@@ -32,58 +23,6 @@ DEFAULT_FORMAT: Final[PromptFormat] = "Chat"
 """For every family: instruction-tuned models are what is evaluated. A base model wants `Completion`."""
 
 _LANGUAGE_NAMES: Final[dict[Language, str]] = {"python": "Python 3", "c": "C", "cpp": "C++"}
-
-_FUNCTION_CHAT = """\
-Complete the following Python function. Answer with one Python code block that holds the complete function, with \
-every import that it needs.
-
-```python
-{prompt}
-```
-"""
-
-_MAIN_CHAT = """\
-Complete the following {language} function. Answer with one {tag} code block that holds the complete function, with \
-every include that it needs, and without a main function.
-
-```{tag}
-{prompt}
-```
-"""
-
-_ASSERTS_CHAT = """\
-{prompt}
-
-Your code should pass these tests:
-
-```python
-{asserts}
-```
-
-Answer with one Python code block that holds the complete code, with every import that it needs, and without the tests.
-"""
-
-_STDIO_CHAT = """\
-Solve the following problem with a {language} program. The program reads its input from standard input and writes its \
-answer to standard output, and nothing else. Answer with one {tag} code block that holds the complete program.
-
-{prompt}
-"""
-
-# For models without a chat: text that code follows naturally.
-_ASSERTS_COMPLETION = '''\
-"""
-{prompt}
-{asserts}
-"""
-'''
-
-_STDIO_COMPLETION: Final[dict[Language, str]] = {
-    "python": '"""\n{prompt}\n\nRead from standard input, write to standard output.\n"""\n',
-    "c": "/*\n{prompt}\n\nRead from standard input, write to standard output.\n*/\n",
-    "cpp": "/*\n{prompt}\n\nRead from standard input, write to standard output.\n*/\n",
-}
-
 
 _PLACES: Final = re.compile(r"\{(prompt|asserts|entry_point|language)\}")
 MAX_TEMPLATE_BYTES: Final = 1 << 20
@@ -124,7 +63,7 @@ def render(
     elif prompt_format == "Completion":
         chat = [Message("user", _completion(problem))]
     else:
-        chat = list(problem.messages) or [Message("user", _chat(problem))]
+        chat = list(problem.messages) or [Message("user", problem.ground_truth.write_chat(_parts(problem)))]
     if prompt_format == "Completion":
         return chat
     if system_prompt is None or chat[0].role == "system":
@@ -134,40 +73,19 @@ def render(
 
 def _filled(template: str, problem: Problem) -> str:
     """Return the template with the problem's texts in their places; other braces are the template's own."""
-    truth = problem.ground_truth
     texts = {
         "prompt": problem.prompt,
-        "asserts": _shown(truth.test_list) if isinstance(truth, AssertTests) else "",
-        "entry_point": truth.entry_point if isinstance(truth, AssertTests | CheckTest | MainTest) else "",
+        "asserts": "",
+        "entry_point": "",
         "language": _LANGUAGE_NAMES[problem.language],
+        **problem.ground_truth.template_words(),
     }
     return _PLACES.sub(lambda place: texts[place[1]], template)
 
 
-def _chat(problem: Problem) -> str:
-    prompt = problem.prompt.strip("\n")
-    match problem.ground_truth:
-        case CheckTest():
-            return _FUNCTION_CHAT.format(prompt=prompt)
-        case MainTest():
-            return _MAIN_CHAT.format(prompt=prompt, language=_LANGUAGE_NAMES[problem.language], tag=problem.language)
-        case AssertTests(test_list=asserts):
-            return _ASSERTS_CHAT.format(prompt=prompt, asserts=_shown(asserts))
-        case ServerTests() | Reference():
-            return problem.prompt  # as the server, or the data set, words it
-        case StdioTests():
-            return _STDIO_CHAT.format(prompt=prompt, language=_LANGUAGE_NAMES[problem.language], tag=problem.language)
+def _parts(problem: Problem) -> PromptParts:
+    return PromptParts(problem.prompt, _LANGUAGE_NAMES[problem.language], problem.language)
 
 
 def _completion(problem: Problem) -> str:
-    if problem.messages or isinstance(problem.ground_truth, CheckTest | MainTest | ServerTests | Reference):
-        return problem.prompt
-    prompt = problem.prompt.strip("\n")
-    if isinstance(problem.ground_truth, AssertTests):
-        return _ASSERTS_COMPLETION.format(prompt=prompt, asserts=_shown(problem.ground_truth.test_list))
-    return _STDIO_COMPLETION[problem.language].format(prompt=prompt)
-
-
-def _shown(asserts: tuple[str, ...]) -> str:
-    """Return the first three asserts: no published MBPP task has more; the others of a longer list stay hidden."""
-    return "\n".join(text.strip() for text in asserts[:3])
+    return problem.prompt if problem.messages else problem.ground_truth.write_completion(_parts(problem))

@@ -7,22 +7,44 @@ read: no stripping, no line ending changed. A training split has megabytes of te
 import hashlib
 import re
 import unicodedata
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from evalrun_data.families.asserts import AssertTests
+from evalrun_data.families.check import CheckTest
+from evalrun_data.families.ground_truth import GroundTruth
+from evalrun_data.families.main import MainTest
+from evalrun_data.families.reference import Reference
+from evalrun_data.families.server import ServerTests
+from evalrun_data.families.stdio import TEST_GROUPS, StdioTests, TestGroup
+
+__all__ = [
+    "LANGUAGES",
+    "ROLES",
+    "TEST_GROUPS",
+    "AssertTests",
+    "CheckTest",
+    "Checker",
+    "GroundTruth",
+    "Language",
+    "MainTest",
+    "Message",
+    "Problem",
+    "ProblemComparator",
+    "ProblemLimits",
+    "Reference",
+    "Role",
+    "ServerTests",
+    "StdioTests",
+    "TestGroup",
+    "canonical_text",
+]
 
 Language = Literal["python", "c", "cpp"]
 LANGUAGES: Final[tuple[Language, ...]] = ("python", "c", "cpp")
 
-TestGroup = Literal["public", "private", "generated"]
-TEST_GROUPS: Final[tuple[TestGroup, ...]] = ("public", "private", "generated")
-
 Role = Literal["train", "dev", "test"]
 ROLES: Final[tuple[Role, ...]] = ("train", "dev", "test")
-
-Family = Literal["stdio", "check", "asserts", "main", "server", "reference"]
-"""`stdio`: a program that reads stdin; `check`: HumanEval's form; `asserts`: MBPP's form; `main`: MultiPL-E's form;
-`server`: not known here; `reference`: what a grader compares with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,108 +53,6 @@ class Message:
 
     role: str
     content: str
-
-
-@dataclass(frozen=True, slots=True)
-class StdioTests:
-    """One test a pair: the program reads `inputs[i]` on stdin and should print `outputs[i]`."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    groups: tuple[TestGroup, ...] = ()
-    """Group of each test; empty if the source does not say."""
-    prelude: str = ""
-    """Python code before the program, where that is Python: the imports that a benchmark's own harness offers."""
-
-    @property
-    def count(self) -> int:
-        """Number of tests."""
-        return len(self.inputs)
-
-    def of_groups(self, wanted: Collection[str]) -> "StdioTests":
-        """Return the tests of these groups, in order. Meaningful only if `groups` is not empty."""
-        kept = [i for i, group in enumerate(self.groups) if group in wanted]
-        return StdioTests(
-            tuple(self.inputs[i] for i in kept),
-            tuple(self.outputs[i] for i in kept),
-            tuple(self.groups[i] for i in kept),
-            self.prelude,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class CheckTest:
-    """HumanEval's form: `test` defines `check`, which is called with the function; one test."""
-
-    prompt: str
-    """The raw prompt: assertions of 32, 38 and 50 call helpers that it defines."""
-    test: str
-    entry_point: str
-
-    @property
-    def count(self) -> int:
-        """Number of tests: the whole check is one."""
-        return 1
-
-
-@dataclass(frozen=True, slots=True)
-class AssertTests:
-    """MBPP's form: the program runs, then the setup code, then each assert, which is a test of its own."""
-
-    test_list: tuple[str, ...]
-    test_setup_code: str
-    entry_point: str
-    prelude: str = ""
-    """Code before the program: the imports that a benchmark's own harness offers to programs."""
-
-    @property
-    def count(self) -> int:
-        """Number of tests: one an assert."""
-        return len(self.test_list)
-
-
-@dataclass(frozen=True, slots=True)
-class MainTest:
-    """MultiPL-E's form, in C++: one test, a `main` that asserts and follows the program in the same file."""
-
-    prompt: str
-    """Ends within the function that the answer completes."""
-    main: str
-    """The whole function `int main() { ... }`."""
-    entry_point: str
-
-    @property
-    def count(self) -> int:
-        """Number of tests: all asserts are one."""
-        return 1
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTests:
-    """A SandboxFusion server has the tests, in the row that the problem names; judgeMode: Submit only."""
-
-    @property
-    def count(self) -> int:
-        """Number of tests: none here."""
-        return 0
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """Arguments of a grader (a user's `compute_score`) besides the answer; only if the dataset names one."""
-
-    ground_truth: str
-    """As JSON: what the row holds, a text more often than not."""
-    extra_info: str = "{}"
-    """As JSON: the row's object of that name."""
-
-    @property
-    def count(self) -> int:
-        """Number of tests: the grader's run is one."""
-        return 1
-
-
-GroundTruth = StdioTests | CheckTest | AssertTests | MainTest | ServerTests | Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +117,9 @@ class Problem:
         return self.dataset, self.problem_id
 
     @property
-    def family(self) -> Family:
+    def family(self) -> str:
         """Form of its tests."""
-        match self.ground_truth:
-            case StdioTests():
-                return "stdio"
-            case CheckTest():
-                return "check"
-            case AssertTests():
-                return "asserts"
-            case MainTest():
-                return "main"
-            case ServerTests():
-                return "server"
-            case Reference():
-                return "reference"
+        return self.ground_truth.family
 
     @property
     def test_count(self) -> int:

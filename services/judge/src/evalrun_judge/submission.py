@@ -35,7 +35,10 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 class Tests(Protocol):
-    """The tests of a request. Each family has types of its own, which derive from this: see `families`."""
+    """The tests of a request. Each family has types of its own, which derive from this.
+
+    They stand in the family's module, but for those that other modules need: they stand below.
+    """
 
     __slots__ = ()
 
@@ -131,19 +134,6 @@ class AssertTests(Tests):
 
 
 @dataclass(frozen=True, slots=True)
-class MainTest(Tests):
-    """MultiPL-E's form: one test, a `main` that asserts and follows the program in the same file."""
-
-    prompt: str
-    main: str
-    entry_point: str
-
-    def texts(self) -> list[tuple[bytes, bytes]]:
-        """Return the function that asserts, as the input of the one test."""
-        return [(_bytes(self.main), b"")]
-
-
-@dataclass(frozen=True, slots=True)
 class TestLimits:
     """Limits of each test."""
 
@@ -164,18 +154,6 @@ class CheckerProgram:
     """`kattis` or `testlib`."""
     language: str
     source: str
-
-
-@dataclass(frozen=True, slots=True)
-class SubmitTests(Tests):
-    """The tests of a row of a SandboxFusion server's dataset, which the server alone has."""
-
-    dataset: str
-    id: str
-
-    def texts(self) -> list[tuple[bytes, bytes]]:
-        """Return one empty test: neither text nor number of the server's tests is known."""
-        return [(b"", b"")]
 
 
 def _bytes(text: str) -> bytes:

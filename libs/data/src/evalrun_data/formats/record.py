@@ -6,16 +6,13 @@ import re
 from dataclasses import asdict
 from typing import Literal
 
+from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.records import (
     LANGUAGES,
     ROLES,
-    TEST_GROUPS,
-    AssertTests,
     Checker,
-    CheckTest,
     GroundTruth,
     Language,
-    MainTest,
     Message,
     Problem,
     ProblemComparator,
@@ -23,8 +20,6 @@ from evalrun_data.records import (
     Reference,
     Role,
     ServerTests,
-    StdioTests,
-    TestGroup,
 )
 from evalrun_data.rows import Row
 
@@ -118,43 +113,6 @@ def _refuse_server_settings(row: Row) -> None:
             )
 
 
-def parse_ground_truth(truth: Row) -> GroundTruth:
-    """Return the tests by kind, told apart by their fields. Raises BadInputError if there is none or lengths vary."""
-    if truth.has("inputs") or truth.has("outputs"):
-        return _stdio(truth)
-    if truth.has("test_list"):
-        asserts = truth.texts("test_list")
-        if not asserts:
-            raise truth.error(f"field '{truth.path}test_list' is empty: a problem needs at least one test")
-        setup, prelude = truth.optional_text("test_setup_code"), truth.optional_text("prelude")
-        return AssertTests(asserts, setup, truth.name("entry_point"), prelude)
-    if truth.has("main"):
-        return MainTest(truth.text("prompt"), truth.name("main"), truth.name("entry_point"))
-    if truth.has("test") or truth.has("entry_point"):
-        return CheckTest(truth.text("prompt"), truth.name("test"), truth.name("entry_point"))
-    raise truth.error(
-        f"field '{truth.path.rstrip('.')}' holds no tests: expected inputs and outputs, or prompt, test and "
-        "entry_point, or test_list, test_setup_code and entry_point"
-    )
-
-
-def _stdio(truth: Row) -> StdioTests:
-    inputs, outputs = truth.texts("inputs"), truth.texts("outputs")
-    if len(inputs) != len(outputs):
-        raise truth.error(f"field '{truth.path.rstrip('.')}' has {len(inputs)} inputs but {len(outputs)} outputs")
-    if not inputs:
-        raise truth.error(f"field '{truth.path}inputs' is empty: a problem needs at least one test")
-    groups: list[TestGroup] = []
-    for name in truth.texts("groups") if truth.has("groups") else ():
-        group = next((known for known in TEST_GROUPS if known == name), None)
-        if group is None:
-            raise truth.error(f"field '{truth.path}groups' has '{name}' (known: {', '.join(TEST_GROUPS)})")
-        groups.append(group)
-    if groups and len(groups) != len(inputs):
-        raise truth.error(f"field '{truth.path.rstrip('.')}' has {len(inputs)} inputs but {len(groups)} groups")
-    return StdioTests(inputs, outputs, tuple(groups), truth.optional_text("prelude"))
-
-
 def parse_language(row: Row, default: Language = "python") -> Language:
     """Return the programming language; `python3`, `py`, `c++` and `cc` are understood."""
     if not row.has("language"):
@@ -237,7 +195,7 @@ def record_of(problem: Problem) -> dict[str, object]:
         "problem_id": problem.problem_id,
         "prompt": problem.prompt,
         "data_source": problem.data_source,
-        "ground_truth": _without_empty(asdict(problem.ground_truth), "groups", "prelude") or None,
+        "ground_truth": problem.ground_truth.to_record() or None,
         "difficulty": problem.difficulty,
         "sandbox_dataset": problem.sandbox_dataset,
         "sandbox_id": problem.sandbox_id,
@@ -263,11 +221,3 @@ def record_of(problem: Problem) -> dict[str, object]:
 
 def _given(fields: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _without_empty(fields: dict[str, object], *names: str) -> dict[str, object]:
-    return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in fields.items()
-        if key not in names or value
-    }

@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from evalrun_data.entry_points import called_name
+from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.formats.calls import Call, call_tests
 from evalrun_data.formats.record import (
     parse_comparator,
     parse_difficulty,
-    parse_ground_truth,
     parse_language,
     parse_limits,
     parse_messages,

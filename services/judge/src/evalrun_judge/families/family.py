@@ -1,13 +1,13 @@
 """Interface of a test family.
 
-In the judge a new family is a module beside this one, and its name in `registry.FAMILIES`. Outside, it needs a form in
-`JudgeRequest.tests` (judge.proto), what fills that in (`evalrun_client.judge_request`) and a reader of its data
-(`evalrun_data`).
+A new family is three files: a module beside this one, its record in `evalrun_data.families`, and its message in
+`JudgeRequest.tests` (judge.proto). `registry` finds the module.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.cache.verdict_cache import Judged
@@ -32,7 +32,7 @@ class Runners:
     assertions: AssertionRunner
 
 
-class Family(Protocol[PlanT]):
+class Family(ABC, Generic[PlanT]):
     """One way to test a program: how its tests are read, checked, planned and run."""
 
     FORMS: ClassVar[Mapping[str, FormReader]]
@@ -42,6 +42,10 @@ class Family(Protocol[PlanT]):
     FORGEABLE: ClassVar[bool]
     """The candidate shares a process, or a disk, with what decides."""
 
+    @abstractmethod
+    def __init__(self, runners: Runners) -> None: ...
+
+    @abstractmethod
     def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
         """Refuse tests that can never be judged.
 
@@ -52,16 +56,16 @@ class Family(Protocol[PlanT]):
         Raises:
             InvalidRequestError: naming the field.
         """
-        ...
 
+    @abstractmethod
     def plan(self, request: JudgeRequest, extraction: Extraction) -> PlanT | None:
         """Return what must run, or None if the text turns out to hold no program. Raises InvalidRequestError."""
-        ...
 
+    @abstractmethod
     def key(self, plan: PlanT, request: JudgeRequest) -> object | None:
         """Return the program and tests that a verdict depends on (msgpack), or None if it may not be cached."""
-        ...
 
+    @abstractmethod
     async def judge(self, plan: PlanT, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
         """Run what is planned, and return what came of each test.
 
@@ -74,4 +78,3 @@ class Family(Protocol[PlanT]):
             NoSandboxError: no sandbox could say what the program does.
             RunRefusedError: the request can never be served.
         """
-        ...

@@ -14,7 +14,7 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import LEVELS, Limits, ProgramRun, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.extraction import Extraction, SubmissionMode
-from evalrun_judge.families.family import FormReader, Runners
+from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.function_tests.session import (
     OUTPUT_KIB,
     Finished,
@@ -94,7 +94,7 @@ def plan_function(request: JudgeRequest, extraction: Extraction) -> FunctionPlan
     return FunctionPlan(program_after(prompt, extraction.code, request.submission.mode))
 
 
-class FunctionFamily:
+class FunctionFamily(Family[FunctionPlan]):
     """Judges function tests.
 
     Args:

@@ -16,11 +16,11 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import Limits, ProgramRun, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.extraction import Extraction, SubmissionMode
-from evalrun_judge.families.family import FormReader, Runners
+from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.records import records_of_runs
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import InvalidRequestError, JudgeRequest, MainTest
+from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Tests
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
 
@@ -33,6 +33,19 @@ _INCLUDES: Final = re.compile(r"^[ \t]*(?:#[ \t]*include\b|using\b).*$", re.MULT
 _TYPES: Final = re.compile(r"^(union|struct|class)\s+(\w+)", re.MULTILINE)
 _ASSERTS_AGAIN: Final = "#undef main\n#undef assert\n#undef NDEBUG\n#include <assert.h>\n#include <stdio.h>\n"
 _FAILED: Final = re.compile(rb": Assertion `.*' failed\.")
+
+
+@dataclass(frozen=True, slots=True)
+class MainTest(Tests):
+    """MultiPL-E's form: one test, a `main` that asserts and follows the program in the same file."""
+
+    prompt: str
+    main: str
+    entry_point: str
+
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return the function that asserts, as the input of the one test."""
+        return [(self.main.encode("utf-8", "surrogatepass"), b"")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +99,7 @@ def outcome_of(run: ProgramRun, secret: str) -> TestOutcome:
     return failure
 
 
-class MainFamily:
+class MainFamily(Family[MainPlan]):
     """Judges C++ functions by a `main` that asserts.
 
     Args:

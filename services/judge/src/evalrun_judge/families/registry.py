@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from evalrun.judge.v1 import judge_pb2
+from evalrun_judge import families
 from evalrun_judge.families.family import Family, FormReader, Runners
-from evalrun_judge.families.function import FunctionFamily
-from evalrun_judge.families.main import MainFamily
-from evalrun_judge.families.stdio import StdioFamily
-from evalrun_judge.families.submit import SubmitFamily
 from evalrun_judge.submission import InvalidRequestError, Tests
 from evalrun_judge.suites import Suites
+from evalrun_registry.discovery import classes_in
 
-FAMILIES: Final = (StdioFamily, FunctionFamily, MainFamily, SubmitFamily)
+FAMILIES: Final = classes_in(families, Family)  # type: ignore[type-abstract]  # what is found is not abstract
+"""Every family in the modules of this package."""
 
 _FORMS: Mapping[str, FormReader] = {form: reader for family in FAMILIES for form, reader in family.FORMS.items()}
 

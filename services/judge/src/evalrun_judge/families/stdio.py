@@ -11,7 +11,7 @@ from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.comparators import ComparatorName
 from evalrun_judge.extraction import Extraction, SubmissionMode
 from evalrun_judge.families.checker import checker_outcomes, checker_run, settled
-from evalrun_judge.families.family import FormReader, Runners
+from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.families.function import program_after
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.records import compared, records_of_runs
@@ -68,7 +68,7 @@ def plan_stdio(request: JudgeRequest, tests: StdioTests, extraction: Extraction)
     return StdioPlan(run, tests.expected)
 
 
-class StdioFamily:
+class StdioFamily(Family[StdioPlan]):
     """Judges stdin/stdout tests."""
 
     FORMS: ClassVar[Mapping[str, FormReader]] = {"stdio": read_stdio}

@@ -9,13 +9,25 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fusion_names import is_dataset_name, is_row_id
 from evalrun_judge.cache.verdict_cache import Judged
 from evalrun_judge.extraction import Extraction, SubmissionMode
-from evalrun_judge.families.family import FormReader, Runners
+from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.sandboxes import ServerTest, SubmitCall, SubmitReply
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import STANDARD, InvalidRequestError, JudgeRequest, SubmitTests
+from evalrun_judge.submission import STANDARD, InvalidRequestError, JudgeRequest, Tests
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, cut_text, failure_of
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitTests(Tests):
+    """The tests of a row of a SandboxFusion server's dataset, which the server alone has."""
+
+    dataset: str
+    id: str
+
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return one empty test: neither text nor number of the server's tests is known."""
+        return [(b"", b"")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,7 @@ def read_submit(message: judge_pb2.JudgeRequest, suites: Suites) -> SubmitTests:
     return SubmitTests(message.submit.dataset, message.submit.id)
 
 
-class SubmitFamily:
+class SubmitFamily(Family[SubmitPlan]):
     """Sends the answer to a server that has the tests and judges it."""
 
     FORMS: ClassVar[Mapping[str, FormReader]] = {"submit": read_submit}

@@ -1,0 +1,51 @@
+"""MultiPL-E's form, in C++: a `main` that asserts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from evalrun_data.families.ground_truth import GroundTruth, PromptParts
+from evalrun_data.rows import Row
+
+_CHAT = """\
+Complete the following {language} function. Answer with one {tag} code block that holds the complete function, with \
+every include that it needs, and without a main function.
+
+```{tag}
+{prompt}
+```
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MainTest(GroundTruth):
+    """MultiPL-E's form, in C++: one test, a `main` that asserts and follows the program in the same file."""
+
+    family: ClassVar[str] = "main"
+    form: ClassVar[str] = "main"
+    told_by: ClassVar[tuple[str, ...]] = ("main",)
+    wanted: ClassVar[str] = "prompt, main and entry_point"
+
+    prompt: str
+    """Ends within the function that the answer completes."""
+    main: str
+    """The whole function `int main() { ... }`."""
+    entry_point: str
+
+    @classmethod
+    def parse(cls, truth: Row) -> Self:
+        """Read the function with what it tests; see `GroundTruth.parse`."""
+        return cls(truth.text("prompt"), truth.name("main"), truth.name("entry_point"))
+
+    @property
+    def count(self) -> int:
+        """Number of tests: all asserts are one."""
+        return 1
+
+    def write_chat(self, parts: PromptParts) -> str:
+        """Ask for the function; see `GroundTruth.write_chat`."""
+        return _CHAT.format(prompt=parts.text, language=parts.language_name, tag=parts.language)
+
+    def template_words(self) -> Mapping[str, str]:
+        """Return the function's name."""
+        return {"entry_point": self.entry_point}

@@ -1,0 +1,27 @@
+"""The reference that a grader compares an answer with, in place of tests."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evalrun_data.families.ground_truth import GroundTruth, PromptParts
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(GroundTruth):
+    """Arguments of a grader (a user's `compute_score`) besides the answer; only if the dataset names one."""
+
+    family: ClassVar[str] = "reference"
+
+    ground_truth: str
+    """As JSON: what the row holds, a text more often than not."""
+    extra_info: str = "{}"
+    """As JSON: the row's object of that name."""
+
+    @property
+    def count(self) -> int:
+        """Number of tests: the grader's run is one."""
+        return 1
+
+    def write_chat(self, parts: PromptParts) -> str:
+        """Return the problem as the data set words it."""
+        return parts.published
