@@ -25,8 +25,9 @@ from builders.virtual_time import run_virtually
 
 from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.pool.hedge_policy import HedgePolicy
-from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryPolicy
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
@@ -18,9 +19,10 @@ from evalrun_judge.judge import Judge
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.pool.discovery import SandboxDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
+from evalrun_judge.pool.policy import HealthPolicy, PoolPolicy
 from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryPolicy
-from evalrun_judge.pool.sandbox_fleet import HealthPolicy
+from evalrun_judge.pool.sandbox_fleet import SandboxSources
 from evalrun_judge.rpc.messages import fill_verdict
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.fake import FakeSandbox
@@ -84,6 +86,15 @@ class Time:
         await asyncio.sleep(0)
 
 
+@dataclass(frozen=True, slots=True)
+class CountedCalls:
+    """Passes what a pool counts to callables."""
+
+    count_retry: Callable[[str], None]
+    observe_call: Callable[[float], None]
+    count_hedge: Callable[[bool], None]
+
+
 def make_pool(
     sandboxes: Sequence[Sandbox],
     time: Time,
@@ -101,19 +112,12 @@ def make_pool(
     sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> SandboxPool:
     return SandboxPool(
-        sandboxes,
-        required_level=required_level,
-        retries=retries or RetryPolicy(),
+        SandboxSources(sandboxes, discoveries, connect),
+        PoolPolicy(required_level, retries or RetryPolicy(), health or HealthPolicy(), hedging),
         clock=clock or time.clock,
         sleep=sleep or time.sleep,
         randomness=random.Random(7),
-        on_retry=on_retry,
-        on_call=on_call,
-        discoveries=discoveries,
-        connect=connect,
-        health=health,
-        hedging=hedging,
-        on_hedge=on_hedge,
+        metrics=CountedCalls(on_retry, on_call, on_hedge),
     )
 
 

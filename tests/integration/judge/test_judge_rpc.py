@@ -16,6 +16,7 @@ from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.app import JudgeGateway, build_pool
 from evalrun_judge.metrics import JudgeMetrics
+from evalrun_judge.pool.sandbox_fleet import SandboxSources
 from evalrun_judge.rpc.messages import request_from
 from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
@@ -36,7 +37,9 @@ async def gateway(
 ) -> AsyncIterator[tuple[Stub, JudgeGateway]]:
     configured = configured or settings()
     metrics = JudgeMetrics(CollectorRegistry())
-    service = JudgeGateway(configured, build_pool(configured, sandboxes, metrics), NoAssertions(), metrics)
+    service = JudgeGateway(
+        configured, build_pool(configured, SandboxSources(sandboxes), metrics), NoAssertions(), metrics
+    )
     address = await service.start()
     try:
         async with open_channel(address) as channel:

@@ -12,7 +12,7 @@ from evalrun_executor.containment import ContainmentReport
 from evalrun_executor.errors import ExecutorLost, RequestRefused, Unusable
 from evalrun_judge.function_tests.assertions import ATTEMPTS, MAX_BATCH, ContainedAssertions
 from evalrun_judge.function_tests.shared_assertions import MAX_SHARED_BYTES
-from evalrun_judge.pool.pool import NoSandboxError
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.sandboxes.fake import echo
 from evalrun_runtime.exits import BadInputError

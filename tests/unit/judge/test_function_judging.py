@@ -10,8 +10,8 @@ from evalrun_executor.api import CompileResult, Level, Limits, ProgramRun, RunRe
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.function_tests.session import OUTPUT_KIB
-from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.pool.retries import RetryPolicy
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus

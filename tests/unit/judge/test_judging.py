@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
-from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.pool.retries import RetryPolicy
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended, reply
 from evalrun_judge.short_runs import short_seconds

@@ -2,15 +2,16 @@
 
 import asyncio
 import random
+import traceback
 from collections import Counter
 
 import pytest
 from builders.judge.gateway import Time, make_pool
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
-from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint, pick
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
@@ -49,6 +50,25 @@ async def test_an_infra_fault_is_tried_again_and_never_shows(fault: Exception) -
     assert all(reply.runs == [ended(b"1")] for reply in replies)
     assert retries.total() == 1
     await pool.close()
+
+
+async def test_pool_run_reaches_sandbox_in_four_frames() -> None:
+    def list_frames(request: RunRequest) -> RunReply:
+        frames.extend(name for module, name in _stack() if module.startswith("evalrun_judge.pool."))
+        return echo(request)
+
+    frames: list[str] = []
+    pool = make_pool([FakeSandbox(list_frames)], Time())
+    pool.start()
+    await pool.run(REQUEST)
+    assert frames == ["run", "_serve", "answer", "call"]
+    await pool.close()
+
+
+def _stack() -> list[tuple[str, str]]:
+    """Return the module and name of each function that runs now, outermost first."""
+    frames = [frame for frame, _ in traceback.walk_stack(None)]
+    return [(str(frame.f_globals["__name__"]), frame.f_code.co_name) for frame in reversed(frames)]
 
 
 async def test_no_more_is_in_flight_than_a_sandbox_has_slots() -> None:

@@ -11,8 +11,9 @@ from builders.virtual_time import run_virtually
 
 from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.pool.hedge_policy import HedgePolicy
-from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryBudget, RetryPolicy
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 

@@ -10,9 +10,10 @@ from builders.virtual_time import run_virtually
 
 from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.pool.hedge_policy import CallTimes, HedgePolicy
-from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.policy import HealthPolicy
+from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryPolicy
-from evalrun_judge.pool.sandbox_fleet import HealthPolicy
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import Backend, SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 

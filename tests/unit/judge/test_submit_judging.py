@@ -11,7 +11,7 @@ from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
 from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, SubmissionMode
 from evalrun_judge.families.submit import SubmitTests
-from evalrun_judge.pool.pool import NoSandboxError
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.rpc.messages import describe_message, request_from
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, ServerTest, SubmitCall
 from evalrun_judge.sandboxes.fake import FakeDatasetServer, FakeSandbox, ended

@@ -19,8 +19,8 @@ from evalrun_judge.families.family import Runners
 from evalrun_judge.families.registry import build_families
 from evalrun_judge.metrics import CacheResult
 from evalrun_judge.pool.info import PoolInfo
-from evalrun_judge.pool.pool import NoSandboxError
 from evalrun_judge.pool.retries import RetryPolicy
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended, reply
 from evalrun_judge.status import TestStatus

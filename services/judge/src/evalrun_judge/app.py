@@ -7,7 +7,6 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Sequence
 from importlib.metadata import version
 
 from prometheus_client import REGISTRY
@@ -20,11 +19,12 @@ from evalrun_judge.families.registry import build_families
 from evalrun_judge.function_tests.assertions import AssertionRunner, ContainedAssertions, replay_executor
 from evalrun_judge.judge import Judge
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_judge.pool.discovery import Connect, DnsDiscovery, SandboxDiscovery, StdinDiscovery
+from evalrun_judge.pool.discovery import DnsDiscovery, SandboxDiscovery, StdinDiscovery
 from evalrun_judge.pool.hedge_policy import HedgePolicy
-from evalrun_judge.pool.pool import SandboxPool, connect_nowhere
+from evalrun_judge.pool.policy import HealthPolicy, PoolPolicy
+from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.retries import RetryPolicy
-from evalrun_judge.pool.sandbox_fleet import HealthPolicy
+from evalrun_judge.pool.sandbox_fleet import SandboxSources
 from evalrun_judge.rpc.service import JudgeService
 from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
@@ -131,17 +131,13 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
             return FusionSandbox(url, tokens, nonces=secrets.token_bytes, tls=tls, server_name=server_name)
         return EvalrunSandbox(url, tokens, tls=tls, server_name=server_name)
 
-    pool = build_pool(
-        settings,
+    scheme = "http" if tls is None else "https"
+    sources = SandboxSources(
         [connect(url) for url in settings.sandbox if url.startswith("http")],
-        metrics,
-        discoveries=[
-            discovery_of(target, "http" if tls is None else "https")
-            for target in settings.sandbox
-            if not target.startswith("http")
-        ],
-        connect=connect,
+        [discovery_of(target, scheme) for target in settings.sandbox if not target.startswith("http")],
+        connect,
     )
+    pool = build_pool(settings, sources, metrics)
     slots = settings.assertion_slots or len(os.sched_getaffinity(0))
     executor = replay_executor(slots, settings.min_level, settings.package_dirs)
     assertions = ContainedAssertions(executor, slots, lambda: pool.crowded)
@@ -184,31 +180,23 @@ def discovery_of(target: str, scheme: str = "http") -> SandboxDiscovery:
         raise BadInputError(f"--sandbox: {error}") from error
 
 
-def build_pool(
-    settings: JudgeSettings,
-    sandboxes: Sequence[Sandbox],
-    metrics: JudgeMetrics,
-    *,
-    discoveries: Sequence[SandboxDiscovery] = (),
-    connect: Connect = connect_nowhere,
-) -> SandboxPool:
-    """Create the pool over the given sandboxes and those that are discovered, in real time."""
-    return SandboxPool(
-        sandboxes,
-        discoveries=discoveries,
-        connect=connect,
-        health=HealthPolicy(seconds=settings.health_seconds),
-        hedging=HedgePolicy() if settings.hedging else None,
+def build_pool(settings: JudgeSettings, sources: SandboxSources, metrics: JudgeMetrics) -> SandboxPool:
+    """Create the pool over these sandboxes, in real time."""
+    policy = PoolPolicy(
         required_level=settings.min_level,
         retries=RetryPolicy(
             attempts=settings.retry_attempts,
             budget_seconds=settings.retry_budget_seconds,
             ratio=settings.retry_ratio,
         ),
+        health=HealthPolicy(seconds=settings.health_seconds),
+        hedging=HedgePolicy() if settings.hedging else None,
+    )
+    return SandboxPool(
+        sources,
+        policy,
         clock=time.monotonic,
         sleep=asyncio.sleep,
         randomness=random.Random(),  # noqa: S311 - spreads load, guards nothing
-        on_retry=metrics.count_retry,
-        on_call=metrics.observe_call,
-        on_hedge=metrics.count_hedge,
+        metrics=metrics,
     )

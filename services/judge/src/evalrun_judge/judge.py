@@ -10,7 +10,8 @@ from evalrun_judge.cache.verdict_key import JudgeIdentity, verdict_key
 from evalrun_judge.extraction import Extraction
 from evalrun_judge.families.registry import Families
 from evalrun_judge.metrics import JudgeMetrics, RequestOutcome
-from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.pool import SandboxPool
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.records import records_without_run
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.status import TestStatus

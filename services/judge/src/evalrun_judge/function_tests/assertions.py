@@ -15,7 +15,7 @@ from evalrun_executor.errors import ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.harness import VALUES, Harness, modules_of
 from evalrun_judge.function_tests import shared_assertions
-from evalrun_judge.pool.pool import NoSandboxError
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_runtime.exits import BadInputError
 

@@ -1,18 +1,13 @@
 """Hedged sandbox calls: a slow call is also sent to a second sandbox. `hedge_policy` decides which calls are slow."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from evalrun_executor.api import RunReply
 from evalrun_judge.pool.hedge_policy import CallTimes, HedgePolicy
+from evalrun_judge.pool.sandbox_calls import SandboxCalls, SandboxWork
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint
 from evalrun_judge.sandboxes import RunRefusedError
-
-Call = Callable[[SandboxEndpoint], Awaitable[RunReply]]
-"""Calls a sandbox in which a slot is held, and gives the slot back. Raises SandboxError, RunRefusedError."""
-
-Spare = Callable[[SandboxEndpoint], SandboxEndpoint | None]
-"""Takes a slot of another sandbox than this one, where there is one to spare."""
 
 
 class HedgedCalls:
@@ -21,73 +16,66 @@ class HedgedCalls:
     def __init__(
         self,
         policy: HedgePolicy | None,
+        calls: SandboxCalls,
         clock: Callable[[], float],
-        slots: Callable[[], int],
         on_hedge: Callable[[bool], None],
     ) -> None:
         """Create the wrapper.
 
         Args:
             policy: which calls are stragglers; None: none is called twice.
+            calls: makes each call.
             clock: seconds, monotonic.
-            slots: of all sandboxes.
             on_hedge: told of each second call whether it answered first.
         """
         self._policy = policy
+        self._calls = calls
         self._clock = clock
-        self._slots = slots
         self._on_hedge = on_hedge
         self._times = CallTimes(policy or HedgePolicy())
         self._hedges = 0
 
-    async def answer(self, endpoint: SandboxEndpoint, call: Call, spare: Spare, *, alone: bool) -> RunReply:
-        """Call a sandbox, and a second one where the first takes too long.
-
-        Args:
-            endpoint: where a slot is held.
-            call: see there.
-            spare: see there.
-            alone: there is no second sandbox.
+    async def answer(self, endpoint: SandboxEndpoint, work: SandboxWork[RunReply], run: str) -> RunReply:
+        """Call a sandbox in which the run holds a slot, and a second one where the first takes too long.
 
         Raises:
             SandboxError: the first call's, where neither gave an answer.
             RunRefusedError: either's.
         """
         after = None if self._policy is None else self._times.straggles_after
-        if after is None or alone:
-            return await self._timed(endpoint, call)
-        first = asyncio.create_task(self._timed(endpoint, call))
+        if after is None or self._calls.alone:
+            called = self._clock()
+            reply = await self._calls.call(endpoint, work, run)
+            self._times.add(self._clock() - called)
+            return reply
+        first = asyncio.create_task(self._timed(endpoint, work, run))
         calls = {first}
         try:
             wait = after
             while not (await asyncio.wait(calls, timeout=wait))[0]:
                 wait = after / 4  # it is one by now: from here on a slot that is idle is what it waits for
-                other = spare(endpoint) if self._room() else None
+                other = self._calls.take_spare(endpoint, run) if self._has_room() else None
                 if other is not None:
-                    return await self._race(first, other, call, calls)
+                    calls.add(second := asyncio.create_task(self._timed(other, work, run)))
+                    return await self._race(first, second)
             return first.result()
         finally:
             for one in calls:
                 one.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
 
-    def _room(self) -> bool:
-        return self._policy is not None and self._hedges < self._policy.max_hedges(self._slots())
+    def _has_room(self) -> bool:
+        return self._policy is not None and self._hedges < self._policy.max_hedges(self._calls.slots)
 
-    async def _timed(self, endpoint: SandboxEndpoint, call: Call) -> RunReply:
+    async def _timed(self, endpoint: SandboxEndpoint, work: SandboxWork[RunReply], run: str) -> RunReply:
         called = self._clock()
-        reply = await call(endpoint)
+        reply = await self._calls.call(endpoint, work, run)
         self._times.add(self._clock() - called)
         return reply
 
-    async def _race(
-        self, first: "asyncio.Task[RunReply]", other: SandboxEndpoint, call: Call, calls: "set[asyncio.Task[RunReply]]"
-    ) -> RunReply:
-        """Call the other sandbox too. Return the first good answer, or raise the first call's error if there is
-        none."""
+    async def _race(self, first: "asyncio.Task[RunReply]", second: "asyncio.Task[RunReply]") -> RunReply:
+        """Return the first good answer, or raise the first call's error if there is none."""
         self._hedges += 1
-        second = asyncio.create_task(self._timed(other, call))
-        calls.add(second)
         won = False
         try:
             pending = {first, second}

@@ -7,14 +7,18 @@ it is there, and calls to one that is not are broken off as `SandboxTimeoutError
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from evalrun_executor.api import LEVELS, Level
+from evalrun_executor.api import LEVELS
 from evalrun_judge.pool.discovery import Connect, DiscoveryError, SandboxDiscovery
+from evalrun_judge.pool.info import PoolInfo, info_of
+from evalrun_judge.pool.policy import PoolPolicy
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint
+from evalrun_judge.pool.slot_queue import NoSandboxError, SlotQueue
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
@@ -26,20 +30,25 @@ from evalrun_judge.sandboxes import (
 
 logger = logging.getLogger(__name__)
 
-Reply = TypeVar("Reply")
-
 MISTAKE_SECONDS = 5.0
 """Wait before watching or discovering begins again after a mistake of ours in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthPolicy:
-    """Rule that decides when a sandbox counts as hung."""
+def connect_nowhere(url: str, _server_name: str) -> Sandbox:
+    """Raise LookupError: for pools without discovery."""
+    raise LookupError(f"{url}: nobody said how sandboxes that are found are called")
 
-    seconds: float = 5.0
-    """Between two looks at a sandbox that has work, and what it gets to answer."""
-    failures: int = 3
-    """Looks in a row without an answer."""
+
+@dataclass(frozen=True, slots=True)
+class SandboxSources:
+    """Places that sandboxes come from."""
+
+    sandboxes: Sequence[Sandbox] = ()
+    """Sandboxes that are there in any case."""
+    discoveries: Sequence[SandboxDiscovery] = ()
+    """Finders of other sandboxes."""
+    connect: Connect = connect_nowhere
+    """Callable that gives the sandbox that a discovery found."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,60 +73,50 @@ class SandboxFleet:
 
     def __init__(
         self,
-        sandboxes: Sequence[Sandbox],
-        discoveries: Sequence[SandboxDiscovery],
-        connect: Connect,
+        sources: SandboxSources,
+        policy: PoolPolicy,
+        queue: SlotQueue,
         *,
-        required_level: Level,
-        health: HealthPolicy,
-        budget_seconds: float,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         randomness: random.Random,
-        on_change: Callable[[], None],
-        on_hopeless: Callable[[str], None],
     ) -> None:
         """Create the fleet; `start` begins to discover and to watch sandboxes.
 
         Args:
-            sandboxes: those that are there in any case.
-            discoveries: where others are found.
-            connect: gives the sandbox that a discovery found.
-            required_level: those below it are not used.
-            health: how one is found to be hung.
-            budget_seconds: how long there may be no usable sandbox at all.
+            sources: where sandboxes come from.
+            policy: which sandboxes are used, and how long there may be no usable one.
+            queue: assigns the slots of the sandboxes; requests in it fail while the budget is spent.
             clock: seconds, monotonic.
             sleep: waits that many seconds.
             randomness: spreads delays.
-            on_change: called when there may be more room.
-            on_hopeless: called, again and again, with the reason while the budget is spent.
         """
-        self._members = {(endpoint := SandboxEndpoint(sandbox)): Member(endpoint) for sandbox in sandboxes}
-        self._discoveries = discoveries
-        self._connect = connect
-        self._required = LEVELS.index(required_level)
-        self._health = health
-        self._budget_seconds = budget_seconds
+        self._members = {(endpoint := SandboxEndpoint(sandbox)): Member(endpoint) for sandbox in sources.sandboxes}
+        self._queue = queue
+        queue.endpoints.extend(self._members)
+        self._discoveries, self._connect = sources.discoveries, sources.connect
+        self._required = LEVELS.index(policy.required_level)
+        self._health = policy.health
+        self._budget_seconds = policy.retries.budget_seconds
         self._clock, self._sleep, self._random = clock, sleep, randomness
-        self._on_change, self._on_hopeless = on_change, on_hopeless
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_lost_since: float | None = None
-
-    @property
-    def endpoints(self) -> list[SandboxEndpoint]:
-        """All that are among the sandboxes now."""
-        return [*self._members]
+        self.changed = asyncio.Event()
+        """Set whenever a sandbox has been taken into use."""
+        self.slots = 0
+        """Programs that the sandboxes that ever answered can hold at once."""
+        self.described: PoolInfo | None = None
+        """Abilities of the sandboxes; None until the first has answered."""
 
     @property
     def max_slots(self) -> int:
         """Slots of the largest sandbox that ever answered."""
         return max((one.backend.info.slots for one in self._members if one.backend is not None), default=0)
 
-    @property
-    def out_of_budget(self) -> bool:
-        """No sandbox has been usable for longer than may be."""
-        since = self._all_lost_since
-        return since is not None and self._clock() - since >= self._budget_seconds
+    def check_budget(self) -> None:
+        """Raise NoSandboxError where no sandbox has been usable for longer than may be."""
+        if self._out_of_budget:
+            raise NoSandboxError(self._no_answer())
 
     def start(self) -> None:
         """Begin."""
@@ -138,17 +137,19 @@ class SandboxFleet:
         for discovery in self._discoveries:
             await discovery.close()
 
-    async def called(self, endpoint: SandboxEndpoint, call: Awaitable[Reply]) -> Reply:
-        """Await a call of this sandbox in the current task. Raises SandboxTimeoutError where that is hung."""
+    @contextmanager
+    def watching(self, endpoint: SandboxEndpoint) -> Iterator[None]:
+        """Watch a call that the current task makes inside the block. Raises SandboxTimeoutError where the sandbox is
+        hung."""
         task = asyncio.current_task()
         member = self._members.get(endpoint)
         if member is None or task is None:  # gone between the grant and the call
-            return await call
+            yield
+            return
         member.calls.add(task)
         try:
-            reply = await call
+            yield
             member.answers += 1
-            return reply
         except asyncio.CancelledError:
             why = member.broken_off.get(task)
             if why is not None and task.uncancel() == 0:
@@ -178,15 +179,17 @@ class SandboxFleet:
         for url in sorted(urls - {member.url for member in known}):
             endpoint = SandboxEndpoint(self._connect(url, source.server_name))
             self._members[endpoint] = Member(endpoint, source, url)
+            self._queue.endpoints.append(endpoint)
             self._begin(self._members[endpoint])
         gone = [member for member in known if member.url not in urls]
         for member in gone:
             logger.info("sandbox gone from its Service: %s", member.url)
             del self._members[member.endpoint]
+            self._queue.endpoints.remove(member.endpoint)
             self._spawn(self._let_go(member))
         if gone:
             self._note_if_all_lost()
-            self._on_change()
+            self._take_stock()
 
     def _begin(self, member: Member) -> None:
         member.lost.set()
@@ -218,12 +221,30 @@ class SandboxFleet:
             await self._sleep(MISTAKE_SECONDS)
 
     def _note_if_all_lost(self) -> None:
-        if self._all_lost_since is None and not any(endpoint.usable for endpoint in self.endpoints):
+        if self._all_lost_since is None and not any(endpoint.usable for endpoint in self._members):
             self._all_lost_since = self._clock()
 
+    @property
+    def _out_of_budget(self) -> bool:
+        since = self._all_lost_since
+        return since is not None and self._clock() - since >= self._budget_seconds
+
+    def _no_answer(self) -> str:
+        return f"no sandbox has answered for {self._budget_seconds:g} s"
+
     def _give_up_where_lost(self, why: str) -> None:
-        if self.out_of_budget:
-            self._on_hopeless(why)
+        if self._out_of_budget:
+            self._queue.refuse_all(f"{self._no_answer()}: {why}")
+
+    def _take_stock(self) -> None:
+        """Describe the sandboxes that there are now, and use the room that they have."""
+        backends = [endpoint.backend for endpoint in self._members if endpoint.backend is not None]
+        self.slots = sum(backend.info.slots for backend in backends)
+        if not backends:
+            return  # all are gone: what the last ones said still describes this gateway
+        self.described = info_of(backends)
+        self.changed.set()
+        self._queue.dispatch()
 
     async def _follow(self, discovery: SandboxDiscovery) -> None:
         failing = False
@@ -272,7 +293,7 @@ class SandboxFleet:
             member.lost.clear()
             endpoint.admit(backend)
             self._all_lost_since = None
-            self._on_change()
+            self._take_stock()
 
     async def _describe(self, endpoint: SandboxEndpoint) -> Backend:
         try:

@@ -14,7 +14,8 @@ import grpc
 from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_client.failure_codes import FailureCode
 from evalrun_judge.judge import Judge
-from evalrun_judge.pool.pool import NoSandboxError, SandboxPool
+from evalrun_judge.pool.pool import SandboxPool
+from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.rpc.messages import describe_message, fill_verdict, request_from
 from evalrun_judge.rpc.withdrawal import OpenRequests, WithdrawnError
 from evalrun_judge.submission import InvalidRequestError
