@@ -12,7 +12,7 @@ from evalrun_operator.resources.run_tokens import LedgerAccess
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
 from evalrun_runtime.connections.tls_files import GivenTls, TlsIdentity
-from evalrun_runtime.connections.tls_remedies import with_remedy
+from evalrun_runtime.connections.tls_remedies import remedy_of, with_remedy
 
 STATES = {
     ledger_pb2.RUN_STATE_PREPARING: RunState.PREPARING,
@@ -33,6 +33,10 @@ GATES = {
 
 class AggregatorError(Exception):
     """The run's aggregator does not answer: go on without its figures."""
+
+
+class CertificateError(AggregatorError):
+    """The certificates of the operator and the aggregator do not fit each other, or one of them cannot be used."""
 
 
 class Aggregators(Protocol):
@@ -118,7 +122,9 @@ class GrpcAggregators:
 
 
 def _unanswered(address: str, error: grpc.aio.AioRpcError) -> AggregatorError:
-    return AggregatorError(f"{address}: {error.code().name}: {with_remedy(error.details() or '')}")
+    cause = error.details() or ""
+    known = CertificateError if remedy_of(cause) else AggregatorError
+    return known(f"{address}: {error.code().name}: {with_remedy(cause)}")
 
 
 def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
@@ -128,7 +134,7 @@ def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
     try:
         return GivenTls(TlsIdentity.of(*(text.encode() for text in access.certificate)))
     except ValueError as error:
-        raise AggregatorError(f"{address}: the operator's certificate for it: {error}") from error
+        raise CertificateError(f"{address}: the operator's certificate for it: {error}") from error
 
 
 def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:

@@ -4,6 +4,7 @@ Nothing here decides anything of the operator's: objects are what was applied, c
 """
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +22,8 @@ from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import belonging, parse_record
 from evalrun_operator.observation.records import Baseline, KueueWord, ObjectKey, Observed
 from evalrun_operator.policies.admission import QueuePosition
+from evalrun_operator.policies.refusals import WriteFailure
+from evalrun_operator.policies.troubles import Trouble, trouble_of
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 
@@ -43,6 +46,12 @@ def evalrun(changes: dict[str, Any] | None = None, *, rollout: bool = True) -> E
         "resourceVersion": "1",
     }  # fmt: skip
     return EvalRun.from_wire(manifest)
+
+
+def trouble_told(text: str) -> Trouble:
+    """Return the trouble of an event that is written as `Reason: message`."""
+    reason, _, message = text.partition(": ")
+    return trouble_of(reason, message)
 
 
 @dataclass
@@ -71,7 +80,9 @@ class World:
     warnings: tuple[str, ...] = ()
     place: QueuePosition = field(default_factory=QueuePosition)
     events: dict[str, str] = field(default_factory=dict)
-    """Of objects that come up in silence the last warning, by name."""
+    """Of objects that come up in silence the last warning, by name: its reason, a colon, and its message."""
+    write_failures: Sequence[WriteFailure] | None = ()
+    """Of the last pass; None: another operator made that pass."""
     kueue: dict[str, KueueWord] = field(default_factory=dict)
     """Of objects that Kueue holds back what it says, by name."""
     missing_groups: frozenset[str] = frozenset()
@@ -126,11 +137,12 @@ class World:
             self.baseline,
             self.place,
             {
-                str(item["metadata"].get("uid")): self.events[ref.name]
+                str(item["metadata"].get("uid")): trouble_told(self.events[ref.name])
                 for ref, item in self.objects.items()
                 if ref.name in self.events
             },
             missing_groups=self.missing_groups,
+            write_failures=self.write_failures,
             judge_authority=self.judge_authority,
             kueue={
                 str(item["metadata"].get("uid")): self.kueue[ref.name]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_cluster.objects import newest_warning
+from evalrun_cluster.objects import StatusEvent, newest_warning
 
 
 def warning(reason: str, message: str, **times: str | None) -> dict[str, Any]:
@@ -12,6 +12,7 @@ def warning(reason: str, message: str, **times: str | None) -> dict[str, Any]:
 
 
 NO_VOLUME = warning("FailedMount", "no such\n  volume", lastTimestamp="2026-05-03T03:00:00Z")
+NO_VOLUME_TOLD = StatusEvent(warning=True, reason="FailedMount", message="no such\n  volume")
 SHARED = warning(
     "AlreadyMountedVolume", "The requested fsGroup is 1000, but the volume local-4 has GID 10001",
     lastTimestamp="2026-05-03T03:00:05Z",
@@ -22,12 +23,14 @@ NO_NODE = warning("FailedScheduling", "no GPU", lastTimestamp=None, eventTime="2
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        ([], ""),
-        ([NO_VOLUME], "FailedMount: no such volume"),
-        ([NO_NODE, NO_VOLUME], "FailedScheduling: no GPU"),
-        ([SHARED], ""),
-        ([NO_VOLUME, SHARED], "FailedMount: no such volume"),
+        ([], None),
+        ([NO_VOLUME], NO_VOLUME_TOLD),
+        ([NO_NODE, NO_VOLUME], StatusEvent(warning=True, reason="FailedScheduling", message="no GPU")),
+        ([SHARED], None),
+        ([NO_VOLUME, SHARED], NO_VOLUME_TOLD),
     ],
 )
-def test_the_newest_warning_is_told_unless_it_hinders_nothing(events: list[dict[str, Any]], expected: str) -> None:
+def test_the_newest_warning_is_told_unless_it_hinders_nothing(
+    events: list[dict[str, Any]], expected: StatusEvent | None
+) -> None:
     assert newest_warning(events) == expected

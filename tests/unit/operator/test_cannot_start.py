@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from builders.operator.world import START, World, evalrun, generating, operator_settings
+from builders.operator.world import START, World, evalrun, generating, operator_settings, trouble_told
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import Reason
@@ -12,7 +12,8 @@ from evalrun_operator.lifecycle.start_obstacles import SETTLE_SECONDS
 from evalrun_operator.lifecycle.status_report import with_applied
 from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.policies.admission import QueuePosition
-from evalrun_operator.policies.refusals import LASTING_FAILURES, WriteFailure, applied_words
+from evalrun_operator.policies.condition_text import RunText
+from evalrun_operator.policies.refusals import LASTING_FAILURES, WriteFailure, applied_text
 from evalrun_operator.policies.start import gives_up_at, obstacles
 
 CROWDED = "Unschedulable: 0/1 nodes are available: 1 Insufficient memory. preemption: not helpful"
@@ -41,7 +42,7 @@ NO_CLASS = 'ProvisioningFailed: storageclass.storage.k8s.io "fast" not found'
     ],
 )
 def test_only_room_and_a_slow_start_mend_themselves(trouble: str, lasts: bool) -> None:
-    assert bool(obstacles([trouble])) is lasts
+    assert bool(obstacles([trouble_told(trouble)])) is lasts
 
 
 def test_when_it_is_given_up() -> None:
@@ -147,7 +148,7 @@ def test_what_ended_an_attempt_does_not_keep_the_next_one_from_starting() -> Non
         world.add_pod(name, "generator", job, {})
         world.objects[ObjectKey("Pod", name)]["status"] = status
     world.tick(SETTLE_SECONDS + 1).settle()
-    assert "HTTP 404" in "; ".join(world.observed().trouble_list("generator"))
+    assert "HTTP 404" in world.observed().troubles("generator")
     assert world.condition(Kind.STALLED).status == "False"
 
 
@@ -250,9 +251,10 @@ def test_a_ray_pod_that_hangs_in_terminating_is_named_by_the_cluster_and_by_a_su
 def refused_world(kind: str, reason: Reason, text: str) -> World:
     """Return a world whose last pass ended with a refused write, as the controller tells it in the status."""
     world = World(run=evalrun(rollout=False)).settle()
-    words = applied_words([WriteFailure(kind, reason, text)], LASTING_FAILURES)
-    assert words is not None
-    status = with_applied(world.status, world.status, words, 1, world.now)
+    world.write_failures = [WriteFailure(kind, reason, text)]
+    said = applied_text(world.write_failures, LASTING_FAILURES)
+    assert said is not None
+    status = with_applied(world.status, world.status, said, 1, world.now)
     world.run = world.run.model_copy(update={"status": status})
     return world.settle()
 
@@ -287,8 +289,40 @@ def test_what_a_run_can_do_without_or_may_succeed_later_stalls_nothing(kind: str
 
 def test_a_refusal_while_all_parts_are_up_stalls_nothing() -> None:
     world = generating(rollout=False).generate_all().settle()
-    words = applied_words([WriteFailure("Service", Reason.REFUSED, "creating Service x: 422: no")], 1)
-    assert words is not None
-    status = with_applied(world.status, world.status, words, 1, world.now)
+    world.write_failures = [WriteFailure("Service", Reason.REFUSED, "creating Service x: 422: no")]
+    said = applied_text(world.write_failures, 1)
+    assert said is not None
+    status = with_applied(world.status, world.status, said, 1, world.now)
+    world.run = world.run.model_copy(update={"status": status})
+    assert world.settle().condition(Kind.STALLED).status == "False"
+
+
+def reworded(world: World) -> World:
+    """Have a release whose messages read otherwise have written every condition, and another operator begin."""
+    conditions = [one.model_copy(update={"message": "Worded otherwise."}) for one in world.status.conditions]
+    world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"conditions": conditions})})
+    world.write_failures = None
+    return world
+
+
+def test_a_stalled_run_after_an_upgrade_fails_at_its_time_with_the_cause_seen_now() -> None:
+    world = reworded(with_trouble(NO_IMAGE)).tick(890).settle()
+    assert world.condition(Kind.COMPLETE).status == "False"
+    world.write_failures = ()
+    world.tick(20).settle()
+    assert world.reason(Kind.COMPLETE) == "CannotStart"
+    assert NO_IMAGE in world.condition(Kind.SUCCEEDED).message
+
+
+@pytest.mark.parametrize(("kind", "stalled"), [("StatefulSet", "True"), ("PodDisruptionBudget", "False")])
+def test_a_refusal_of_before_an_upgrade_keeps_what_it_stalled_until_the_next_writes(kind: str, stalled: str) -> None:
+    before = refused_world(kind, Reason.REFUSED, f"creating {kind} x: 403: exceeded quota")
+    since = before.condition(Kind.STALLED).last_transition_time
+    world = reworded(before).tick(901).settle()
+    condition = world.condition(Kind.STALLED)
+    assert (condition.status, condition.last_transition_time) == (stalled, since)
+    assert world.condition(Kind.COMPLETE).status == "False"  # the operator has not asked for itself yet
+    world.write_failures = ()
+    status = with_applied(world.status, world.status, RunText("True", Reason.ALL_APPLIED), 1, world.now)
     world.run = world.run.model_copy(update={"status": status})
     assert world.settle().condition(Kind.STALLED).status == "False"

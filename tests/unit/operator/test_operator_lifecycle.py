@@ -13,13 +13,14 @@ from builders.operator.world import START, World, evalrun, generating, operator_
 from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import condition_of
-from evalrun_data.governance.run_audit import AUDIT_FAILED
 from evalrun_operator.ledger_status import GateState, RunState
 from evalrun_operator.lifecycle.acceptance import unsupported
 from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import parse_kueue_word
 from evalrun_operator.observation.records import Baseline, KueueWord, ObjectKey
 from evalrun_operator.resources.changes import patch_of
+from evalrun_runtime.exits import EndCause
+from evalrun_runtime.termination import TerminationMessage
 
 SERVICES = ["run-aggregator", "run-judge", "run-sandbox"]
 
@@ -664,16 +665,29 @@ def test_an_aggregator_that_refuses_the_spec_ends_the_run_with_its_words() -> No
     assert "datasets.0: no such file" in world.condition(Kind.SUCCEEDED).message
 
 
-def test_data_that_failed_its_audit_ends_the_run_at_once() -> None:
+def aggregator_ended(message: str, restarts: int = 0) -> World:
+    """Return a world whose aggregator ended for bad input and left a termination message."""
     world = World(run=evalrun({"spec.backoffLimit": 3})).settle()
     world.add_pod("run-aggregator-0", "aggregator", ObjectKey("StatefulSet", "run-aggregator"), {})
-    said = f"evalrun: {AUDIT_FAILED}: dataset 'humaneval': its audit failed: see data_manifests/audit_report.md"
-    world.objects[ObjectKey("Pod", "run-aggregator-0")]["status"] = {
-        "containerStatuses": [
-            {"name": "aggregator", "state": {"terminated": {"exitCode": 2, "message": said, "reason": "Error"}}}
-        ]
-    }
-    world.settle()
+    ended = {"terminated": {"exitCode": 2, "message": message, "reason": "Error"}}
+    status = {"name": "aggregator", "restartCount": restarts, "state": ended}
+    world.objects[ObjectKey("Pod", "run-aggregator-0")]["status"] = {"containerStatuses": [status]}
+    return world.settle()
+
+
+NOT_AUDITED = "AuditFailed: dataset 'humaneval': its audit failed: see data_manifests/audit_report.md"
+
+
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_words_of_a_failed_audit_in_plain_text_decide_nothing(restarts: int) -> None:
+    """So writes an image that is older than the record, and anybody else may write it too."""
+    world = aggregator_ended(f"evalrun: {NOT_AUDITED}", restarts)
+    assert world.reason(Kind.COMPLETE) == ("InvalidSpec" if restarts else "Running")
+
+
+def test_data_that_failed_its_audit_ends_the_run_at_once() -> None:
+    record = TerminationMessage(EndCause.AUDIT_FAILED, NOT_AUDITED)
+    world = aggregator_ended(record.to_json())
     assert world.reason(Kind.SUCCEEDED) == world.reason(Kind.COMPLETE) == "AuditFailed"
     assert world.condition(Kind.SUCCEEDED).message.startswith("AuditFailed: dataset 'humaneval': its audit failed: see")
     assert world.reason(Kind.ACCEPTED) == "SpecAccepted"

@@ -99,6 +99,24 @@ def test_how_an_attempt_ended(kind: str, status: dict[str, Any], outcome: str) -
             2,
         ),
         (
+            {
+                "containerStatuses": [
+                    {
+                        "name": "a",
+                        "state": {
+                            "terminated": {
+                                "exitCode": 2,
+                                "reason": "Error",
+                                "message": '{"cause": "BadInput", "text": "no such"}',
+                            }
+                        },
+                    }
+                ]
+            },
+            "a ended with 2 (Error): no such",
+            2,
+        ),
+        (
             {"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]},
             "a ended with 137 (OOMKilled)",
             137,

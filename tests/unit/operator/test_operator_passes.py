@@ -50,6 +50,8 @@ class Server:
     """What writes of the status are answered with."""
     refused: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By kind, what writes are answered with instead."""
+    cause: str = ""
+    """Of those refusals, for programs."""
     there: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Objects that are there without our doing, by kind and name."""
     events: list[str] = field(default_factory=list)
@@ -84,6 +86,8 @@ class Server:
             code, message = 409, "already exists"
         if code != 200:
             status = {"kind": "Status", "status": "Failure", "code": code, "message": message}
+            if self.cause:
+                status["details"] = {"causes": [{"reason": self.cause, "message": "in its own words"}]}
             return httpx2.Response(code, json=status, request=request)
         if body["kind"] == "Event":
             self.events.append(f"{body['reason']}: {body['message']}")
@@ -493,6 +497,20 @@ async def test_a_refusal_that_ends_is_taken_back() -> None:
         assert 'evalrun_run_refused{namespace="evals",run="run"} 0.0' in generate_latest(registry).decode()
     applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
     assert (applied["status"], applied["reason"], applied["message"]) == ("True", "AllApplied", "")
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"), [("NamespaceTerminating", "AllApplied"), ("", "Refused"), ("FieldValueInvalid", "Refused")]
+)
+async def test_a_write_into_a_namespace_that_ends_is_no_refusal_whatever_its_words(cause: str, reason: str) -> None:
+    server = Server(manifest(), refused={"PodDisruptionBudget": (403, "forbidden")}, cause=cause)
+    async with controlling(server) as (controller, _, _):
+        controller.saw_run(manifest())
+        for _ in range(3):
+            await controller.work(KEY)
+    applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
+    assert applied["reason"] == reason
+    assert any(event.startswith("Refused") for event in server.events) is (reason == "Refused")
 
 
 async def test_a_secret_that_is_refused_keeps_everything_else_from_being_made() -> None:

@@ -7,7 +7,8 @@ from builders.operator.world import operator_settings
 
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.lifecycle.frozen import FROZEN, UnreadableSettingsError, frozen, thawed
-from evalrun_operator.policies.refusals import WriteFailure, applied_words
+from evalrun_operator.policies.condition_text import RunText
+from evalrun_operator.policies.refusals import WriteFailure, applied_text
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.settings import load_settings
 
@@ -35,37 +36,29 @@ AWAY = "creating Service r-judge: ReadTimeout"
     ],
 )
 def test_a_refusal_is_quoted_with_what_to_do(failure: WriteFailure, says: str) -> None:
-    words = applied_words([failure], 1)
-    assert words is not None
-    status, reason, message = words
-    assert (status, reason) == ("False", failure.reason)
-    assert says in message
-    assert message.endswith("It is tried again by itself.")
+    text = applied_text([failure], 1)
+    assert text is not None
+    assert (text.status, text.reason) == ("False", failure.reason)
+    assert says in text.message
+    assert text.message.endswith("It is tried again by itself.")
 
 
 def test_what_the_run_needs_is_told_before_what_it_can_do_without() -> None:
-    words = applied_words(
+    text = applied_text(
         [WriteFailure("PodDisruptionBudget", Reason.REFUSED, QUOTA), WriteFailure("Job", Reason.REFUSED, RIGHT)], 1
     )
-    assert words is not None
-    assert words[2].startswith("Creating Job r-gen-1")
-    assert "1 more writes failed." in words[2]
+    assert text is not None
+    assert text.message.startswith("Creating Job r-gen-1")
+    assert "1 more writes failed." in text.message
 
 
 def test_a_write_that_may_succeed_soon_is_told_once_it_has_failed_for_long() -> None:
     away = WriteFailure("Service", Reason.WRITE_FAILED, AWAY)
-    assert applied_words([away], 2) is None
-    words = applied_words([away], 3)
-    assert words is not None
-    assert words[:2] == ("False", Reason.WRITE_FAILED)
-    assert applied_words([], 9) == ("True", Reason.ALL_APPLIED, "")
-
-
-def test_a_namespace_that_goes_is_no_refusal() -> None:
-    gone = WriteFailure(
-        "Job", Reason.REFUSED, "creating Job x: forbidden: unable to create because it is being terminated"
-    )
-    assert applied_words([gone], 5) == ("True", Reason.ALL_APPLIED, "")
+    assert applied_text([away], 2) is None
+    text = applied_text([away], 3)
+    assert text is not None
+    assert (text.status, text.reason) == ("False", Reason.WRITE_FAILED)
+    assert applied_text([], 9) == RunText("True", Reason.ALL_APPLIED)
 
 
 def test_settings_survive_their_stay_in_a_status() -> None:

@@ -13,6 +13,7 @@ from evalrun_operator.lifecycle.scaling_words import SETTLE_SECONDS
 from evalrun_operator.lifecycle.status_report import with_applied
 from evalrun_operator.observation.discovery import ApiDiscovery
 from evalrun_operator.observation.records import ObjectKey
+from evalrun_operator.policies.condition_text import RunText
 
 METRICS = "metrics.k8s.io"
 FAILED = "the HPA was unable to compute the replica count: no metrics returned from resource metrics API"
@@ -83,7 +84,7 @@ def test_an_autoscaler_that_is_refused_counts_as_none(mode: str, kind: str) -> N
         return decide(world.run, world.observed(), world.settings, world.now, "token").status
 
     assert condition_of(status(), Kind.SCALING_ACTIVE) is None  # it is being made
-    refusal = ("False", Reason.REFUSED, f"Creating {kind} run-judge: 403.")
+    refusal = RunText("False", Reason.REFUSED, f"Creating {kind} run-judge: 403.")
     told = with_applied(world.status, world.status, refusal, 1, world.now)
     world.run = world.run.model_copy(update={"status": told})
     said = condition_of(status(), Kind.SCALING_ACTIVE)

@@ -162,6 +162,12 @@ COMPLETE, FAILED = {"type": "Complete", "status": "True"}, {"type": "Failed", "s
             "s3://b: no such host",
         ),
         (
+            job(FAILED),
+            [pod(terminated={"exitCode": 1, "message": '{"cause": "Failed", "text": "s3://b: no such host"}'})],
+            "Failed",
+            "s3://b: no such host",
+        ),
+        (
             job({**FAILED, "reason": "DeadlineExceeded", "message": "too long"}),
             [],
             "Failed",

@@ -16,6 +16,7 @@ from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunStatus, EvalScheduleS
 from evalrun_cluster.errors import (
     ClusterError,
     ConflictError,
+    NamespaceGoneError,
     NameTakenError,
     RefusedError,
     RetryError,
@@ -32,6 +33,8 @@ RETRIES = 3
 RETRY_SECONDS = 0.05
 COME_BACK = frozenset({408, 429, 500, 502, 503, 504})
 CONFLICT, NOT_FOUND = 409, 404
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""Cause in the API server's Status when nothing can be created in a namespace that is being deleted."""
 
 
 def resource_of(kind: Kind) -> type[GenericNamespacedResource]:
@@ -60,7 +63,14 @@ def translated(error: httpx2.HTTPError, what: str) -> ClusterError:
         return ConflictError(f"{what}: {text}")
     if code == 0 or code in COME_BACK:  # time-outs and broken connections come without a code
         return UnreachableError(f"{what}: {type(error).__name__} {text}")
-    return RefusedError(f"{what}: {text}")
+    refused = NamespaceGoneError if NAMESPACE_TERMINATING in _causes_of(error) else RefusedError
+    return refused(f"{what}: {text}")
+
+
+def _causes_of(error: httpx2.HTTPError) -> set[str | None]:
+    """Return the machine-readable causes that the API server gives of an error."""
+    details = error.status.details if isinstance(error, ApiError) else None
+    return {cause.reason for cause in (None if details is None else details.causes) or ()}
 
 
 def is_missing(error: httpx2.HTTPError) -> bool:
@@ -300,9 +310,8 @@ class Cluster:
         )
         return None if written is None else dict(written)
 
-    async def last_warning(self, namespace: str, uid: str) -> str:
-        """Return the last warning that Kubernetes recorded of an object and that may keep it from starting; empty if
-        there is none.
+    async def last_warning(self, namespace: str, uid: str) -> StatusEvent | None:
+        """Return the last warning that Kubernetes recorded of an object and that may keep it from starting, if any.
 
         Raises:
             ClusterError: as the module `errors` says.
@@ -311,7 +320,7 @@ class Cluster:
             resource_of(EVENT), namespace=namespace, fields={"involvedObject.uid": uid, "type": "Warning"}
         )
 
-        async def newest() -> str:
+        async def newest() -> StatusEvent | None:
             return newest_warning([dict(event) async for event in found])
 
         return await self._once(newest, f"listing the events of an object in {namespace}")

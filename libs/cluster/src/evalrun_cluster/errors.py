@@ -6,6 +6,7 @@
         UnreachableError      the API server or its network is away
       RefusedError            the API server will not have it: tell the user, try again seldom
         NameTakenError        an object of somebody else has the name: never take it over
+        NamespaceGoneError    the namespace is being deleted, and the run with it: say nothing
 
 Whatever a handler of kopf does ends as one of these or as kopf's own TemporaryError and PermanentError.
 """
@@ -33,3 +34,7 @@ class RefusedError(ClusterError):
 
 class NameTakenError(RefusedError):
     """An object of that name is there and belongs to somebody else. The message says which and whose."""
+
+
+class NamespaceGoneError(RefusedError):
+    """The namespace is being deleted: nothing can be created in it, and all that is in it ends."""

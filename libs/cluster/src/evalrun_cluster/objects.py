@@ -14,16 +14,6 @@ local volume whose files are of another group than the pod's fsGroup, and mounts
 """
 
 
-def newest_warning(events: Iterable[Mapping[str, Any]]) -> str:
-    """Return reason and message of the newest of an object's warnings that may keep it from starting; empty if none
-    does.
-    """
-    may_hinder = [event for event in events if event.get("reason") not in HARMLESS_WARNINGS]
-    last = max(may_hinder, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "", default={})
-    text = f"{last.get('reason', '')}: {last.get('message', '')}".strip(": ")
-    return " ".join(text.split())[:500]
-
-
 @dataclass(frozen=True)
 class RunIdentity:
     """Identifies an EvalRun."""
@@ -36,8 +26,17 @@ class RunIdentity:
 
 @dataclass(frozen=True)
 class StatusEvent:
-    """An event of the run, as `kubectl describe` lists it."""
+    """An event of an object, as `kubectl describe` lists it."""
 
     warning: bool
     reason: str
     message: str
+
+
+def newest_warning(events: Iterable[Mapping[str, Any]]) -> StatusEvent | None:
+    """Return the newest of an object's warnings that may keep it from starting; None if none does."""
+    may_hinder = [event for event in events if event.get("reason") not in HARMLESS_WARNINGS]
+    last = max(may_hinder, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "", default=None)
+    if last is None:
+        return None
+    return StatusEvent(warning=True, reason=str(last.get("reason", "")), message=str(last.get("message", "")))

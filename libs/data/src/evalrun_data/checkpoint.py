@@ -26,6 +26,7 @@ from evalrun_data.store_problems import Kind, store_problem
 from evalrun_runtime.backoff import backoff_seconds
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
+from evalrun_runtime.termination import end_with
 
 logger = logging.getLogger(__name__)
 
@@ -165,20 +166,16 @@ def main(arguments: Sequence[str]) -> int:
         cache, arguments = ModelCache(Path(arguments[1])), arguments[2:]
     places = _places(arguments)
     if not places:
-        sys.stderr.write(
-            "evalrun: write python -m evalrun_data.checkpoint [--cache FOLDER] [URL FOLDER] [--adapter URL FOLDER]\n"
-        )
-        return ExitCode.BAD_INPUT
+        usage = "write python -m evalrun_data.checkpoint [--cache FOLDER] [URL FOLDER] [--adapter URL FOLDER]"
+        return end_with(BadInputError(usage), ExitCode.BAD_INPUT)
     for source, folder, adapter in places:
         started = time.monotonic()
         try:
             copied = fetch_checkpoint(source, Path(folder), adapter=adapter, cache=cache)
         except BadInputError as error:
-            sys.stderr.write(f"evalrun: {error}\n")
-            return ExitCode.BAD_INPUT
+            return end_with(error, ExitCode.BAD_INPUT)
         except OSError as error:
-            sys.stderr.write(f"evalrun: {source}: {' '.join(str(error).split())}\n")
-            return ExitCode.FAILED
+            return end_with(error, ExitCode.FAILED, text=f"{source}: {' '.join(str(error).split())}")
         logger.info("%s: %.1f GB in %.0f s", source, copied / 1e9, time.monotonic() - started)
     return ExitCode.SUCCEEDED
 

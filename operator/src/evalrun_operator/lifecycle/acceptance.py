@@ -12,7 +12,7 @@ from evalrun_operator.lifecycle.run_end import after_end
 from evalrun_operator.lifecycle.situation import ReconcileContext, holds
 from evalrun_operator.lifecycle.status_report import Report, events_of, report_status
 from evalrun_operator.policies.admission import QueuePosition
-from evalrun_operator.policies.generation import ConditionText
+from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.settings import OperatorSettings
 
 BASELINE_SECONDS = 5.0
@@ -43,7 +43,7 @@ def accept(context: ReconcileContext) -> Decision:
         )
         return decision(context, status, requeue_after=BASELINE_SECONDS)
     if context.run.spec.suspend:
-        said = ConditionText(True, Reason.SUSPEND_REQUESTED, "Nothing was made yet. Set suspend: false to start.")  # noqa: FBT003
+        said = RunText("True", Reason.SUSPEND_REQUESTED, "Nothing was made yet. Set suspend: false to start.")
         return decision(
             context, report_status(context.run, context.before, context.now, Report(started=False, suspended=said))
         )
@@ -60,7 +60,7 @@ def accept(context: ReconcileContext) -> Decision:
     return decision(context, status, requeue_after=0.0)
 
 
-def queued(place: QueuePosition, max_active: int) -> ConditionText | None:
+def queued(place: QueuePosition, max_active: int) -> RunText | None:
     """Return what a run says that waits for its place; None once it is admitted."""
     if place.position == 0:
         return None
@@ -68,7 +68,7 @@ def queued(place: QueuePosition, max_active: int) -> ConditionText | None:
         f"Number {place.position} in the queue: {place.active} runs are active, and the operator allows {max_active} "
         "(operator.maxActiveRuns). It starts when those before it have ended; nothing needs to be done."
     )
-    return ConditionText(status=False, reason=Reason.TOO_MANY_ACTIVE_RUNS, message=message)
+    return RunText("False", Reason.TOO_MANY_ACTIVE_RUNS, message)
 
 
 def _without_baseline(context: ReconcileContext) -> str:

@@ -15,16 +15,13 @@ from evalrun_operator.lifecycle.situation import (
     ledger_failed,
     waiting_for,
 )
-from evalrun_operator.lifecycle.start_obstacles import GIVES_UP, obstacle_to_start
+from evalrun_operator.lifecycle.start_obstacles import obstacle_to_start
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
 from evalrun_operator.policies.deadline import deadline
 from evalrun_operator.policies.generation import GenerationStep, newest_attempt, release
 from evalrun_operator.policies.start import gives_up_at
+from evalrun_runtime.exits import EndCause, ExitCode
 
-AUDIT_FAILED = f"{Reason.AUDIT_FAILED}: "
-"""Begins what the aggregator says of data that did not pass its audit."""
-BAD_INPUT = 2
-"""Exit code of our services for bad input that the user can correct."""
 WRITE_SECONDS = 1800.0
 """Seconds after its deadline in which a run's outputs may still be written."""
 ABSENT_SECONDS = 120.0
@@ -49,8 +46,11 @@ def early_end(context: ReconcileContext) -> End | None:
     stalled = condition_of(context.before, ConditionType.STALLED)
     if stalled is not None and stalled.status == "True" and not waits:
         gives_up = gives_up_at(stalled.last_transition_time, context.settings.start_deadline_seconds)
-        if gives_up is not None and context.now >= gives_up and obstacle_to_start(context, waiting_for(context)):
-            return End(Reason.CANNOT_START, stalled.message.partition(GIVES_UP)[0])
+        # An operator that has just begun makes its own writes first: the refusal that it is told of may be over.
+        if gives_up is not None and context.now >= gives_up and context.observed.write_failures is not None:
+            obstacle = obstacle_to_start(context, waiting_for(context))
+            if obstacle:
+                return End(Reason.CANNOT_START, f"{obstacle}.")
     refused = _refused_by_a_part(context)
     if refused is not None:
         return refused
@@ -63,12 +63,16 @@ def _refused_by_a_part(context: ReconcileContext) -> End | None:
     """Return the end of a run that one of its pods refuses for what the user gave."""
     spec, observed = context.run.spec, context.observed
     for _, pod in observed.pods(names.AGGREGATOR):
-        if pod.exit_code == BAD_INPUT and AUDIT_FAILED in pod.trouble:  # the same data fails it each time
-            return End(Reason.AUDIT_FAILED, pod.trouble[pod.trouble.index(AUDIT_FAILED) :])
-        if pod.exit_code == BAD_INPUT and pod.restarts >= spec.backoff_limit:
+        if pod.exit_code != ExitCode.BAD_INPUT:
+            continue
+        # An image older than the record leaves plain text: its run ends below, after as many starts as any bad input.
+        if pod.last_words is not None and pod.last_words.cause is EndCause.AUDIT_FAILED:
+            return End(Reason.AUDIT_FAILED, pod.last_words.text)
+        if pod.restarts >= spec.backoff_limit:
             return End(Reason.INVALID_SPEC, f"The aggregator refuses the spec: {pod.trouble}")
     for _, pod in observed.pods(names.RAY):
-        if pod.exit_code == BAD_INPUT and pod.failed == names.CHECKPOINT:  # a worker would fetch it again and again
+        # A worker would fetch it again and again.
+        if pod.exit_code == ExitCode.BAD_INPUT and pod.failed == names.CHECKPOINT:
             return End(Reason.INVALID_SPEC, f"The model cannot be fetched: {pod.trouble}")
     return None
 

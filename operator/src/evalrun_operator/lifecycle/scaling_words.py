@@ -7,7 +7,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, Reason, condition_of
 from evalrun_operator.lifecycle.situation import ReconcileContext, judge_rests
 from evalrun_operator.observation.records import Scaler
-from evalrun_operator.policies.generation import ConditionText
+from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.settings import AutoscalingMode
 
 MEASURED_BY: dict[AutoscalingMode, str] = {"cpu": "metrics.k8s.io", "custom": "external.metrics.k8s.io"}
@@ -31,7 +31,7 @@ def unmeasured(context: ReconcileContext) -> str:
     return group if group in context.observed.missing_groups else ""
 
 
-def scaling(context: ReconcileContext) -> ConditionText | None:
+def scaling(context: ReconcileContext) -> RunText | None:
     """Return what the condition ScalingActive says; None for a run whose judge has a fixed size, or rests."""
     judge = context.run.spec.own_judge
     if judge is None or judge_rests(context):
@@ -45,10 +45,10 @@ def scaling(context: ReconcileContext) -> ConditionText | None:
     stays = "Until then its judge keeps its smallest size, and the run goes on."
     if group:
         message = f"The cluster serves no {group}. {INSTALL[group]} {stays}"
-        return ConditionText(status=False, reason=Reason.NOT_MEASURED, message=message)
+        return RunText("False", Reason.NOT_MEASURED, message)
     if context.settings.autoscaling == "keda" and "ScaledObject" in context.observed.missing_kinds:
         message = f"The cluster serves no ScaledObject. Install KEDA, or set operator.autoscaling to cpu. {stays}"
-        return ConditionText(status=False, reason=Reason.NOT_MEASURED, message=message)
+        return RunText("False", Reason.NOT_MEASURED, message)
     for seen in context.observed.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
         scaler = seen.detail
         if not isinstance(scaler, Scaler) or not scaler.trouble or seen.component not in {names.JUDGE, names.SANDBOX}:
@@ -57,18 +57,16 @@ def scaling(context: ReconcileContext) -> ConditionText | None:
         if since is None or context.now - since >= timedelta(seconds=SETTLE_SECONDS):
             remedy = INSTALL.get(MEASURED_BY.get(context.settings.autoscaling, ""), SEE_TO_KEDA)
             message = f"{seen.ref.kind} {seen.ref.name}: {scaler.trouble.rstrip('.')}. {remedy}"
-            return ConditionText(
-                status=False, reason=Reason.NOT_MEASURED, message=f"{message} The run goes on at the size it has."
-            )
+            return RunText("False", Reason.NOT_MEASURED, f"{message} The run goes on at the size it has.")
     return _unless_absent(context, scaled)
 
 
-def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> ConditionText | None:
+def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> RunText | None:
     """Return that the judge is measured; None while an autoscaler is being made, and the cause if it cannot be."""
     kind = "ScaledObject" if context.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
     absent = [name for name in scaled if context.observed.find(kind, name) is None]
     if not absent:
-        return ConditionText(status=True, reason=Reason.MEASURED, message="")
+        return RunText("True", Reason.MEASURED, "")
     applied = condition_of(context.before, ConditionType.APPLIED)
     if applied is None or applied.status == "True":
         return None
@@ -76,7 +74,7 @@ def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> Conditio
         f"{kind} {', '.join(absent)} is not there: the condition Applied says what the API server refuses. The run "
         "goes on at the size it has."
     )
-    return ConditionText(status=False, reason=Reason.NOT_MEASURED, message=message)
+    return RunText("False", Reason.NOT_MEASURED, message)
 
 
 def awaited_capacity(context: ReconcileContext) -> str:

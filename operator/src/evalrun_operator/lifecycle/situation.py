@@ -11,8 +11,9 @@ from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.ledger_status import RunState
 from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject
 from evalrun_operator.policies.admission import QueuedRun
-from evalrun_operator.policies.start import CRAMPED, is_cramped
+from evalrun_operator.policies.start import CRAMPED
 from evalrun_operator.policies.stuck_pods import stuck_pods
+from evalrun_operator.policies.troubles import TroubleKind
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.settings import OperatorSettings
 
@@ -63,8 +64,9 @@ def waiting_for(context: ReconcileContext) -> str:
             down.append(part)
     if down:
         troubles = observed.trouble_list(*down)
-        room = f" {CRAMPED}" if any(map(is_cramped, troubles)) else ""
-        said = f"{', '.join(down)} not ready yet. {'; '.join(troubles[:3])}{room}".strip()
+        room = f" {CRAMPED}" if any(trouble.kind is TroubleKind.ROOM for trouble in troubles) else ""
+        told = "; ".join(trouble.text for trouble in troubles[:3])
+        said = f"{', '.join(down)} not ready yet. {told}{room}".strip()
         return f"{said} {stuck_pods(observed, context.now, *down)}".strip()
     if observed.ledger is not None:
         return ""

@@ -9,7 +9,6 @@ from evalrun_operator.observation.records import ObservedCluster
 from evalrun_operator.policies.refusals import holding_refusal
 from evalrun_operator.policies.start import gives_up_at, obstacles
 
-GIVES_UP = " The run fails at "
 SETTLE_SECONDS = 15.0
 """Minimum age in seconds of an object whose trouble counts: nearly every new pod waits a moment for its claim."""
 
@@ -26,18 +25,18 @@ def obstacle_to_start(context: ReconcileContext, waits: str) -> str:
             names.GENERATOR
         ):
             parts.append(names.GENERATOR)
-    refusal = holding_refusal(context.before) if waits or not context.generated else ""
+    refusal = holding_refusal(context.before, observed.write_failures) if waits or not context.generated else ""
     settled = context.now - timedelta(seconds=SETTLE_SECONDS)
     found = obstacles(observed.trouble_list(*parts, made_before=settled, with_ended=False))
     return "; ".join([*([refusal] if refusal else []), *found][:3])
 
 
 def stalled_words(context: ReconcileContext, waits: str) -> str:
-    """Return what the condition Stalled says: the cause, and when the run is given up."""
+    """Return what the condition Stalled says: the cause, and when the run fails."""
     cause = obstacle_to_start(context, waits)
     if not cause:
         return ""
     was = condition_of(context.before, ConditionType.STALLED)
     since = was.last_transition_time if was is not None and was.status == "True" else context.now
     end = gives_up_at(since, context.settings.start_deadline_seconds)
-    return cause if end is None else f"{cause}.{GIVES_UP}{end:%Y-%m-%dT%H:%M:%SZ} unless it is mended."
+    return cause if end is None else f"{cause}. The run fails at {end:%Y-%m-%dT%H:%M:%SZ} unless it is mended."

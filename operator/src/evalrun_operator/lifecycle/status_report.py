@@ -21,7 +21,8 @@ from evalrun_cluster.objects import StatusEvent
 from evalrun_operator.ledger_status import GateState, LedgerStatus
 from evalrun_operator.lifecycle.figures import figures_of
 from evalrun_operator.lifecycle.phase import phase_of, reason_of
-from evalrun_operator.policies.generation import NO_CLUSTER, ConditionText, GenerationStep
+from evalrun_operator.policies.condition_text import Answer, RunText, to_condition
+from evalrun_operator.policies.generation import NO_CLUSTER, GenerationStep
 
 WARNINGS = frozenset(
     {
@@ -57,7 +58,7 @@ class Report:
     """Those that the run keeps from now on; None: nothing new."""
     baseline_url: str | None = None
     """Address at which the baseline that the gate names was found; None if nothing is new."""
-    queued: ConditionText | None = None
+    queued: RunText | None = None
     """The queue that the run waits in."""
     stalled: str = ""
     """Reason why it cannot start."""
@@ -65,7 +66,7 @@ class Report:
     """Reason why the spec cannot be run."""
     waiting_for_baseline: str = ""
     """Reason why the run does not start yet."""
-    scaling: ConditionText | None = None
+    scaling: RunText | None = None
     """Whether the judge's autoscalers work; None if it has none."""
     closing: str = ""
     """Reason why the run ends before everything is decided; the results so far are being written."""
@@ -78,7 +79,7 @@ class Report:
     attempts: int = 0
     """The newest attempt seen, once no further one starts: an operator that is killed after it makes a Job never wrote
     that attempt into the status."""
-    suspended: ConditionText | None = None
+    suspended: RunText | None = None
     resumed: bool = False
     end: End | None = None
 
@@ -87,11 +88,11 @@ def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Re
     """Return the status that follows `before`."""
     said = _said(run, before, report)
     conditions = [
-        _condition(before, kind, status, reason, message, run.metadata.generation, now)
-        for kind, (status, reason, message) in said.items()
+        to_condition(kind, text, condition_of(before, kind), run.metadata.generation, now)
+        for kind, text in said.items()
     ]
     ended = report.end is not None or bool(report.refused)
-    generated = said[ConditionType.GENERATED][0] == "True"
+    generated = said[ConditionType.GENERATED].status == "True"
     start = before.start_time or (now if report.started and not report.refused else None)
     generation = report.generation
     changes: dict[str, object] = {
@@ -116,19 +117,19 @@ def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Re
 
 
 def with_applied(
-    before: EvalRunStatus, status: EvalRunStatus, words: "Words", generation: int | None, now: datetime
+    before: EvalRunStatus, status: EvalRunStatus, text: RunText, generation: int | None, now: datetime
 ) -> EvalRunStatus:
     """Return the status with another condition Applied, where it has conditions at all.
 
     Args:
         before: the status that the API server has.
         status: the one that was decided on before anything was written.
-        words: status, reason and message of the condition.
+        text: of the condition.
         generation: of the spec that was acted on.
         now: the time.
     """
-    applied = _condition(before, ConditionType.APPLIED, *words, generation, now)
     was = condition_of(before, ConditionType.APPLIED)
+    applied = to_condition(ConditionType.APPLIED, text, was, generation, now)
     if was is not None and (was.status, was.reason, was.message) == (applied.status, applied.reason, applied.message):
         applied = was
     others = [condition for condition in status.conditions if condition.type != ConditionType.APPLIED]
@@ -148,172 +149,154 @@ def events_of(before: EvalRunStatus, after: EvalRunStatus) -> tuple[StatusEvent,
     return tuple(events.values())
 
 
-Words = tuple[str, Reason, str]
-"""Status, reason and message."""
-
-
-def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[ConditionType, Words]:
+def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[ConditionType, RunText]:
     refused, end = report.refused, report.end
     invalid = refused or (end.message if end is not None and end.reason is Reason.INVALID_SPEC else "")
-    accepted = ("False", Reason.INVALID_SPEC, invalid) if invalid else _accepted(before, report)
-    cluster, generated = _generation_words(run, before, report)
+    accepted = RunText("False", Reason.INVALID_SPEC, invalid) if invalid else _accepted(before, report)
+    cluster, generated = _generation_texts(run, before, report)
     suspended = report.suspended
     if report.waiting_for_baseline:
-        accepted = ("Unknown", Reason.WAITING_FOR_BASELINE, report.waiting_for_baseline)
-    said: dict[ConditionType, Words] = {
+        accepted = RunText("Unknown", Reason.WAITING_FOR_BASELINE, report.waiting_for_baseline)
+    said: dict[ConditionType, RunText] = {
         ConditionType.ACCEPTED: accepted,
         ConditionType.APPLIED: _applied(before),
         ConditionType.ADMITTED: _admitted(before, report),
         ConditionType.STALLED: (
-            ("True", Reason.CANNOT_START, report.stalled)
+            RunText("True", Reason.CANNOT_START, report.stalled)
             if report.stalled and end is None
-            else ("False", Reason.PROGRESSING, "")
+            else RunText("False", Reason.PROGRESSING)
         ),
         ConditionType.CLUSTER_READY: cluster,
         ConditionType.GENERATED: generated,
         ConditionType.JUDGED: _judged(before, report),
         ConditionType.DEGRADED: _degraded(before, report),
-        ConditionType.SUSPENDED: ("False", Reason.NOT_SUSPENDED, "") if suspended is None else _words(suspended),
+        ConditionType.SUSPENDED: RunText("False", Reason.NOT_SUSPENDED) if suspended is None else suspended,
     }
     if report.scaling is not None:
-        said[ConditionType.SCALING_ACTIVE] = _words(report.scaling)
+        said[ConditionType.SCALING_ACTIVE] = report.scaling
     if run.spec.all_gates:
         said[ConditionType.GATE_PASSED] = _gate(before, report)
     if refused:
-        said[ConditionType.SUCCEEDED] = ("False", Reason.INVALID_SPEC, refused)
-        said[ConditionType.COMPLETE] = ("True", Reason.INVALID_SPEC, refused)
+        said[ConditionType.SUCCEEDED] = RunText("False", Reason.INVALID_SPEC, refused)
+        said[ConditionType.COMPLETE] = RunText("True", Reason.INVALID_SPEC, refused)
     elif end is not None:
-        said[ConditionType.SUCCEEDED] = ("True" if end.succeeded else "False", end.reason, end.message)
-        said[ConditionType.COMPLETE] = ("True", end.reason, end.message)
+        said[ConditionType.SUCCEEDED] = RunText("True" if end.succeeded else "False", end.reason, end.message)
+        said[ConditionType.COMPLETE] = RunText("True", end.reason, end.message)
     else:
-        said[ConditionType.SUCCEEDED] = ("Unknown", Reason.RUNNING, "")
-        said[ConditionType.COMPLETE] = ("False", Reason.RUNNING, "")
+        said[ConditionType.SUCCEEDED] = RunText("Unknown", Reason.RUNNING)
+        said[ConditionType.COMPLETE] = RunText("False", Reason.RUNNING)
     return said
 
 
-def _admitted(before: EvalRunStatus, report: Report) -> Words:
+def _admitted(before: EvalRunStatus, report: Report) -> RunText:
     if report.queued is not None:
-        return _words(report.queued)
+        return report.queued
     if report.refused or not report.started:
-        return "False", Reason.NOT_STARTED, ""
-    return "True", Reason.RUN_ADMITTED, ""
+        return RunText("False", Reason.NOT_STARTED)
+    return RunText("True", Reason.RUN_ADMITTED)
 
 
-def _applied(before: EvalRunStatus) -> Words:
+def _applied(before: EvalRunStatus) -> RunText:
     """Carry over what was said of the last pass's writes: those of this one are still to be made."""
     was = condition_of(before, ConditionType.APPLIED)
-    return ("True", Reason.ALL_APPLIED, "") if was is None else (was.status, Reason(was.reason), was.message)
+    return RunText("True", Reason.ALL_APPLIED) if was is None else _again(was)
 
 
-def _accepted(before: EvalRunStatus, report: Report) -> Words:
+def _accepted(before: EvalRunStatus, report: Report) -> RunText:
     """Accept the spec; where it leaves GPUs idle, say so there: it is the spec that must change."""
     if report.ledger is not None and report.ledger.warnings:
-        return "True", Reason.SPEC_ACCEPTED, " ".join(f"{warning}." for warning in report.ledger.warnings)
+        return RunText("True", Reason.SPEC_ACCEPTED, " ".join(f"{warning}." for warning in report.ledger.warnings))
     was = condition_of(before, ConditionType.ACCEPTED)
     said = "" if was is None or was.reason != Reason.SPEC_ACCEPTED else was.message
-    return "True", Reason.SPEC_ACCEPTED, said
+    return RunText("True", Reason.SPEC_ACCEPTED, said)
 
 
-def _generation_words(run: EvalRun, before: EvalRunStatus, report: Report) -> tuple[Words, Words]:
+def _generation_texts(run: EvalRun, before: EvalRunStatus, report: Report) -> tuple[RunText, RunText]:
     """Return what ClusterReady and Generated are."""
     on_ray = run.spec.rollout is not None
-    no_cluster = _words(NO_CLUSTER)
-    released: Words = ("False", Reason.CLUSTER_RELEASED, "Its GPUs are free.") if on_ray else no_cluster
+    released = RunText("False", Reason.CLUSTER_RELEASED, "Its GPUs are free.") if on_ray else NO_CLUSTER
     was = condition_of(before, ConditionType.GENERATED)
     if report.generated:
-        return released, ("True", Reason.ALL_GENERATED, "Every completion is in the ledger.")
+        return released, RunText("True", Reason.ALL_GENERATED, "Every completion is in the ledger.")
     if report.closing:
-        return released, ("False", Reason.DEADLINE_EXCEEDED, report.closing)
+        return released, RunText("False", Reason.DEADLINE_EXCEEDED, report.closing)
     if report.suspended is not None or report.resumed:
-        freeing: Words = ("False", Reason.SUSPEND_REQUESTED, "Freed on request.") if on_ray else no_cluster
+        freeing = RunText("False", Reason.SUSPEND_REQUESTED, "Freed on request.") if on_ray else NO_CLUSTER
         if was is not None and was.reason == Reason.ATTEMPT_FAILED:
-            return freeing, ("False", Reason.ATTEMPT_FAILED, was.message)  # so that the failure still counts
-        return freeing, ("False", Reason.SUSPEND_REQUESTED, "Set suspend: false to go on.")
+            return freeing, RunText("False", Reason.ATTEMPT_FAILED, was.message)  # so that the failure still counts
+        return freeing, RunText("False", Reason.SUSPEND_REQUESTED, "Set suspend: false to go on.")
     if report.generation is not None:
-        cluster = released if report.end is not None else _words(report.generation.cluster_ready)
-        return cluster, _words(report.generation.generated)
-    waiting: Words = ("False", Reason.WAITING_FOR_SERVICES, "Aggregator and judge come first.")
+        cluster = released if report.end is not None else report.generation.cluster_ready
+        return cluster, report.generation.generated
+    waiting = RunText("False", Reason.WAITING_FOR_SERVICES, "Aggregator and judge come first.")
     if report.end is not None and was is not None:
-        return released, (was.status, Reason(was.reason), was.message)
-    return waiting if on_ray else no_cluster, waiting
+        return released, _again(was)
+    return waiting if on_ray else NO_CLUSTER, waiting
 
 
-def _judged(before: EvalRunStatus, report: Report) -> Words:
+def _judged(before: EvalRunStatus, report: Report) -> RunText:
     ledger = report.ledger
     if report.closing:
-        return "False", Reason.DEADLINE_EXCEEDED, report.closing
+        return RunText("False", Reason.DEADLINE_EXCEEDED, report.closing)
     if ledger is None:
         was = condition_of(before, ConditionType.JUDGED)
         if was is not None and (was.status == "True" or not report.waiting_for):
-            return was.status, Reason(was.reason), was.message
-        return "False", Reason.WAITING_FOR_SERVICES, report.waiting_for or "Aggregator and judge come first."
+            return _again(was)
+        return RunText("False", Reason.WAITING_FOR_SERVICES, report.waiting_for or "Aggregator and judge come first.")
     if ledger.total > 0 and ledger.pending == 0 and ledger.judged + ledger.not_judged >= ledger.total:
         if ledger.not_judged:
-            return "True", Reason.NOT_JUDGED, f"{ledger.not_judged} of {ledger.total} answers could not be judged."
-        return "True", Reason.ALL_JUDGED, f"All {ledger.total} answers have a verdict."
+            return _not_judged(ledger)
+        return RunText("True", Reason.ALL_JUDGED, f"All {ledger.total} answers have a verdict.")
     if waits := report.waiting_for or report.awaited_capacity:
-        return "False", Reason.WAITING_FOR_SERVICES, waits
+        return RunText("False", Reason.WAITING_FOR_SERVICES, waits)
     if ledger.total == ledger.pending:
-        return "False", Reason.WAITING_FOR_COMPLETIONS, "There is nothing to judge yet."
+        return RunText("False", Reason.WAITING_FOR_COMPLETIONS, "There is nothing to judge yet.")
     message = f"{ledger.judged} of {ledger.total} answers have a verdict. {ledger.message}".strip()
-    return "False", Reason.JUDGING, message
+    return RunText("False", Reason.JUDGING, message)
 
 
-def _degraded(before: EvalRunStatus, report: Report) -> Words:
+def _degraded(before: EvalRunStatus, report: Report) -> RunText:
     ledger = report.ledger
     if ledger is not None and ledger.ended:
         if ledger.ended_early:
             message = f"{ledger.total - ledger.judged} of {ledger.total} answers have no verdict: the run ended early."
-            return "True", Reason.NOT_JUDGED, message
+            return RunText("True", Reason.NOT_JUDGED, message)
         if ledger.not_judged:
-            return "True", Reason.NOT_JUDGED, f"{ledger.not_judged} of {ledger.total} answers could not be judged."
-        return "False", Reason.ALL_JUDGED, ""
+            return _not_judged(ledger)
+        return RunText("False", Reason.ALL_JUDGED)
     was = condition_of(before, ConditionType.DEGRADED)
     if report.end is not None and was is not None:
-        return was.status, Reason(was.reason), was.message
-    return "False", Reason.RUNNING, ""
+        return _again(was)
+    return RunText("False", Reason.RUNNING)
 
 
-def _gate(before: EvalRunStatus, report: Report) -> Words:
+def _not_judged(ledger: LedgerStatus) -> RunText:
+    message = f"{ledger.not_judged} of {ledger.total} answers could not be judged."
+    return RunText("True", Reason.NOT_JUDGED, message)
+
+
+def _gate(before: EvalRunStatus, report: Report) -> RunText:
     """Copy the aggregator's decision; only an ended run has one."""
     ledger = report.ledger
     if ledger is None or not ledger.ended:
         was = condition_of(before, ConditionType.GATE_PASSED)
         if was is not None:
-            return was.status, Reason(was.reason), was.message
-        return "Unknown", Reason.GATE_PENDING, "Decided when every verdict is in."
-    status, reason = {
+            return _again(was)
+        return RunText("Unknown", Reason.GATE_PENDING, "Decided when every verdict is in.")
+    answers: dict[GateState, tuple[Answer, Reason]] = {
         GateState.PENDING: ("Unknown", Reason.GATE_PENDING),
         GateState.PASSED: ("True", Reason.NO_REGRESSION),
         GateState.FAILED: ("False", Reason.REGRESSION),
         GateState.INCONCLUSIVE: ("Unknown", Reason.INCONCLUSIVE),
         GateState.NO_BASELINE: ("Unknown", Reason.BASELINE_NOT_FOUND),
         GateState.IMPLAUSIBLE: ("Unknown", Reason.IMPLAUSIBLE),
-    }[ledger.gate]
-    return status, reason, ledger.gate_message
+    }
+    return RunText(*answers[ledger.gate], ledger.gate_message)
 
 
-def _words(said: ConditionText) -> Words:
-    return "True" if said.status else "False", said.reason, said.message
-
-
-def _condition(
-    before: EvalRunStatus,
-    kind: ConditionType,
-    status: str,
-    reason: Reason,
-    message: str,
-    generation: int | None,
-    now: datetime,
-) -> Condition:
-    was = condition_of(before, kind)
-    since = was.last_transition_time if was is not None and was.status == status else now
-    return Condition.model_validate(
-        {
-            "type": str(kind), "status": status, "reason": str(reason), "message": message[:4096],
-            "observed_generation": generation, "last_transition_time": since,
-        }
-    )  # fmt: skip
+def _again(was: Condition) -> RunText:
+    """Return the text of a condition that says what it said before."""
+    return RunText(was.status, Reason(was.reason), was.message)
 
 
 def _cluster_name(run: EvalRun, number: int) -> str:

@@ -7,11 +7,12 @@ from evalrun_operator.lifecycle.desired import services
 from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
 from evalrun_operator.lifecycle.status_report import Report, report_status
 from evalrun_operator.observation.records import KueueWord
-from evalrun_operator.policies.generation import ConditionText, gpu_holders, live_attempts, release
+from evalrun_operator.policies.condition_text import RunText
+from evalrun_operator.policies.generation import gpu_holders, live_attempts, release
 from evalrun_operator.policies.stuck_pods import stuck_pods
 
 
-def suspend(context: ReconcileContext, queued: ConditionText | None = None) -> Decision:
+def suspend(context: ReconcileContext, queued: RunText | None = None) -> Decision:
     """Free the GPUs, the attempt first, then the cluster, and the judge: only the ledger stays.
 
     Args:
@@ -23,8 +24,8 @@ def suspend(context: ReconcileContext, queued: ConditionText | None = None) -> D
     freed = not gpu_holders(context.observed) and not live_attempts(context.observed) and not pods
     stuck = stuck_pods(context.observed, context.now, names.RAY, names.GENERATOR)
     report = Report(
-        suspended=ConditionText(
-            freed,
+        suspended=RunText(
+            "True" if freed else "False",
             Reason.SUSPEND_REQUESTED if freed else Reason.SUSPENDING,
             "No GPU and no judge is held; the ledger is kept. "
             + ("Set suspend: false to go on." if queued is None else "It goes on when it is admitted again.")
@@ -54,7 +55,7 @@ def resume(context: ReconcileContext) -> Decision:
     return decision(context, status, services(context), kept, requeue_after=0.0)
 
 
-def held_by_kueue(context: ReconcileContext) -> ConditionText | None:
+def held_by_kueue(context: ReconcileContext) -> RunText | None:
     """Return what a run says whose RayCluster or Job is held back; None if none is."""
     queue = context.run.spec.queue_name
     for seen in context.observed.held():
@@ -65,15 +66,15 @@ def held_by_kueue(context: ReconcileContext) -> ConditionText | None:
                 f"{name} was suspended, and the run names no queue: set its spec.suspend to false, or create the run "
                 f"again with spec.{field}.queueName. No deadline runs meanwhile."
             )
-            return ConditionText(status=False, reason=Reason.WAITING_FOR_QUOTA, message=message)
+            return RunText("False", Reason.WAITING_FOR_QUOTA, message)
         if not word.admissible:
             remedy = f"kubectl describe localqueue {queue} -n {context.plan.run.namespace}"
             message = (
                 f"Kueue cannot admit {name}: {word.message}. Create or fix the queue ({remedy}), or create the run "
                 "again with another queueName. It holds no judge, and no deadline runs meanwhile."
             )
-            return ConditionText(status=False, reason=Reason.INADMISSIBLE, message=message)
+            return RunText("False", Reason.INADMISSIBLE, message)
         why = word.message or "it has not looked at it yet; if that lasts, see to Kueue's controller"
         message = f"Kueue holds {name} back until LocalQueue {queue} has quota: {why}. No deadline runs meanwhile."
-        return ConditionText(status=False, reason=Reason.WAITING_FOR_QUOTA, message=message)
+        return RunText("False", Reason.WAITING_FOR_QUOTA, message)
     return None

@@ -4,6 +4,7 @@ Anybody may use our labels, so nothing is trusted to be as we would have made it
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +23,9 @@ from evalrun_operator.observation.records import (
     Scaler,
     Workload,
 )
+from evalrun_operator.policies.troubles import Trouble, trouble_of
 from evalrun_operator.resources.changes import spec_digest
+from evalrun_runtime.termination import TerminationMessage, parse_termination_message
 
 Manifest = Mapping[str, Any]
 """An object as JSON: its schema is the API server's."""
@@ -198,29 +201,42 @@ def _pod(manifest: Manifest) -> Pod:
     labels = manifest.get("metadata", {}).get("labels") or {}
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    trouble, exit_code, failed = _trouble(status, conditions, containers)
+    state = _pod_state(status, conditions, containers)
     return Pod(
         node_type=str(labels.get("ray.io/node-type", "")),
         cluster=str(labels.get("ray.io/cluster", "")),
         ended=status.get("phase") in {"Succeeded", "Failed"},
         ready=_holds(conditions.get("Ready")),
-        trouble=trouble,
-        exit_code=exit_code,
+        trouble=state.trouble.text,
+        trouble_kind=state.trouble.kind,
+        exit_code=state.exit_code,
         restarts=max((int(container.get("restartCount", 0)) for container in containers), default=0),
         host=str(status.get("podIP", "")),
-        failed=failed,
+        failed=state.failed,
+        last_words=state.last_words,
         disrupted=_holds(conditions.get("DisruptionTarget")),
         node=str((manifest.get("spec") or {}).get("nodeName", "")),
         finalizers=tuple(map(str, manifest.get("metadata", {}).get("finalizers") or ())),
     )
 
 
-def _trouble(
-    status: Manifest, conditions: Mapping[str, Manifest], containers: list[Manifest]
-) -> tuple[str, int | None, str]:
+NO_TROUBLE = Trouble("")
+
+
+@dataclass(frozen=True)
+class _PodState:
+    """Reason for which a pod does not run."""
+
+    trouble: Trouble = NO_TROUBLE
+    exit_code: int | None = None
+    failed: str = ""
+    last_words: TerminationMessage | None = None
+
+
+def _pod_state(status: Manifest, conditions: Mapping[str, Manifest], containers: list[Manifest]) -> _PodState:
     scheduled = conditions.get("PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
-        return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}"[:500], None, ""
+        return _PodState(trouble_of(str(scheduled.get("reason", "Unschedulable")), str(scheduled.get("message", ""))))
     for container in containers:
         state = container.get("state") or {}
         ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
@@ -229,15 +245,21 @@ def _trouble(
         # Up but not ready: a large ledger takes an hour to read, so only what crashed several times is in trouble.
         restarting = "running" in state and not container.get("ready") and container.get("restartCount", 0) >= CRASHES
         if code and (state.get("terminated") or waiting or restarting):
-            said = " ".join(str(ended.get("message", "")).split())
-            reason = ended.get("reason", "Error")
-            name = str(container.get("name"))
-            return f"{name} ended with {code} ({reason}): {said}"[:500].rstrip(": "), int(code), name
+            return _ended_with(str(container.get("name")), int(code), ended)
         if waiting.get("reason", "") not in {"", "PodInitializing", "ContainerCreating"}:
-            return f"{waiting['reason']}: {waiting.get('message', '')}"[:500].rstrip(": "), None, ""
+            return _PodState(trouble_of(str(waiting["reason"]), str(waiting.get("message", ""))))
     if status.get("phase") == "Failed":
-        return f"{status.get('reason', 'Failed')}: {status.get('message', '')}"[:500].rstrip(": "), None, ""
-    return "", None, ""
+        return _PodState(trouble_of(str(status.get("reason", "Failed")), str(status.get("message", ""))))
+    return _PodState()
+
+
+def _ended_with(container: str, code: int, ended: Manifest) -> _PodState:
+    """Return the state of a pod whose container ended with an exit code other than 0."""
+    message = str(ended.get("message", ""))
+    record = parse_termination_message(message)
+    said = " ".join((message if record is None else record.text).split())
+    text = f"{container} ended with {code} ({ended.get('reason', 'Error')}): {said}"[:500].rstrip(": ")
+    return _PodState(Trouble(text), code, container, None if record is None else replace(record, text=said[:500]))
 
 
 def _scaler(manifest: Manifest) -> Scaler:

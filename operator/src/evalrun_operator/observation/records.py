@@ -3,14 +3,17 @@
 A thousand runs have tens of thousands of objects; as whole they would fill the operator's memory.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from evalrun_operator.certificates.issuing import Authority
 from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.policies.admission import QueuePosition
+from evalrun_operator.policies.refusals import WriteFailure
+from evalrun_operator.policies.troubles import Trouble, TroubleKind
 from evalrun_operator.resources.run_tokens import RunTokens
+from evalrun_runtime.termination import TerminationMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,10 @@ class Pod:
     restarts: int
     failed: str = ""
     """The container of `exit_code`."""
+    trouble_kind: TroubleKind = TroubleKind.LASTING
+    """Of `trouble`."""
+    last_words: TerminationMessage | None = None
+    """The record that the container of `exit_code` left; None where it left plain text, or nothing."""
     host: str = ""
     """Its address; empty before it has one."""
     disrupted: bool = False
@@ -187,7 +194,7 @@ class Observed:
     """Looked up where the gate names an EvalRun and the run has not started yet."""
     place: QueuePosition = field(default_factory=QueuePosition)
     """Position of the run among those that may be active."""
-    warnings: Mapping[str, str] = field(default_factory=dict)
+    warnings: Mapping[str, Trouble] = field(default_factory=dict)
     """By uid, the last warning that Kubernetes recorded of an object that does not come up and says nothing itself."""
     resync: bool = False
     """Apply everything again, whatever the digests say."""
@@ -199,6 +206,9 @@ class Observed:
     """Of the chart's judge, where the run uses it by a certificate of ours; None where it cannot be read now, too."""
     ledger_error: str = ""
     """Error of the aggregator's, or on the way to it, although its pod is ready; empty where there is none."""
+    write_failures: Sequence[WriteFailure] | None = None
+    """Of the last pass that told of its writes in the condition Applied; None where this operator has made none yet,
+    and the condition is another operator's."""
 
     def find(self, kind: str, name: str) -> ObservedObject | None:
         """Return an object of ours that is there and not on its way out."""
@@ -225,9 +235,11 @@ class Observed:
 
     def troubles(self, *components: str) -> str:
         """Return what keeps the pods of some components from being made, or from running; empty where nothing does."""
-        return "; ".join(self.trouble_list(*components)[:3])
+        return "; ".join(trouble.text for trouble in self.trouble_list(*components)[:3])
 
-    def trouble_list(self, *components: str, made_before: datetime | None = None, with_ended: bool = True) -> list[str]:
+    def trouble_list(
+        self, *components: str, made_before: datetime | None = None, with_ended: bool = True
+    ) -> list[Trouble]:
         """Return what keeps the pods of some components from being made, or from running, an object an item.
 
         Args:
@@ -242,11 +254,10 @@ class Observed:
             if not with_ended and isinstance(seen.detail, Pod) and seen.detail.ended:
                 continue
             if seen.component in components and not seen.deleting:
-                trouble = seen.detail.trouble if isinstance(seen.detail, Workload | Pod) else ""
-                trouble = trouble or self.warnings.get(seen.uid, "")
-                if trouble:
-                    found.add(f"{seen.ref.name}: {trouble}")
-        return sorted(found)
+                trouble = _own_trouble(seen) or self.warnings.get(seen.uid)
+                if trouble is not None:
+                    found.add(replace(trouble, text=f"{seen.ref.name}: {trouble.text}"))
+        return sorted(found, key=lambda trouble: trouble.text)
 
     def held(self) -> list[ObservedObject]:
         """Return the RayClusters and the Jobs that are suspended: Kueue has not admitted them, or took them back."""
@@ -279,3 +290,11 @@ class Observed:
             if waits:
                 found.append(seen)
         return found
+
+
+def _own_trouble(seen: ObservedObject) -> Trouble | None:
+    """Return the trouble that an object tells itself."""
+    detail = seen.detail
+    if isinstance(detail, Pod) and detail.trouble:
+        return Trouble(detail.trouble, detail.trouble_kind)
+    return Trouble(detail.trouble) if isinstance(detail, Workload) and detail.trouble else None

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, Reason, condition_of
 from evalrun_cluster.client import Cluster
-from evalrun_cluster.errors import ClusterError, ConflictError, NameTakenError, RefusedError
+from evalrun_cluster.errors import ClusterError, ConflictError, NamespaceGoneError, NameTakenError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN, SECRET
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
 from evalrun_operator.aggregator_client import Aggregators
@@ -32,7 +32,7 @@ from evalrun_operator.passes.known_runs import KnownRuns
 from evalrun_operator.passes.places import Places
 from evalrun_operator.passes.work_queue import FIRST
 from evalrun_operator.passes.writes import makes_something, write
-from evalrun_operator.policies.refusals import NAMESPACE_GONE, WriteFailure, applied_words
+from evalrun_operator.policies.refusals import WriteFailure, applied_text
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.schedules.runs import schedule_of
 from evalrun_operator.settings import OperatorSettings
@@ -88,6 +88,8 @@ class Controller:
         """By uid, when the API server last showed the run."""
         self._failures: dict[Key, int] = {}
         self._complaints: dict[Key, str] = {}
+        self._write_failures: dict[str, Sequence[WriteFailure]] = {}
+        """By uid, of the last pass that told of its writes in the run's condition Applied."""
 
     def saw_run(self, manifest: dict[str, Any], *, gone: bool = False) -> None:
         """Take over an EvalRun as it was seen; work on it where there is something new besides its status."""
@@ -138,7 +140,7 @@ class Controller:
             return await self._pass(key, manifest)
         except ClusterError as error:
             if isinstance(error, RefusedError):
-                await self._complain(key, manifest, str(error))
+                await self._complain(key, manifest, error)
             return None, error
 
     def _delay_after(self, key: Key, failure: ClusterError, delay: float | None) -> float:
@@ -161,7 +163,9 @@ class Controller:
         identity = identity_of(run)
         observed = await self._gatherer.observe(run, identity)
         # Read in one go with the decision, so that two passes cannot both take the last place.
-        observed = replace(observed, place=self._places.of(identity.uid))
+        observed = replace(
+            observed, place=self._places.of(identity.uid), write_failures=self._write_failures.get(identity.uid)
+        )
         now = self._now()
         try:
             decision = decide(run, observed, self._settings, now, self._new_token())
@@ -193,6 +197,7 @@ class Controller:
             self._metrics.show(key, status, "" if made_by is None else made_by[0])
         if _complete(status):
             self._gatherer.close(identity)
+            self._write_failures.pop(identity.uid, None)
         worst = next((error for _, error in errors if isinstance(error, RefusedError)), None)
         return decision.requeue_after, worst or next((error for _, error in errors), None)
 
@@ -200,11 +205,16 @@ class Controller:
         self, key: Key, run: EvalRun, status: EvalRunStatus, errors: Sequence[tuple[str, ClusterError]], now: datetime
     ) -> EvalRunStatus:
         """Return the status with what is to be said of the writes that failed."""
-        failures = [WriteFailure(kind, _reason(error), str(error)) for kind, error in errors]
-        words = applied_words(failures, self._failures.get(key, 0) + 1)
-        if words is None:
+        failures = [
+            WriteFailure(kind, _reason(error), str(error))
+            for kind, error in errors
+            if not isinstance(error, NamespaceGoneError)
+        ]
+        text = applied_text(failures, self._failures.get(key, 0) + 1)
+        if text is None:
             return status
-        return with_applied(run.status or status, status, words, run.metadata.generation, now)
+        self._write_failures[run.metadata.uid or ""] = failures
+        return with_applied(run.status or status, status, text, run.metadata.generation, now)
 
     async def _is_there(self, identity: RunIdentity) -> bool:
         """Ask whether the run is still there.
@@ -246,9 +256,10 @@ class Controller:
         except ClusterError as error:
             logger.warning("%s/%s: %s", identity.namespace, identity.name, error)
 
-    async def _complain(self, key: Key, manifest: dict[str, Any], message: str) -> None:
+    async def _complain(self, key: Key, manifest: dict[str, Any], error: RefusedError) -> None:
         """Record once, as an event, what ended a pass before its status was written: no condition tells of it."""
-        if self._complaints.get(key) == message or NAMESPACE_GONE in message:
+        message = str(error)
+        if self._complaints.get(key) == message or isinstance(error, NamespaceGoneError):
             return
         self._complaints[key] = message
         metadata = manifest["metadata"]
@@ -259,6 +270,7 @@ class Controller:
     def _forget(self, key: Key, uid: str) -> None:
         self._gatherer.forget(key, uid)
         self._shown.pop(uid, None)
+        self._write_failures.pop(uid, None)
         if self._is_known(key, uid):  # otherwise a later run of that name has taken its place
             del self._runs[key]
             self._failures.pop(key, None)

@@ -9,13 +9,14 @@ from evalrun_api.v1alpha1 import ConditionType, EvalRun
 from evalrun_cluster.client import Cluster, texts_of
 from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.objects import RunIdentity
-from evalrun_operator.aggregator_client import AggregatorError, Aggregators
+from evalrun_operator.aggregator_client import AggregatorError, Aggregators, CertificateError
 from evalrun_operator.certificates.issuing import Authority
 from evalrun_operator.certificates.judge_certificates import authority_of
 from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.observation.record_parser import belonging, parse_kueue_word
 from evalrun_operator.observation.records import Baseline, KueueWord, Observed
+from evalrun_operator.policies.troubles import Trouble, trouble_of
 from evalrun_operator.resources.plan import is_issued
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
@@ -56,7 +57,7 @@ class Gatherer:
         self._clock = clock
         self._tokens: dict[str, tuple[RunTokens, float]] = {}
         self._resynced: dict[str, float] = {}
-        self._warnings: dict[str, dict[str, tuple[str, float]]] = {}
+        self._warnings: dict[str, dict[str, tuple[Trouble | None, float]]] = {}
         """By uid of a run and of an object of it: the object's last warning, and when it was asked for."""
         self._judge_authority: tuple[Authority | None, float] = (None, 0.0)
         """Of the chart's judge, and when it was read."""
@@ -112,22 +113,23 @@ class Gatherer:
         except AggregatorError as error:
             logger.info("%s/%s: its aggregator does not answer: %s", identity.namespace, identity.name, error)
             said = str(error)
-            if references is not None and "certificate" in said:
+            if references is not None and isinstance(error, CertificateError):
                 said += f" The Secrets are {references.aggregator.name} (aggregator's) and {references.operator.name}."
             return replace(observed, ledger_error=said)
         return replace(observed, ledger=ledger)
 
-    async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, str]:
+    async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, Trouble]:
         """Return the last warnings about objects that do not come up and say nothing themselves, by uid."""
         known, now = self._warnings.get(identity.uid, {}), self._clock()
         fresh = {}
         for seen in observed.silent():
-            text, asked = known.get(seen.uid, ("", now))
+            trouble, asked = known.get(seen.uid, (None, now))
             if now - asked >= WARNING_SECONDS:
-                text, asked = await self._cluster.last_warning(identity.namespace, seen.uid), now
-            fresh[seen.uid] = text, asked
+                warning, asked = await self._cluster.last_warning(identity.namespace, seen.uid), now
+                trouble = None if warning is None else trouble_of(warning.reason, warning.message)
+            fresh[seen.uid] = trouble, asked
         self._warnings[identity.uid] = fresh
-        return {uid: text for uid, (text, _) in fresh.items() if text}
+        return {uid: trouble for uid, (trouble, _) in fresh.items() if trouble is not None}
 
     async def _ask_kueue(self, identity: RunIdentity, observed: Observed) -> dict[str, KueueWord]:
         """Return what Kueue says of the objects that it holds back, by uid."""

@@ -12,20 +12,12 @@ from datetime import datetime, timedelta
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject, Pod
+from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.policies.stuck_pods import stuck_pods
 
 JOB_KINDS = ("Job", "RayJob")
 STUCK_SECONDS = 60.0
 """A RayJob's finalizer asks Ray to stop the job; without KubeRay's operator it stays, and so would its GPUs."""
-
-
-@dataclass(frozen=True)
-class ConditionText:
-    """Status, reason and message of a condition."""
-
-    status: bool
-    reason: Reason
-    message: str
 
 
 @dataclass(frozen=True)
@@ -37,13 +29,13 @@ class NewAttempt:
     head_uid: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GenerationStep:
     """Next step of the generation, and how the status describes it."""
 
     attempts: int
-    cluster_ready: ConditionText
-    generated: ConditionText
+    cluster_ready: RunText
+    generated: RunText
     cluster: int | None = None
     """Number of the RayCluster that is to be, kept or made."""
     start: NewAttempt | None = None
@@ -72,7 +64,7 @@ class Circumstances:
     backoff: Callable[[int], timedelta]
 
 
-NO_CLUSTER = ConditionText(True, Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoints serve already.")  # noqa: FBT003 - a status
+NO_CLUSTER = RunText("True", Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoints serve already.")
 
 
 def live_attempts(observed: Observed) -> list[ObservedObject]:
@@ -120,9 +112,9 @@ def next_generation(given: Circumstances) -> GenerationStep:
     if cluster is not None and _taken_away(given, number, current, cluster):
         stale += [seen for seen in (current, cluster) if seen is not None and not seen.deleting]
         message = f"The head of {cluster.ref.name} was taken away, e.g. to drain its node: no attempt is counted."
-        said = ConditionText(status=False, reason=Reason.INTERRUPTED, message=message)
-        gone = ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=message)
-        return GenerationStep(given.attempts, gone, said, delete=tuple(stale))
+        said = RunText("False", Reason.INTERRUPTED, message)
+        gone = RunText("False", Reason.CLUSTER_PENDING, message)
+        return GenerationStep(attempts=given.attempts, cluster_ready=gone, generated=said, delete=tuple(stale))
     failure = _failure(given, number, current, lost)
     if failure is None and current is not None:
         if interrupted and not current.deleting and _outcome(current) == "running":
@@ -160,21 +152,28 @@ def _after_failure(
     delete: tuple[ObservedObject, ...],
     failure: str,
 ) -> GenerationStep:
-    said = ConditionText(
-        status=False, reason=Reason.ATTEMPT_FAILED, message=f"Attempt {number} failed: {failure}"[:2000]
-    )
+    said = RunText("False", Reason.ATTEMPT_FAILED, f"Attempt {number} failed: {failure}"[:2000])
     kept = None if cluster is None else cluster.attempt
     ready = _cluster_said(given, cluster)
     if given.on_ray and cluster is None:
-        ready = ConditionText(status=False, reason=Reason.CLUSTER_FAILED, message=f"{failure[:1000]}.")
+        ready = RunText("False", Reason.CLUSTER_FAILED, f"{failure[:1000]}.")
     if number > given.backoff_limit:
-        return GenerationStep(number, ready, said, kept, None, delete, None, f"attempt {number} failed: {failure}")
+        return GenerationStep(
+            attempts=number,
+            cluster_ready=ready,
+            generated=said,
+            cluster=kept,
+            delete=delete,
+            exhausted=f"attempt {number} failed: {failure}",
+        )
     ended = current.detail.finished_at if current is not None and isinstance(current.detail, Attempt) else None
     due = None if ended is None else ended + given.backoff(number)
     recorded = given.failed and given.attempts == number
     leaving = [seen for seen, pod in given.observed.pods(names.GENERATOR) if not pod.ended]
     if not recorded or delete or leaving or (due is not None and given.now < due):
-        return GenerationStep(number, ready, said, kept, None, delete, due)
+        return GenerationStep(
+            attempts=number, cluster_ready=ready, generated=said, cluster=kept, delete=delete, due=due
+        )
     return _starting(given, number + 1, cluster, delete)
 
 
@@ -187,16 +186,20 @@ def _running(
 ) -> GenerationStep:
     troubles = given.observed.troubles(names.GENERATOR)
     if isinstance(current.detail, Attempt) and current.detail.suspended and not current.deleting:
-        said = ConditionText(
-            status=False, reason=Reason.WAITING_FOR_QUOTA, message=f"Attempt {number} is held back: see Admitted."
+        said = RunText("False", Reason.WAITING_FOR_QUOTA, f"Attempt {number} is held back: see Admitted.")
+        return GenerationStep(
+            attempts=number, cluster_ready=_cluster_said(given, cluster), generated=said, delete=delete
         )
-        return GenerationStep(number, _cluster_said(given, cluster), said, delete=delete)
     ended = _outcome(current) == "succeeded"  # and the ledger does not say yet that it has all
     state = "is being ended" if current.deleting else "has ended" if ended else "runs"
     message = f"Attempt {number} {state}. {stuck_pods(given.observed, given.now, names.GENERATOR)}".strip()
-    said = ConditionText(status=False, reason=Reason.GENERATING, message=f"{message} {troubles}".strip())
+    said = RunText("False", Reason.GENERATING, f"{message} {troubles}".strip())
     return GenerationStep(
-        number, _cluster_said(given, cluster), said, None if cluster is None else cluster.attempt, delete=delete
+        attempts=number,
+        cluster_ready=_cluster_said(given, cluster),
+        generated=said,
+        cluster=None if cluster is None else cluster.attempt,
+        delete=delete,
     )
 
 
@@ -209,28 +212,29 @@ def _starting(
     kept = None if cluster is None else cluster.attempt
     leaving = [*live_attempts(observed), *(seen for seen, pod in observed.pods(names.GENERATOR) if not pod.ended)]
     if given.waiting_for and cluster is None:
-        said = ConditionText(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
-        return GenerationStep(given.attempts, ready, said, delete=delete)
-    waiting = ConditionText(status=False, reason=Reason.WAITING_FOR_CLUSTER, message="The RayCluster is not up yet.")
+        said = RunText("False", Reason.WAITING_FOR_SERVICES, given.waiting_for)
+        return GenerationStep(attempts=given.attempts, cluster_ready=ready, generated=said, delete=delete)
+    waiting = RunText("False", Reason.WAITING_FOR_CLUSTER, "The RayCluster is not up yet.")
     if given.on_ray and cluster is None:
         gone = not gpu_holders(observed) and not leaving
         served = not {"RayCluster", "RayJob"} & observed.missing_kinds
-        return GenerationStep(number, ready, waiting, number if gone and served and not delete else None, delete=delete)
+        made = number if gone and served and not delete else None
+        return GenerationStep(attempts=number, cluster_ready=ready, generated=waiting, cluster=made, delete=delete)
     head = ""
     if cluster is not None:
         heads = _heads(observed, cluster)
         usable = isinstance(cluster.detail, ObservedCluster) and cluster.detail.usable
         if not usable or len(heads) != 1:
-            return GenerationStep(number, ready, waiting, kept, delete=delete)
+            return GenerationStep(attempts=number, cluster_ready=ready, generated=waiting, cluster=kept, delete=delete)
         head = head_life(heads[0])
-    said = ConditionText(status=False, reason=Reason.GENERATING, message=f"Attempt {number} starts.")
+    said = RunText("False", Reason.GENERATING, f"Attempt {number} starts.")
     if leaving or delete:
         stuck = stuck_pods(observed, given.now, names.GENERATOR)
         message = f"An earlier attempt is being ended. {stuck}".strip()
-        said = ConditionText(status=False, reason=Reason.GENERATING, message=message)
-        return GenerationStep(given.attempts, ready, said, kept, delete=delete)
+        said = RunText("False", Reason.GENERATING, message)
+        return GenerationStep(attempts=given.attempts, cluster_ready=ready, generated=said, cluster=kept, delete=delete)
     start = NewAttempt(number, "" if cluster is None else cluster.ref.name, head)
-    return GenerationStep(number, ready, said, kept, start)
+    return GenerationStep(attempts=number, cluster_ready=ready, generated=said, cluster=kept, start=start)
 
 
 def _lost(given: Circumstances, current: ObservedObject | None, cluster: ObservedObject | None) -> str:
@@ -290,27 +294,27 @@ def _heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
     ]
 
 
-def _cluster_said(given: Circumstances, cluster: ObservedObject | None) -> ConditionText:
+def _cluster_said(given: Circumstances, cluster: ObservedObject | None) -> RunText:
     if not given.on_ray:
         return NO_CLUSTER
     if given.observed.missing_kinds & {"RayCluster", "RayJob"}:
         message = "KubeRay is not installed: this cluster serves no RayCluster. Install it, or use endpoints."
-        return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=message)
+        return RunText("False", Reason.CLUSTER_PENDING, message)
     if cluster is None:
         if given.waiting_for:
-            return ConditionText(status=False, reason=Reason.WAITING_FOR_SERVICES, message=given.waiting_for)
+            return RunText("False", Reason.WAITING_FOR_SERVICES, given.waiting_for)
         message = f"The RayCluster is being made. {stuck_pods(given.observed, given.now, names.RAY)}".strip()
-        return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=message)
+        return RunText("False", Reason.CLUSTER_PENDING, message)
     detail = cluster.detail
     if not isinstance(detail, ObservedCluster):
-        return ConditionText(status=False, reason=Reason.CLUSTER_PENDING, message=f"{cluster.ref.name}: no status yet.")
+        return RunText("False", Reason.CLUSTER_PENDING, f"{cluster.ref.name}: no status yet.")
     why = "suspended, e.g. by Kueue for quota" if detail.suspended else detail.message
     troubles = f"{given.observed.troubles(names.RAY)} {stuck_pods(given.observed, given.now, names.RAY)}".strip()
     message = f"{cluster.ref.name}: {why}. {troubles}".strip()[:2000]
     if detail.usable:
-        return ConditionText(status=True, reason=Reason.CLUSTER_PROVISIONED, message=message)
+        return RunText("True", Reason.CLUSTER_PROVISIONED, message)
     reason = Reason.CLUSTER_FAILED if detail.failing else Reason.CLUSTER_PENDING
-    return ConditionText(status=False, reason=reason, message=message)
+    return RunText("False", reason, message)
 
 
 def _last_words(given: Circumstances, job: ObservedObject) -> str:

@@ -4,25 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, condition_of
+from evalrun_operator.policies.condition_text import RunText
+from evalrun_operator.policies.kube_apiserver_texts import remedy_of
 
 LASTING_FAILURES = 3
 """Passes in a row after which writes that may succeed later are worth a word."""
 DISPENSABLE = frozenset({"PodDisruptionBudget", "HorizontalPodAutoscaler", "ScaledObject", "NetworkPolicy"})
 """Kinds without which a run goes on: no verdict depends on them."""
-GOES_ON = " The run goes on without it."
-TRIED_AGAIN = " It is tried again by itself."
-NAMESPACE_GONE = "because it is being terminated"
-
-REMEDIES = (
-    ("exceeded quota", "Raise the ResourceQuota, or free what it counts."),
-    ("violates PodSecurity", "Let the namespace enforce a lower Pod Security level, or change what the run asks for."),
-    ("cannot", "Give the operator's account the right that is named: the chart's rbac.create does."),
-    ("denied the request", "Meet the admission policy that is named, or have it changed."),
-    ("webhook", "See to the admission webhook that is named: while it does not answer, nothing can be made."),
-    ("is there already", "Delete or rename that object, or give the run another name."),
-)
-"""By a part of the API server's words, what to do; the first that is found counts."""
-OTHERWISE = "Change what the message names."
+NAME_TAKEN_REMEDY = "Delete or rename that object, or give the run another name."
 
 
 @dataclass(frozen=True)
@@ -35,35 +24,62 @@ class WriteFailure:
     text: str
     """The operation, the object, and the API server's words."""
 
+    @property
+    def lasts(self) -> bool:
+        """Whether the write fails until somebody changes something."""
+        return self.reason is not Reason.WRITE_FAILED
 
-def applied_words(failures: Sequence[WriteFailure], passes: int) -> tuple[str, Reason, str] | None:
-    """Return status, reason and message of the condition Applied; None if it stays as it is.
+    @property
+    def is_dispensable(self) -> bool:
+        """Whether the run goes on without the object."""
+        return self.kind in DISPENSABLE
+
+
+def applied_text(failures: Sequence[WriteFailure], passes: int) -> RunText | None:
+    """Return the text of the condition Applied; None if it stays as it is.
 
     Args:
         failures: of this pass.
         passes: failed passes in a row, with this one.
     """
-    told = [failure for failure in failures if NAMESPACE_GONE not in failure.text]
-    if not told:
-        return "True", Reason.ALL_APPLIED, ""
-    lasting = [failure for failure in told if failure.reason is not Reason.WRITE_FAILED]
-    if not lasting and passes < LASTING_FAILURES:
+    if not failures:
+        return RunText("True", Reason.ALL_APPLIED)
+    if passes < LASTING_FAILURES and not any(failure.lasts for failure in failures):
         return None
-    named = sorted(lasting or told, key=lambda failure: (failure.kind in DISPENSABLE, failure.text))
-    more = f" {len(named) - 1} more writes failed." if len(named) > 1 else ""
-    return "False", named[0].reason, f"{_sentence(named[0])}{more}{TRIED_AGAIN}"
+    first = _told(failures)[0]
+    return RunText("False", first.reason, f"{_describe(failures)} It is tried again by itself.")
 
 
-def holding_refusal(status: EvalRunStatus) -> str:
-    """Return what the condition Applied says of a lasting refusal without which the run cannot go on; empty if none."""
+def holding_refusal(status: EvalRunStatus, failures: Sequence[WriteFailure] | None) -> str:
+    """Return the lasting refusal without which the run cannot go on; empty if there is none.
+
+    Args:
+        status: the run's, as the last pass left it.
+        failures: of that pass; None where another operator made it, before a restart or an upgrade. Its condition does
+            not say whether the run goes on, so whatever it was stalled for counts until the next writes are made.
+    """
     applied = condition_of(status, ConditionType.APPLIED)
-    if applied is None or applied.reason not in {Reason.REFUSED, Reason.NAME_TAKEN} or GOES_ON in applied.message:
+    if applied is None or applied.reason not in {Reason.REFUSED, Reason.NAME_TAKEN}:
         return ""
-    return applied.message.removesuffix(TRIED_AGAIN).rstrip(".")
+    if failures is None:
+        stalled = condition_of(status, ConditionType.STALLED)
+        return applied.message.rstrip(".") if stalled is not None and stalled.status == "True" else ""
+    told = _told(failures)
+    if not told or told[0].is_dispensable or not told[0].lasts:
+        return ""
+    return _describe(failures).rstrip(".")
 
 
-def _sentence(failure: WriteFailure) -> str:
-    text = failure.text.rstrip(".")[:2000]
-    goes_on = GOES_ON if failure.kind in DISPENSABLE else ""
-    remedy = next((remedy for part, remedy in REMEDIES if part in text), OTHERWISE)
-    return f"{text[:1].upper()}{text[1:]}.{goes_on} {remedy}"
+def _told(failures: Sequence[WriteFailure]) -> list[WriteFailure]:
+    """Return the failures that are told of, first the one that matters most: those that last, else all."""
+    lasting = [failure for failure in failures if failure.lasts]
+    return sorted(lasting or failures, key=lambda failure: (failure.is_dispensable, failure.text))
+
+
+def _describe(failures: Sequence[WriteFailure]) -> str:
+    told = _told(failures)
+    text = told[0].text.rstrip(".")[:2000]
+    goes_on = " The run goes on without it." if told[0].is_dispensable else ""
+    remedy = NAME_TAKEN_REMEDY if told[0].reason is Reason.NAME_TAKEN else remedy_of(text)
+    more = f" {len(told) - 1} more writes failed." if len(told) > 1 else ""
+    return f"{text[:1].upper()}{text[1:]}.{goes_on} {remedy}{more}"

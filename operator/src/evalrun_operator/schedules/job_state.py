@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from evalrun_runtime.termination import parse_termination_message
+
 Manifest = Mapping[str, Any]
 
 
@@ -29,11 +31,19 @@ def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
     if "Failed" in conditions:
         failed = conditions["Failed"]
         said = next((text for code, text in ends if code != 0 and text), "")
-        last = said.strip().splitlines()[-1] if said.strip() else ""
         kept = "; ".join(_waits(pods))
-        why = last or kept or f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
-        return ListingJob(metadata["name"], metadata["uid"], "Failed", why.removeprefix("evalrun: "))
+        why = _last_words(said) or kept or f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
+        return ListingJob(metadata["name"], metadata["uid"], "Failed", why)
     return ListingJob(metadata["name"], metadata["uid"], "Running", "; ".join(_waits(pods)))
+
+
+def _last_words(message: str) -> str:
+    """Return what a container said at its end: its record's text, or, of an image without records, its last line."""
+    record = parse_termination_message(message)
+    if record is not None:
+        return record.text
+    lines = message.strip().splitlines()
+    return lines[-1].removeprefix("evalrun: ") if lines else ""
 
 
 def _ends(pods: Iterable[Manifest]) -> Iterator[tuple[int, str]]:

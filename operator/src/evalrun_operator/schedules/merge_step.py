@@ -11,9 +11,9 @@ from evalrun_api import names
 from evalrun_api.checkpoint_listing import DIGEST_DIGITS, ReadyCheckpoint
 from evalrun_api.v1alpha1 import MAX_MERGES, EvalScheduleSpec, EvalScheduleStatus, Evaluated, OpenStart, PendingMerge
 from evalrun_api.v1alpha1 import ScheduleReason as Why
+from evalrun_operator.policies.condition_text import ScheduleText
 from evalrun_operator.schedules.job_state import ListingJob
 from evalrun_operator.schedules.runs import ScheduledRun
-from evalrun_operator.schedules.words import ScheduleConditionText
 from evalrun_runtime.backoff import backoff_seconds
 
 POLL_SECONDS = 10.0
@@ -22,7 +22,7 @@ MAX_FAILURES = 3
 """Attempts at one checkpoint in a row; the next start tries again."""
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 60.0, 900.0
 REFUSED_SECONDS = 60.0
-DONE = ScheduleConditionText("True", Why.ALL_MERGED, "")
+DONE = ScheduleText("True", Why.ALL_MERGED, "")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class MergeStep:
     delete: ListingJob | None = None
     merged: tuple[PendingMerge, ...] = ()
     """Get their run now."""
-    said: ScheduleConditionText | None = None
+    said: ScheduleText | None = None
     """For condition Merged; None: what it said before."""
     warning: str = ""
     delay: float | None = None
@@ -121,7 +121,7 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
     if job is None:
         if one.next_time is not None and now < one.next_time:
             return MergeStep(merges, evaluated, merged=due, delay=(one.next_time - now).total_seconds())
-        said = ScheduleConditionText("Unknown", Why.MERGING, f"{where} is merged")
+        said = ScheduleText("Unknown", Why.MERGING, f"{where} is merged")
         if not due:
             merges[place] = one.model_copy(update={"next_time": None})
         # A model whose run is not made yet must be known to the Job, which prunes: those first.
@@ -129,7 +129,7 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
             merges, evaluated, make=None if due else one, merged=due, said=said, delay=0.0 if due else POLL_SECONDS
         )
     if job.state == "Running":
-        said = ScheduleConditionText("Unknown", Why.MERGING, f"Job {job.name} merges {where}. {job.message}".strip())
+        said = ScheduleText("Unknown", Why.MERGING, f"Job {job.name} merges {where}. {job.message}".strip())
         return MergeStep(merges, evaluated, merged=due, said=said, delay=POLL_SECONDS)
     if job.state == "Succeeded":
         rest = [*merges[:place], *merges[place + 1 :]]
@@ -139,7 +139,7 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
         return MergeStep(merges, evaluated, delete=job, merged=due, delay=1.0)
     failures = one.failures + 1
     text = f"{where} cannot be merged ({failures} times in a row): {job.message or 'its Job left no message'}"[:1500]
-    said = ScheduleConditionText("False", Why.MERGE_FAILED, text)
+    said = ScheduleText("False", Why.MERGE_FAILED, text)
     warning = text if failures in {1, MAX_FAILURES} else ""
     if failures == MAX_FAILURES:
         rest = [*merges[:place], *merges[place + 1 :]]

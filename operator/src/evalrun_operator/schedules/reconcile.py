@@ -21,6 +21,7 @@ from evalrun_api.v1alpha1 import (
 from evalrun_api.v1alpha1 import ScheduleCondition as Kind
 from evalrun_api.v1alpha1 import ScheduleReason as Why
 from evalrun_cluster.objects import StatusEvent
+from evalrun_operator.policies.condition_text import ScheduleText
 from evalrun_operator.schedules.choice import afforded, outdated, wanted
 from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cron
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
@@ -30,7 +31,7 @@ from evalrun_operator.schedules.objects import checkpoint_url, run_name
 from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS, failed_listing
 from evalrun_operator.schedules.run_history import newest, remembered, taken_over, used_today
 from evalrun_operator.schedules.runs import ScheduledRun
-from evalrun_operator.schedules.words import ScheduleConditionText, gate_words, said, shown_columns
+from evalrun_operator.schedules.words import gate_words, said, shown_columns
 from evalrun_runtime.backoff import backoff_seconds
 
 POLL_SECONDS = 1.0
@@ -49,7 +50,7 @@ class _Pass:
     observed: ObservedSchedule
     now: datetime
     status: EvalScheduleStatus
-    says: dict[Kind, ScheduleConditionText] = field(default_factory=dict)
+    says: dict[Kind, ScheduleText] = field(default_factory=dict)
     events: list[StatusEvent] = field(default_factory=list)
     delays: list[float] = field(default_factory=list)
     decision: ScheduleDecision = field(default_factory=lambda: ScheduleDecision(EvalScheduleStatus()))
@@ -77,18 +78,16 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     try:
         cron = parse_cron(schedule.spec.schedule, schedule.spec.time_zone)
     except InvalidScheduleError as error:
-        says = {Kind.ACCEPTED: ScheduleConditionText("False", Why.INVALID_SCHEDULE, str(error))}
+        says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, str(error))}
         status = before.model_copy(update={"next_schedule_time": None, "next": None})
         return ScheduleDecision(said(before, status, says, schedule, now))
     work = _Pass(schedule, cron, observed, now, taken_over(before, observed.runs, cron, now))
-    work.says[Kind.ACCEPTED] = ScheduleConditionText("True", Why.SPEC_ACCEPTED, "")
+    work.says[Kind.ACCEPTED] = ScheduleText("True", Why.SPEC_ACCEPTED, "")
     suspended = schedule.spec.suspend
     work.says[Kind.SUSPENDED] = (
-        ScheduleConditionText(
-            "True", Why.SUSPEND_REQUESTED, "Nothing is started by the clock; write suspend: false to go on."
-        )
+        ScheduleText("True", Why.SUSPEND_REQUESTED, "Nothing is started by the clock; write suspend: false to go on.")
         if suspended
-        else ScheduleConditionText("False", Why.NOT_SUSPENDED, "")
+        else ScheduleText("False", Why.NOT_SUSPENDED, "")
     )
     _merge(work)
     _open_start(work)
@@ -143,7 +142,7 @@ def _open_start(work: _Pass) -> None:
             work.warn("StartsMissed", f"{due.missed} earlier starts were missed: nobody was there to make them")
         if deadline is not None and now - due.time > timedelta(seconds=deadline):
             text = f"{work.cron.shown(due.time)} was missed: startingDeadlineSeconds ({deadline}) had passed"
-            work.says[Kind.STARTED] = ScheduleConditionText("False", Why.START_MISSED, text)
+            work.says[Kind.STARTED] = ScheduleText("False", Why.START_MISSED, text)
             work.warn(str(Why.START_MISSED), text)
             work.update(last_schedule_time=due.time, start=None)
         else:
@@ -165,7 +164,7 @@ def _miss_open_start(work: _Pass, why: str) -> None:
     if start is None or start.trigger is not None or start.listed:
         return
     text = f"{work.cron.shown(start.time)} was missed: {why}"
-    work.says[Kind.STARTED] = ScheduleConditionText("False", Why.START_MISSED, text)
+    work.says[Kind.STARTED] = ScheduleText("False", Why.START_MISSED, text)
     work.warn(str(Why.START_MISSED), text)
 
 
@@ -177,7 +176,7 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
             work.update(start=start)
         elif job.state == "Running":
             text = f"Job {job.name} lists the checkpoints. {job.message}".strip()
-            work.says[Kind.DISCOVERED] = ScheduleConditionText("Unknown", Why.LISTING, text)
+            work.says[Kind.DISCOVERED] = ScheduleText("Unknown", Why.LISTING, text)
             work.delays.append(POLL_SECONDS)
             return
         else:
@@ -194,7 +193,7 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
                 else f"{', '.join(merging[:3])} is merged and evaluated"
             )
             text = f"waits until {ended} (concurrencyPolicy: Forbid)"
-            work.says[Kind.STARTED] = ScheduleConditionText("False", Why.STILL_RUNNING, text)
+            work.says[Kind.STARTED] = ScheduleText("False", Why.STILL_RUNNING, text)
             return  # the end of a run wakes its schedule
     if start.next_look_time is not None and work.now < start.next_look_time:
         work.wait_until(start.next_look_time)
@@ -206,7 +205,7 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
         start=start.model_copy(update={"job": name, "looks": start.looks + 1, "next_look_time": None}),
     )
     work.decision = replace(work.decision, make_job=name)
-    work.says[Kind.DISCOVERED] = ScheduleConditionText("Unknown", Why.LISTING, f"Job {name} lists the checkpoints.")
+    work.says[Kind.DISCOVERED] = ScheduleText("Unknown", Why.LISTING, f"Job {name} lists the checkpoints.")
     work.delays.append(POLL_SECONDS)
 
 
@@ -236,7 +235,7 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     """Start what is new, and end the start, or let it look again."""
     status, spec = work.status, work.spec
     text = f"{answer.folders} checkpoints. {answer.note}".strip()
-    work.says[Kind.DISCOVERED] = ScheduleConditionText("True", Why.LISTED, text)
+    work.says[Kind.DISCOVERED] = ScheduleText("True", Why.LISTED, text)
     _tell_troubles(work, answer)
     new = wanted(spec, status, answer)
     money = afforded(spec, status, room_for(status, new), used_today(status, work.cron, work.now))
@@ -245,11 +244,11 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
         _start(work, start, chosen)
     if money.left_out:
         text = f"{money.left_out} checkpoints were left out: {money.message}"
-        work.says[Kind.STARTED] = ScheduleConditionText("False", Why.BUDGET_SPENT, text)
+        work.says[Kind.STARTED] = ScheduleText("False", Why.BUDGET_SPENT, text)
         work.warn(str(Why.BUDGET_SPENT), text)
     elif not chosen:
         text = "every sound checkpoint has been evaluated" if answer.folders else "there is no checkpoint yet"
-        work.says[Kind.STARTED] = ScheduleConditionText("True", Why.NOTHING_NEW, text)
+        work.says[Kind.STARTED] = ScheduleText("True", Why.NOTHING_NEW, text)
     settled = not answer.troubles or (bool(chosen) and spec.checkpoints.policy == "Latest")
     if settled or money.left_out or start.trigger is not None:
         work.update(start=None)
@@ -291,7 +290,7 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
         f"{run} (step {one.step}{', once it is merged' if one.merge else ''})"
         for run, one in zip(runs, chosen, strict=True)
     )
-    work.says[Kind.STARTED] = ScheduleConditionText("True", Why.RUNS_STARTED, text)
+    work.says[Kind.STARTED] = ScheduleText("True", Why.RUNS_STARTED, text)
     work.tell(str(Why.RUNS_STARTED), text)
 
 
@@ -309,11 +308,11 @@ def _tell_troubles(work: _Pass, answer: ListingAnswer) -> None:
     broken = [one for one in troubled if one.broken]
     text = "; ".join(f"{one.name} {one.reason}" for one in broken or troubled)[:2000]
     if broken:
-        work.says[Kind.SOUND] = ScheduleConditionText("False", Why.BROKEN, text)
+        work.says[Kind.SOUND] = ScheduleText("False", Why.BROKEN, text)
     elif troubled:
-        work.says[Kind.SOUND] = ScheduleConditionText("Unknown", Why.BEING_WRITTEN, text)
+        work.says[Kind.SOUND] = ScheduleText("Unknown", Why.BEING_WRITTEN, text)
     else:
-        work.says[Kind.SOUND] = ScheduleConditionText("True", Why.ALL_SOUND, "")
+        work.says[Kind.SOUND] = ScheduleText("True", Why.ALL_SOUND, "")
 
 
 def _forget_history(work: _Pass) -> None:

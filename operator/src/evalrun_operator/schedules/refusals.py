@@ -7,9 +7,10 @@ from evalrun_api.v1alpha1 import EvalSchedule, EvalScheduleStatus, OpenStart, sc
 from evalrun_api.v1alpha1 import ScheduleCondition as Kind
 from evalrun_api.v1alpha1 import ScheduleReason as Why
 from evalrun_cluster.objects import StatusEvent
+from evalrun_operator.policies.condition_text import ScheduleText
 from evalrun_operator.schedules.decision import ScheduleDecision
 from evalrun_operator.schedules.merge_step import REFUSED_SECONDS, kept
-from evalrun_operator.schedules.words import ScheduleConditionText, said
+from evalrun_operator.schedules.words import said
 from evalrun_runtime.backoff import backoff_seconds
 
 FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 60.0, 3600.0
@@ -57,7 +58,7 @@ def merging_refused(
     known = schedule_condition(before, Kind.MERGED)
     told = known is not None and known.reason == Why.MERGE_FAILED
     events = () if told else (StatusEvent(True, str(Why.MERGE_FAILED), message),)  # noqa: FBT003 - a warning
-    says = {Kind.MERGED: ScheduleConditionText("False", Why.MERGE_FAILED, message)}
+    says = {Kind.MERGED: ScheduleText("False", Why.MERGE_FAILED, message)}
     status = said(before, decision.status.model_copy(update={"merges": merges}), says, schedule, now)
     return replace(decision, status=status, events=(*decision.events, *events))
 
@@ -76,7 +77,7 @@ def merged_runs_refused(
     message = "; ".join(sorted(set(failures.values())))
     left = [one for one in decision.merged if one.digest in failures]
     status = decision.status.model_copy(update={"merges": kept(decision.status.merges, left, now)})
-    says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
+    says = {Kind.STARTED: ScheduleText("False", Why.REFUSED, message)}
     status = said(schedule.status or EvalScheduleStatus(), status, says, schedule, now)
     told = (*decision.events, StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
     return replace(decision, status=status, events=told, requeue_after=FIRST_LOOK_SECONDS)
@@ -108,7 +109,7 @@ def runs_refused(
             "start": start,
         }
     )
-    says = {Kind.STARTED: ScheduleConditionText("False", Why.REFUSED, message)}
+    says = {Kind.STARTED: ScheduleText("False", Why.REFUSED, message)}
     told = [event for event in decision.events if event.reason != str(Why.RUNS_STARTED)]
     told.append(StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
     status = said(before, status, says, schedule, now)
@@ -121,7 +122,7 @@ class FailedListing:
     """Result of a listing that failed."""
 
     start: OpenStart
-    says: dict[Kind, ScheduleConditionText]
+    says: dict[Kind, ScheduleText]
     events: tuple[StatusEvent, ...]
     delay: float
 
@@ -133,8 +134,8 @@ def failed_listing(start: OpenStart, trouble: str, now: datetime) -> FailedListi
     text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"
     again = {"job": None, "failures": failures, "next_look_time": now + timedelta(seconds=delay)}
     says = {
-        Kind.DISCOVERED: ScheduleConditionText("False", Why.LISTING_FAILED, text),
-        Kind.STARTED: ScheduleConditionText("False", Why.LISTING_FAILED, "see condition Discovered; it is tried again"),
+        Kind.DISCOVERED: ScheduleText("False", Why.LISTING_FAILED, text),
+        Kind.STARTED: ScheduleText("False", Why.LISTING_FAILED, "see condition Discovered; it is tried again"),
     }
     events = (StatusEvent(True, str(Why.LISTING_FAILED), text),) if failures == 1 else ()  # noqa: FBT003 - a warning
     return FailedListing(start.model_copy(update=again), says, events, delay)

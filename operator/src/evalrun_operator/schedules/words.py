@@ -1,32 +1,21 @@
 """The words of a schedule's status: conditions, and the texts that `kubectl get` prints. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
-from evalrun_api.v1alpha1 import Condition, EvalSchedule, EvalScheduleStatus, schedule_condition
+from evalrun_api.v1alpha1 import EvalSchedule, EvalScheduleStatus, schedule_condition
 from evalrun_api.v1alpha1 import ScheduleCondition as Kind
 from evalrun_api.v1alpha1 import ScheduleReason as Why
+from evalrun_operator.policies.condition_text import ScheduleText, to_condition
 from evalrun_operator.schedules.cron import Cron
 
-
-@dataclass(frozen=True)
-class ScheduleConditionText:
-    """Status, reason and message of a condition."""
-
-    status: Literal["True", "False", "Unknown"]
-    reason: Why
-    message: str
-
-
-NOT_YET = ScheduleConditionText("Unknown", Why.NOT_YET, "nothing has been due so far")
+NOT_YET = ScheduleText("Unknown", Why.NOT_YET, "nothing has been due so far")
 
 
 def said(
     before: EvalScheduleStatus,
     status: EvalScheduleStatus,
-    says: Mapping[Kind, ScheduleConditionText],
+    says: Mapping[Kind, ScheduleText],
     schedule: EvalSchedule,
     now: datetime,
 ) -> EvalScheduleStatus:
@@ -39,35 +28,24 @@ def said(
         if new is None and old is not None:
             conditions.append(old)
             continue
-        word = new or NOT_YET
         written = schedule_condition(before, kind)
-        changed = written is None or written.status != word.status
-        conditions.append(
-            Condition(
-                type=kind,
-                status=word.status,
-                reason=word.reason,
-                message=word.message[:4096],
-                observed_generation=generation,
-                last_transition_time=now if changed or written is None else written.last_transition_time,
-            )
-        )
+        conditions.append(to_condition(kind, new or NOT_YET, written, generation, now))
     started = next(one for one in conditions if one.type == Kind.STARTED)
     accepted = next(one for one in conditions if one.type == Kind.ACCEPTED)
     reason = accepted.reason if accepted.status == "False" else started.reason
     return status.model_copy(update={"conditions": conditions, "reason": reason, "observed_generation": generation})
 
 
-def gate_words(status: EvalScheduleStatus) -> ScheduleConditionText:
+def gate_words(status: EvalScheduleStatus) -> ScheduleText:
     """Return what the gate of the newest checkpoint with results says."""
     latest = status.latest_result
     if latest is None:
-        return ScheduleConditionText("Unknown", Why.NOT_YET, "no checkpoint has results yet")
+        return ScheduleText("Unknown", Why.NOT_YET, "no checkpoint has results yet")
     where = f"{latest.run} (step {latest.step})"
     if latest.gate is None:
-        return ScheduleConditionText("Unknown", Why.NO_GATE, f"{where} has no gate")
+        return ScheduleText("Unknown", Why.NO_GATE, f"{where} has no gate")
     words = {"True": Why.PASSED, "False": Why.FAILED, "Unknown": Why.INCONCLUSIVE}
-    return ScheduleConditionText(latest.gate, words[latest.gate], f"of {where}: see its condition GatePassed")
+    return ScheduleText(latest.gate, words[latest.gate], f"of {where}: see its condition GatePassed")
 
 
 def shown_columns(status: EvalScheduleStatus, cron: Cron) -> EvalScheduleStatus:

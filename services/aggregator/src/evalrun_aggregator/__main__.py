@@ -15,6 +15,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
@@ -23,11 +24,9 @@ def main(argv: Sequence[str]) -> int:
         settings = load_settings(AggregatorSettings, argv, program="evalrun serve aggregator")
         return run_service("aggregator", settings, lambda: Aggregator(settings))
     except BadInputError as error:
-        sys.stderr.write(f"evalrun: {error}\n")
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT)
     except (LedgerError, OSError) as error:
-        sys.stderr.write(f"evalrun: {error}\n")
-        return ExitCode.FAILED
+        return end_with(error, ExitCode.FAILED)
 
 
 if __name__ == "__main__":

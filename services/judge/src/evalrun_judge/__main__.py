@@ -14,6 +14,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
@@ -22,8 +23,7 @@ def main(argv: Sequence[str]) -> int:
         settings = load_settings(JudgeSettings, argv, program="evalrun serve judge")
         return run_service("judge", settings, lambda: build_gateway(settings))
     except (BadInputError, OSError) as error:
-        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the command's own message
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from evalrun_reward.settings import RewardSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
@@ -21,8 +22,7 @@ def main(argv: Sequence[str]) -> int:
         settings = load_settings(RewardSettings, argv, program="evalrun serve reward")
         return run_service("reward", settings, lambda: build_service(settings))
     except BadInputError as error:
-        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the command's own message
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT)
 
 
 if __name__ == "__main__":

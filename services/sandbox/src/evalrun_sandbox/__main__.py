@@ -14,6 +14,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.termination import end_with
 from evalrun_sandbox.app import SandboxService
 from evalrun_sandbox.settings import SandboxSettings
 
@@ -24,8 +25,7 @@ def main(argv: Sequence[str]) -> int:
         settings = load_settings(SandboxSettings, argv, program="evalrun serve sandbox")
         return run_service("sandbox", settings, lambda: SandboxService(settings, Executor(settings.plan())))
     except (BadInputError, Unusable) as error:
-        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the one line that says why
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from evalrun_api.checkpoint_listing import ListingRequest, encode_answer
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.store import CheckpointStore, StoreError
 from evalrun_runtime.exits import ExitCode
+from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
@@ -27,13 +28,12 @@ def main(argv: Sequence[str]) -> int:
     try:
         request = ListingRequest.model_validate_json(arguments.request)
     except ValidationError as error:
-        sys.stderr.write(f"evalrun: the request cannot be read: {error.errors()[0]['msg']}\n")
-        return ExitCode.BAD_INPUT
+        text = f"the request cannot be read: {error.errors()[0]['msg']}"
+        return end_with(error, ExitCode.BAD_INPUT, text=text)
     try:
         answer = encode_answer(list_checkpoints(request, CheckpointStore(request.url), datetime.now(UTC)))
     except StoreError as error:
-        sys.stderr.write(f"evalrun: {error}\n")
-        return ExitCode.FAILED
+        return end_with(error, ExitCode.FAILED)
     if arguments.answer is None:
         sys.stdout.write(answer + "\n")
     else:

@@ -24,6 +24,7 @@ from evalrun_data.checkpoints.layout import (
     wanted_contents,
 )
 from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.termination import end_with
 
 CACHED = re.compile(r"step-(\d{1,13})-([0-9a-f]{10})")
 MERGED_ADAPTER = "lora_adapter"
@@ -132,11 +133,9 @@ def main(argv: Sequence[str]) -> int:
             )
             sys.stdout.write("".join(f"removed {one}\n" for one in removed))
     except BadInputError as error:
-        sys.stderr.write(f"evalrun: {error}\n")
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT)
     except Exception as error:  # noqa: BLE001 - stores raise errors of their own; the last line must say which
-        sys.stderr.write(f"evalrun: {type(error).__name__}: {' '.join(str(error).split())}\n")
-        return ExitCode.FAILED
+        return end_with(error, ExitCode.FAILED, text=f"{type(error).__name__}: {' '.join(str(error).split())}")
     return ExitCode.SUCCEEDED
 
 

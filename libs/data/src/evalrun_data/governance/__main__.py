@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalrun_data.governance.commands import audit_data, prepare_data, show_data
 from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.termination import end_with
 
 
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
@@ -30,8 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
             return audit_data(given.directory, allow=given.allow)
         return show_data(given.directory)
     except BadInputError as error:
-        sys.stderr.write(f"evalrun: {error}\n")
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT)
 
 
 if __name__ == "__main__":

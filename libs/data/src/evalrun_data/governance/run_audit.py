@@ -10,17 +10,17 @@ from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT
 from evalrun_data.governance.prepared_check import MAX_AUDIT_BYTES, parse_audit
 from evalrun_data.records import Problem
 from evalrun_data.sources import Source
-from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.exits import BadInputError, EndCause
 
 AuditPolicy = Literal["Require", "Warn", "Ignore"]
 
-AUDIT_FAILED: Final = "AuditFailed"
-"""Begins the message of a refusal: the operator makes it the condition's reason."""
 MAX_SHOWN: Final = 3
 
 
 class AuditFailedError(BadInputError):
     """Raised when a run's data did not pass its audit, or is not the data that was audited."""
+
+    cause = EndCause.AUDIT_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def audit_dataset(
     if place is None:
         if policy == "Require":
             raise AuditFailedError(
-                f"{AUDIT_FAILED}: dataset '{name}' names no manifest, and none lies beside {source.name}: prepare it "
-                "with `evalrun data prepare`, or write auditPolicy: Ignore"
+                f"{EndCause.AUDIT_FAILED}: dataset '{name}' names no manifest, and none lies beside {source.name}: "
+                "prepare it with `evalrun data prepare`, or write auditPolicy: Ignore"
             )
         return None
     try:
@@ -83,7 +83,7 @@ def audit_dataset(
         if (content := _content(source.named(_beside(place, REPORT)))) is not None:
             files[REPORT] = content
     except BadInputError as error:
-        raise AuditFailedError(f"{AUDIT_FAILED}: dataset '{name}': {error}") from error
+        raise AuditFailedError(f"{EndCause.AUDIT_FAILED}: dataset '{name}': {error}") from error
     found = DatasetAudit(place, known.sha256, *audit, files={f"{name}/{file}": each for file, each in files.items()})
     if missing and policy != "Require":
         found = replace(found, warnings=(missing,))
@@ -97,7 +97,7 @@ def audit_dataset(
     if len(faults) > MAX_SHOWN:
         shown += f" (and {len(faults) - MAX_SHOWN} more)"
     advice = f"use the data that {place} lists, audit it again, or write auditPolicy: Warn"
-    raise AuditFailedError(f"{AUDIT_FAILED}: dataset '{name}': {shown}: {advice}")
+    raise AuditFailedError(f"{EndCause.AUDIT_FAILED}: dataset '{name}': {shown}: {advice}")
 
 
 def role_of(name: str, given: str | None, audit: DatasetAudit | None, problems: Sequence[Problem]) -> str:

@@ -10,6 +10,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.late_arguments import complete
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
@@ -19,8 +20,7 @@ def main(argv: Sequence[str]) -> int:
         source = source_of(settings)
         return run_service("recorded", settings, lambda: RecordedServer(settings, source))
     except BadInputError as error:
-        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT)
 
 
 def source_of(settings: RecordedSettings) -> RecordedCompletions | EchoCompletions:

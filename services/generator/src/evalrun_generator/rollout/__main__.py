@@ -11,6 +11,7 @@ from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.termination import end_with
 from evalrun_runtime.tracing import start_tracing, stop_tracing
 
 
@@ -27,11 +28,9 @@ def main(argv: Sequence[str]) -> int:
         join_ray(settings.ray_address)
         return asyncio.run(roll_out(settings, order, attached))
     except BadInputError as error:
-        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT)
     except GenerationStoppedError as error:
-        print(f"evalrun: {error}", file=sys.stderr)  # noqa: T201 - the line that the user reads
-        return ExitCode.FAILED
+        return end_with(error, ExitCode.FAILED)
     finally:
         stop_tracing()
 

@@ -11,6 +11,7 @@ if __name__ == "__main__":
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import load_settings
+from evalrun_runtime.termination import end_with
 from evalrun_sandbox.slot_proxy.proxy import SlotProxy
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
 
@@ -21,8 +22,7 @@ def main(argv: Sequence[str]) -> int:
         settings = load_settings(SlotProxySettings, argv, program="python -m evalrun_sandbox.slot_proxy")
         return run_service("slot-proxy", settings, lambda: SlotProxy(settings))
     except BadInputError as error:
-        print(f"evalrun slot-proxy: {error}", file=sys.stderr)  # noqa: T201 - the one line that says why
-        return ExitCode.BAD_INPUT
+        return end_with(error, ExitCode.BAD_INPUT, program="evalrun slot-proxy")
 
 
 if __name__ == "__main__":

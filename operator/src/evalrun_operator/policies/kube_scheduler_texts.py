@@ -1,0 +1,17 @@
+"""Texts of kube-scheduler about a pod without a node. Pure.
+
+Its condition has one reason, `Unschedulable`, for a full cluster and for a claim that does not exist: only the message
+tells them apart. The texts are those of kube-scheduler 1.36, and tests/cluster/test_kubernetes_texts.py asks that
+version for them.
+"""
+
+import re
+
+NO_ROOM = re.compile(
+    r"Insufficient |untolerated taint|didn't match Pod's node affinity|Too many pods|no nodes available|Preempt"
+)
+
+
+def lacks_room(message: str) -> bool:
+    """Return whether a pod waits for room: another node, or the end of another pod, would do."""
+    return NO_ROOM.search(message) is not None

@@ -1,0 +1,43 @@
+"""Troubles of a run's pods and workloads: which of them mend themselves. Pure."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from evalrun_operator.policies.kube_scheduler_texts import lacks_room
+
+
+class TroubleKind(Enum):
+    """Kind of a trouble, by the way in which it ends."""
+
+    ROOM = auto()
+    """The pod waits for room in the cluster. There may be room in a minute or overnight."""
+    STARTING = auto()
+    """A container is not up yet, on a busy node for minutes. The kubelet kills and restarts a container that never
+    comes up, which is a trouble of its own (CrashLoopBackOff)."""
+    LASTING = auto()
+    """Somebody must fix it: a missing Secret, claim or image, a refusal, a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Obstacle that keeps an object from coming up."""
+
+    text: str
+    """Reason and message, for people."""
+    kind: TroubleKind = TroubleKind.LASTING
+
+
+UNPLACED = frozenset({"Unschedulable", "FailedScheduling"})
+"""Reasons of the scheduler, of the condition PodScheduled and of its event. Its message alone says what is missing."""
+PREEMPTED = frozenset({"Preempting", "Preempted"})
+"""Reasons of the kubelet and the scheduler about a pod that gave its room to a pod of higher priority."""
+UNHEALTHY = "Unhealthy"
+"""Reason of the kubelet's event about a probe that failed."""
+
+
+def trouble_of(reason: str, message: str) -> Trouble:
+    """Return the trouble that Kubernetes reports by a reason and a message."""
+    text = " ".join(f"{reason}: {message}".split())[:500].strip(": ")
+    if reason in PREEMPTED or (reason in UNPLACED and lacks_room(message)):
+        return Trouble(text, TroubleKind.ROOM)
+    return Trouble(text, TroubleKind.STARTING if reason == UNHEALTHY else TroubleKind.LASTING)
