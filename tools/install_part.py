@@ -75,7 +75,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "evalrun_reward",
         "evalrun_runtime",
     ),
-    "sandbox": ("evalrun_executor", "evalrun_runtime", "evalrun_sandbox"),
+    "sandbox": ("evalrun_executor", "evalrun_registry", "evalrun_runtime", "evalrun_sandbox"),
 }
 """Our own contents of each image: whole packages, or files and folders of one. A test compares it with the imports.
 

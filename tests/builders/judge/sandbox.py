@@ -100,7 +100,7 @@ def request(code: str, *inputs: bytes, language: str = "python", seconds: float 
             output: int = 1024, stop_after: int = 0, mode: str = "stdio") -> RunRequest:  # fmt: skip
     """Return a request; without inputs, one that is empty."""
     return RunRequest(
-        language,  # type: ignore[arg-type]  # one of the literals
+        language,
         code,
         list(inputs) or [b""],
         Limits(seconds, memory, output),

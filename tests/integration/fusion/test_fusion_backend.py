@@ -61,7 +61,7 @@ async def own() -> AsyncIterator[FusionSandbox]:
 def asked(code: str, *inputs: bytes, language: str = "python", seconds: float = 5.0, memory: int = 512,
           output: int = 1024, stop_after: int = 0, mode: str = "stdio") -> RunRequest:  # fmt: skip
     limits = Limits(seconds, memory, output)
-    return RunRequest(language, code, list(inputs) or [b""], limits, mode, stop_after)  # type: ignore[arg-type]
+    return RunRequest(language, code, list(inputs) or [b""], limits, mode, stop_after)
 
 
 DOUBLE_IT = {

@@ -16,7 +16,7 @@ from builders.data import (
 )
 
 from evalrun_data.prompts import TEMPLATES_VERSION, PromptFormat, read_template, render
-from evalrun_data.records import AssertTests, CheckTest, Language, Message, Problem, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, Message, Problem, StdioTests
 from evalrun_runtime.exits import BadInputError
 
 FORMATS: tuple[PromptFormat, ...] = get_args(PromptFormat)
@@ -38,7 +38,7 @@ def test_asserts_chat_shows_the_asserts_as_mbpp_is_published() -> None:
 
 
 @pytest.mark.parametrize(("language", "name"), [("python", "Python 3"), ("c", "C"), ("cpp", "C++")])
-def test_stdio_chat_names_streams_and_language(language: Language, name: str) -> None:
+def test_stdio_chat_names_streams_and_language(language: str, name: str) -> None:
     problem = replace(stdio_problem(), language=language)
     content = render(problem)[0].content
     assert f"with a {name} program" in content

@@ -80,7 +80,7 @@ async def test_a_frame_without_bounds_or_end_is_an_infra_error(data: bytes, word
 
 
 def test_a_job_reads_back_as_it_was_written() -> None:
-    job = frames.Job("stdio", "python", b"print(1)\xff", 1.5, 64, 1024, [3, 0, 2])
+    job = frames.Job("stdio", "", b"print(1)\xff", 1.5, 64, 1024, [3, 0, 2])
     blob = job.encode() + b"abc" + b"xy"
     read, code, offsets = frames.decode_job(lambda size, offset: blob[offset : offset + size])
     assert vars(read) == vars(job)

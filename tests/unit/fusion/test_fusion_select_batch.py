@@ -23,7 +23,7 @@ from evalrun_judge.sandboxes.fusion_shared import (
 def part(
     name: str = "", *, tests: int = 1, language: str = "python", mode: str = "stdio", input_bytes: int = 0
 ) -> Part:
-    request = RunRequest(language, name, [b"x" * input_bytes] * tests, mode=mode)  # type: ignore[arg-type]
+    request = RunRequest(language, name, [b"x" * input_bytes] * tests, mode=mode)
     return Part(request, range(tests), b"n")
 
 

@@ -21,7 +21,7 @@ def exchange(folder: Path, request: RunRequest, before: bytes = b"") -> Exchange
     blob = os.memfd_create("job")
     os.write(blob, b"".join([before, *contents(request)]))
     placed, wanted = job_fields(request)
-    job = frames.Job("stdio", "python", b"", 1.0, 64, 1024, [0], placed, wanted)
+    job = frames.Job("stdio", "", b"", 1.0, 64, 1024, [0], placed, wanted)
     return Exchange(str(folder), job, blob, len(before))
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from evalrun_data.families.ground_truth import PromptParts
-from evalrun_data.records import Language, Message, Problem
+from evalrun_data.records import Message, Problem
 from evalrun_data.sources import read_bytes
+from evalrun_registry.languages import LANGUAGES
 from evalrun_runtime.exits import BadInputError
 
 TEMPLATES_VERSION: Final = "1"
@@ -21,8 +22,6 @@ PromptFormat = Literal["Chat", "Completion"]
 
 DEFAULT_FORMAT: Final[PromptFormat] = "Chat"
 """For every family: instruction-tuned models are what is evaluated. A base model wants `Completion`."""
-
-_LANGUAGE_NAMES: Final[dict[Language, str]] = {"python": "Python 3", "c": "C", "cpp": "C++"}
 
 _PLACES: Final = re.compile(r"\{(prompt|asserts|entry_point|language)\}")
 MAX_TEMPLATE_BYTES: Final = 1 << 20
@@ -77,14 +76,14 @@ def _filled(template: str, problem: Problem) -> str:
         "prompt": problem.prompt,
         "asserts": "",
         "entry_point": "",
-        "language": _LANGUAGE_NAMES[problem.language],
+        "language": LANGUAGES[problem.language].title,
         **problem.ground_truth.template_words(),
     }
     return _PLACES.sub(lambda place: texts[place[1]], template)
 
 
 def _parts(problem: Problem) -> PromptParts:
-    return PromptParts(problem.prompt, _LANGUAGE_NAMES[problem.language], problem.language)
+    return PromptParts(problem.prompt, LANGUAGES[problem.language].title, problem.language)
 
 
 def _completion(problem: Problem) -> str:

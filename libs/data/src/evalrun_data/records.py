@@ -19,14 +19,12 @@ from evalrun_data.families.server import ServerTests
 from evalrun_data.families.stdio import TEST_GROUPS, StdioTests, TestGroup
 
 __all__ = [
-    "LANGUAGES",
     "ROLES",
     "TEST_GROUPS",
     "AssertTests",
     "CheckTest",
     "Checker",
     "GroundTruth",
-    "Language",
     "MainTest",
     "Message",
     "Problem",
@@ -39,9 +37,6 @@ __all__ = [
     "TestGroup",
     "canonical_text",
 ]
-
-Language = Literal["python", "c", "cpp"]
-LANGUAGES: Final[tuple[Language, ...]] = ("python", "c", "cpp")
 
 Role = Literal["train", "dev", "test"]
 ROLES: Final[tuple[Role, ...]] = ("train", "dev", "test")
@@ -69,7 +64,7 @@ class Checker:
     """A program that decides: given (input, expected, stdout) it says yes or no."""
 
     protocol: Literal["kattis", "testlib"]
-    language: Language
+    language: str
     source: str
 
 
@@ -100,7 +95,8 @@ class Problem:
     difficulty: str = ""
     sandbox_dataset: str = ""
     sandbox_id: str = ""
-    language: Language = "python"
+    language: str = "python"
+    """A name of `evalrun_registry.languages.LANGUAGES`."""
     limits: ProblemLimits = ProblemLimits()
     comparator: ProblemComparator | None = None
     """None: the dataset's."""

@@ -11,7 +11,7 @@ from evalrun_data.formats.evalplus import BASE_SUFFIX
 from evalrun_data.formats.record import parse_language
 from evalrun_data.formats.verl import verl_problem_id, verl_prompt
 from evalrun_data.published_answers import filter_of, our_rows
-from evalrun_data.records import Language, Problem
+from evalrun_data.records import Problem
 from evalrun_data.rows import Row
 from evalrun_data.sources import BUILTIN_SCHEME, read_rows
 from evalrun_runtime.exits import BadInputError
@@ -40,7 +40,7 @@ class Response:
     """As the model gave it; may be empty."""
     mode: Mode = "auto"
     """`auto`: extract the program; `append`: it is prompt + text; `standalone`: the text is the program."""
-    language: Language = "python"
+    language: str = "python"
     finish_reason: str = ""
     """`length` marks an answer that was cut at the token limit; empty where not given."""
     output_tokens: int | None = None

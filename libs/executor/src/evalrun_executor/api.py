@@ -46,7 +46,8 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     What is not said is left out of the message, so that a sandbox that knows fewer fields still takes it.
     """
 
-    language: Literal["python", "c", "cpp"]
+    language: str
+    """A name of `evalrun_registry.languages.LANGUAGES`."""
     code: str
     inputs: list[bytes]
     """One run an input, which it reads on stdin; at least one. Empty on the wire where `inputs_digest` names them."""

@@ -98,7 +98,7 @@ class Batch:
         self._request = request
         self._output_bytes = limits.output_kib * 1024
         job = frames.Job(
-            request.mode, request.language, request.code.encode("utf-8", "surrogatepass"), self.allowed,
+            request.mode, "", request.code.encode("utf-8", "surrogatepass"), self.allowed,
             limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *job_fields(request),
         )  # fmt: skip
         self.work = Work(job, [*request.inputs, *contents(request)], range(len(request.inputs)))

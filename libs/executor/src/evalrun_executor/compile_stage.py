@@ -1,4 +1,4 @@
-"""Compiling a C or C++ program: once, in a slot, before its tests."""
+"""Compiles a program: once, in a slot, before its tests."""
 
 import os
 import stat
@@ -40,7 +40,8 @@ class CompileStage:
         request = self._request
         code = request.code.encode("utf-8", "surrogatepass")
         placed, _ = job_fields(request)
-        job = frames.Job("\n".join(command), request.language, code, 0.0, 0, _OUTPUT_BYTES, [], placed)
+        source = self._toolchain.source(request.language)
+        job = frames.Job("\n".join(command), source, code, 0.0, 0, _OUTPUT_BYTES, [], placed)
         work = Work(job, contents(request), [])
         try:
             runner, _ = self._zygote.spawn(slot, frames.KIND_COMPILE, [work.blob, work.indices])

@@ -36,6 +36,7 @@ from evalrun_executor.time_outs import (
 )
 from evalrun_executor.toolchain import Toolchain
 from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
+from evalrun_registry.languages import LANGUAGES, Driver
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ _TRAVEL_SECONDS = 0.005
 to 3 ms. Another runner for a batch that is under way would take CPU of its own (7 to 13 % of all, with 20 short tests a
 request), and the next request would have to wait for it."""
 _RETRY_MS = 20
+_INTERPRETED = [name for name, language in LANGUAGES.items() if language.driver is Driver.PYTHON]
 _MAX_TIME_SECONDS, _MAX_MEMORY_MIB, _MAX_OUTPUT_KIB = 3600.0, 1 << 20, 65536
 
 
@@ -145,7 +147,7 @@ class Executor:
     @property
     def languages(self) -> list[str]:
         """Languages that this executor can run."""
-        return [*self._toolchain.languages, "python"]
+        return [*self._toolchain.languages, *_INTERPRETED]
 
     async def start(self) -> None:
         """Start the zygote and find out what containment it reaches.
@@ -207,7 +209,7 @@ class Executor:
 
     async def _run(self, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
         allowed = allowed_seconds(request.limits.time_seconds, self._machine.recent)
-        if request.language == "python":
+        if LANGUAGES[request.language].driver is Driver.PYTHON:
             kind = _kind_of(request, zygote)
             return await self._judge(Batch(zygote, request, kind, allowed=allowed), request, zygote)
         slots = await self._slots.take(1)
@@ -400,7 +402,10 @@ class Executor:
         modes = {"stdio", *(self._zygote_plan.harnesses if self._zygote_plan else ())}
         found = [
             *complaints(request),
-            (request.language not in self.languages, f"language {request.language} is not available here"),
+            (
+                request.language not in self.languages,
+                f"language {request.language} is not available here, only {', '.join(self.languages)}",
+            ),
             (request.mode not in modes, f"mode {request.mode!r} is not one of {sorted(modes)}"),
             (request.language != "python" and request.mode != "stdio", f"mode {request.mode} is for Python only"),
             (not 1 <= len(request.inputs) <= MAX_INPUTS, f"inputs: give 1 to {MAX_INPUTS}, not {len(request.inputs)}"),

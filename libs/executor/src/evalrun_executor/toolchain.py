@@ -1,38 +1,53 @@
-"""C and C++: which compilers are here, and the command lines to try."""
+"""The compilers on this machine, and the command lines to try."""
 
 import shutil
 from collections.abc import Mapping
 
-_DRIVERS = {"c": ("gcc", "-std=gnu17"), "cpp": ("g++", "-std=gnu++17")}
-_PATH = "/usr/bin:/bin"  # what the Landlock rules let the compile stage execute
-STATIC = "-static"
+from evalrun_registry.languages import LANGUAGES
+
+COMPILER_PATH = "/usr/bin:/bin"
+"""Folders of compilers: the Landlock rules let the compile stage execute what is there."""
+_COMPILATIONS = {name: each.compilation for name, each in LANGUAGES.items() if each.compilation is not None}
+COMPILERS: Mapping[str, str] = {name: each.compiler for name, each in _COMPILATIONS.items()}
+"""The compiler's file name by language."""
 
 
 class Toolchain:
     """The compilers found, and whether static linking works, which the first program of a language finds out.
 
-    A static program starts in half the time (no loader, no libraries to map) and needs no library in its reach.
+    Args:
+        compilers: path by language; None: those that are on this machine.
     """
 
-    def __init__(self, drivers: Mapping[str, str] | None = None) -> None:
-        found = {name: shutil.which(driver, path=_PATH) for name, (driver, _) in _DRIVERS.items()}
-        self._drivers = dict(drivers) if drivers is not None else {name: path for name, path in found.items() if path}
-        self._dynamic: set[str] = set()
+    def __init__(self, compilers: Mapping[str, str] | None = None) -> None:
+        if compilers is None:
+            found = {name: shutil.which(compiler, path=COMPILER_PATH) for name, compiler in COMPILERS.items()}
+            compilers = {name: path for name, path in found.items() if path}
+        self._commands = {name: _commands(name, path) for name, path in compilers.items()}
 
     @property
     def languages(self) -> list[str]:
         """Languages whose compiler is here."""
-        return sorted(self._drivers)
+        return sorted(self._commands)
 
     def commands(self, language: str) -> list[list[str]]:
-        """Return the command lines to try in order, the source's name and `-o` yet to come."""
-        command = [self._drivers[language], "-O2", _DRIVERS[language][1], "-pipe"]
-        return [command] if language in self._dynamic else [[*command, STATIC], command]
+        """Return the command lines to try in order; the names of the source and the output are yet to be filled in."""
+        return self._commands[language]
+
+    def source(self, language: str) -> str:
+        """Return the name of the file that the compiler reads."""
+        return _COMPILATIONS[language].source
 
     def learn(self, language: str, command: list[str]) -> None:
-        """Note that this command worked after the one before it did not: no static libraries here."""
-        if STATIC not in command:
-            self._dynamic.add(language)
+        """Note that this command worked: those before it failed for want of static libraries, and will again."""
+        commands = self._commands[language]
+        if command in commands:
+            self._commands[language] = commands[commands.index(command) :]
+
+
+def _commands(language: str, compiler: str) -> list[list[str]]:
+    filled = {"{compiler}": compiler}
+    return [[filled.get(word, word) for word in command] for command in _COMPILATIONS[language].commands]
 
 
 def static_is_missing(stderr: bytes) -> bool:

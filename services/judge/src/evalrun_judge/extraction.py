@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from evalrun_judge.fences import Block, blocks_of
+from evalrun_registry.languages import LANGUAGES
 
 START_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
 MARKS_LOOKED_AT = 20
@@ -156,11 +157,7 @@ def _last_closed(blocks: list[Block], wanted: Callable[[str], bool]) -> Block | 
     return None
 
 
-_TAGS: dict[str, re.Pattern[str]] = {
-    "python": re.compile(r"(?:i?python|py|pypy|cpython)[\d.]*"),
-    "c": re.compile(r"(?:c|gnu)(?:\d\d|89|9x|1x|2x)?"),
-    "cpp": re.compile(r"(?:c\+\+|cpp|cc|cxx|gnu\+\+|g\+\+)(?:\d\w)?"),
-}
+_TAGS: dict[str, re.Pattern[str]] = {name: re.compile(language.tags) for name, language in LANGUAGES.items()}
 """Spellings of a language after a fence, in lower case. A language that is not listed is spelt as itself only."""
 
 

@@ -1,7 +1,6 @@
 """One request from its arrival to its verdict: let in, planned, run, compared."""
 
 from collections.abc import Callable
-from typing import get_args
 
 from msgspec import structs
 
@@ -15,8 +14,9 @@ from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.records import records_without_run
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Language, check_request, extraction_of
+from evalrun_judge.submission import InvalidRequestError, JudgeRequest, check_request, extraction_of
 from evalrun_judge.verdict import Verdict, make_verdict
+from evalrun_registry.languages import LANGUAGES
 from evalrun_runtime.admission import Admission, DrainingError, QueueFullError, Ticket
 from evalrun_runtime.deadlines import DeadlineError, until
 
@@ -101,7 +101,7 @@ class Judge:
 
     def _check(self, request: JudgeRequest) -> None:
         info = self._pool.describe()
-        check_request(request, get_args(Language) if info is None else info.languages)
+        check_request(request, [*LANGUAGES] if info is None else info.languages)
         self._families.of(request.tests).check(request, info)
 
     async def _judge_admitted(self, request: JudgeRequest, ticket: Ticket) -> Verdict:

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from evalrun_executor.api import digest_of
 from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import Extraction, SubmissionMode, extract
+from evalrun_registry.languages import LANGUAGES
 
 
 class InvalidRequestError(Exception):
@@ -183,9 +184,6 @@ class JudgeRequest(msgspec.Struct, frozen=True):
 MAX_TIME_SECONDS = 3600.0
 
 
-Language = Literal["python", "c", "cpp"]
-
-
 def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
     """Refuse a request that can never be judged, whatever its tests are; those are for their family to check.
 
@@ -251,7 +249,6 @@ def _check_checker(request: JudgeRequest, languages: Sequence[str]) -> None:
         raise InvalidRequestError(
             f"comparator.checker.protocol: {checker.protocol!r} is not one of {', '.join(CHECKER_PROTOCOLS)}"
         )
-    if checker.language not in languages:
-        raise InvalidRequestError(
-            f"comparator.checker.language: {checker.language!r} is not one of {', '.join(languages)}"
-        )
+    able = [name for name in languages if name in LANGUAGES and LANGUAGES[name].checker]
+    if checker.language not in able:
+        raise InvalidRequestError(f"comparator.checker.language: {checker.language!r} is not one of {', '.join(able)}")

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from evalrun_data.families.ground_truth import GroundTruth, PromptParts
 from evalrun_data.rows import Row
+from evalrun_registry.languages import LANGUAGES
 
 TestGroup = Literal["public", "private", "generated"]
 TEST_GROUPS: Final[tuple[TestGroup, ...]] = ("public", "private", "generated")
@@ -17,12 +18,13 @@ answer to standard output, and nothing else. Answer with one {tag} code block th
 {prompt}
 """
 
-_C_COMMENT: Final = "/*\n{prompt}\n\nRead from standard input, write to standard output.\n*/\n"
-_COMPLETION: Final = {
-    "python": '"""\n{prompt}\n\nRead from standard input, write to standard output.\n"""\n',
-    "c": _C_COMMENT,
-    "cpp": _C_COMMENT,
-}
+_COMPLETION: Final = """\
+{start}
+{prompt}
+
+Read from standard input, write to standard output.
+{end}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class StdioTests(GroundTruth):
 
     def write_completion(self, parts: PromptParts) -> str:
         """Put the problem into a comment; see `GroundTruth.write_completion`."""
-        return _COMPLETION[parts.language].format(prompt=parts.text)
+        start, end = LANGUAGES[parts.language].comment
+        return _COMPLETION.format(start=start, prompt=parts.text, end=end)
 
     def to_message(self) -> dict[str, Any]:
         """Return the pairs: groups are not sent, and the prelude goes with the submission."""

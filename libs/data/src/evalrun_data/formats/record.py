@@ -8,11 +8,9 @@ from typing import Literal
 
 from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.records import (
-    LANGUAGES,
     ROLES,
     Checker,
     GroundTruth,
-    Language,
     Message,
     Problem,
     ProblemComparator,
@@ -22,6 +20,7 @@ from evalrun_data.records import (
     ServerTests,
 )
 from evalrun_data.rows import Row
+from evalrun_registry.languages import LANGUAGES, find_language
 
 COMPARATORS = ("exact", "verl", "sandbox-fusion", "tokens", "standard", "checker")
 CHECKER_PROTOCOLS: tuple[Literal["kattis", "testlib"], ...] = ("kattis", "testlib")
@@ -30,13 +29,6 @@ SERVER_SETTINGS = ("custom_extract_logic", "provided_data", "dataset_type", "san
 """Of SandboxFusion's `TestConfig`: code and rows that it runs or unpickles in its own process."""
 
 _DAY = re.compile(r"^\d{4}-\d{2}-\d{2}$")
-_LANGUAGE_SPELLINGS: dict[str, Language] = {
-    **{name: name for name in LANGUAGES},
-    "python3": "python",
-    "py": "python",
-    "c++": "cpp",
-    "cc": "cpp",
-}
 
 
 def parse_record(row: Row, dataset: str | None, reference: Reference | None = None) -> Problem:
@@ -113,15 +105,15 @@ def _refuse_server_settings(row: Row) -> None:
             )
 
 
-def parse_language(row: Row, default: Language = "python") -> Language:
-    """Return the programming language; `python3`, `py`, `c++` and `cc` are understood."""
+def parse_language(row: Row, default: str = "python") -> str:
+    """Return the name of the programming language, which the row may give by an alias."""
     if not row.has("language"):
         return default
     spelt = row.name("language")
-    language = _LANGUAGE_SPELLINGS.get(spelt.strip().lower())
+    language = find_language(spelt)
     if language is None:
         raise row.error(f"field '{row.path}language' is '{spelt}' (known: {', '.join(LANGUAGES)})")
-    return language
+    return language.name
 
 
 def parse_limits(row: Row) -> ProblemLimits:

@@ -1,4 +1,4 @@
-"""Compiling C and C++: the compiler driver as a contained child of its own, with a policy of its own."""
+"""Compiles programs: the compiler driver as a contained child of its own, with a policy of its own."""
 
 # ruff: noqa: PTH109, PTH113, PTH123, SIM105
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
@@ -56,9 +56,11 @@ class Stage:
 def start(site: Site, job: Job, source: str) -> Stage:
     """Start the compiler in the current folder, the slot's private one, on a file named `source`.
 
-    `job.mode` is the command line, split at newlines. Raises OSError.
+    `job.mode` is the command line, split at newlines, as a language's `Compilation` describes it, but with the
+    compiler's path in place. Raises OSError.
     """
-    command = job.mode.split("\n")
+    paths = {"{source}": source, "{output}": _OUTPUT}
+    command = [paths.get(word, word) for word in job.mode.split("\n")]
     with open(source, "wb") as file:
         file.write(job.code)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -78,7 +80,7 @@ def start(site: Site, job: Job, source: str) -> Stage:
             site.compiler_filter.install()
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": os.getcwd()}
         try:
-            os.execve(command[0], [*command, source, "-o", _OUTPUT, "-lm"], environment)  # noqa: S606
+            os.execve(command[0], command, environment)  # noqa: S606
         finally:
             os._exit(127)
     return Stage(pid, pipes)

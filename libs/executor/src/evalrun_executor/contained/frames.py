@@ -70,7 +70,7 @@ class Job:
     def __init__(
         self,
         mode: str,
-        language: str,
+        source: str,
         code: bytes,
         time_seconds: float,
         memory_mib: int,
@@ -80,7 +80,8 @@ class Job:
         wanted: list[bytes] | None = None,
     ) -> None:
         self.mode = mode
-        self.language = language
+        self.source = source
+        """Name of the file that a compiler reads; empty in a job of any other kind."""
         self.code = code
         """Empty in a harness worker, see `decode_job`."""
         self.code_size = len(code)
@@ -98,7 +99,7 @@ class Job:
         """Return the first part of the memory file; the inputs follow it, one after another, then
         the files to place."""
         fields = (
-            self.mode, self.language, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes,
+            self.mode, self.source, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes,
             self.placed, self.wanted,
         )  # fmt: skip
         body = marshal.dumps(fields, 2)  # version 2 reads the same in every Python
@@ -113,9 +114,9 @@ def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) 
         with_code: False leaves the text where it is: what a harness worker held, each later program might find.
     """
     (length,) = struct.unpack("<Q", read_at(8, 0))
-    mode, language, size, *limits = marshal.loads(read_at(length, 8))  # noqa: S302 - by the front, whom we trust
+    mode, source, size, *limits = marshal.loads(read_at(length, 8))  # noqa: S302 - by the front, whom we trust
     code = 8 + length
-    job = Job(mode, language, read_at(size, code) if with_code else b"", *limits)
+    job = Job(mode, source, read_at(size, code) if with_code else b"", *limits)
     job.code_size = size
     offsets = []
     offset = code + job.code_size

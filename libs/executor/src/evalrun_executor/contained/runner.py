@@ -250,7 +250,7 @@ class Runner:
         self._front.sendall(payload)
 
     def _compile(self, job: frames.Job, supervisor: ChildSupervisor) -> None:
-        source = "main.c" if job.language == "c" else "main.cpp"
+        source = job.source
         if self._exchange is not None:
             source = self._exchange.free_name(source)
             self._exchange.place()

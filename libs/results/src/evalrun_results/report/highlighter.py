@@ -1,4 +1,4 @@
-"""Colours programs for people: Python, C and C++ alike, by one expression. Pure.
+"""Colours programs for people, each language by one expression. Pure.
 
 No parser and no package: what models write is often no program at all, the aggregator's image has no highlighter, and
 the expression takes linear time on whatever it is given.
@@ -8,48 +8,42 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from evalrun_registry.languages import LANGUAGES
 from evalrun_results.report.markup import Markup, element, escaped, joined
 
-_PYTHON: Final = (
-    "False None True and as assert async await break class continue def del elif else except finally for from global "
-    "if import in is lambda nonlocal not or pass raise return try while with yield match case self"
-)
-_C: Final = (
-    "auto bool break case char class const continue default delete do double else enum extern false float for if "
-    "include inline int long namespace new nullptr operator private public return short signed sizeof static struct "
-    "switch template this true typedef typename unsigned using void while"
-)
-KEYWORDS: Final = {
-    "python": frozenset(_PYTHON.split()),
-    "c": frozenset(_C.split()),
-    "cpp": frozenset(_C.split()),
-}
-_COMMENT: Final = {"python": r"#[^\n]*", "c": r"//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)|^[ \t]*\#[^\n]*"}
-_STRING: Final = {
-    "python": r'"""(?s:.*?)(?:"""|\Z)|\'\'\'(?s:.*?)(?:\'\'\'|\Z)|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?',
-    "c": r'"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?',
-}
+_KEYWORDS: Final = {name: frozenset(language.syntax.keywords.split()) for name, language in LANGUAGES.items()}
 _TOKENS: Final = {
-    family: re.compile(
-        rf"(?P<comment>{_COMMENT[family]})|(?P<string>{_STRING[family]})|(?P<number>\b\d[\w.]*)|(?P<word>[^\W\d]\w*)",
+    name: re.compile(
+        rf"(?P<comment>{language.syntax.comment})|(?P<string>{language.syntax.string})"
+        r"|(?P<number>\b\d[\w.]*)|(?P<word>[^\W\d]\w*)",
         re.MULTILINE,
     )
-    for family in ("python", "c")
+    for name, language in LANGUAGES.items()
+}
+_TAGS: Final = {name: re.compile(language.tags) for name, language in LANGUAGES.items()}
+_STARTS: Final = {
+    name: re.compile(rf"^[ \t]*(?:{language.line_starts})", re.MULTILINE)
+    for name, language in LANGUAGES.items()
+    if language.line_starts
 }
 _FENCE: Final = re.compile(r"^[ \t]*```[ \t]*([\w+#-]*)[^\n]*$", re.MULTILINE)
-_ALIASES: Final = {"py": "python", "python3": "python", "c++": "cpp", "cc": "cpp", "cxx": "cpp"}
-_LOOKS_LIKE_CODE: Final = re.compile(
-    r"^[ \t]*(?:def |class |import |from \w|return\b|for .*:|if .*:|#include)", re.MULTILINE
-)
+
+
+def guess_language(text: str) -> str | None:
+    """Return the language of which a line of the text begins; None where no line does.
+
+    Later languages are tried first, and Python last: its words begin lines of other languages too.
+    """
+    return next((name for name in reversed(_STARTS) if _STARTS[name].search(text)), None)
 
 
 def highlighted(code: str, language: str = "python") -> Markup:
     """Return a program with its words in spans; an unknown language stays plain."""
-    name = _ALIASES.get(language.lower(), language.lower())
-    keywords = KEYWORDS.get(name)
-    if keywords is None:
+    tag = language.lower()
+    name = next((name for name, tags in _TAGS.items() if tags.fullmatch(tag)), None)
+    if name is None:
         return escaped(code)
-    return joined(_spans(code, _TOKENS["python" if name == "python" else "c"], keywords))
+    return joined(_spans(code, _TOKENS[name], _KEYWORDS[name]))
 
 
 def answer(text: str, language: str = "python") -> Markup:
@@ -59,7 +53,7 @@ def answer(text: str, language: str = "python") -> Markup:
     """
     fences = list(_FENCE.finditer(text))
     if not fences:
-        return _code(text, language) if _LOOKS_LIKE_CODE.search(text) else _prose(text)
+        return _prose(text) if guess_language(text) is None else _code(text, language)
     parts, start = [_prose(text[: fences[0].start()])], 0
     for place, fence in enumerate(fences):
         end = fences[place + 1].start() if place + 1 < len(fences) else len(text)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from evalrun_results.report import quantities as shown
-from evalrun_results.report.highlighter import answer, highlighted
+from evalrun_results.report.highlighter import answer, guess_language, highlighted
 from evalrun_results.report.json_access import Json, amount, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import folded
@@ -47,7 +47,7 @@ def _record(record: Json) -> Markup:
 def _inside(record: Json) -> Iterator[Child]:
     if reason := text(record, "not_judged_reason"):
         yield element("p", f"Not judged: {reason}", class_="quiet")
-    language = "cpp" if "#include" in text(record, "response") else "python"
+    language = guess_language(text(record, "response")) or "python"
     yield element("h4", "Answer")
     yield answer(_cut(text(record, "response"), KEPT), language) or element("p", "(empty)", class_="quiet")
     case = mapping(record, "execution_output", "first_failed_case")

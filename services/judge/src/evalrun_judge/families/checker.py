@@ -7,13 +7,13 @@ Kattis the candidate's output as stdin. The source must stand alone, except for 
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
 from evalrun_judge.comparators import Comparator, ComparatorName, disagreeing
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import CheckerProgram, Language
+from evalrun_judge.submission import CheckerProgram
 from evalrun_judge.verdict import TestOutcome
+from evalrun_registry.languages import LANGUAGES
 
 ENDS: dict[str, dict[int, TestStatus]] = {
     "kattis": {42: TestStatus.SUCCESS, 43: TestStatus.WRONG_ANSWER},
@@ -30,62 +30,6 @@ NO_TESTLIB = (
     "/usr/local/include where the sandbox runs"
 )
 
-_PYTHON = """\
-import os, sys
-for _name in ("input", "answer", "output"):
-    with open(_name, "wb") as _file:
-        _file.write(sys.stdin.buffer.read(int.from_bytes(sys.stdin.buffer.read({length}), "little")))
-os.mkdir("feedback")
-sys.argv[1:] = {arguments!r}
-if {output_as_stdin!r}:
-    sys.stdin = open("output", encoding="utf-8", errors="surrogateescape")
-    os.dup2(sys.stdin.fileno(), 0)
-del _name, _file
-exec(compile({source!r}, "checker.py", "exec"))
-"""
-
-_C = """\
-#define main evalrun_checker_main
-{source}
-#undef main
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-static void evalrun_place(const char *name) {{
-    uint64_t left;
-    static char part[65536];
-    FILE *file = fopen(name, "wb");
-    if (file == NULL || fread(&left, sizeof left, 1, stdin) != 1) exit(120);
-    while (left > 0) {{
-        size_t got = fread(part, 1, left < sizeof part ? (size_t)left : sizeof part, stdin);
-        if (got == 0 || fwrite(part, 1, got, file) != got) exit(121);
-        left -= got;
-    }}
-    if (fclose(file) != 0) exit(122);
-}}
-{call}
-int main(void) {{
-    static char name[] = "checker", first[] = "{0}", second[] = "{1}", third[] = "{2}";
-    static char *arguments[] = {{name, first, second, third, NULL}};
-    evalrun_place("input");
-    evalrun_place("answer");
-    evalrun_place("output");
-    mkdir("feedback", 0700);
-    if (freopen({output_as_stdin} ? "output" : "/dev/null", "rb", stdin) == NULL) exit(123);
-    return evalrun_call(evalrun_checker_main, 4, arguments);
-}}
-"""
-
-_CALL = {
-    "c": "#define evalrun_call(checker, count, arguments) checker(count, arguments)",
-    "cpp": """\
-static int evalrun_call(int (*checker)(int, char **), int count, char **arguments) { return checker(count, arguments); }
-static int evalrun_call(int (*checker)(int, const char **), int count, char **arguments) {
-    return checker(count, const_cast<const char **>(arguments));
-}""",
-}
-
 
 def checker_run(checker: CheckerProgram, cases: Sequence[tuple[bytes, bytes, bytes]], limits: Limits) -> RunRequest:
     """Return the checker's runs.
@@ -96,7 +40,7 @@ def checker_run(checker: CheckerProgram, cases: Sequence[tuple[bytes, bytes, byt
         limits: of each run.
     """
     return RunRequest(
-        language=cast(Language, checker.language),
+        language=checker.language,
         code=_program(checker),
         inputs=[b"".join(len(text).to_bytes(LENGTH_BYTES, "little") + text for text in case) for case in cases],
         limits=limits,
@@ -104,14 +48,11 @@ def checker_run(checker: CheckerProgram, cases: Sequence[tuple[bytes, bytes, byt
 
 
 def _program(checker: CheckerProgram) -> str:
-    arguments = ARGUMENTS[checker.protocol]
-    output_as_stdin = checker.protocol == "kattis"
-    if checker.language == "python":
-        return _PYTHON.format(
-            length=LENGTH_BYTES, arguments=list(arguments), output_as_stdin=output_as_stdin, source=checker.source
-        )
-    return _C.format(
-        *arguments, source=checker.source, call=_CALL[checker.language], output_as_stdin=int(output_as_stdin)
+    return LANGUAGES[checker.language].checker.format(
+        source=checker.source,
+        arguments=list(ARGUMENTS[checker.protocol]),
+        length=LENGTH_BYTES,
+        output_as_stdin=checker.protocol == "kattis",
     )
 
 

@@ -21,7 +21,6 @@ from evalrun_judge.submission import (
     CheckerProgram,
     InvalidRequestError,
     JudgeRequest,
-    Language,
     StdioTest,
     StdioTests,
     refuse_append,
@@ -58,7 +57,7 @@ def plan_stdio(request: JudgeRequest, tests: StdioTests, extraction: Extraction)
     limits, submission = request.limits, request.submission
     prelude = submission.prelude if submission.language == "python" else ""
     run = RunRequest(
-        language=cast(Language, submission.language),  # one of the sandboxes' languages: `check_request`
+        language=submission.language,
         code=program_after(prelude, extraction.code, SubmissionMode.AUTO),
         inputs=tests.inputs,
         limits=Limits(time_seconds=limits.time_seconds, memory_mib=limits.memory_mib, output_kib=limits.output_kib),

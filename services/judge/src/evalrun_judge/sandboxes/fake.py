@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from evalrun_executor.api import CompileResult, Level, ProgramRun, RunReply, RunRequest, SandboxInfo
 from evalrun_judge.sandboxes import Backend, ServerTest, SubmitCall, SubmitReply
+from evalrun_registry.languages import LANGUAGES
 
 Behaviour = Callable[[RunRequest], RunReply | Awaitable[RunReply]]
 """Answers a request, now or later."""
@@ -26,7 +27,7 @@ class FakeSandbox:
         address: str = "fake",
         slots: int = 2,
         level: Level = "full",
-        languages: Iterable[str] = ("python", "c", "cpp"),
+        languages: Iterable[str] = tuple(LANGUAGES),
         faults: Iterable[Exception] = (),
         down: Exception | None = None,
     ) -> None:

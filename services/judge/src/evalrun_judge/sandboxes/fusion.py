@@ -75,7 +75,7 @@ class _Stock:
         """None: the harness does not run there."""
         self.calls = calls
         self.hello = hello or {}
-        languages = fusion_plain.LANGUAGES if machine is None else machine.languages
+        languages = [*fusion_plain.STOCK_LANGUAGES] if machine is None else machine.languages
         capacity = turns.count if calls is None else calls.capacity
         self.info = SandboxInfo(
             "stock", report.level, capacity, languages, report.python_version, list(report.missing)

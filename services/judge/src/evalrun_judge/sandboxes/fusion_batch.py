@@ -20,7 +20,7 @@ from evalrun_executor.contained import frames, seccomp
 from evalrun_executor.contained.compiler import WALL_SECONDS
 from evalrun_executor.contained.filters import ARCHITECTURES
 from evalrun_executor.contained.limits import wall_limit
-from evalrun_executor.toolchain import Toolchain
+from evalrun_executor.toolchain import COMPILER_PATH, COMPILERS, Toolchain
 from evalrun_judge.sandboxes import fusion_bundle
 from evalrun_judge.sandboxes.stock_harness import (
     BUNDLE,
@@ -32,6 +32,7 @@ from evalrun_judge.sandboxes.stock_harness import (
     SETUP,
     TASK,
 )
+from evalrun_registry.languages import LANGUAGES
 
 NONCE_BYTES = 32
 
@@ -71,15 +72,15 @@ class Machine:
         return ["python", *sorted(self.compilers)]
 
 
-LOOK = """\
+LOOK = f"""\
 import json, os, shutil, sys
-path = "/usr/bin:/bin"
-print(json.dumps({
+path = {COMPILER_PATH!r}
+print(json.dumps({{
     "python": sys.executable, "version": ".".join(map(str, sys.version_info[:3])), "architecture": os.uname().machine,
     "cpus": len(os.sched_getaffinity(0)), "package_dirs": [p for p in sys.path if p.endswith("-packages")],
-    "compilers": {name: shutil.which(driver, path=path) for name, driver in (("c", "gcc"), ("cpp", "g++"))},
+    "compilers": {{name: shutil.which(compiler, path=path) for name, compiler in {COMPILERS!r}.items()}},
     "usable": sys.implementation.name == "cpython" and sys.version_info >= (3, 9) and hasattr(os, "memfd_create"),
-}))
+}}))
 """
 """A program that says what the machine is."""
 
@@ -200,16 +201,18 @@ def _task(part: Part, machine: Machine) -> dict[str, Any]:
     inputs = [request.inputs[index] for index in part.indices]
     code = request.code.encode("utf-8", "surrogatepass")
     job = frames.Job(
-        request.mode, request.language, code, limits.time_seconds, limits.memory_mib, limits.output_kib * 1024,
+        request.mode, "", code, limits.time_seconds, limits.memory_mib, limits.output_kib * 1024,
         [len(data) for data in inputs],
     )  # fmt: skip
-    compiled = request.language != "python"
+    compiled, toolchain = LANGUAGES[request.language].is_compiled, Toolchain(machine.compilers)
+    source = toolchain.source(request.language) if compiled else ""
+    commands = toolchain.commands(request.language) if compiled else []
     return {
         "kind": kind(request),
         "job": b"".join([job.encode(), *inputs]),
         "count": len(inputs),
-        "commands": ["\n".join(command) for command in _commands(request.language, machine)] if compiled else [],
-        "compile_job": frames.Job("", request.language, code, 0.0, 0, _OUTPUT_BYTES, []).encode() if compiled else b"",
+        "commands": ["\n".join(command) for command in commands],
+        "compile_job": frames.Job("", source, code, 0.0, 0, _OUTPUT_BYTES, []).encode() if compiled else b"",
         "time_seconds": limits.time_seconds,
         "stop_after": request.stop_after_timeouts,
     }
@@ -224,19 +227,15 @@ _COMMAND = (
 
 def call_seconds(request: RunRequest) -> float:
     """Return the wall seconds after which the server ends the call, whatever has become of the harness."""
-    compiling = 2 * WALL_SECONDS if request.language != "python" else 0
+    compiling = 2 * WALL_SECONDS if LANGUAGES[request.language].is_compiled else 0
     return BUDGET_SECONDS + wall_limit(request.limits.time_seconds) + compiling + SPARE_SECONDS
 
 
 def kind(request: RunRequest) -> int:
     """Return how it is run, one of `frames`' kinds."""
-    if request.language != "python":
+    if LANGUAGES[request.language].is_compiled:
         return frames.KIND_EXECUTABLE
     return frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS
-
-
-def _commands(language: str, machine: Machine) -> list[list[str]]:
-    return Toolchain(machine.compilers).commands(language)
 
 
 @cache

@@ -12,13 +12,19 @@ from evalrun_judge.function_tests import programs as function_programs
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
 from evalrun_judge.sandboxes.sandbox_fusion_texts import says_not_decoded
+from evalrun_registry.languages import LANGUAGES
 
 WHOLE_BYTES = 128 * 1024
 """Bytes of stdout, and of stderr, that every stock server returns whole. Above, it is cut at 219264 bytes with status
 Success, or the program blocks and is timed out (measured: uvloop from 262144 on, asyncio from 160000 on)."""
 
 COMPILE_SECONDS = 30.0
-LANGUAGES = ["python", "cpp"]
+STOCK_LANGUAGES = {
+    name: language.fusion.name
+    for name, language in LANGUAGES.items()
+    if language.fusion is not None and language.fusion.is_stock
+}
+"""SandboxFusion's name of each language that every stock server runs."""
 
 
 def body(request: RunRequest, index: int) -> dict[str, Any]:
@@ -30,7 +36,7 @@ def body(request: RunRequest, index: int) -> dict[str, Any]:
     except UnicodeError as error:
         raise RunRefusedError(f"this server takes UTF-8 only: {error}") from error
     return {
-        "language": request.language,
+        "language": STOCK_LANGUAGES[request.language],
         "code": code,
         "stdin": stdin,
         "compile_timeout": COMPILE_SECONDS,

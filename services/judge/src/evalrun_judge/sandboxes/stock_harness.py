@@ -68,7 +68,6 @@ _CAPSET, _SETFSUID = {"x86_64": (126, 122), "aarch64": (91, 151)}.get(os.uname()
 _CAPABILITY_VERSION = 0x20080522
 _CHUNK = 1 << 18
 _ONE_DESCRIPTOR = _socket.CMSG_LEN(struct.calcsize("i"))
-_STATIC = "-static"
 
 Next = Callable[[], object]
 Bundle = list[tuple[str, str, bytes]]
@@ -148,7 +147,7 @@ class Bench:
                 if step is not None:
                     return step
                 os.close(job)
-                if executable or _STATIC not in command or not self._static_is_missing():
+                if executable or not self._static_is_missing():
                     break
             if executable:
                 # one that somebody holds for writing cannot be executed

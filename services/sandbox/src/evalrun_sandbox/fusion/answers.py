@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply
 from evalrun_executor.private_files import ReplyWithFiles
+from evalrun_registry.languages import LANGUAGES
 from evalrun_sandbox.fusion.files import TOO_LARGE, Files
 from evalrun_sandbox.fusion.refusals import TryAgain
 from evalrun_sandbox.fusion.schemas import (
@@ -35,7 +36,7 @@ def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: 
     """Return the answer for one run. Raises TryAgain if the program did not run."""
     compile_result: CommandRunResult | None = None
     run_result: CommandRunResult | None = None
-    if language != "python":
+    if LANGUAGES[language].is_compiled:
         compile_result = _of_compiler(compiled)
     elif compiled.status != "ok":
         run_result = _of_compiler(compiled)
@@ -59,7 +60,7 @@ def no_time(language: str, compile_timeout: float, pod_name: str | None = None) 
     late = CommandRunResult(
         status=CommandRunStatus.TIME_LIMIT_EXCEEDED, execution_time=0.0, stdout="", stderr=""
     )  # fmt: skip
-    in_compiler = language != "python" and not compile_timeout > 0
+    in_compiler = LANGUAGES[language].is_compiled and not compile_timeout > 0
     return RunCodeResponse(
         status=RunStatus.FAILED,
         compile_result=late if in_compiler else None,

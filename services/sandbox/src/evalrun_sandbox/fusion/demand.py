@@ -4,6 +4,7 @@ import math
 
 from evalrun_executor.api import Limits, RunRequest
 from evalrun_executor.private_files import RequestWithFiles
+from evalrun_registry.languages import LANGUAGES, find_fusion
 from evalrun_sandbox.fusion.files import Files
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import RunCodeRequest
@@ -36,14 +37,16 @@ def memory_mib(asked: int | None) -> int:
 
 def to_executor(request: RunCodeRequest, files: Files | None = None) -> RunRequest:
     """Return the executor's request: one run, `run_timeout` as CPU seconds. Raises BadRequest for another language."""
-    if request.language not in ("python", "c", "cpp"):
-        raise BadRequest(f"language {request.language} is not one of c, cpp, python")
+    language = find_fusion(request.language)
+    if language is None:
+        known = sorted(each.fusion.name for each in LANGUAGES.values() if each.fusion is not None)
+        raise BadRequest(f"language {request.language} is not one of {', '.join(known)}")
     limits = Limits(seconds(request.run_timeout), memory_mib(request.memory_limit_MB), OUTPUT_KIB)
     inputs = [(request.stdin or "").encode()]
     if files is None or not (files.placed or files.fetched):
-        return RunRequest(request.language, request.code, inputs, limits)
+        return RunRequest(language.name, request.code, inputs, limits)
     return RequestWithFiles(
-        request.language, request.code, inputs, limits, files=dict(files.placed), fetch=files.wanted
+        language.name, request.code, inputs, limits, files=dict(files.placed), fetch=files.wanted
     )  # fmt: skip
 
 

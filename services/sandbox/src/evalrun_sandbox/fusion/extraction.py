@@ -7,16 +7,18 @@ without a fence only the first definition of a Python program is found.
 
 import re
 
+from evalrun_registry.languages import LANGUAGES
+
 _FENCED = re.compile(r"```([^\n]*)\n(.*?)\n\s*```", re.DOTALL)
 _UNCLOSED = re.compile(r"```([^\n]*)\n(.*)", re.DOTALL)
 _DEFINITION = re.compile(r"(?:^(?:import|from|#)[^\n]+\n)*^(?:def|class) [^\n]+\n(?:\s+[^\n]+\n)+", re.MULTILINE)
 
-_TAGS = {
-    "python": ("python", "Python", "py", "Python3", "python3", "PY"),
-    "cpp": ("cpp", "c++", "C++", "Cpp", "CPP"),
-    "c": ("c", "C"),
+_LANGUAGE_OF = {
+    tag: language.fusion.name
+    for language in LANGUAGES.values()
+    if language.fusion is not None
+    for tag in language.fusion.tags
 }
-_LANGUAGE_OF = {tag: language for language, tags in _TAGS.items() for tag in tags}
 
 Block = tuple[str, str]
 """Language ("" if the tag names none that can run here) and text."""

@@ -7,6 +7,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from evalrun_executor.api import UNKNOWN_LANGUAGE
+from evalrun_registry.languages import find_fusion
 from evalrun_sandbox.fusion import answer_body, answers, demand, notebooks
 from evalrun_sandbox.fusion.bodies import InvalidBody, RequestT, read
 from evalrun_sandbox.fusion.dataset_rows import RowFolder
@@ -82,17 +83,18 @@ class FusionFront:
         return await answer_body.send(request, answer, files)
 
     async def _answer(self, wanted: RunCodeRequest, files: Files, weight: int) -> answers.Answer:
-        if wanted.language not in self._dispatcher.languages:
+        language = find_fusion(wanted.language)
+        if language is None or language.name not in self._dispatcher.languages:
             known = ", ".join(sorted(self._dispatcher.languages))
             why = f"language {wanted.language} is not one of {known}"
             return answers.refused(UNKNOWN_LANGUAGE, why, self._pod_name), {}
-        compiles = wanted.language != "python"
-        if demand.seconds(wanted.run_timeout) == 0 or (compiles and demand.seconds(wanted.compile_timeout) == 0):
-            late = answers.no_time(wanted.language, wanted.compile_timeout, self._pod_name)
+        cannot_compile = language.is_compiled and demand.seconds(wanted.compile_timeout) == 0
+        if cannot_compile or demand.seconds(wanted.run_timeout) == 0:
+            late = answers.no_time(language.name, wanted.compile_timeout, self._pod_name)
             return answers.with_files(late, files, None)
         patience = demand.patience_seconds(wanted.compile_timeout, wanted.run_timeout)
         reply = await self._dispatcher.run(demand.to_executor(wanted, files), weight, patience)
-        answer = answers.response(wanted.language, reply.compile, reply.runs[0], self._pod_name)
+        answer = answers.response(language.name, reply.compile, reply.runs[0], self._pod_name)
         return answers.with_files(answer, files, reply)
 
     async def _run_jupyter(self, request: web.Request) -> web.StreamResponse:

@@ -1,8 +1,10 @@
 """Runs a planned submission on the executor and builds SandboxFusion's EvalResult."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evalrun_executor.api import Limits, RunReply, RunRequest
+from evalrun_registry.languages import LANGUAGES, find_fusion
 from evalrun_sandbox.fusion import answers, demand
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.families.common_oj import shortened
@@ -40,10 +42,12 @@ class Submissions:
 
     async def judge(self, plan: ProgramPlan, submission_id: int | str) -> EvalResult:
         """Run a plan and return its verdict. Raises BadRequest or TryAgain, which are not verdicts."""
-        if plan.language not in self._dispatcher.languages:
+        language = find_fusion(plan.language)
+        if language is None or language.name not in self._dispatcher.languages:
             raise BadRequest(
                 f"config.language: {plan.language} is not one of {', '.join(sorted(self._dispatcher.languages))}"
             )
+        plan = replace(plan, language=language.name)
         tests = await (self._by_status(plan) if plan.cases is None else self._by_output(plan, plan.cases))
         return EvalResult(
             id=submission_id,
@@ -59,7 +63,7 @@ class Submissions:
 
     async def _by_output(self, plan: ProgramPlan, cases: Sequence[Case]) -> list[EvalTestCase]:
         tests: list[EvalTestCase] = []
-        for batch in batches(len(cases), together=plan.language != "python" or plan.run_all_cases):
+        for batch in batches(len(cases), together=LANGUAGES[plan.language].is_compiled or plan.run_all_cases):
             inputs = [cases[index]["input"]["stdin"].encode() for index in batch]
             for index, answer in zip(batch, await self._run(plan, inputs), strict=False):
                 tests.append(_verdict(cases[index], answer, full=plan.full_cases))
@@ -70,10 +74,10 @@ class Submissions:
     async def _run(self, plan: ProgramPlan, inputs: list[bytes]) -> list[RunCodeResponse]:
         """Return one answer per input, in order; inputs that were not run after a time-out have none."""
         seconds = demand.seconds(plan.run_timeout)
-        if seconds == 0 or (plan.language != "python" and demand.seconds(plan.compile_timeout) == 0):
+        if seconds == 0 or (LANGUAGES[plan.language].is_compiled and demand.seconds(plan.compile_timeout) == 0):
             return [answers.no_time(plan.language, plan.compile_timeout, self._pod_name)] * len(inputs)
         request = RunRequest(
-            plan.language,  # type: ignore[arg-type]  # one of the executor's own, see `judge`
+            plan.language,
             plan.program,
             inputs,
             Limits(seconds, demand.DEFAULT_MEMORY_MIB, demand.OUTPUT_KIB),

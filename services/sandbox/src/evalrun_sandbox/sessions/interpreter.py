@@ -126,18 +126,18 @@ class Interpreter:
     async def start(self, memory_mib: int, files: Mapping[str, bytes]) -> Outcome:
         """Prepare it. Raises ExecutorLost."""
         placed = [(name.encode(), len(content)) for name, content in files.items()]
-        job = frames.Job("start", "python", b"", 0.0, memory_mib, 0, [], placed)
+        job = frames.Job("start", "", b"", 0.0, memory_mib, 0, [], placed)
         return await self._executed(job, list(files.values()), _START_SECONDS)
 
     async def execute(self, code: str, time_seconds: float, output_bytes: int) -> Outcome:
         """Execute code. Raises ExecutorLost."""
-        job = frames.Job("execute", "python", code.encode(), time_seconds, 0, output_bytes, [])
+        job = frames.Job("execute", "", code.encode(), time_seconds, 0, output_bytes, [])
         return await self._executed(job, [], wall_limit(time_seconds) + _SILENCE_SECONDS)
 
     async def fetch(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
         """Return files of its folder, without those that are not there; None: they are too large. Raises
         ExecutorLost."""
-        job = frames.Job("fetch", "python", b"", 0.0, 0, 0, [], wanted=[name.encode() for name in names])
+        job = frames.Job("fetch", "", b"", 0.0, 0, 0, [], wanted=[name.encode() for name in names])
         with self._asked(job, []) as reader:
             payload = await _answer(reader, frames.FILES, _SILENCE_SECONDS)
             return read_parts(payload, reader.descriptors, names)

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from evalrun_registry.languages import LANGUAGES
 from evalrun_sandbox.fusion.extraction import first_of_language
 from evalrun_sandbox.fusion.families.program_plan import Case, ProgramPlan
 from evalrun_sandbox.fusion.families.row_fields import id_of, list_of, mapping_of, text_of
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import Prompt, Row, SubmitRequest, TestConfig
 
-# The stock server's own sentences (Apache-2.0): a model's answers hang on each word.
+# The stock server's own sentences (Apache-2.0): a model's answers hang on each word. Other languages get a general one.
 _EN = {
     "python": "Please implement a complete Python script.",
     "cpp": "Please implement complete executable code including a main function in C++.",
@@ -37,7 +38,7 @@ _ZH_OTHER = (
     "你的程序应该从标准输入读取数据，并将结果输出到标准输出。"  # noqa: RUF001
 )
 
-_COMPILED = ("c", "cpp")
+_COMPILED = [each.fusion.name for each in LANGUAGES.values() if each.fusion is not None and each.is_compiled]
 _KEPT = 498
 
 

@@ -1,0 +1,32 @@
+"""The programming languages that evalrun knows.
+
+To add a language, describe it in a module here and name it in `LANGUAGES`; `Dockerfile.judge` installs its packages.
+A sandbox offers the languages whose compiler it has.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from evalrun_registry.languages.c import C
+from evalrun_registry.languages.cpp import CPP
+from evalrun_registry.languages.language import Compilation, Driver, FusionNames, Language, Syntax
+from evalrun_registry.languages.python import PYTHON
+
+__all__ = ["LANGUAGES", "Compilation", "Driver", "FusionNames", "Language", "Syntax", "find_fusion", "find_language"]
+
+LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType({each.name: each for each in (PYTHON, C, CPP)})
+"""By name, in the order in which messages list them."""
+
+_BY_SPELLING: Final = {spelling: each for each in LANGUAGES.values() for spelling in (each.name, *each.aliases)}
+_BY_FUSION_NAME: Final = {each.fusion.name: each for each in LANGUAGES.values() if each.fusion is not None}
+
+
+def find_language(spelling: str) -> Language | None:
+    """Return the language of a name or an alias, whatever its case."""
+    return _BY_SPELLING.get(spelling.strip().lower())
+
+
+def find_fusion(name: str) -> Language | None:
+    """Return the language of a name in SandboxFusion's API."""
+    return _BY_FUSION_NAME.get(name)

@@ -1,0 +1,88 @@
+"""What describes a programming language. A language is a module beside this one and its name in `LANGUAGES`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Driver(StrEnum):
+    """The way in which the executor runs programs."""
+
+    PYTHON = "python"
+    """Forked from an interpreter that has compiled the program once."""
+    EXECUTABLE = "executable"
+    """Compiled once to a file, which is started for each test."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """How a program becomes an executable file."""
+
+    compiler: str
+    """Program in /usr/bin or /bin. A sandbox without it does not offer the language."""
+    source: str
+    """Name of the file that holds the program's text."""
+    commands: tuple[tuple[str, ...], ...]
+    """Command lines to try in order; the next one is tried where the linker lacks static libraries.
+
+    `{compiler}`, `{source}` and `{output}` are replaced where they are a word of their own. A compiler that needs an
+    environment gets it by `/usr/bin/env NAME=VALUE {compiler} ...`.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syntax:
+    """What the report colours, as regular expressions that take linear time."""
+
+    keywords: str
+    """With blanks between them."""
+    comment: str
+    string: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionNames:
+    """A language's names in SandboxFusion's API."""
+
+    name: str
+    tags: frozenset[str]
+    """Words after a fence by which SandboxFusion knows the language's blocks."""
+    is_stock: bool = True
+    """Whether every stock server runs it. Others are asked for it only where our harness has found a compiler."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """One programming language."""
+
+    name: str
+    """Its name in records, requests and results."""
+    title: str
+    """Its name in prompts."""
+    aliases: tuple[str, ...] = ()
+    """Other names that records may use, in lower case."""
+    tags: str
+    """Words after a fence, or endings of a file's name there, in lower case, as a regular expression."""
+    driver: Driver
+    compilation: Compilation | None = None
+    """None: nothing is compiled to a file before the tests."""
+    packages: tuple[str, ...] = ()
+    """Debian packages of the sandbox's image."""
+    comment: tuple[str, str]
+    """Lines that begin and end a comment of several lines: a prompt for a base model is one."""
+    line_starts: str = ""
+    """Beginnings of lines by which a text without a fence is taken for a program, as a regular expression."""
+    syntax: Syntax
+    checker: str = ""
+    """Program around a checker's source; empty: checkers cannot be written in it.
+
+    `str.format` fills in `source`, `arguments` (three file names), `length` (bytes of each file's length on stdin, low
+    first) and `output_as_stdin`. It writes the files input, answer and output from stdin, makes the folder feedback,
+    and runs the source with the arguments.
+    """
+    fusion: FusionNames | None = None
+    """None: SandboxFusion does not have it."""
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a compiler writes an executable file before the tests."""
+        return self.compilation is not None
