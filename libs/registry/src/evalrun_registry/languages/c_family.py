@@ -1,4 +1,4 @@
-"""What C and C++ share."""
+"""The parts of the descriptions of C and C++ that are the same."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What describes a programming language. A language is a module beside this one and its name in `LANGUAGES`."""
+"""The description of a programming language. A language is a module beside this one and its name in `LANGUAGES`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Driver(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """How a program becomes an executable file."""
+    """The step in which a program becomes an executable file."""
 
     compiler: str
     """Program in /usr/bin or /bin. A sandbox without it does not offer the language."""
@@ -31,7 +31,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Syntax:
-    """What the report colours, as regular expressions that take linear time."""
+    """The texts that the report colours, as regular expressions that take linear time."""
 
     keywords: str
     """With blanks between them."""
