@@ -24,14 +24,13 @@ from evalrun_operator.aggregator_client import Aggregators, GrpcAggregators
 from evalrun_operator.leader_election import LeaderElection
 from evalrun_operator.lifecycle.scaling_words import MEASURED_BY
 from evalrun_operator.metrics import OperatorMetrics
-from evalrun_operator.observation.children import Children, Key, Runs
+from evalrun_operator.observation.children import Children, Key, Manifests
 from evalrun_operator.observation.discovery import ApiDiscovery
 from evalrun_operator.observation.watches import Sink, Watches
 from evalrun_operator.passes.controller import Controller
 from evalrun_operator.passes.work_queue import WorkQueue
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.sink import Schedules
 from evalrun_operator.settings import OperatorSettings
 from evalrun_operator.shared_certificates import SharedCertificates
 from evalrun_operator.shared_tokens import SharedTokens
@@ -173,12 +172,12 @@ def build_operator(
     schedules = ScheduleController(settings, cluster, schedule_metrics, schedule_queue.wake, now)
 
     def saw_run(manifest: dict[str, Any], gone: bool) -> None:
-        controller.saw_run(manifest, gone=gone)
+        controller.saw(manifest, gone=gone)
         schedules.saw_run(manifest, gone=gone)
 
-    runs = Runs(saw_run, settings.operator_class)
-    known_schedules = Schedules(
-        lambda manifest, gone: schedules.saw_schedule(manifest, gone=gone), settings.operator_class
+    runs = Manifests(saw_run, settings.operator_class)
+    known_schedules = Manifests(
+        lambda manifest, gone: schedules.saw(manifest, gone=gone), settings.operator_class, below=("template",)
     )
     sinks: list[tuple[Kind, Sink]] = [(EVAL_RUN, runs), (EVAL_SCHEDULE, known_schedules)]
     sinks += [(kind, children) for kind in KINDS.values()]

@@ -17,12 +17,11 @@ from prometheus_client import CollectorRegistry
 from evalrun_api import names
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
-from evalrun_operator.observation.children import Runs
+from evalrun_operator.observation.children import Key, Manifests
 from evalrun_operator.observation.watches import Watches
 from evalrun_operator.passes.work_queue import WorkQueue
-from evalrun_operator.schedules.controller import Key, ScheduleController
+from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.sink import Schedules
 
 TICK_SECONDS = 0.02
 
@@ -37,8 +36,8 @@ async def work(clock: Path) -> None:
     queue: WorkQueue[Key] = WorkQueue(lambda key: controller.work(key), 4, asyncio.get_running_loop().time)
     metrics = ScheduleMetrics(CollectorRegistry())
     controller = ScheduleController(operator_settings(), Cluster(client), metrics, queue.wake, now)
-    schedules = Schedules(lambda manifest, gone: controller.saw_schedule(manifest, gone=gone))
-    runs = Runs(lambda manifest, gone: controller.saw_run(manifest, gone=gone))
+    schedules = Manifests(lambda manifest, gone: controller.saw(manifest, gone=gone), below=("template",))
+    runs = Manifests(lambda manifest, gone: controller.saw_run(manifest, gone=gone))
     watches = Watches(client, [(EVAL_RUN, runs), (EVAL_SCHEDULE, schedules)], (), set())
     await watches.start(30)
     queue.start()

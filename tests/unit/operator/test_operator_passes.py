@@ -30,7 +30,8 @@ from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children
 from evalrun_operator.observation.records import ObjectKey
-from evalrun_operator.passes.controller import CONFLICT_SECONDS, THERE_SECONDS, Controller
+from evalrun_operator.passes.controller import THERE_SECONDS, Controller
+from evalrun_operator.passes.reconciler import CONFLICT_SECONDS
 from evalrun_operator.passes.work_queue import FIRST
 from evalrun_operator.resources.run_tokens import LedgerAccess
 
@@ -155,7 +156,7 @@ def made_anew(server: Server) -> None:
 async def test_a_run_that_is_there_gets_its_objects() -> None:
     server = Server(manifest())
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         assert await controller.work(KEY) == 0.0  # startTime first
         assert server.applied == {}
         await controller.work(KEY)
@@ -172,7 +173,7 @@ async def test_a_pass_that_is_cancelled_at_its_first_write_has_begun_no_other() 
             return super().answer(request)
 
     async with controlling(Stopping(manifest())) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         await controller.work(KEY)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -194,7 +195,7 @@ async def test_what_the_operator_may_not_read_is_told_by_an_event() -> None:
 
     server = WithoutRight(manifest())
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(3):
             await controller.work(KEY)
     refused = [event for event in server.events if event.startswith("Refused")]
@@ -209,7 +210,7 @@ async def test_a_secret_that_has_lost_its_tokens_is_told_with_the_way_out(data: 
     metadata = {"name": "run-token", "namespace": "evals", "uid": "s", "ownerReferences": [owner]}
     server.there["Secret/run-token"] = {"kind": "Secret", "metadata": metadata, **({"data": data} if data else {})}
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(2):
             await controller.work(KEY)
     refused = [event for event in server.events if event.startswith("Refused")]
@@ -223,7 +224,7 @@ async def test_a_run_waits_for_the_authority_of_the_charts_judge_and_says_so() -
     server, times = Server(wire), [0.0]
     seed = {"kind": "Secret", "metadata": {"name": "authority_secret", "namespace": "judging", "uid": "s"}}
     async with controlling(server, times=times, shared_judge=judge) as (controller, _, _):
-        controller.saw_run(wire)
+        controller.saw(wire)
         for data in ({}, {}, {"seed": in_base64("what nobody knows")}):
             server.there["Secret/authority_secret"] = {**seed, "data": data}
             made = {name for name in server.applied if "judge-tls" in name or "StatefulSet" in name}
@@ -255,7 +256,7 @@ async def test_the_ledger_is_asked_with_the_named_certificate_and_its_absence_is
     async with controlling(server, aggregators=aggregators) as (controller, children, _):
         for item in world.objects.values():
             children.put(item)
-        controller.saw_run(run)
+        controller.saw(run)
         await controller.work(KEY)
         assert not aggregators.shown
         named = {"kind": "Secret", "metadata": {"name": "operator-tls", "namespace": "evals", "uid": "o"}}
@@ -284,7 +285,7 @@ async def test_why_an_aggregator_does_not_answer_stands_in_the_conditions() -> N
     async with controlling(server, aggregators=Refusing(1.0, lambda: 0.0)) as (controller, children, _):
         for item in world.objects.values():
             children.put(item)
-        controller.saw_run(run)
+        controller.saw(run)
         await controller.work(KEY)
     judged = {one["type"]: one["message"] for one in (server.run or {})["status"]["conditions"]}["Judged"]
     assert judged.endswith(
@@ -302,7 +303,7 @@ async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten
 ) -> None:
     server, times = Server(manifest()), [0.0]
     async with controlling(server, times=times) as (controller, _, registry):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         await controller.work(KEY)
         times.append(THERE_SECONDS)
         gone(server)  # its event fell into a gap of the watch, and the list that follows does not speak of it
@@ -318,7 +319,7 @@ async def test_a_run_whose_last_object_went_with_it_is_forgotten() -> None:
     run["spec"]["aggregator"]["keepSecondsAfterFinished"] = 0
     server, times = Server(run), [0.0]
     async with controlling(server, times=times) as (controller, _, registry):
-        controller.saw_run(run)
+        controller.saw(run)
         assert await controller.work(KEY) is None
         assert 'evalrun_runs{phase="Succeeded"} 1.0' in generate_latest(registry).decode()
         times.append(THERE_SECONDS)
@@ -341,7 +342,7 @@ async def test_a_failed_gate_shows_which_schedule_made_the_run(schedule: str) ->
         owner = {"apiVersion": "evalrun.dev/v1alpha1", "kind": "EvalSchedule", "name": schedule, "uid": "u"}
         run["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     async with controlling(Server(run)) as (controller, _, registry):
-        controller.saw_run(run)
+        controller.saw(run)
         await controller.work(KEY)
     shown = generate_latest(registry).decode()
     assert f'evalrun_gate_passed{{namespace="evals",run="run",schedule="{schedule}"}} 0.0' in shown
@@ -361,7 +362,7 @@ async def test_a_run_past_its_ttl_is_deleted_as_the_very_run_that_it_is() -> Non
     run = {**manifest(), "status": ended.status.to_wire()}
     run["spec"]["ttlSecondsAfterFinished"] = 0
     async with controlling(Deleting(run)) as (controller, _, _):
-        controller.saw_run(run)
+        controller.saw(run)
         assert await controller.work(KEY) is None
     ((path, precondition),) = deletions
     assert path.endswith("/namespaces/evals/evalruns/run")
@@ -371,7 +372,7 @@ async def test_a_run_past_its_ttl_is_deleted_as_the_very_run_that_it_is() -> Non
 async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_something_is_to_be_made() -> None:
     server, times = Server(manifest()), [0.0]
     async with controlling(server, times=times) as (controller, children, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(2):
             await controller.work(KEY)
         assert server.asked == 0  # its status was written just now
@@ -402,11 +403,11 @@ async def test_a_pass_that_fails_is_repeated_ever_later_and_forgiven_once_one_su
 ) -> None:
     server = Server(manifest(), code=code)
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         assert [await controller.work(KEY) for _ in waits] == waits
         server.code = 200
         assert await controller.work(KEY) == 0.0
-        controller.saw_run(server.run or {})
+        controller.saw(server.run or {})
         server.code = code
         assert await controller.work(KEY) == waits[0]
 
@@ -414,11 +415,11 @@ async def test_a_pass_that_fails_is_repeated_ever_later_and_forgiven_once_one_su
 async def test_a_run_that_took_over_a_name_in_a_gap_begins_afresh() -> None:
     server, aggregators = Server(manifest(), code=503), SimulatedAggregators(1.0, lambda: 0.0)
     async with controlling(server, aggregators=aggregators) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         assert [await controller.work(KEY) for _ in range(3)] == [0.5, 1.0, 2.0]
         server.run = manifest("another")
-        controller.saw_run(server.run)
-        controller.saw_run(manifest(), gone=True)  # what the list shows no more is forgotten last
+        controller.saw(server.run)
+        controller.saw(manifest(), gone=True)  # what the list shows no more is forgotten last
         assert await controller.work(KEY) == 0.5
     assert list(aggregators.forgotten) == ["dns:///run-aggregator.evals.svc:50051"]
 
@@ -428,16 +429,16 @@ async def test_only_what_is_new_of_a_run_wakes_it() -> None:
     server = Server(manifest())
     async with controlling(server, woken) as (controller, _, _):
         first = manifest()
-        controller.saw_run(first)
+        controller.saw(first)
         assert woken == [FIRST]  # what a user has asked for goes before everything
         await controller.work(KEY)
-        controller.saw_run(server.run or {})  # our own write comes back
-        controller.saw_run(first)  # and so does what was before it
+        controller.saw(server.run or {})  # our own write comes back
+        controller.saw(first)  # and so does what was before it
         assert woken == [FIRST]
         assert await controller.work(KEY) != CONFLICT_SECONDS  # it goes on from its own write
         changed = {**(server.run or {})}
         changed["metadata"] = {**changed["metadata"], "resourceVersion": "99", "generation": 2}
-        controller.saw_run(changed)
+        controller.saw(changed)
         assert woken == [FIRST, FIRST]
 
 
@@ -447,8 +448,8 @@ async def test_after_a_takeover_runs_that_nobody_has_looked_at_go_before_those_t
     old["metadata"] = {**old["metadata"], "name": "old"}
     old["status"] = {"phase": "Generating"}
     async with controlling(Server(new), woken) as (controller, _, _):
-        controller.saw_run(old)
-        controller.saw_run(new)
+        controller.saw(old)
+        controller.saw(new)
         controller.wake_all()
     assert woken == [0.0, FIRST] * 2
 
@@ -456,7 +457,7 @@ async def test_after_a_takeover_runs_that_nobody_has_looked_at_go_before_those_t
 async def test_a_run_that_goes_during_a_pass_leaves_no_series() -> None:
     server = Server(manifest())
     async with controlling(server) as (controller, _, registry):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         deleted(server)
         await controller.work(KEY)  # the first pass makes nothing but the status, which is refused
     assert server.asked == 0
@@ -471,7 +472,7 @@ async def test_a_lasting_refusal_is_told_in_the_status_and_the_run_goes_on() -> 
     """It froze the status: 8 passes, one status write, phase Preparing without a reason."""
     server = Server(manifest(), refused={"PodDisruptionBudget": QUOTA})
     async with controlling(server) as (controller, _, registry):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(3):
             await controller.work(KEY)
         shown = generate_latest(registry).decode()
@@ -489,7 +490,7 @@ async def test_a_lasting_refusal_is_told_in_the_status_and_the_run_goes_on() -> 
 async def test_a_refusal_that_ends_is_taken_back() -> None:
     server = Server(manifest(), refused={"PodDisruptionBudget": QUOTA})
     async with controlling(server) as (controller, _, registry):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         await controller.work(KEY)
         await controller.work(KEY)
         server.refused.clear()
@@ -505,7 +506,7 @@ async def test_a_refusal_that_ends_is_taken_back() -> None:
 async def test_a_write_into_a_namespace_that_ends_is_no_refusal_whatever_its_words(cause: str, reason: str) -> None:
     server = Server(manifest(), refused={"PodDisruptionBudget": (403, "forbidden")}, cause=cause)
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(3):
             await controller.work(KEY)
     applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
@@ -517,7 +518,7 @@ async def test_a_secret_that_is_refused_keeps_everything_else_from_being_made() 
     """Each pass draws another token while there is none: pods made with it would start again and again."""
     server = Server(manifest(), refused={"Secret": (403, "secrets is forbidden: exceeded quota: q")})
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(3):
             await controller.work(KEY)
     assert server.applied == {}
@@ -534,7 +535,7 @@ async def test_an_object_of_somebody_else_is_never_taken_over(kind: str, name: s
     theirs = {"kind": kind, "metadata": {"name": name, "namespace": "evals", "uid": "theirs", "labels": labels}}
     server = Server(manifest(), there={f"{kind}/{name}": theirs})
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(3):
             await controller.work(KEY)
     assert f"{kind}/{name}" not in server.applied
@@ -549,7 +550,7 @@ async def test_an_object_that_is_ours_already_is_no_conflict() -> None:
     """The watch is behind, or the answer to its creation was lost."""
     server = Server(manifest())
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(2):
             await controller.work(KEY)
         server.there = {known: item for known, item in server.applied.items() if not known.startswith("Secret")}
@@ -563,7 +564,7 @@ async def test_an_object_of_an_earlier_run_of_the_name_is_waited_for() -> None:
     old = {"kind": "ConfigMap", "metadata": {"name": "run-order", "uid": "old", "ownerReferences": [owner]}}
     server = Server(manifest(), there={"ConfigMap/run-order": old})
     async with controlling(server) as (controller, _, _):
-        controller.saw_run(manifest())
+        controller.saw(manifest())
         for _ in range(6):
             await controller.work(KEY)
         applied = next(one for one in (server.run or {})["status"]["conditions"] if one["type"] == "Applied")
@@ -577,8 +578,8 @@ async def test_an_object_of_an_earlier_run_of_the_name_is_waited_for() -> None:
 async def test_a_run_that_is_deleted_early_leaves_no_channel_to_its_ledger() -> None:
     aggregators = SimulatedAggregators(1.0, lambda: 0.0)
     async with controlling(Server(manifest()), aggregators=aggregators) as (controller, _, _):
-        controller.saw_run(manifest())
-        controller.saw_run(manifest(), gone=True)
+        controller.saw(manifest())
+        controller.saw(manifest(), gone=True)
     assert list(aggregators.forgotten) == ["dns:///run-aggregator.evals.svc:50051"]
 
 

@@ -15,7 +15,7 @@ from lightkube.config.models import User
 
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import KINDS
-from evalrun_operator.observation.children import Children, Known, Runs
+from evalrun_operator.observation.children import Children, Known, Manifests
 from evalrun_operator.observation.watches import ERROR_SECONDS, Watch, Watches
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
@@ -313,7 +313,7 @@ async def test_objects_of_another_namespace_are_not_the_runs() -> None:
 
 def test_runs_are_told_without_what_nobody_reads_and_by_their_class() -> None:
     saw: list[tuple[dict[str, Any], bool]] = []
-    runs = Runs(lambda manifest, gone: saw.append((manifest, gone)), operator_class="nightly")
+    runs = Manifests(lambda manifest, gone: saw.append((manifest, gone)), operator_class="nightly")
     metadata = {"name": "r", "namespace": "n", "uid": "u", "managedFields": [{}]}
     assert runs.put({"metadata": metadata, "spec": {}}) is None
     known = runs.put({"metadata": metadata, "spec": {"operatorClass": "nightly"}})

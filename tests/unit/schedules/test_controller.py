@@ -45,7 +45,7 @@ async def test_a_listing_that_the_api_server_refuses_is_told_in_the_status_and_t
         )
         manifest = evalschedule().to_wire()
         manifest["metadata"]["resourceVersion"] = "1"
-        controller.saw_schedule(manifest)
+        controller.saw(manifest)
         await controller.work(("evals", "nightly"))
     (fence,) = fences  # before the Job: it bounds its pods from their start
     assert fence["metadata"]["name"] == "nightly-checkpoints"

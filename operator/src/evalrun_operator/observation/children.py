@@ -1,7 +1,7 @@
 """Keeps what the watches saw: the runs' objects by run, and the EvalRuns of this operator's class."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from evalrun_api import names
@@ -79,27 +79,34 @@ class Children:
         logger.warning("skipped %s %s/%s, which has our label: %s", ref.kind, namespace, ref.name, error)
 
 
-class Runs:
-    """Takes over EvalRuns, and leaves out those of another operator class.
+class Manifests:
+    """Takes over EvalRuns or EvalSchedules, and leaves out those of another operator class.
 
     Args:
-        saw: called with an EvalRun as it was seen, and whether it is gone.
-        operator_class: what `spec.operatorClass` must be; empty: absent.
+        saw: called with an object as it was seen, and whether it is gone.
+        operator_class: value that `operatorClass` must have; empty: absent.
+        below: fields of the spec that lead to `operatorClass`.
     """
 
-    def __init__(self, saw: Callable[[dict[str, Any], bool], None], operator_class: str = "") -> None:
+    def __init__(
+        self, saw: Callable[[dict[str, Any], bool], None], operator_class: str = "", below: Sequence[str] = ()
+    ) -> None:
         self._saw = saw
         self._operator_class = operator_class
+        self._below = below
 
     def put(self, manifest: dict[str, Any]) -> tuple[str, str, str] | None:
-        """Take over an EvalRun, without what nobody reads but the API server: managedFields is half of it."""
-        if ((manifest.get("spec") or {}).get("operatorClass") or "") != self._operator_class:
+        """Take over an object, without what nobody reads but the API server: managedFields is half of it."""
+        fields = manifest.get("spec") or {}
+        for name in self._below:
+            fields = fields.get(name) or {}
+        if (fields.get("operatorClass") or "") != self._operator_class:
             return None
         metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
         self._saw({**manifest, "metadata": metadata}, False)  # noqa: FBT003 - it is not gone
         return metadata["namespace"], metadata["name"], metadata["uid"]
 
     def drop(self, known: tuple[str, str, str]) -> None:
-        """Forget an EvalRun that is gone."""
+        """Forget an object that is gone."""
         namespace, name, uid = known
         self._saw({"metadata": {"namespace": namespace, "name": name, "uid": uid}}, True)  # noqa: FBT003 - gone

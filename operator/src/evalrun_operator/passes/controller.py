@@ -1,7 +1,4 @@
-"""One pass over a run: gather what is observed, decide, apply, write the status. Knows no framework.
-
-What goes wrong ends as one of `errors`: the pass is repeated after a delay that grows with every failure in a row.
-"""
+"""One pass over a run: gather what is observed, decide, apply, write the status. Knows no framework."""
 
 import logging
 import secrets
@@ -9,16 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
-
-from pydantic import ValidationError
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, Reason, condition_of
+from evalrun_api.v1alpha1 import KIND, ConditionType, EvalRun, EvalRunStatus, Reason, condition_of
 from evalrun_cluster.client import Cluster
-from evalrun_cluster.errors import ClusterError, ConflictError, NamespaceGoneError, NameTakenError, RefusedError
+from evalrun_cluster.errors import ClusterError, NamespaceGoneError, NameTakenError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN, SECRET
-from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
+from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.aggregator_client import Aggregators
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.frozen import UnreadableSettingsError
@@ -30,24 +24,21 @@ from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.passes.gatherer import Gatherer
 from evalrun_operator.passes.known_runs import KnownRuns
 from evalrun_operator.passes.places import Places
+from evalrun_operator.passes.reconciler import PassResult, Reconciler, read_object, unreadable
 from evalrun_operator.passes.work_queue import FIRST
 from evalrun_operator.passes.writes import makes_something, write
 from evalrun_operator.policies.refusals import WriteFailure, applied_text
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.schedules.runs import schedule_of
 from evalrun_operator.settings import OperatorSettings
-from evalrun_runtime.backoff import backoff_seconds
 
 logger = logging.getLogger(__name__)
 
-MAX_RETRY_SECONDS = 10.0
-MAX_REFUSED_SECONDS = 60.0
-CONFLICT_SECONDS = 0.05
 THERE_SECONDS = 30.0
 """Seconds for which a run is assumed to exist after the API server last showed it."""
 
 
-class Controller:
+class Controller(Reconciler):
     """Works on runs.
 
     Args:
@@ -74,92 +65,36 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
         new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32),
     ) -> None:
+        runs = KnownRuns()
+        super().__init__(KIND, cluster, runs, wake, now)
         self._settings = settings
-        self._cluster = cluster
         self._gatherer = Gatherer(settings, cluster, children, aggregators, clock)
         self._metrics = metrics
-        self._wake = wake
-        self._now = now
         self._clock = clock
         self._new_token = new_token
-        self._runs = KnownRuns()
-        self._places = Places(settings.max_active_runs, self._runs.unended(), lambda key: wake(key, FIRST))
+        self._places = Places(settings.max_active_runs, runs.unended(), lambda key: wake(key, FIRST))
         self._shown: dict[str, float] = {}
         """By uid, when the API server last showed the run."""
-        self._failures: dict[Key, int] = {}
-        self._complaints: dict[Key, str] = {}
         self._write_failures: dict[str, Sequence[WriteFailure]] = {}
         """By uid, of the last pass that told of its writes in the run's condition Applied."""
-
-    def saw_run(self, manifest: dict[str, Any], *, gone: bool = False) -> None:
-        """Take over an EvalRun as it was seen; work on it where there is something new besides its status."""
-        metadata = manifest["metadata"]
-        key = (metadata["namespace"], metadata["name"])
-        known = self._runs.get(key)
-        if gone:
-            if known is not None and known["metadata"]["uid"] == metadata["uid"]:
-                self._forget(key, metadata["uid"])
-            return
-        if known is not None and known["metadata"]["uid"] == metadata["uid"] and not _newer(manifest, known):
-            return  # our own write came back
-        if known is not None and known["metadata"]["uid"] != metadata["uid"]:  # gone in a gap of the watch
-            self._forget(key, known["metadata"]["uid"])
-            known = None
-        self._runs[key] = manifest
-        self._shown[metadata["uid"]] = self._clock()
-        if known is None:
-            self._wake(key, _urgency(manifest))
-        elif _asks_for_more(manifest, known):
-            self._wake(key, FIRST)
 
     def wake_all(self) -> None:
         """Queue every run: nobody, or another operator, has worked on them until now."""
         self._gatherer.forget_tokens()
-        for key, manifest in self._runs.items():
-            self._wake(key, _urgency(manifest))
+        super().wake_all()
 
-    async def work(self, key: Key) -> float | None:
-        """Reconcile a run once. Returns the seconds after which to do it again."""
-        manifest = self._runs.get(key)
-        if manifest is None:
-            return None
+    async def _outcome(self, key: Key, manifest: Object) -> PassResult:
         started, outcome = self._clock(), "mistake"
         try:
-            delay, failure = await self._outcome(key, manifest)
+            result = await super()._outcome(key, manifest)
+            failure = result.failure
             outcome = "done" if failure is None else "refused" if isinstance(failure, RefusedError) else "retry"
         finally:
             self._metrics.passes.labels(outcome).observe(self._clock() - started)
-        if failure is not None:
-            return self._delay_after(key, failure, delay)
-        self._failures.pop(key, None)
-        self._complaints.pop(key, None)
-        return delay
+        return result
 
-    async def _outcome(self, key: Key, manifest: dict[str, Any]) -> tuple[float | None, ClusterError | None]:
-        try:
-            return await self._pass(key, manifest)
-        except ClusterError as error:
-            if isinstance(error, RefusedError):
-                await self._complain(key, manifest, error)
-            return None, error
-
-    def _delay_after(self, key: Key, failure: ClusterError, delay: float | None) -> float:
-        """Return the wait after a pass that failed: it grows with each in a row, up to the run's own next look."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        first = CONFLICT_SECONDS if isinstance(failure, ConflictError) else 0.5
-        limit = MAX_REFUSED_SECONDS if isinstance(failure, RefusedError) else MAX_RETRY_SECONDS
-        wait = backoff_seconds(failures, first, limit)
-        wait = wait if delay is None else min(wait, max(delay, first))
-        logger.warning("%s/%s: %s; again in %.1f s", *key, failure, wait)
-        return wait
-
-    async def _pass(self, key: Key, manifest: dict[str, Any]) -> tuple[float | None, ClusterError | None]:
-        """Reconcile once. Returns the time of the next pass, and the worst of the writes that failed."""
-        try:
-            run = EvalRun.from_wire(manifest)
-        except ValidationError as error:  # the CRD is of another version than this operator
-            first = error.errors()[0]
-            raise _unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    async def _pass(self, key: Key, manifest: Object) -> PassResult:
+        run = read_object(EvalRun, manifest)
         identity = identity_of(run)
         observed = await self._gatherer.observe(run, identity)
         # Read in one go with the decision, so that two passes cannot both take the last place.
@@ -170,16 +105,16 @@ class Controller:
         try:
             decision = decide(run, observed, self._settings, now, self._new_token())
         except UnreadableSettingsError as error:
-            raise _unreadable(str(error)) from error
+            raise unreadable(str(error)) from error
         if decision.expired:
             await self._cluster.delete(EVAL_RUN.kind, identity.name, identity.namespace, identity.uid)
-            return None, None
+            return PassResult()
         self._places.take(identity.uid, decision.status)
         nothing_left = not observed.objects
         if (nothing_left or makes_something(decision, observed)) and not await self._is_there(identity):
             logger.info("%s/%s: it was deleted while nobody looked", *key)
             self._forget(key, identity.uid)
-            return None, None
+            return PassResult()
         if decision.end_early and observed.tokens is not None:
             await self._gatherer.end_early(identity, observed.tokens, decision.end_early)
         errors = await write(self._cluster, identity, decision, observed)
@@ -189,7 +124,8 @@ class Controller:
         if observed.resync:
             self._gatherer.resynced(identity.uid)
         status = self._told(key, run, decision.status, errors, now)
-        await self._write_status(key, manifest, identity, status, decision)
+        if status.to_wire() != manifest.get("status") and await self._write_status(key, manifest, status):
+            await self._record_news(identity, manifest, status, decision)
         if not holds_place(status):
             self._places.free(identity.uid)  # only now: those that are woken look at the status that was written
         if self._is_known(key, identity.uid):  # it may have gone meanwhile
@@ -199,7 +135,7 @@ class Controller:
             self._gatherer.close(identity)
             self._write_failures.pop(identity.uid, None)
         worst = next((error for _, error in errors if isinstance(error, RefusedError)), None)
-        return decision.requeue_after, worst or next((error for _, error in errors), None)
+        return PassResult(decision.requeue_after, worst or next((error for _, error in errors), None))
 
     def _told(
         self, key: Key, run: EvalRun, status: EvalRunStatus, errors: Sequence[tuple[str, ClusterError]], now: datetime
@@ -227,96 +163,38 @@ class Controller:
         found = await self._cluster.read_run(identity.namespace, identity.name)
         if found is None or found["metadata"]["uid"] != identity.uid:
             return False
-        self._shown[identity.uid] = self._clock()
+        self._on_shown(identity.uid)
         return True
 
-    async def _write_status(
-        self, key: Key, manifest: Object, identity: RunIdentity, status: EvalRunStatus, decision: Decision
+    async def _record_news(
+        self, identity: RunIdentity, manifest: Object, status: EvalRunStatus, decision: Decision
     ) -> None:
-        """Write the status where it differs, then record the events that tell of it. Raises ClusterError."""
-        if status.to_wire() == manifest.get("status"):
-            return
-        written = await self._cluster.write_status(manifest, status)
-        if written is None:
-            self._forget(key, identity.uid)
-            return
-        self._shown[identity.uid] = self._clock()
-        if _newer(written, self._runs.get(key, written)):
-            self._runs[key] = written
+        """Record the events that tell of a status that was written."""
         before = EvalRunStatus.model_validate(manifest.get("status") or {})
         told = [event for event in events_of(before, status) if event not in decision.events]
         for event in (*decision.events, *told):
             await self._record(identity, event)
 
-    async def _record(self, identity: RunIdentity, event: StatusEvent) -> None:
-        """Record an event; one that cannot be recorded is only logged: the status says the same."""
-        logger.info("%s/%s: %s: %s", identity.namespace, identity.name, event.reason, event.message)
-        try:
-            await self._cluster.record(identity, event, self._now().strftime("%Y-%m-%dT%H:%M:%SZ"))
-        except ClusterError as error:
-            logger.warning("%s/%s: %s", identity.namespace, identity.name, error)
+    def _on_shown(self, uid: str) -> None:
+        self._shown[uid] = self._clock()
 
-    async def _complain(self, key: Key, manifest: dict[str, Any], error: RefusedError) -> None:
-        """Record once, as an event, what ended a pass before its status was written: no condition tells of it."""
-        message = str(error)
-        if self._complaints.get(key) == message or isinstance(error, NamespaceGoneError):
-            return
-        self._complaints[key] = message
-        metadata = manifest["metadata"]
-        created = datetime.fromisoformat(metadata["creationTimestamp"])
-        identity = RunIdentity(metadata["name"], metadata["namespace"], metadata["uid"], created)
-        await self._record(identity, StatusEvent(True, "Refused", message))  # noqa: FBT003 - a warning
-
-    def _forget(self, key: Key, uid: str) -> None:
+    def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
         self._gatherer.forget(key, uid)
         self._shown.pop(uid, None)
         self._write_failures.pop(uid, None)
-        if self._is_known(key, uid):  # otherwise a later run of that name has taken its place
-            del self._runs[key]
-            self._failures.pop(key, None)
-            self._complaints.pop(key, None)
+        if not replaced:
             self._metrics.forget(key)
         self._places.free(uid)
-
-    def _is_known(self, key: Key, uid: str) -> bool:
-        return key in self._runs and self._runs[key]["metadata"]["uid"] == uid
 
 
 def _holds_tokens(item: Object, run: RunIdentity) -> bool:
     return (item["kind"], item["metadata"]["name"]) == (SECRET.kind, names.token_secret(run.name))
 
 
-def _unreadable(what: str) -> RefusedError:
-    return RefusedError(f"this operator cannot read {what}: is it older than the one that wrote it?")
-
-
 def _reason(error: ClusterError) -> Reason:
     if isinstance(error, NameTakenError):
         return Reason.NAME_TAKEN
     return Reason.REFUSED if isinstance(error, RefusedError) else Reason.WRITE_FAILED
-
-
-def _newer(manifest: dict[str, Any], known: dict[str, Any]) -> bool:
-    """Compare two states of one object; resource versions are whole numbers that grow (Kubernetes 1.35, KEP-5504)."""
-    ours, theirs = manifest["metadata"]["resourceVersion"], known["metadata"]["resourceVersion"]
-    if ours.isdecimal() and theirs.isdecimal():
-        return int(ours) > int(theirs)
-    return bool(ours != theirs)
-
-
-def _urgency(manifest: dict[str, Any]) -> float:
-    """Return the delay of a run's first pass.
-
-    What a user has just asked for is a short pass: it need not wait behind those that make a run's objects, nor, after
-    a restart or a takeover, behind every run that was taken up long ago.
-    """
-    return 0.0 if manifest.get("status") else FIRST
-
-
-def _asks_for_more(manifest: dict[str, Any], known: dict[str, Any]) -> bool:
-    """Return whether an object differs in more than its status, which only we write."""
-    fields = ("uid", "generation", "deletionTimestamp")
-    return any(manifest["metadata"].get(field) != known["metadata"].get(field) for field in fields)
 
 
 def _complete(status: EvalRunStatus | None) -> bool:

@@ -4,16 +4,17 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from pydantic import ValidationError
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import SCHEDULE_KIND, EvalSchedule, EvalScheduleStatus
+from evalrun_api.v1alpha1 import SCHEDULE_KIND, EvalSchedule
 from evalrun_cluster.client import Cluster, refuse_foreign
-from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError
+from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
-from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
+from evalrun_cluster.objects import Object, RunIdentity
+from evalrun_operator.observation.children import Key
+from evalrun_operator.passes.reconciler import PassResult, Reconciler, read_object
 from evalrun_operator.schedules.choice import listing_request
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
@@ -24,17 +25,13 @@ from evalrun_operator.schedules.reconcile import decide
 from evalrun_operator.schedules.refusals import listing_refused, merged_runs_refused, merging_refused, runs_refused
 from evalrun_operator.schedules.runs import ScheduledRun, schedule_of, scheduled_run
 from evalrun_operator.settings import OperatorSettings
-from evalrun_runtime.backoff import backoff_seconds
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, str]
-"""Namespace and name of an EvalSchedule."""
-FIRST_RETRY_SECONDS, CONFLICT_SECONDS, MAX_RETRY_SECONDS = 0.5, 0.05, 30.0
 JOB = "Job"
 
 
-class ScheduleController:
+class ScheduleController(Reconciler):
     """Works on schedules.
 
     Args:
@@ -53,33 +50,11 @@ class ScheduleController:
         wake: Callable[[Key, float], None],
         now: Callable[[], datetime],
     ) -> None:
+        super().__init__(SCHEDULE_KIND, cluster, {}, wake, now)
         self._settings = settings
-        self._cluster = cluster
         self._metrics = metrics
-        self._wake = wake
-        self._now = now
-        self._schedules: dict[Key, Object] = {}
         self._runs: dict[str, dict[str, ScheduledRun]] = {}
         """By the schedule's uid and the run's."""
-        self._failures: dict[Key, int] = {}
-
-    def saw_schedule(self, manifest: Object, *, gone: bool = False) -> None:
-        """Take over an EvalSchedule as it was seen; work on it where there is something new besides its status."""
-        metadata = manifest["metadata"]
-        key = (metadata["namespace"], metadata["name"])
-        known = self._schedules.get(key)
-        same = known is not None and known["metadata"]["uid"] == metadata["uid"]
-        if gone:
-            if same:
-                self._forget(key)
-            return
-        if known is not None and same and not _is_newer(manifest, known):
-            return  # our own write came back
-        if not same:  # it may have gone in a gap of the watch
-            self._forget(key)
-        self._schedules[key] = manifest
-        if known is None or not same or _asks_for_more(manifest, known):
-            self._wake(key, 0.0)
 
     def saw_run(self, manifest: Object, *, gone: bool = False) -> None:
         """Take over an EvalRun as it was seen; one that no schedule made is passed over."""
@@ -103,34 +78,14 @@ class ScheduleController:
             runs[uid] = seen
             self._wake((manifest["metadata"]["namespace"], owner[0]), 0.0)
 
-    def wake_all(self) -> None:
-        """Queue every schedule: the clock was set, or another operator has worked on them until now."""
-        for key in self._schedules:
-            self._wake(key, 0.0)
+    def _asks_for_more(self, manifest: Object, known: Object) -> bool:
+        notes = [(one["metadata"].get("annotations") or {}).get(names.TRIGGER_ANNOTATION) for one in (known, manifest)]
+        return notes[0] != notes[1] or super()._asks_for_more(manifest, known)
 
-    async def work(self, key: Key) -> float | None:
-        """Reconcile a schedule once. Returns the seconds after which to do it again."""
-        manifest = self._schedules.get(key)
-        if manifest is None or manifest["metadata"].get("deletionTimestamp"):
-            return None
-        try:
-            delay = await self._pass(key, manifest)
-        except ClusterError as error:
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            first = CONFLICT_SECONDS if isinstance(error, ConflictError) else FIRST_RETRY_SECONDS
-            wait = backoff_seconds(failures, first, MAX_RETRY_SECONDS)
-            logger.warning("schedule %s/%s: %s; again in %.1f s", *key, error, wait)
-            return wait
-        self._failures.pop(key, None)
-        return delay
-
-    async def _pass(self, key: Key, manifest: Object) -> float | None:
-        try:
-            schedule = EvalSchedule.from_wire(manifest)
-        except ValidationError as error:  # the CRD is of another version than this operator
-            first = error.errors()[0]
-            text = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise RefusedError(f"this operator cannot read {text}: is it older than the one that wrote it?") from error
+    async def _pass(self, key: Key, manifest: Object) -> PassResult:
+        if manifest["metadata"].get("deletionTimestamp"):
+            return PassResult()
+        schedule = read_object(EvalSchedule, manifest)
         now = self._now()
         observed = await self._observe(schedule)
         decision = decide(schedule, observed, now)
@@ -143,17 +98,18 @@ class ScheduleController:
         unmade = await self._start_merged(schedule, decision)
         if unmade:
             decision = merged_runs_refused(decision, unmade, schedule, now)
-        written = await self._write_status(key, manifest, decision.status)
-        if not written:
-            return None
+        if not await self._write_status(key, manifest, decision.status):
+            return PassResult()
         self._forget_gone(schedule.metadata.uid or "", observed)
         self._metrics.show(key, decision.status)
+        metadata = schedule.metadata
+        identity = RunIdentity(metadata.name, metadata.namespace or "", metadata.uid or "", now)
         for event in decision.events:
-            await self._record(schedule, event, now)
+            await self._record(identity, event)
         for done in (decision.delete_job, decision.delete_merge_job):  # last: what was not acted on is read again
             if done is not None:
                 await self._cluster.delete(JOB, done.name, key[0], done.uid)
-        return decision.requeue_after
+        return PassResult(decision.requeue_after)
 
     async def _observe(self, schedule: EvalSchedule) -> ObservedSchedule:
         runs = tuple(self._runs.get(schedule.metadata.uid or "", {}).values())
@@ -238,28 +194,6 @@ class ScheduleController:
                 failures[one.digest] = str(error)
         return failures
 
-    async def _write_status(self, key: Key, manifest: Object, status: EvalScheduleStatus) -> bool:
-        """Write the status where it differs. Returns False if the schedule is gone."""
-        if status.to_wire() == manifest.get("status"):
-            return True
-        written = await self._cluster.write_status(manifest, status)
-        if written is None:
-            self._forget(key)
-            return False
-        if key in self._schedules and _is_newer(written, self._schedules[key]):
-            self._schedules[key] = {**written, "kind": SCHEDULE_KIND}
-        return True
-
-    async def _record(self, schedule: EvalSchedule, event: StatusEvent, now: datetime) -> None:
-        """Record an event; one that cannot be recorded is only logged: the status says the same."""
-        metadata = schedule.metadata
-        identity = RunIdentity(metadata.name, metadata.namespace or "", metadata.uid or "", now)
-        logger.info("schedule %s/%s: %s: %s", metadata.namespace, metadata.name, event.reason, event.message)
-        try:
-            await self._cluster.record(identity, event, now.strftime("%Y-%m-%dT%H:%M:%SZ"), kind=SCHEDULE_KIND)
-        except ClusterError as error:
-            logger.warning("schedule %s/%s: %s", metadata.namespace, metadata.name, error)
-
     def _forget_gone(self, uid: str, observed: ObservedSchedule) -> None:
         """Forget deleted runs that are completely recorded in the status."""
         runs = self._runs.get(uid, {})
@@ -268,29 +202,11 @@ class ScheduleController:
                 runs.pop(run.uid, None)
 
     def _wake_owner(self, runs: Mapping[str, ScheduledRun]) -> None:
-        for key, manifest in self._schedules.items():
+        for key, manifest in self._known.items():
             if self._runs.get(manifest["metadata"]["uid"]) is runs:
                 self._wake(key, 0.0)
 
-    def _forget(self, key: Key) -> None:
-        manifest = self._schedules.pop(key, None)
-        self._failures.pop(key, None)
-        self._metrics.forget(key)
-        if manifest is not None:
-            self._runs.pop(manifest["metadata"]["uid"], None)
-
-
-def _is_newer(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    ours, theirs = manifest["metadata"]["resourceVersion"], known["metadata"]["resourceVersion"]
-    if ours.isdecimal() and theirs.isdecimal():
-        return int(ours) > int(theirs)
-    return bool(ours != theirs)
-
-
-def _asks_for_more(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Return whether an object differs in its spec, its deletion, or the annotation that asks for a start."""
-    before, after = known["metadata"], manifest["metadata"]
-    if any(after.get(field) != before.get(field) for field in ("generation", "deletionTimestamp")):
-        return True
-    notes = [(one.get("annotations") or {}).get(names.TRIGGER_ANNOTATION) for one in (before, after)]
-    return bool(notes[0] != notes[1])
+    def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
+        self._runs.pop(uid, None)
+        if not replaced:
+            self._metrics.forget(key)

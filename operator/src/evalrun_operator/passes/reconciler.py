@@ -1,0 +1,225 @@
+"""Reconciler of one kind: which objects there are, when a pass is made over each, and what follows a failure.
+
+EvalRuns and EvalSchedules each have one. It knows no framework, and nothing of what a pass decides.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from evalrun_api.api_model import ApiModel
+from evalrun_api.v1alpha1 import EvalRunStatus, EvalScheduleStatus
+from evalrun_cluster.client import Cluster
+from evalrun_cluster.errors import ClusterError, ConflictError, NamespaceGoneError, RefusedError
+from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
+from evalrun_operator.observation.children import Key
+from evalrun_operator.passes.work_queue import FIRST
+from evalrun_runtime.backoff import backoff_seconds
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS = 0.5
+CONFLICT_SECONDS = 0.05
+MAX_RETRY_SECONDS = 10.0
+MAX_REFUSED_SECONDS = 60.0
+
+ModelT = TypeVar("ModelT", bound=ApiModel)
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """Result of a pass that came to its end."""
+
+    requeue_after: float | None = None
+    """Seconds after which the next pass is due, whatever happens; None: only when something happens."""
+    failure: ClusterError | None = None
+    """Worst of the writes that failed."""
+
+
+class Reconciler(ABC):
+    """Keeps the objects of a kind as they were last seen, and makes passes over them.
+
+    Args:
+        kind: of the objects.
+        cluster: the API server.
+        known: where the objects are kept, by namespace and name.
+        wake: has an object worked on after a delay in seconds, or `FIRST`.
+        now: the time, with its zone.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        cluster: Cluster,
+        known: MutableMapping[Key, Object],
+        wake: Callable[[Key, float], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._kind = kind
+        self._cluster = cluster
+        self._known = known
+        self._wake = wake
+        self._now = now
+        self._failures: dict[Key, int] = {}
+        """Passes that failed in a row."""
+        self._complaints: dict[Key, str] = {}
+
+    @abstractmethod
+    async def _pass(self, key: Key, manifest: Object) -> PassResult:
+        """Reconcile an object once. Raises ClusterError where the pass cannot come to its end."""
+
+    @abstractmethod
+    def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
+        """Drop what is kept of an object that is gone; `replaced` says that another object has its name already."""
+
+    def _on_shown(self, uid: str) -> None:  # noqa: B027 - most kinds need not know
+        """Note that the API server has just shown an object."""
+
+    def _asks_for_more(self, manifest: Object, known: Object) -> bool:
+        """Return whether an object differs in more than its status, which only we write."""
+        fields = ("uid", "generation", "deletionTimestamp")
+        return any(manifest["metadata"].get(field) != known["metadata"].get(field) for field in fields)
+
+    def saw(self, manifest: Object, *, gone: bool = False) -> None:
+        """Take over an object as it was seen; work on it where there is something new besides its status."""
+        key, uid = _key_of(manifest), manifest["metadata"]["uid"]
+        known = self._known.get(key)
+        same = known is not None and known["metadata"]["uid"] == uid
+        if gone:
+            if same:
+                self._forget(key, uid)
+            return
+        if known is not None and same and not _is_newer(manifest, known):
+            return  # our own write came back
+        if known is not None and not same:  # it went in a gap of the watch
+            self._forget(key, known["metadata"]["uid"])
+        self._known[key] = manifest
+        self._on_shown(uid)
+        if known is None or not same:
+            self._wake(key, _urgency(manifest))
+        elif self._asks_for_more(manifest, known):
+            self._wake(key, FIRST)
+
+    def wake_all(self) -> None:
+        """Queue every object: nobody, or another operator, has worked on them until now."""
+        for key, manifest in self._known.items():
+            self._wake(key, _urgency(manifest))
+
+    async def work(self, key: Key) -> float | None:
+        """Reconcile an object once. Returns the seconds after which to do it again."""
+        manifest = self._known.get(key)
+        if manifest is None:
+            return None
+        result = await self._outcome(key, manifest)
+        if result.failure is not None:
+            return self._delay_after(key, result.failure, result.requeue_after)
+        self._failures.pop(key, None)
+        self._complaints.pop(key, None)
+        return result.requeue_after
+
+    async def _outcome(self, key: Key, manifest: Object) -> PassResult:
+        try:
+            return await self._pass(key, manifest)
+        except ClusterError as error:
+            if isinstance(error, RefusedError):
+                await self._complain(key, manifest, error)
+            return PassResult(failure=error)
+
+    def _delay_after(self, key: Key, failure: ClusterError, delay: float | None) -> float:
+        """Return the wait after a pass that failed: it grows with each in a row, up to the object's own next look."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        first = CONFLICT_SECONDS if isinstance(failure, ConflictError) else FIRST_RETRY_SECONDS
+        limit = MAX_REFUSED_SECONDS if isinstance(failure, RefusedError) else MAX_RETRY_SECONDS
+        wait = backoff_seconds(failures, first, limit)
+        wait = wait if delay is None else min(wait, max(delay, first))
+        logger.warning("%s %s/%s: %s; again in %.1f s", self._kind, *key, failure, wait)
+        return wait
+
+    async def _write_status(self, key: Key, manifest: Object, status: EvalRunStatus | EvalScheduleStatus) -> bool:
+        """Write a status where it differs. Returns whether the object is still there. Raises ClusterError."""
+        if status.to_wire() == manifest.get("status"):
+            return True
+        uid = manifest["metadata"]["uid"]
+        written = await self._cluster.write_status({**manifest, "kind": self._kind}, status)
+        if written is None:
+            self._forget(key, uid)
+            return False
+        self._on_shown(uid)
+        if _is_newer(written, self._known.get(key, written)):
+            self._known[key] = written
+        return True
+
+    async def _record(self, identity: RunIdentity, event: StatusEvent) -> None:
+        """Record an event; one that cannot be recorded is only logged: the status says the same."""
+        place = self._kind, identity.namespace, identity.name
+        logger.info("%s %s/%s: %s: %s", *place, event.reason, event.message)
+        try:
+            await self._cluster.record(identity, event, self._now().strftime("%Y-%m-%dT%H:%M:%SZ"), kind=self._kind)
+        except ClusterError as error:
+            logger.warning("%s %s/%s: %s", *place, error)
+
+    async def _complain(self, key: Key, manifest: Object, error: RefusedError) -> None:
+        """Record once, as an event, what ended a pass before its status was written: no condition tells of it."""
+        message = str(error)
+        if self._complaints.get(key) == message or isinstance(error, NamespaceGoneError):
+            return
+        self._complaints[key] = message
+        metadata = manifest["metadata"]
+        created = datetime.fromisoformat(metadata["creationTimestamp"])
+        identity = RunIdentity(metadata["name"], metadata["namespace"], metadata["uid"], created)
+        await self._record(identity, StatusEvent(warning=True, reason="Refused", message=message))
+
+    def _forget(self, key: Key, uid: str) -> None:
+        replaced = not self._is_known(key, uid)  # a later object of that name has taken its place
+        if not replaced:
+            del self._known[key]
+            self._failures.pop(key, None)
+            self._complaints.pop(key, None)
+        self._on_forgotten(key, uid, replaced=replaced)
+
+    def _is_known(self, key: Key, uid: str) -> bool:
+        return key in self._known and self._known[key]["metadata"]["uid"] == uid
+
+
+def read_object(model: type[ModelT], manifest: dict[str, Any]) -> ModelT:
+    """Return an object of the API as its model.
+
+    Raises:
+        RefusedError: the CRD is of another version than this operator.
+    """
+    try:
+        return model.model_validate(manifest)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def unreadable(what: str) -> RefusedError:
+    """Return the error of an object that another release wrote."""
+    return RefusedError(f"this operator cannot read {what}: is it older than the one that wrote it?")
+
+
+def _key_of(manifest: Object) -> Key:
+    return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+
+
+def _is_newer(manifest: Object, known: Object) -> bool:
+    """Compare two states of one object; resource versions are whole numbers that grow (Kubernetes 1.35, KEP-5504)."""
+    ours, theirs = manifest["metadata"]["resourceVersion"], known["metadata"]["resourceVersion"]
+    if ours.isdecimal() and theirs.isdecimal():
+        return int(ours) > int(theirs)
+    return bool(ours != theirs)
+
+
+def _urgency(manifest: Object) -> float:
+    """Return the delay of an object's first pass.
+
+    What a user has just asked for is a short pass: it need not wait behind those that make an object's parts, nor,
+    after a restart or a takeover, behind every object that was taken up long ago.
+    """
+    return 0.0 if manifest.get("status") else FIRST
