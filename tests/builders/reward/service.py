@@ -42,12 +42,12 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    judge: FakeJudge | None = None, problems: Sequence[Problem] = (), **settings: Any
+    judge: FakeJudge | None = None, problems: Sequence[Problem] = (), judge_address: str = "", **settings: Any
 ) -> AsyncIterator[Served]:
-    """Serve before a scripted judge."""
+    """Serve before a scripted judge, or before whatever is at `judge_address`."""
     judge = judge or FakeJudge()
     gateway = FakeJudgeServer(judge)
-    address = await gateway.start()
+    address = judge_address or await gateway.start()
     client = GrpcJudge(address)
     told = RewardSettings(judge=address, **settings)
     tests = SampleTests(problems, judging_of(told.comparator, told.time_limit), told.cache_mib << 20)

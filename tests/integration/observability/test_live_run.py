@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import requests
@@ -63,10 +64,10 @@ class ScrapedRun:
 
 
 @contextmanager
-def rewarding(metrics_port: int) -> Iterator[str]:
+def rewarding(metrics_port: int, store: Path) -> Iterator[str]:
     """Serve rewards before a judge that nobody reaches: each request is retried for a second, and is not judged."""
     environment = {"EVALRUN_REWARD_METRICS_PORT": str(metrics_port), "EVALRUN_REWARD_DEADLINE_SECONDS": "1"}
-    command = [*COMMAND, "serve", "reward", "--judge", "grpc://127.0.0.1:1"]
+    command = [*COMMAND, "serve", "reward", "--judge", "grpc://127.0.0.1:1", "--session-store", str(store)]
     with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield next(filter(None, map(address_of, process.stdout or ())))
@@ -86,7 +87,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
     environment["EVALRUN_RECORDED_LATENCY_SECONDS"] = "1"  # every count is scraped at 0 first
     command = [*COMMAND, "run", str(file), "--local", "--endpoint", "builtin:demo", "--output", str(folder / "out")]
     jobs = [static_job(part, port, **OWN) for part, port in ports.items()]
-    with rewarding(ports["reward"]) as address, running_prometheus(folder, jobs) as prometheus:
+    with rewarding(ports["reward"], folder / "sessions") as address, running_prometheus(folder, jobs) as prometheus:
         until(lambda: prometheus.value('up{job="reward"}') == 1, "the reward service's first scrape")
         run = subprocess.Popen(
             command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

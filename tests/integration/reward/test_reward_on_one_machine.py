@@ -2,6 +2,7 @@
 
 import select
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,13 @@ from evalrun_data.demo import problems
 from evalrun_runtime.ready_line import address_of
 
 pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep the default session store out of the user's state folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "evalrun"
 
 
 def ready(process: "subprocess.Popen[str]") -> str:
@@ -33,7 +41,7 @@ async def rewards(address: str, *answers: str) -> list[dict[str, Any]]:
     return results
 
 
-async def test_one_command_serves_judged_rewards_and_ends_all_that_it_started() -> None:
+async def test_one_command_serves_judged_rewards_and_ends_all_that_it_started(state: Path) -> None:
     demo = problems()[0]
     with evalrun_started("serve", "reward", "--problems", "builtin:demo", "--log-level", "warning") as process:
         address = ready(process)
@@ -45,10 +53,13 @@ async def test_one_command_serves_judged_rewards_and_ends_all_that_it_started() 
         named = {"response": "no code", "dataset": demo.dataset, "problem_id": demo.problem_id}
         (known,) = (await post(address, "/v1/rewards", {"samples": [named]}))[1]["results"]
         assert (known["outcome"], known["reward"]) == ("judged", 0.0)
+        status, started, _ = await post(address, "/start_instance", {"instance_hash": demo.problem_id})
+        assert status == 200, started
         process.terminate()
         assert process.wait(60) == 0
     assert None not in parts
     assert [part for part in parts if part and state_of(part) != "Z"] == []
+    assert [file.suffix for file in sorted(state.iterdir())][:1] == [".sqlite3"]  # noqa: ASYNC240 - nothing else runs
 
 
 def test_what_a_part_refuses_is_said_in_one_line() -> None:

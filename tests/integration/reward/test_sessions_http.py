@@ -10,7 +10,7 @@ from builders.reward.service import TESTS, Served, post, served
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge
-from evalrun_data.records import Problem, StdioTests
+from evalrun_data.records import AssertTests, Problem, StdioTests
 
 START = {"instance_hash": "i", "ground_truth": TESTS}
 PUBLIC = Problem(
@@ -48,7 +48,7 @@ async def started(it: Served, **more: object) -> str:
     assert status == 200, answer
     sid = answer["sid"]
     assert isinstance(sid, str)
-    assert 0 <= int(sid) < 1 << 63
+    assert 0 <= int(sid) < 1 << 53
     return sid
 
 
@@ -108,6 +108,50 @@ async def test_actions_run_on_public_tests_alone(store: str) -> None:
     assert (request.run, request.submission.language) == ("grpo", "python")
 
 
+FUNCTION = Problem("d", "f", "Write f.", AssertTests(("assert f(1) == 1", "assert f(2) == 2"), "", "f"))
+
+
+@pytest.mark.parametrize(
+    ("problem", "start", "line"),
+    [
+        (FUNCTION, {}, "\n[submitted: 1 of 2 tests passed]"),
+        (FUNCTION, {"action": "run"}, ""),
+        (PUBLIC, {}, ""),
+        (PUBLIC, {"action": "submit"}, "\n[submitted: 1 of 2 tests passed]"),
+    ],
+)
+async def test_process_action_runs_or_submits_by_the_task(
+    problem: Problem, start: dict[str, str], line: str, store: str
+) -> None:
+    def judge(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+        verdict = script(request)
+        if request.WhichOneof("tests") == "asserts" or len(request.stdio.tests) == 2:
+            passed, failed = judge_pb2.TEST_STATUS_SUCCESS, judge_pb2.TEST_STATUS_WRONG_ANSWER
+            del verdict.tests[:]
+            verdict.tests.extend(judge_pb2.TestResult(status=status, ran=True) for status in (passed, failed))
+        return verdict
+
+    async with served(FakeJudge(judge), [problem], session_store=store) as it:
+        _, answer = await call(it, "start_instance", {"instance_hash": problem.problem_id, **start})
+        status, body = await call(it, "process_action", {"sid": answer["sid"], "content": "def f(x): return 1"})
+        assert status == 200
+        assert body["content"].endswith(f"hello{line}")
+        status, body = await call(it, "process_action", {"sid": answer["sid"], "content": " "})
+        assert (status, "submitted" in body["content"]) == (200, False)
+
+
+async def test_an_action_that_cannot_be_submitted_takes_no_turn(store: str) -> None:
+    def judge(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+        if request.WhichOneof("tests") == "asserts":
+            return judge_pb2.Verdict(judged=False, permanent=True)
+        return script(request)
+
+    async with served(FakeJudge(judge), [FUNCTION], session_store=store) as it:
+        _, answer = await call(it, "start_instance", {"instance_hash": "f"})
+        status, body = await call(it, "process_action", {"sid": answer["sid"], "content": "x"})
+        assert (status, "content" in body) == (503, False)
+
+
 async def test_retries_take_no_second_turn(store: str) -> None:
     async with served(FakeJudge(script, delay=0.05), session_store=store, max_turns=2) as it:
         sid = await started(it, request_id="one")
@@ -142,8 +186,8 @@ async def test_a_closed_session_takes_no_action_and_an_empty_one_gets_zero(store
 
 
 @pytest.mark.parametrize("name", ["process_action", "postprocess", "compute_reward"])
-@pytest.mark.parametrize("sid", ["12345", "x", "-1", str(1 << 63)])
-async def test_an_unknown_session_is_lost_and_never_zero(name: str, sid: str, store: str) -> None:
+@pytest.mark.parametrize("sid", ["12345", "x", "-1", str(1 << 63), 12345, -1, 1 << 70, 0.5, 1e300])
+async def test_an_unknown_session_is_lost_and_never_zero(name: str, sid: str | float, store: str) -> None:
     async with served(FakeJudge(script), session_store=store) as it:
         body = {"sid": sid} | ({"content": "x"} if name == "process_action" else {})
         status, answer = await call(it, name, body)
@@ -192,7 +236,7 @@ async def test_a_caller_that_goes_takes_its_action_back(store: str) -> None:
         ("start_instance", {"instance_hash": "nine"}, 400, "unknown problem 'nine'"),
         ("start_instance", START | {"turns": 3}, 400, "unknown field `turns`"),
         ("start_instance", START | {"language": "cobol"}, 400, "cobol"),
-        ("process_action", {"sid": 5, "content": "x"}, 400, "sid"),
+        ("process_action", {"sid": None, "content": "x"}, 400, "sid"),
         ("postprocess", "{", 400, "body:"),
     ],
 )

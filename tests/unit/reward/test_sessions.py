@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_reward.sessions.observation import NO_PROGRAM, cut, observation_of
+from evalrun_reward.sessions.messages import text_of
+from evalrun_reward.sessions.observation import NO_PROGRAM, append_submission, cut, observation_of
 from evalrun_reward.sessions.session import (
     Session,
     SessionClosedError,
@@ -77,7 +78,7 @@ def test_ids_fit_a_signed_64_bit_integer_and_a_request_id_names_one_session() ->
     assert len(ids) == 100
     assert sid_of("r", "x") == sid_of("r", "x")
     assert len({sid_of("r", "x"), sid_of("q", "x"), sid_of("r", "y"), sid_of("rx", "")}) == 4
-    assert all(is_sid(one) and int(one) < 1 << 63 for one in {*ids, sid_of("r", "x")})
+    assert all(is_sid(one) and int(one) < 1 << 53 for one in {*ids, sid_of("r", "x")})
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "1.0", " 1", "9223372036854775808", "1" * 30, "\u0661"])
@@ -133,3 +134,18 @@ def test_what_the_judge_left_out_is_counted() -> None:
     test = result(judge_pb2.TEST_STATUS_WRONG_ANSWER)
     test.stdout.text, test.stdout.full_length = "xx", 5000
     assert observation_of(verdict(test), (), 100) == "stdout:\nxx\n[4998 bytes more]"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"), [(17, "17"), ("p17", "p17"), (17.0, "17"), (2.0**53 - 1, "9007199254740991"), (0.5, "0.5")]
+)
+def test_text_of_a_number_is_its_decimal_digits(given: str | float, text: str) -> None:
+    assert text_of(given) == text
+
+
+@pytest.mark.parametrize("limit", [60, 256])
+def test_append_submission_keeps_the_line_within_the_limit(limit: int) -> None:
+    right, wrong = result(judge_pb2.TEST_STATUS_SUCCESS), result(judge_pb2.TEST_STATUS_WRONG_ANSWER)
+    text = append_submission("x" * 300, verdict(right, wrong, wrong), limit)
+    assert len(text) == limit
+    assert text.endswith("\n[submitted: 1 of 3 tests passed]")

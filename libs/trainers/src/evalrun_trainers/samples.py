@@ -31,22 +31,22 @@ def sample_of(
     if isinstance(extra.get("problem_prompt"), str):
         sample["prompt"] = extra["problem_prompt"]
     if extra:
-        sample["extra_info"] = _plain(extra)
+        sample["extra_info"] = plain(extra)
     return sample
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a row holds
+def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a row holds
     """Return what JSON can hold: rows come with arrays and scalars of numpy's, and a NaN would spoil the batch."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, str | int | float):
         return value
     to_list = getattr(value, "tolist", None)
-    return str(value) if to_list is None else _plain(to_list())
+    return str(value) if to_list is None else plain(to_list())
 
 
 def logged(result: Result, score: float) -> dict[str, Any]:

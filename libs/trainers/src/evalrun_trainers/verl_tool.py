@@ -16,6 +16,7 @@ from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from evalrun_trainers.calls import RewardCalls, SessionOverError, StateLostError
 from evalrun_trainers.client import NotJudgedError
 from evalrun_trainers.options import RAISE, OptionsError, read_options
+from evalrun_trainers.samples import plain
 
 SCHEMA: dict[str, Any] = {
     "type": "function",
@@ -29,7 +30,7 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
-_STARTS = ("instance_hash", "ground_truth", "dataset", "language")
+_STARTS = ("instance_hash", "ground_truth", "dataset", "language", "action")
 _OWN = ("type",)
 """Of verl's tool configuration; everything else there is an option of ours."""
 
@@ -65,15 +66,16 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
         Args:
             instance_id: None: a new one.
             kwargs: `create_kwargs`, from the row's `extra_info.tools_kwargs`: `instance_hash` names a problem that the
-                service knows, or `ground_truth` holds the tests. Optional: `dataset`, `language`.
+                service knows, or `ground_truth` holds the tests. Optional: `dataset`, `language`,
+                `action`.
 
         Raises:
             OptionsError: it names neither.
         """
-        given = dict(kwargs.get("create_kwargs") or {})
+        given = plain(kwargs.get("create_kwargs") or {})
         if unknown := sorted(set(given) - set(_STARTS)):
             raise OptionsError(f"create_kwargs: unknown key {unknown[0]!r}: write one of {', '.join(_STARTS)}")
-        if not given.get("instance_hash"):
+        if given.get("instance_hash") in (None, ""):
             if given.get("ground_truth") is None:
                 raise OptionsError(
                     "create_kwargs: it names no instance_hash and holds no ground_truth: write one of them"

@@ -106,7 +106,7 @@ def document(version: str) -> dict[str, Any]:
             "/v1/rewards": post("Judge a batch of answers.", BatchRequest, BatchResponse, _REFUSALS),
             "/get_reward": remote,
             "/start_instance": call("Start a session.", StartRequest, StartResponse, "The session."),
-            "/process_action": call("Run an action's program.", ActionRequest, ActionResponse, "What it did."),
+            "/process_action": call("Run or submit a program.", ActionRequest, ActionResponse, "What it did."),
             "/postprocess": call("Take no more actions.", SessionRequest, Closed, "Nothing."),
             "/compute_reward": call("Judge the last program.", SessionRequest, RewardResponse, "The reward."),
             "/healthz": {"get": {"summary": "Whether requests are taken.", "responses": {

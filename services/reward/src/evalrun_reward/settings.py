@@ -74,8 +74,8 @@ class RewardSettings(ServiceSettings):
     session_store: SecretStr | None = Field(
         None,
         description="Where multi-turn sessions live: a SQLite file's path for one machine, or "
-        "redis://[:password@]host:port/db for several replicas; whoever can write there can forge rewards. Default: "
-        "no sessions.",
+        "redis://[:password@]host:port/db for several replicas; whoever can write there can forge rewards. `evalrun "
+        "serve reward` takes a file in the user's state folder by default; the images have no sessions by default.",
     )
     max_sessions: int = Field(
         10_000, ge=1, description="Sessions that may be open at once, over all replicas; beyond it 429."

@@ -61,9 +61,11 @@ def reward(arguments: Sequence[str], options: LocalOptions) -> int:
     service itself is served. `evalrun serve reward --settings` lists all of its own settings.
     """
     import os
+    from pathlib import Path
 
-    from evalrun_cli.local.reward_server import names_a_judge, serve_reward
+    from evalrun_cli.local.reward_server import add_default_store, names_a_judge, serve_reward
 
+    arguments = add_default_store(arguments, os.environ, Path.home())
     if "--settings" not in arguments and not names_a_judge(arguments, os.environ):
         return serve_reward(arguments, options)
     if given := [flag for flag, value in options.flags.items() if value]:

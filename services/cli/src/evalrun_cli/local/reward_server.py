@@ -13,18 +13,41 @@ import click
 
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
+from evalrun_reward.sessions.sqlite_store import SCHEMA_VERSION
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.ready_line import ready_line
 
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 20.0
+STORE_NAME = f"sessions-{SCHEMA_VERSION}.sqlite3"
+"""Of the default session store; a version with another schema begins another file."""
 
 
 def names_a_judge(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
     """Return whether the settings name a judge, or may do so in a file: then none is started."""
     flags = {argument.partition("=")[0] for argument in arguments}
     return bool(flags & {"--judge", "--config"}) or "EVALRUN_REWARD_JUDGE" in environment
+
+
+def add_default_store(arguments: Sequence[str], environment: Mapping[str, str], home: Path) -> list[str]:
+    """Return the arguments with a session store: a file in the user's state folder where none is named.
+
+    Raises:
+        BadInputError: the folder cannot be created.
+    """
+    named = {argument.partition("=")[0] for argument in arguments}
+    if named & {"--session-store", "--config", "--settings"} or "EVALRUN_REWARD_SESSION_STORE" in environment:
+        return list(arguments)
+    folder = Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state") / "evalrun"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"--session-store: its default folder {folder} cannot be created ({error.strerror}): name a file in "
+            "another folder"
+        ) from error
+    return [*arguments, "--session-store", str(folder / STORE_NAME)]
 
 
 def serve_reward(arguments: Sequence[str], options: LocalOptions) -> ExitCode:

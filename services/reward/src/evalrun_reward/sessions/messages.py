@@ -1,14 +1,29 @@
 """Messages of the four calls of a session: one frozen struct each."""
 
+from typing import Literal
+
 import msgspec
 
 from evalrun_reward.wire import Shape
+
+Id = str | int | float
+"""An id as its caller holds it: trainers keep ids in tensors, so that they come back as numbers."""
+Action = Literal["run", "submit"]
+"""run: an action's program runs, and the model sees what it printed. submit: the tests judge the program too, and the
+model sees how many of them passed, never the tests."""
+
+
+def text_of(number_or_text: Id) -> str:
+    """Return an id as a text: a whole number in decimal digits."""
+    if isinstance(number_or_text, float) and number_or_text.is_integer():
+        return str(int(number_or_text))
+    return str(number_or_text)
 
 
 class StartRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Begin a session."""
 
-    instance_hash: str
+    instance_hash: Id
     """The `problem_id` of a problem in --problems; any name if `ground_truth` is given."""
     dataset: str = ""
     """Of the problem; needed only if several have its id."""
@@ -20,6 +35,9 @@ class StartRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Name of the caller's run: places are shared fairly between runs."""
     shape: Shape = "dense"
     """Of the reward."""
+    action: Action | msgspec.UnsetType = msgspec.UNSET
+    """Work of /process_action. Left out: run for tests on stdin and stdout, and submit for every other kind of
+    tests, because a function alone prints nothing."""
     request_id: str = ""
     """Chosen by the caller, once for each session: the same id returns the same session."""
 
@@ -28,13 +46,13 @@ class StartResponse(msgspec.Struct, frozen=True):
     """The new session."""
 
     sid: str
-    """A decimal number that fits a signed 64-bit integer."""
+    """A decimal number below 2^53, which an integer of 64 bits and a double hold exactly."""
 
 
 class ActionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The model's message of one turn."""
 
-    sid: str
+    sid: Id
     content: str
     turn: int | None = None
     """The turn that this is, from 0. Without it, the same content twice in a row counts as a retry of one turn."""
@@ -49,7 +67,7 @@ class ActionResponse(msgspec.Struct, frozen=True):
 class SessionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names a session."""
 
-    sid: str
+    sid: Id
 
 
 class Closed(msgspec.Struct, frozen=True):

@@ -31,6 +31,13 @@ def observation_of(verdict: judge_pb2.Verdict, shown: Sequence[tuple[str, str]],
     return cut("\n\n".join(cut(_on_test(test, *case), each) for test, case in zip(tests, shown, strict=False)), limit)
 
 
+def append_submission(observation: str, verdict: judge_pb2.Verdict, limit: int) -> str:
+    """Return an observation of at most `limit` characters that ends with how many tests passed, never with a test."""
+    passed = sum(test.status == judge_pb2.TEST_STATUS_SUCCESS for test in verdict.tests)
+    line = f"\n[submitted: {passed} of {len(verdict.tests)} tests passed]"
+    return cut(observation, limit - len(line)) + line
+
+
 def has_program(verdict: judge_pb2.Verdict) -> bool:
     """Return whether the action held something to run."""
     return verdict.final_status != judge_pb2.FINAL_STATUS_EMPTY_OUTPUT

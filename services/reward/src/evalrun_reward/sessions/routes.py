@@ -19,6 +19,7 @@ from evalrun_reward.sessions.messages import (
     SessionRequest,
     StartRequest,
     StartResponse,
+    text_of,
 )
 from evalrun_reward.sessions.session import (
     NotJudgedError,
@@ -83,20 +84,20 @@ class SessionRoutes:
         body = await request.read()
         asked = self._actions.decode(body)
         async with self._answering(request):
-            session = await self._calls.get(asked.sid)
+            session = await self._calls.get(text_of(asked.sid))
             with self._enter(session.run, len(body)):
                 return ActionResponse(await self._calls.act(session, asked))
 
     async def _close(self, request: web.Request) -> Closed:
         asked = self._sessions.decode(await request.read())
         async with self._answering(request):
-            await self._calls.close(await self._calls.get(asked.sid))
+            await self._calls.close(await self._calls.get(text_of(asked.sid)))
             return Closed()
 
     async def _reward(self, request: web.Request) -> RewardResponse:
         asked = self._sessions.decode(await request.read())
         async with self._answering(request):
-            session = await self._calls.get(asked.sid)
+            session = await self._calls.get(text_of(asked.sid))
             with self._enter(session.run, session.size):
                 return await self._calls.reward(session)
 

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from evalrun_reward.sessions.messages import RewardResponse
+from evalrun_reward.sessions.messages import Action, RewardResponse
 from evalrun_reward.wire import Shape
 
-_SID_BITS = 63
+_SID_BITS = 53
+"""A double holds each such number exactly: some callers keep ids in tensors of float64, or read JSON in JavaScript."""
+_MAX_SID_BITS = 63
+"""Stores keep ids as signed 64-bit integers."""
 
 
 class SessionError(Exception):
@@ -91,6 +94,7 @@ class Session(msgspec.Struct, frozen=True):
     run: str = ""
     language: str = ""
     shape: Shape = "dense"
+    action: Action = "run"
     version: int = 1
     """Raised by each change: of two replicas that change it at once, one does."""
     turns: tuple[Turn, ...] = ()
@@ -169,9 +173,9 @@ def sid_of(run: str, request_id: str) -> str:
     if not request_id:
         return str(secrets.randbits(_SID_BITS))
     name = msgspec.msgpack.encode((run, request_id))
-    return str(int.from_bytes(hashlib.sha256(name).digest()[:8], "big") >> 1)
+    return str(int.from_bytes(hashlib.sha256(name).digest()[:8], "big") >> (64 - _SID_BITS))
 
 
 def is_sid(text: str) -> bool:
     """Return whether a text is a decimal number that fits a signed 64-bit integer."""
-    return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 1 << _SID_BITS
+    return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 1 << _MAX_SID_BITS

@@ -19,8 +19,8 @@ from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, ProblemReques
 from evalrun_reward.metrics import Step
 from evalrun_reward.rewards import reason_of, result_of
 from evalrun_reward.samples import SampleTests, submission_of, tests_of_request
-from evalrun_reward.sessions.messages import ActionRequest, RewardResponse, StartRequest
-from evalrun_reward.sessions.observation import has_program, observation_of
+from evalrun_reward.sessions.messages import Action, ActionRequest, RewardResponse, StartRequest, text_of
+from evalrun_reward.sessions.observation import append_submission, has_program, observation_of
 from evalrun_reward.sessions.session import (
     NotJudgedError,
     Session,
@@ -50,6 +50,8 @@ class _Instance:
     digest: bytes
     suite: bytes
     """Encoded."""
+    action: Action
+    """Work of /process_action where the caller names none."""
 
 
 class SessionCalls:
@@ -91,17 +93,23 @@ class SessionCalls:
         instance = self._instance(asked)
         session = Session(
             sid_of(asked.run, asked.request_id),
-            asked.instance_hash,
+            text_of(asked.instance_hash),
             instance.digest,
             run=asked.run,
             language=submission_of(Sample("", language=asked.language), 0).language,
             shape=asked.shape,
+            action=instance.action if asked.action is msgspec.UNSET else asked.action,
         )
         try:
             held = await self._store.create(session, None)
         except StoreNeedsSuiteError:
             held = await self._store.create(session, instance.suite)
-        if (held.instance, held.suite, held.shape) != (session.instance, session.suite, session.shape):
+        if (held.instance, held.suite, held.shape, held.action) != (
+            session.instance,
+            session.suite,
+            session.shape,
+            session.action,
+        ):
             raise TurnConflictError(f"request_id {asked.request_id} started another session: choose a new one")
         if held is session:
             self._on_step(Step.STARTED)
@@ -158,14 +166,15 @@ class SessionCalls:
 
     def _instance(self, asked: StartRequest) -> "_Instance":
         """Return what a new session is judged by; that of a known problem is made once. Raises BadInputError."""
-        if not asked.instance_hash:
+        name = text_of(asked.instance_hash)
+        if not name:
             raise BadInputError("instance_hash: it is empty: name a problem of --problems")
         if asked.ground_truth is not msgspec.UNSET:
             return self._made(Sample("", ground_truth=asked.ground_truth, language=asked.language))
-        key = (asked.dataset, asked.instance_hash)
+        key = (asked.dataset, name)
         held = self._instances.get(key)
         if held is None:
-            held = self._made(Sample("", dataset=asked.dataset, problem_id=asked.instance_hash))
+            held = self._made(Sample("", dataset=asked.dataset, problem_id=name))
             self._instances.put(key, held)
         return held
 
@@ -173,14 +182,21 @@ class SessionCalls:
         problem = self._tests.problem_of(sample, 0)
         request = self._tests.tests_of(problem).whole.SerializeToString(deterministic=True)
         suite = msgspec.msgpack.encode(Suite(request, _shown(problem)))
-        return _Instance(hashlib.sha256(suite).digest(), suite)
+        action: Action = "run" if isinstance(problem.ground_truth, StdioTests) else "submit"
+        return _Instance(hashlib.sha256(suite).digest(), suite, action)
 
     async def _run(self, session: Session, content: str) -> Turn:
         tests, suite = await self._suite(session)
         verdict = await self._verdict(_run_of(tests, suite, self._tests.judging), session, content)
         if not verdict.judged:
             raise NotJudgedError(reason_of(verdict))
-        observation = observation_of(verdict, suite.shown, self._limits.max_observation)
+        limit = self._limits.max_observation
+        observation = observation_of(verdict, suite.shown, limit)
+        if session.action == "submit" and has_program(verdict):
+            judged = await self._verdict(tests, session, content)
+            if not judged.judged:
+                raise NotJudgedError(reason_of(judged))
+            observation = append_submission(observation, judged, limit)
         return Turn(content, observation, has_program(verdict))
 
     async def _verdict(self, tests: ProblemRequest, session: Session, text: str) -> judge_pb2.Verdict:

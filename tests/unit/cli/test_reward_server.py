@@ -1,0 +1,41 @@
+"""Where `evalrun serve reward` keeps sessions if nobody says."""
+
+from pathlib import Path
+
+import pytest
+
+from evalrun_cli.local.reward_server import STORE_NAME, add_default_store
+from evalrun_runtime.exits import BadInputError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (["--session-store", "s"], {}),
+        (["--session-store=s"], {}),
+        (["--config", "reward.yaml"], {}),
+        (["--settings"], {}),
+        ([], {"EVALRUN_REWARD_SESSION_STORE": "s"}),
+    ],
+)
+def test_add_default_store_named_store_stays(arguments: list[str], environment: dict[str, str], tmp_path: Path) -> None:
+    assert add_default_store(arguments, environment, tmp_path) == arguments
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"), [({}, "home/.local/state/evalrun"), ({"XDG_STATE_HOME": "state"}, "state/evalrun")]
+)
+def test_add_default_store_no_store_is_a_file_in_the_state_folder(
+    variables: dict[str, str], folder: str, tmp_path: Path
+) -> None:
+    environment = {name: str(tmp_path / value) for name, value in variables.items()}
+    arguments = add_default_store(["--port", "1"], environment, tmp_path / "home")
+    assert arguments == ["--port", "1", "--session-store", str(tmp_path / folder / STORE_NAME)]
+    assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_add_default_store_without_a_writable_folder_says_what_to_name(tmp_path: Path) -> None:
+    (tmp_path / ".local").write_text("a file")
+    with pytest.raises(BadInputError, match=r"--session-store: its default folder .* name a file"):
+        add_default_store([], {}, tmp_path)
