@@ -236,9 +236,7 @@ def test_a_test_that_lacks_a_module_is_named_at_once_and_holds_up_nothing(tmp_pa
     files = ("--problems", tmp_path / "problems.jsonl", "--responses", tmp_path / "answers.jsonl")
     done = evalrun("judge", *files, "--output", tmp_path / "out")
     assert done.returncode == 3, done.stdout + done.stderr
-    said = (
-        "warning: sums lacking cannot be judged, since its test fails by itself: ModuleNotFoundError: No module named"
-    )
+    said = "warning: sums lacking cannot be judged: the test itself fails: ModuleNotFoundError: No module named"
     assert f"{said} 'no_such'. Data error: " in done.stdout
     found = summary(tmp_path / "out")
     assert found["datasets"]["sums"]["metrics"]["accepted_at_1"]["value"] == 1.0  # of the one that was judged

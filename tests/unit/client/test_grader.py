@@ -15,7 +15,7 @@ from evalrun_client.grader import (
     grader_of,
     grader_program,
     read_grader,
-    reason_of_no_score,
+    scoreless_test,
     verls_grader,
 )
 from evalrun_client.judge_request import Answer
@@ -104,7 +104,23 @@ WRONG = judge_pb2.TEST_STATUS_WRONG_ANSWER
 def test_without_a_score_an_answer_is_not_judged(verdict: judge_pb2.Verdict, reason: str, permanent: bool) -> None:
     found = answer_verdict(MATHS, GRADER, verdict)
     assert (found.judged, found.HasField("score"), found.permanent) == (False, False, permanent)
-    assert reason_of_no_score(found) == f"the grader of gsm8k: {reason}"
+    scoreless = scoreless_test(found)
+    assert scoreless is not None
+    assert (scoreless.reason, scoreless.missing_module) == (f"the grader of gsm8k: {reason}", "")
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [('"sympy.core"', "sympy"), ('"not a name"', ""), ("1", ""), ("null", "")]
+)
+def test_grader_that_lacks_a_package_names_it(module: str, package: str) -> None:
+    said = f'{{"error": "any words", "missing_module": {module}}}'
+    scoreless = scoreless_test(answer_verdict(MATHS, GRADER, ended(WRONG, said)))
+    assert scoreless is not None
+    assert scoreless.missing_module == package
+
+
+def test_scoreless_test_verdict_of_tests_returns_none() -> None:
+    assert scoreless_test(ended(judge_pb2.TEST_STATUS_API_ERROR, reason="the grader of x", judged=False)) is None
 
 
 @pytest.mark.parametrize(

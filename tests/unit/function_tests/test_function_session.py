@@ -19,8 +19,7 @@ from evalrun_judge.function_tests.session import (
     RunCalls,
     recording_key,
 )
-from evalrun_judge.status import TestStatus
-from evalrun_judge.verdict import UNCONFIRMED
+from evalrun_judge.status import TestCause, TestStatus
 
 CALL = ["f", [1], {"d": []}]
 TIMEOUT = ProgramRun("timeout", cpu_seconds=12.0, wall_seconds=13.0)
@@ -77,10 +76,11 @@ def last_end(step: object) -> object:
     return json.loads(step.stdin.splitlines()[0])["tests"][-1][3]
 
 
-def report(session: FunctionTestSession, reason: str = "", **statuses: str) -> None:
+def report(session: FunctionTestSession, reason: str = "", cause: str = "", **statuses: str) -> None:
     """Answer a replay: `t0="success"`."""
     lines = [
-        json.dumps({"test": int(name[1:]), "status": status, "reason": reason}) for name, status in statuses.items()
+        json.dumps({"test": int(name[1:]), "status": status, "reason": reason, "cause": cause})
+        for name, status in statuses.items()
     ]
     session.assertions_done(ProgramRun("exited", 0, "\n".join(lines).encode() + b"\n"))
 
@@ -96,7 +96,10 @@ def late_call(session: FunctionTestSession, run: ProgramRun) -> None:
     session.next_step()
     session.calls_done(run, COMPILED)
     session.next_step()
-    report(session, t0="timeout" if run.confirmed else "api_error", reason="" if run.confirmed else UNCONFIRMED)
+    if run.confirmed:
+        report(session, t0="timeout")
+    else:
+        report(session, t0="api_error", reason="any words", cause="unconfirmed")
 
 
 def late_load(session: FunctionTestSession, run: ProgramRun) -> None:
@@ -130,7 +133,7 @@ def test_a_run_past_its_limit_is_a_time_out_only_where_it_is_confirmed(
     assert isinstance(step, Finished)
     (test,) = step.tests
     assert test.status is (TestStatus.TIMEOUT if confirmed else TestStatus.API_ERROR)
-    assert (test.reason == UNCONFIRMED) is not confirmed
+    assert test.cause is (None if confirmed else TestCause.UNCONFIRMED)
     assert not test.permanent
 
 
@@ -173,7 +176,7 @@ def test_the_tests_after_the_one_in_which_a_process_ended_go_into_a_fresh_proces
     assert batch(session) == [2, 3]
     session.calls_done(answers(2, code=-11), COMPILED)
     step = session.next_step()
-    assert last_end(step) == ["runtime_error", "the program was ended by signal 11"]
+    assert last_end(step) == ["runtime_error", "the program was ended by signal 11", ""]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +313,7 @@ def test_lines_that_are_not_the_expected_ones_are_a_runtime_error_of_the_test(te
     batch(session)
     session.calls_done(ProgramRun("exited", 0, text), COMPILED)
     step = session.next_step()
-    assert last_end(step) == ["runtime_error", "the program wrote into the judge's channel"]
+    assert last_end(step) == ["runtime_error", "the program wrote into the judge's channel", ""]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,8 @@ async def test_a_run_past_its_limit_is_a_time_out_once_it_is_confirmed(confirmed
 
     def replayed(header: dict[str, object]) -> ProgramRun:
         status = "timeout" if confirmed else "api_error"
-        return ended(json.dumps({"test": 0, "status": status, "reason": reason}).encode() + b"\n")
+        cause = "" if confirmed else "unconfirmed"
+        return ended(json.dumps({"test": 0, "status": status, "reason": reason, "cause": cause}).encode() + b"\n")
 
     sandbox = FakeSandbox(late)
     request = JudgeRequest(Submission("def f(x):\n    while True: pass"), CHECK)

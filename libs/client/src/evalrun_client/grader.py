@@ -28,8 +28,6 @@ OUTPUT_KIB: Final = 1024
 """A grader's prints go to stderr, which is cut to a bound; its score is one line of stdout."""
 MAX_BYTES: Final = 1 << 20
 """Of a grader's file."""
-NO_SCORE: Final = "the grader of "
-"""Beginning of the reason if a grader gave no score."""
 CODE_SOURCES: Final = frozenset({"codecontests", "apps", "codeforces", "taco"})
 """Data sources that verl's routing sends to prime_code, which runs answers uncontained, or to SandboxFusion (0.9.1)."""
 
@@ -64,6 +62,8 @@ try:
 except BaseException as error:
     _said = (type(error).__name__ + ": " + str(error)).encode("ascii", "backslashreplace")
     _answer = {{"error": _said[:500].decode()}}
+    if isinstance(error, ModuleNotFoundError) and isinstance(error.name, str):
+        _answer["missing_module"] = error.name[:100].encode("ascii", "replace").decode()
 os.write(_answer_to, json.dumps(_answer).encode())
 """
 
@@ -225,7 +225,9 @@ def graded_verdict(grader: Grader, verdict: judge_pb2.Verdict) -> judge_pb2.Verd
         # The sandbox decided how it ended, so no other attempt would change it; an api_error may pass.
         graded.permanent = verdict.judged or verdict.permanent
         graded.final_status = judge_pb2.FINAL_STATUS_API_ERROR
-        reason = f"{NO_SCORE}{grader.name}: {said.get('error') or _why(test)}"
+        reason = f"the grader of {grader.name}: {said.get('error') or _why(test)}"
+        test.cause = judge_pb2.TEST_CAUSE_NO_SCORE
+        test.missing_module = _package(said.get("missing_module"))
         test.reason = reason.encode(errors="replace").decode()  # a grader may say what no message holds
         test.status = judge_pb2.TEST_STATUS_API_ERROR
     else:
@@ -237,10 +239,17 @@ def graded_verdict(grader: Grader, verdict: judge_pb2.Verdict) -> judge_pb2.Verd
     return graded
 
 
-def reason_of_no_score(verdict: judge_pb2.Verdict) -> str | None:
-    """Return why a grader gave no score; None if it did, or if none was asked."""
-    reasons = [test.reason for test in verdict.tests if not verdict.judged and test.reason.startswith(NO_SCORE)]
-    return reasons[0] if reasons else None
+def scoreless_test(verdict: judge_pb2.Verdict) -> judge_pb2.TestResult | None:
+    """Return the grader's run that gave no score; None if there is a score, or if no grader was asked."""
+    if verdict.judged:
+        return None
+    return next((test for test in verdict.tests if test.cause == judge_pb2.TEST_CAUSE_NO_SCORE), None)
+
+
+def _package(module: object) -> str:
+    """Return the package of a module that a grader names; empty if that is not a module's name."""
+    package = module.partition(".")[0] if isinstance(module, str) else ""
+    return package if package.isascii() and package.isidentifier() else ""
 
 
 def _said(text: str) -> Mapping[str, Any]:

@@ -1,16 +1,18 @@
 """Causes of misleading figures although every answer was judged: empty answers, packages the sandbox lacks. Pure.
 
 Warnings stand in summary.json, in the report, in the run's status and on the terminal. They change no verdict.
+
+They are made of the tests' causes. A verdict that was stored before its judge told causes has none: it gives no warning
+here, and summary.json's `not_judged_causes` counts its reason as ever.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from evalrun.judge.v1 import judge_pb2 as pb
-from evalrun_client.grader import reason_of_no_score
+from evalrun_client.grader import scoreless_test
 from evalrun_results.samples import SampleResult
 
 EMPTY_SHARE: Final = 0.9
@@ -18,10 +20,6 @@ EMPTY_SHARE: Final = 0.9
 MAX_PACKAGES: Final = 5
 MAX_SCORELESS: Final = 10
 """Different reasons for which graders gave no score that are named; summary.json's not_judged_causes has more."""
-MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w{0,63})[\w.]{0,200}'")
-
-BROKEN_TEST: Final = "the test itself fails: "
-"""Beginning of the judge's reason if a test fails whatever the answer."""
 
 FAILED_RUNNING: Final = (pb.FINAL_STATUS_RUNTIME_ERROR, pb.FINAL_STATUS_WRONG_ANSWER)
 
@@ -38,30 +36,38 @@ class _Answers:
     """Of those without a program: the ones that the server stopped at the token limit."""
 
 
+class _Failure(NamedTuple):
+    """Why answers are not judged; equal ones are told once."""
+
+    reason: str
+    lacks_package: bool
+
+
 @dataclass
 class BrokenTests:
     """Tests that fail by themselves, which no answer can pass, by what they fail with; and graders that fail."""
 
-    _scoreless: Counter[str] = field(default_factory=Counter)
-    """Answers that a grader gave no score, by reason."""
-    _problems: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)
+    _scoreless: Counter[_Failure] = field(default_factory=Counter)
+    """Answers that a grader gave no score."""
+    _problems: dict[_Failure, dict[tuple[str, str], None]] = field(default_factory=dict)
 
     def add(self, dataset: str, problem_id: str, verdict: pb.Verdict) -> None:
         """Take a verdict."""
         if verdict.judged:
             return
-        failure = reason_of_no_score(verdict)
-        if failure is not None and (len(self._scoreless) < MAX_SCORELESS or failure in self._scoreless):
-            self._scoreless[failure] += 1
+        scoreless = scoreless_test(verdict)
+        if scoreless is not None:
+            failure = _failure_of(scoreless)
+            if len(self._scoreless) < MAX_SCORELESS or self._scoreless[failure]:
+                self._scoreless[failure] += 1
         for test in verdict.tests:
-            if test.reason.startswith(BROKEN_TEST):
-                failure = test.reason.removeprefix(BROKEN_TEST)
-                self._problems.setdefault(failure, {})[dataset, problem_id] = None
+            if test.cause == pb.TEST_CAUSE_BROKEN_TEST:
+                self._problems.setdefault(_failure_of(test), {})[dataset, problem_id] = None
                 return
 
     def first_lines(self) -> list[str]:
         """Return a line for each failure, which stays the same however many problems follow."""
-        scoreless = [f"answers are not judged: {failure}{_remedy(failure)}" for failure in self._scoreless]
+        scoreless = [f"answers are not judged: {failure.reason}{_remedy(failure)}" for failure in self._scoreless]
         return [self._line(failure, next(iter(found))) for failure, found in self._problems.items()] + scoreless
 
     def lines(self) -> list[str]:
@@ -70,20 +76,24 @@ class BrokenTests:
             self._line(failure, next(iter(found))) + (f" ({len(found)} problems)" if len(found) > 1 else "")
             for failure, found in self._problems.items()
         ] + [
-            f"{count} answer{'s are' if count > 1 else ' is'} not judged: {failure}{_remedy(failure)}"
+            f"{count} answer{'s are' if count > 1 else ' is'} not judged: {failure.reason}{_remedy(failure)}"
             for failure, count in self._scoreless.most_common()
         ]
 
-    def _line(self, failure: str, problem: tuple[str, str]) -> str:
+    def _line(self, failure: _Failure, problem: tuple[str, str]) -> str:
         remedy = "correct the test"
-        if failure.startswith("ModuleNotFoundError"):
+        if failure.lacks_package:
             remedy = "give it the package with --packages DIR, or correct the test"
-        return f"{' '.join(problem)} cannot be judged, since its test fails by itself: {failure}. Data error: {remedy}"
+        return f"{' '.join(problem)} cannot be judged: {failure.reason}. Data error: {remedy}"
 
 
-def _remedy(failure: str) -> str:
+def _failure_of(test: pb.TestResult) -> _Failure:
+    return _Failure(test.reason, bool(test.missing_module))
+
+
+def _remedy(failure: _Failure) -> str:
     """Return what to do about a grader that lacks a package; nothing is known of other failures."""
-    if "ModuleNotFoundError" not in failure:
+    if not failure.lacks_package:
         return ""
     return ". Give the sandbox the package: --packages DIR, or an image that has it (docs/graders.md)"
 
@@ -138,14 +148,10 @@ class RunWarnings:
 
 
 def missing_package(verdict: pb.Verdict) -> str | None:
-    """Return the package whose absence failed the program, or None. The program could have printed the same text."""
+    """Return the package whose absence failed the program, or None. The program could have pretended it."""
     if verdict.accepted or verdict.final_status not in FAILED_RUNNING:
         return None
     for test in verdict.tests[:]:  # iterating over a message's field takes three times as long
-        if test.status != pb.TEST_STATUS_RUNTIME_ERROR:
-            continue
-        last_line = test.stderr.text.rstrip().rpartition("\n")[2]
-        found = MISSING_MODULE.search(test.reason) or MISSING_MODULE.match(last_line)
-        if found is not None:
-            return found[1]
+        if test.status == pb.TEST_STATUS_RUNTIME_ERROR and test.missing_module:
+            return test.missing_module
     return None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from evalrun_executor.api import RunReply
 from evalrun_judge.comparators import Comparator
+from evalrun_judge.cpython_texts import missing_package
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import Tests
 from evalrun_judge.verdict import TestOutcome, TestRecord, cut_text, stdio_outcome
@@ -46,6 +47,8 @@ def records_of_runs(
             disagreeing=outcome.disagreeing,
             permanent=outcome.permanent,
             rests_on=outcome.rests_on,
+            cause=outcome.cause,
+            missing_module=missing_package(run.stderr) if outcome.status is TestStatus.RUNTIME_ERROR else "",
         )
         for index, (data, wanted, run, outcome) in enumerate(zip(inputs, expected, reply.runs, outcomes, strict=True))
     ]

@@ -1,4 +1,4 @@
-"""Outcomes of a test: the names that verdicts, function tests and records share."""
+"""Outcomes of a test and their causes: the names that verdicts, function tests and records share."""
 
 from enum import StrEnum
 
@@ -18,3 +18,16 @@ class TestStatus(StrEnum):
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"
     API_ERROR = "api_error"
+
+
+class TestCause(StrEnum):
+    """Cause of a test's outcome where software acts on it; a test's `reason` is for people alone."""
+
+    __test__ = False  # pytest collects classes called Test*
+
+    BROKEN_TEST = "broken_test"
+    """The test fails by itself: no answer can pass it."""
+    UNCONFIRMED = "unconfirmed"
+    """Near the time limit, or short of CPU: another run may decide."""
+    NOT_RUN = "not_run"
+    """The sandbox did not run it: another run may."""

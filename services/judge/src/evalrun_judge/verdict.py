@@ -13,7 +13,7 @@ import msgspec
 from evalrun_executor.api import QUIET_SLOWNESS, CompileResult, Level, ProgramRun
 from evalrun_judge.comparators import Comparator, ComparatorName, Leniency, disagreeing, passes, rests_on
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
-from evalrun_judge.status import TestStatus
+from evalrun_judge.status import TestCause, TestStatus
 
 UNCONFIRMED = "not enough CPU to tell: near the limit, or short of CPU, and no run alone decided"
 """Reason of a run past a limit that is not certainly a time-out: another run might end in time."""
@@ -98,6 +98,9 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
     """An api_error that no other attempt would change."""
     rests_on: tuple[Leniency, ...] = ()
     """Passed, but would have failed without these."""
+    cause: TestCause | None = None
+    missing_module: str = ""
+    """Package that Python did not find, if that ended the test or the program."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -142,6 +145,7 @@ class TestOutcome(msgspec.Struct, frozen=True, gc=False):
     """An api_error that no other attempt would change."""
     rests_on: tuple[Leniency, ...] = ()
     """Passed, but would have failed without these."""
+    cause: TestCause | None = None
 
 
 PASSED = TestOutcome(TestStatus.SUCCESS)
@@ -176,7 +180,7 @@ def failure_of(run: ProgramRun) -> TestOutcome | None:
     match run.end:
         case "timeout":
             if not run.confirmed and run.measured:
-                return TestOutcome(TestStatus.API_ERROR, UNCONFIRMED)
+                return TestOutcome(TestStatus.API_ERROR, UNCONFIRMED, cause=TestCause.UNCONFIRMED)
             return TestOutcome(TestStatus.TIMEOUT, slowness_of(run) if run.measured else BY_WALL)
         case "not_run":
             return TestOutcome(TestStatus.ASSUMED_TIMEOUT, ASSUMED)

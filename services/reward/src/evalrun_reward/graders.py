@@ -10,7 +10,6 @@ from evalrun_client.grader import (
     graded_verdict,
     grader_request,
     read_grader,
-    reason_of_no_score,
     verls_grader,
 )
 from evalrun_reward.judge_calls import ProblemRequest
@@ -71,8 +70,7 @@ def graded_result(sample_id: str, grader: Grader, verdict: judge_pb2.Verdict) ->
     """Return what a grader's run says; one that gave no score leaves its sample not judged, with the reason."""
     graded = graded_verdict(grader, verdict)
     if not graded.judged:
-        reason = reason_of_no_score(graded) or reason_of(graded)
-        return Result(id=sample_id, outcome=Outcome.NOT_JUDGED, reason=reason)
+        return Result(id=sample_id, outcome=Outcome.NOT_JUDGED, reason=reason_of(graded))
     return Result(
         id=sample_id,
         outcome=Outcome.JUDGED,

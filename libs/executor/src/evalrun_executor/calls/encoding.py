@@ -11,7 +11,7 @@ from math import isfinite
 
 from evalrun_executor.calls.exceptions import described
 from evalrun_executor.calls.heap import Heap
-from evalrun_executor.calls.json_text import MAX_BYTES, ValueRefusedError, dumps, to_text
+from evalrun_executor.calls.json_text import MAX_BYTES, TypeRefusedError, ValueRefusedError, dumps, to_text
 from evalrun_executor.calls.opaque import description
 from evalrun_executor.calls.originals import (
     ATOMS,
@@ -337,7 +337,7 @@ class Encoder:
         if base is complex:
             return self._complex(value)
         if hashed and base in CHANGING:
-            raise ValueRefusedError(f"value of type {type_name(value)} in a set or a key")
+            raise TypeRefusedError(f"value of type {type_name(value)} in a set or a key")
         if not inner:
             # In a set it is met as its base type alone; elsewhere it may be met as what it is, so it needs no number.
             self._add(_plain_copy(value, base) if hashed else value)
@@ -384,7 +384,7 @@ class Encoder:
                 heap.add(value, "p")
                 return {"h": description(kind)}
         if self._mark is None:
-            raise ValueRefusedError(f"value of type {type_name(value)}")
+            raise TypeRefusedError(f"value of type {type_name(value)}")
         if self._numbers or heap is None:
             return self._mark(value)
         place = heap.places.get(id_(value))

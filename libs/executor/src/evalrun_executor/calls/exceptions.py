@@ -70,7 +70,8 @@ _ATTRIBUTES = 50
 
 
 def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, Json]:
-    """Describe an exception for the other side: class, `args`, `message`, attributes, and what it came from.
+    """Describe an exception for the other side: class, `args`, `message`, attributes, the missing name, and
+    what it came from.
 
     Args:
         error: the exception.
@@ -106,9 +107,19 @@ def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, J
         parts["text"] = None if text is None else cross(text)
     if state:
         parts["state"] = state
+    parts.update(_missing_name(error, kind))
     if depth < _CAUSES:
         _add_causes(parts, error, cross, depth)
     return parts
+
+
+def _missing_name(error: BaseException, kind: Value) -> dict[str, Json]:
+    """Return the name that a NameError or ImportError is about; nothing if Python did not set it (before 3.10)."""
+    for base in (NameError, ImportError):
+        if issubclass_(kind, base) and "name" in vars(base):
+            name = vars(base)["name"].__get__(error)
+            return {"name": name[:NAME_LENGTH]} if type_(name) is str and name.isascii() else {}
+    return {}
 
 
 def _says_its_own_text(kind: Value) -> bool:
@@ -165,6 +176,7 @@ def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int =
         error.code = arguments[0] if len(arguments) == 1 else arguments or None  # type: ignore[assignment]  # any
     if isinstance(error, StopIteration):
         error.value = arguments[0] if arguments else None
+    _add_missing_name(error, parts.get("name"))
     _add_state(error, parts.get("state", []), decode)
     for other in ("cause", "context"):
         if parts.get(other) is not None:
@@ -183,6 +195,11 @@ def _text_of(error: BaseException) -> str:
     if type(text) is not str:
         raise RuntimeError("the __str__ of the program's exception raised")
     return text
+
+
+def _add_missing_name(error: BaseException, name: Json) -> None:
+    if isinstance(error, NameError | ImportError) and type(name) is str:
+        error.name = name
 
 
 def _add_state(error: BaseException, state: Json, decode: Cross) -> None:

@@ -15,6 +15,10 @@ class ValueRefusedError(Exception):
     """A value that cannot cross; the message names its type, or why."""
 
 
+class TypeRefusedError(ValueRefusedError):
+    """A value of a type that never crosses, whatever its size."""
+
+
 def dumps(structure: Json) -> str:
     """Return the JSON text of a structure: ASCII, on one line.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 
-from evalrun_executor.calls.json_text import ValueRefusedError
+from evalrun_executor.calls.json_text import TypeRefusedError, ValueRefusedError
 from evalrun_executor.calls.originals import (
     Value,
     all_,
@@ -98,7 +98,7 @@ def viewed(view: Value) -> Value:
     for thing in gc.get_referents(view):
         if issubclass_(type_(thing), dict):
             return thing
-    raise ValueRefusedError(f"value of type {type_name(view)}")
+    raise TypeRefusedError(f"value of type {type_name(view)}")
 
 
 VIEWS: dict[str, Value] = {

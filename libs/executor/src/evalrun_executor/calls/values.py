@@ -32,7 +32,7 @@ from __future__ import annotations
 from evalrun_executor.calls.decoding import Decoder, decode, exception_from
 from evalrun_executor.calls.encoding import MAX_DEPTH, Encoder, changes, encode, exception_parts
 from evalrun_executor.calls.heap import Heap
-from evalrun_executor.calls.json_text import MAX_BYTES, ValueRefusedError, dumps, loads
+from evalrun_executor.calls.json_text import MAX_BYTES, TypeRefusedError, ValueRefusedError, dumps, loads
 from evalrun_executor.calls.opaque import SPECIALS, description
 from evalrun_executor.calls.originals import Json, Value, type_name
 
@@ -44,6 +44,7 @@ __all__ = [
     "Encoder",
     "Heap",
     "Json",
+    "TypeRefusedError",
     "Value",
     "ValueRefusedError",
     "changes",

@@ -82,6 +82,38 @@ TEST_STATUS_ASSUMED_TIMEOUT: TestStatus.ValueType  # 9
 """Left after `stop_after_timeouts`, and not ended within the short limit: counted as failed, like TIMEOUT."""
 Global___TestStatus: _TypeAlias = TestStatus  # noqa: Y015
 
+class _TestCause:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TestCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TestCause.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TEST_CAUSE_UNSPECIFIED: _TestCause.ValueType  # 0
+    """None that software acts on; also every verdict of before this field, e.g. in a ledger."""
+    TEST_CAUSE_BROKEN_TEST: _TestCause.ValueType  # 1
+    """The test fails by itself: no answer can pass it."""
+    TEST_CAUSE_UNCONFIRMED: _TestCause.ValueType  # 2
+    """Near the time limit, or short of CPU: another run may decide."""
+    TEST_CAUSE_NOT_RUN: _TestCause.ValueType  # 3
+    """The sandbox did not run it: another run may."""
+    TEST_CAUSE_NO_SCORE: _TestCause.ValueType  # 4
+    """The grader gave no score. The gateway never sets it: whoever asked it to run the grader does."""
+
+class TestCause(_TestCause, metaclass=_TestCauseEnumTypeWrapper):
+    """Cause of a test's outcome where software acts on it; TestResult.reason is for people."""
+
+TEST_CAUSE_UNSPECIFIED: TestCause.ValueType  # 0
+"""None that software acts on; also every verdict of before this field, e.g. in a ledger."""
+TEST_CAUSE_BROKEN_TEST: TestCause.ValueType  # 1
+"""The test fails by itself: no answer can pass it."""
+TEST_CAUSE_UNCONFIRMED: TestCause.ValueType  # 2
+"""Near the time limit, or short of CPU: another run may decide."""
+TEST_CAUSE_NOT_RUN: TestCause.ValueType  # 3
+"""The sandbox did not run it: another run may."""
+TEST_CAUSE_NO_SCORE: TestCause.ValueType  # 4
+"""The grader gave no score. The gateway never sets it: whoever asked it to run the grader does."""
+Global___TestCause: _TypeAlias = TestCause  # noqa: Y015
+
 class _FinalStatus:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -696,6 +728,8 @@ class TestResult(_message.Message):
     COMPILE_STDERR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     DISAGREEING_COMPARATORS_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    MISSING_MODULE_FIELD_NUMBER: _builtins.int
     case_index: _builtins.int
     status: Global___TestStatus.ValueType
     ran: _builtins.bool
@@ -709,6 +743,9 @@ class TestResult(_message.Message):
     compile_duration: _builtins.float
     reason: _builtins.str
     """One line, for people: why the status is what it is, where the texts do not show it."""
+    cause: Global___TestCause.ValueType
+    missing_module: _builtins.str
+    """The package that Python did not find, where that ended the test, the program or the grader. A program can pretend it."""
     @_builtins.property
     def input(self) -> Global___CutText: ...
     @_builtins.property
@@ -740,10 +777,12 @@ class TestResult(_message.Message):
         compile_stderr: Global___CutText | None = ...,
         reason: _builtins.str = ...,
         disagreeing_comparators: _abc.Iterable[_builtins.str] | None = ...,
+        cause: Global___TestCause.ValueType = ...,
+        missing_module: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "compile_stderr", b"compile_stderr", "exit_code", b"exit_code", "expected_output", b"expected_output", "input", b"input", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "case_index", b"case_index", "compile_duration", b"compile_duration", "compile_stderr", b"compile_stderr", "cpu_time", b"cpu_time", "disagreeing_comparators", b"disagreeing_comparators", "duration", b"duration", "exit_code", b"exit_code", "expected_output", b"expected_output", "input", b"input", "ran", b"ran", "reason", b"reason", "status", b"status", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "case_index", b"case_index", "cause", b"cause", "compile_duration", b"compile_duration", "compile_stderr", b"compile_stderr", "cpu_time", b"cpu_time", "disagreeing_comparators", b"disagreeing_comparators", "duration", b"duration", "exit_code", b"exit_code", "expected_output", b"expected_output", "input", b"input", "missing_module", b"missing_module", "ran", b"ran", "reason", b"reason", "status", b"status", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

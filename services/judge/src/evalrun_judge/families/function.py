@@ -192,4 +192,6 @@ def _record(index: int, outcome: FunctionTestOutcome, compile_seconds: float, co
         compile_stderr=cut_text(compile_stderr),
         reason=outcome.reason,
         permanent=outcome.permanent,
+        cause=outcome.cause,
+        missing_module=outcome.missing_module,
     )

@@ -8,6 +8,7 @@ from typing import ClassVar, cast
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fusion_names import is_dataset_name, is_row_id
 from evalrun_judge.cache.verdict_cache import Judged
+from evalrun_judge.cpython_texts import missing_package
 from evalrun_judge.extraction import Extraction, SubmissionMode
 from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.pool.info import PoolInfo
@@ -168,4 +169,6 @@ def _record(index: int, test: ServerTest) -> TestRecord:
         compile_duration=test.compile.seconds,
         compile_stderr=cut_text(test.compile.stderr),
         reason=outcome.reason,
+        cause=outcome.cause,
+        missing_module=missing_package(run.stderr) if run and outcome.status is TestStatus.RUNTIME_ERROR else "",
     )

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evalrun_executor.api import ProgramRun
-from evalrun_judge.status import TestStatus
+from evalrun_judge.cpython_texts import package_of
+from evalrun_judge.status import TestCause, TestStatus
 from evalrun_judge.verdict import UNCONFIRMED
 
 NOT_RUN: Final = "the sandbox did not run the calls"
@@ -35,16 +36,27 @@ class TestAnswers:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """Outcome of a test whose process ended."""
+
+    status: TestStatus
+    reason: str = ""
+    cause: TestCause | None = None
+    missing_module: str = ""
+    """Package that Python did not find, if that ended it."""
+
+
+@dataclass(frozen=True, slots=True)
 class BatchAnswers:
     """Results of one process."""
 
     loaded: bool
     """The program was executed to its end."""
-    load_end: tuple[TestStatus, str] | None
-    """Status and reason if the program was not loaded."""
+    load_end: Ending | None
+    """Set if the program was not loaded."""
     tests: tuple[TestAnswers, ...]
     """In the batch's order; after the one in which the process ended, empty ones."""
-    end: tuple[TestStatus, str]
+    end: Ending
     """Result for the test whose process ended in a call or gave an unreadable answer."""
 
 
@@ -65,8 +77,9 @@ def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnsw
             return BatchAnswers(loaded=False, load_end=_load_error(first[7:]), tests=tests, end=_nonsense())
         end = _nonsense() if first else end_of(run)
         load_end = end
-        if end[0] is not TestStatus.API_ERROR:
-            load_end = (end[0], f"while it was loaded: {end[1]}" if end[1] else "while the program was loaded")
+        if end.status is not TestStatus.API_ERROR:
+            when = f"while it was loaded: {end.reason}" if end.reason else "while the program was loaded"
+            load_end = Ending(end.status, when)
         return BatchAnswers(loaded=False, load_end=load_end, tests=tests, end=end)
     position = 1
     for (test, count), answers in zip(calls, tests, strict=True):
@@ -97,27 +110,27 @@ def _is_answer(line: bytes, head: bytes) -> bool:
     return line.startswith((head + b"V ", head + b"E ", head + b"S ")) and line.isascii() and b"\r" not in line
 
 
-def end_of(run: ProgramRun) -> tuple[TestStatus, str]:
+def end_of(run: ProgramRun) -> Ending:
     """Return what the end of a process means for the test in whose call it came."""
     match run.end:
         case "timeout":
-            return (
-                (TestStatus.TIMEOUT, "") if run.confirmed or not run.measured else (TestStatus.API_ERROR, UNCONFIRMED)
-            )
+            if run.confirmed or not run.measured:
+                return Ending(TestStatus.TIMEOUT)
+            return Ending(TestStatus.API_ERROR, UNCONFIRMED, TestCause.UNCONFIRMED)
         case "memory_limit":
-            return TestStatus.MEMORY_LIMIT, ""
+            return Ending(TestStatus.MEMORY_LIMIT)
         case "output_limit":
-            return TestStatus.RUNTIME_ERROR, "the program wrote or returned more than the output limit"
+            return Ending(TestStatus.RUNTIME_ERROR, "the program wrote or returned more than the output limit")
         case "not_run":
-            return TestStatus.API_ERROR, NOT_RUN
+            return Ending(TestStatus.API_ERROR, NOT_RUN, TestCause.NOT_RUN)
     code = run.exit_code
     if code is not None and code < 0:
-        return TestStatus.RUNTIME_ERROR, f"the program was ended by signal {-code}"
-    return TestStatus.RUNTIME_ERROR, f"the program ended the process with exit code {code}"
+        return Ending(TestStatus.RUNTIME_ERROR, f"the program was ended by signal {-code}")
+    return Ending(TestStatus.RUNTIME_ERROR, f"the program ended the process with exit code {code}")
 
 
-def _nonsense() -> tuple[TestStatus, str]:
-    return TestStatus.RUNTIME_ERROR, "the program wrote into the judge's channel"
+def _nonsense() -> Ending:
+    return Ending(TestStatus.RUNTIME_ERROR, "the program wrote into the judge's channel")
 
 
 def _parsed(text: bytes) -> object:
@@ -136,13 +149,15 @@ def _printed(text: bytes) -> str:
     return printed if isinstance(printed, str) else ""
 
 
-def _load_error(text: bytes) -> tuple[TestStatus, str]:
+def _load_error(text: bytes) -> Ending:
     parts = _parsed(text)
     if not isinstance(parts, dict):
         return _nonsense()
     name, message = str(parts.get("type"))[:200], str(parts.get("message"))[:300].replace("\n", " ")
     if parts.get("base") == "MemoryError":
-        return TestStatus.MEMORY_LIMIT, "the program raised MemoryError while it was loaded"
+        return Ending(TestStatus.MEMORY_LIMIT, "the program raised MemoryError while it was loaded")
     if parts.get("base") == "SystemExit":
-        return TestStatus.RUNTIME_ERROR, f"the program called sys.exit({message}) while it was loaded"
-    return TestStatus.RUNTIME_ERROR, f"the program raised {name}{': ' if message else ''}{message} while it was loaded"
+        return Ending(TestStatus.RUNTIME_ERROR, f"the program called sys.exit({message}) while it was loaded")
+    why = f"the program raised {name}{': ' if message else ''}{message} while it was loaded"
+    missing = package_of(parts.get("name")) if name == ModuleNotFoundError.__name__ else ""
+    return Ending(TestStatus.RUNTIME_ERROR, why, missing_module=missing)

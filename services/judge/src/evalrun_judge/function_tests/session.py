@@ -33,8 +33,9 @@ import re
 from dataclasses import dataclass, field
 
 from evalrun_executor.api import CompileResult, ProgramRun
-from evalrun_judge.function_tests.call_answers import NOT_RUN, BatchAnswers, read_answers
-from evalrun_judge.status import TestStatus
+from evalrun_judge.cpython_texts import package_of
+from evalrun_judge.function_tests.call_answers import BatchAnswers, Ending, read_answers
+from evalrun_judge.status import TestCause, TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest
 from evalrun_judge.verdict import ASSUMED, UNCONFIRMED
 
@@ -55,8 +56,8 @@ ROUND_SECONDS = 60.0
 """Wall seconds that the rounds of one test may take in all, those of its calls and those of its assertions."""
 _MIN_SECONDS = 0.002
 """Minimum time counted for a step, whatever its run reports, so that every session ends."""
-_PASSING = (UNCONFIRMED, NOT_RUN)
-"""Reasons of an api_error that another attempt may not meet."""
+_PASSING = (TestCause.UNCONFIRMED, TestCause.NOT_RUN)
+"""Causes of an api_error that another attempt may not meet."""
 _SHARED = ("imports", "classes", "prints")
 """Facts from the tests' text that the program's process is told."""
 OUTPUT_KIB = 64 * 1024
@@ -109,6 +110,9 @@ class FunctionTestOutcome:
     wall_seconds: float = 0.0
     permanent: bool = False
     """An api_error that no other attempt would change."""
+    cause: TestCause | None = None
+    missing_module: str = ""
+    """Package that Python did not find, if that ended the test or the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +128,12 @@ class _Test:
     source: str
     label: str
     calls: list[object] = field(default_factory=list)
-    refusal: str = ""
-    """Reason, found while recording, why it cannot be judged."""
+    refusal: Ending | None = None
+    """Found while recording: it cannot be judged."""
     lines: list[bytes] | None = None
     """The calls' results, as the program may have written them; None while they are wanted."""
     end: list[str] | None = None
-    """Status and reason, where the process ended in the call after these."""
+    """Status, reason and cause, where the process ended in the call after these."""
     timed_out: bool = False
     """The process ran out of time in one of its calls; the replay may never reach it."""
     late: bool = False
@@ -214,8 +218,10 @@ class FunctionTestSession:
         """Take what the last `RunAssertions` came to."""
         if self.recording is None:
             if run.end != "exited" or run.exit_code != 0 or not self._take_recording(run.stdout):
-                why = f"the tests could not be recorded: {_why(run)}" if run.confirmed else UNCONFIRMED
-                self._end_all(TestStatus.API_ERROR, why, ran=False)
+                unrecorded = Ending(TestStatus.API_ERROR, f"the tests could not be recorded: {_why(run)}")
+                if not run.confirmed:
+                    unrecorded = Ending(TestStatus.API_ERROR, UNCONFIRMED, TestCause.UNCONFIRMED)
+                self._end_all(unrecorded, ran=False)
             return
         lines = run.stdout.splitlines()
         for test in self._replayed:
@@ -231,7 +237,7 @@ class FunctionTestSession:
         """Take what the last `RunCalls` came to."""
         if compiled.status != "ok":
             status = TestStatus.COMPILE_ERROR if compiled.status == "error" else TestStatus.COMPILE_TIMEOUT
-            self._end_all(status, "", ran=False, stderr=compiled.stderr.decode("utf-8", "replace"))
+            self._end_all(Ending(status), ran=False, stderr=compiled.stderr.decode("utf-8", "replace"))
             return
         if self._short and run.end == "timeout":
             self._batch[0].run = run
@@ -254,9 +260,9 @@ class FunctionTestSession:
             lines = list(given.lines)
             test.end = None
             if not given.complete:
-                status, reason = answers.end
-                test.end = [status, reason]
-                test.timed_out = status is TestStatus.TIMEOUT
+                end = answers.end
+                test.end = [end.status, end.reason, end.cause or ""]
+                test.timed_out = end.status is TestStatus.TIMEOUT
             test.late = run.end == "timeout" and given.complete
             test.lines, test.printed = lines, given.printed
             test.unstable = test.unstable or _differ(test)
@@ -265,11 +271,11 @@ class FunctionTestSession:
 
     def _not_loaded(self, run: ProgramRun, answers: BatchAnswers) -> None:
         """End the other tests as well, since the program cannot be loaded; not if a first batch of it could be."""
-        status, reason = answers.load_end or answers.end
+        end = answers.load_end or answers.end
         ended = self._batch if self._loaded else [test for test in self._tests if test.outcome is None]
         for test in ended:
             test.run, test.share = run, len(ended)
-            self._end(test, status, reason)
+            self._end(test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module)
 
     def _stopped(self, open_tests: list[_Test]) -> bool:
         """Return whether there were enough time-outs, including those that a replay may revoke."""
@@ -327,12 +333,12 @@ class FunctionTestSession:
             calls = report.get("calls")
             test.calls = calls if isinstance(calls, list) else []
             test.alone = str(test.index) in before  # in a process that has not made the calls of earlier ones yet
-            test.refusal = "" if isinstance(calls, list) else str(report.get("reason"))
+            test.refusal = None if isinstance(calls, list) else _ending(report, TestStatus.API_ERROR)
         self.recording = recorded
-        refused = next((test for test in self._tests if test.refusal), None)
-        if refused is not None:
+        refusal = next((test.refusal for test in self._tests if test.refusal is not None), None)
+        if refusal is not None:
             # For the whole problem: whether an answer is judged must not hang on what it gets wrong elsewhere.
-            self._end_all(TestStatus.API_ERROR, refused.refusal, ran=False)
+            self._end_all(refusal, ran=False)
         return True
 
     def _take_report(self, test: _Test, report: dict[str, object]) -> None:
@@ -341,12 +347,14 @@ class FunctionTestSession:
             reached = report.get("reached")
             self._need(test, calls, reached if isinstance(reached, int) else len(calls))
             return
-        status = TestStatus(str(report.get("status")))
-        reason = str(report.get("reason"))[:REASON_LIMIT]
-        if test.late and status is TestStatus.SUCCESS:
-            status, reason = TestStatus.TIMEOUT, "every call ended, but past the time limit"
+        end = _ending(report, TestStatus(str(report.get("status"))))
+        if test.late and end.status is TestStatus.SUCCESS:
+            end = Ending(TestStatus.TIMEOUT, "every call ended, but past the time limit")
         given, expected, actual = (str(report.get(name) or "") for name in ("input", "expected", "actual"))
-        self._end(test, status, reason, input=given, expected=expected, actual=actual)
+        self._end(
+            test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module,
+            input=given, expected=expected, actual=actual,
+        )  # fmt: skip
 
     def _need(self, test: _Test, calls: list[object], reached: int) -> None:
         """Start another round for a test, or end it."""
@@ -380,12 +388,12 @@ class FunctionTestSession:
                 reason = f"the test's own process ended on what the program returned: {_why(run)}"
                 self._end(test, TestStatus.RUNTIME_ERROR, reason)
 
-    def _end_all(self, status: TestStatus, reason: str, *, ran: bool, stderr: str = "") -> None:
+    def _end_all(self, end: Ending, *, ran: bool, stderr: str = "") -> None:
         for test in self._tests:
             if test.outcome is None:
-                self._end(test, status, reason, ran=ran)
+                self._end(test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module, ran=ran)
                 if stderr and test.outcome is not None:
-                    test.outcome = FunctionTestOutcome(status, ran, reason, input=test.label, stderr=stderr)
+                    test.outcome = FunctionTestOutcome(end.status, ran, end.reason, input=test.label, stderr=stderr)
 
     def _end(
         self,
@@ -393,6 +401,8 @@ class FunctionTestSession:
         status: TestStatus,
         reason: str,
         *,
+        cause: TestCause | None = None,
+        missing_module: str = "",
         ran: bool = True,
         by: ProgramRun | None = None,
         input: str = "",  # noqa: A002 - the record's own name
@@ -403,7 +413,8 @@ class FunctionTestSession:
         run = test.run
         decided = by or run
         if status is TestStatus.TIMEOUT and ran and decided is not None and not decided.confirmed and decided.measured:
-            status, reason = TestStatus.API_ERROR, UNCONFIRMED  # whatever it did meanwhile
+            # Whatever it did meanwhile.
+            status, reason, cause = TestStatus.API_ERROR, UNCONFIRMED, TestCause.UNCONFIRMED
         test.outcome = FunctionTestOutcome(
             status=status,
             ran=ran,
@@ -416,7 +427,9 @@ class FunctionTestSession:
             exit_code=None if run is None else run.exit_code,
             cpu_seconds=0.0 if run is None else run.cpu_seconds / test.share,
             wall_seconds=0.0 if run is None else run.wall_seconds / test.share,
-            permanent=status is TestStatus.API_ERROR and (by is None and reason not in _PASSING),
+            permanent=status is TestStatus.API_ERROR and (by is None and cause not in _PASSING),
+            cause=cause,
+            missing_module=missing_module,
         )
 
 
@@ -462,6 +475,17 @@ def named_definitions(program: str, spare: object) -> list[str]:
         taken += found
         wanted.update(*(WORD.findall(text) for text in found))
     return [text for _, text in left if text in taken]
+
+
+def _ending(report: dict[str, object], status: TestStatus) -> Ending:
+    """Return the ending that the assertion harness reports."""
+    cause = report.get("cause")
+    return Ending(
+        status,
+        str(report.get("reason"))[:REASON_LIMIT],
+        TestCause(str(cause)) if cause else None,
+        package_of(report.get("missing_module")),
+    )
 
 
 def _object(line: bytes) -> dict[str, object]:

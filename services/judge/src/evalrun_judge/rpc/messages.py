@@ -5,7 +5,7 @@ from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
 from evalrun_judge.families.registry import read_tests
 from evalrun_judge.pool.info import PoolInfo
-from evalrun_judge.status import TestStatus
+from evalrun_judge.status import TestCause, TestStatus
 from evalrun_judge.submission import (
     STANDARD,
     CheckerProgram,
@@ -24,6 +24,7 @@ _MODES = {
     judge_pb2.SUBMISSION_MODE_STANDALONE: SubmissionMode.STANDALONE,
 }
 _TEST_STATUS = {status: judge_pb2.TestStatus.Value(f"TEST_STATUS_{status.name}") for status in TestStatus}
+_CAUSES = {cause: judge_pb2.TestCause.Value(f"TEST_CAUSE_{cause.name}") for cause in TestCause}
 _FINAL_STATUS = {status: judge_pb2.FinalStatus.Value(f"FINAL_STATUS_{status.name}") for status in FinalStatus}
 _METHODS = {method: judge_pb2.ExtractionMethod.Value(f"EXTRACTION_METHOD_{method.name}") for method in ExtractionMethod}
 _GUARDRAILS = {guardrail: judge_pb2.Guardrail.Value(f"GUARDRAIL_{guardrail.name}") for guardrail in Guardrail}
@@ -139,6 +140,10 @@ def _fill_test(message: judge_pb2.TestResult, test: TestRecord) -> None:
         _fill_cut(message.compile_stderr, test.compile_stderr)
     if test.reason:
         message.reason = _valid(test.reason)
+    if test.cause is not None:
+        message.cause = _CAUSES[test.cause]
+    if test.missing_module:
+        message.missing_module = test.missing_module
     if test.disagreeing:
         message.disagreeing_comparators.extend(test.disagreeing)
 

@@ -4,8 +4,8 @@ Standard library only. Everything comes on stdin, `code` is unused.
 
 First line of stdin, JSON: `{"mode": "record" | "replay", "kind": "check" | "asserts", "prompt": text, "setup": text,
 "entry": name, "seed": int, "names": [...], "modules": [...], "tests": [[test, source, calls, end], ...]}`, a call
-being `[callee, args, kwargs]`, and end `[status, reason]` where the process ended in the call after the last answered
-one, else null. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
+being `[callee, args, kwargs]`, and end `[status, reason, cause]` where the process ended in the call after the last
+answered one, else null. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
 `TEST CALL E ...`). The program may have written these lines: nothing in them says how a test ended.
 
 Record: the stand-in gives a placeholder that agrees to everything; the calls are noted (an argument that is what
@@ -19,7 +19,7 @@ names of the program that the tests use beside the entry point, standard modules
 the setup's imports (the only part of it that the program may see: a reference solution may stand beside them), and
 whether the tests leave a process as they found it, as far as their text shows; then for each test
 `{"test": id, "calls": [...], "reached": calls that the replay came to}` or
-`{"test": id, "status", "reason", "input", "expected", "actual"}`.
+`{"test": id, "status", "reason", "input", "expected", "actual"}`, with `cause` and `missing_module` if known.
 
 How a replay ends: a call that raised, unless the test expected it, is runtime_error (MemoryError: memory_limit); a
 failed or raising assertion after a call is wrong_answer; a test that fails before any call, or passes what cannot
@@ -38,7 +38,7 @@ import os
 from evalrun_executor.calls import values
 from evalrun_executor.calls.originals import Json
 from evalrun_judge.function_tests.harness.current import CURRENT
-from evalrun_judge.function_tests.harness.outcome import explained, line_of, outcome_of
+from evalrun_judge.function_tests.harness.outcome import broken_test, explained, outcome_of
 from evalrun_judge.function_tests.harness.problem import Problem
 from evalrun_judge.function_tests.harness.run import Run
 
@@ -66,9 +66,8 @@ def replay(problem: Problem, source: str, calls: list[Json], results: list[Resul
         error = caught
     if run.unknown:
         return {**_calls(problem, source, calls, results), "reached": len(run.calls)}
-    status, reason = run.status or outcome_of(run, error)
-    outcome = {"status": status, "reason": reason, "input": "", "expected": "", "actual": ""}
-    if status != "success" and error is not None:
+    outcome = {"input": "", "expected": "", "actual": "", **(run.ending or outcome_of(run, error))}
+    if outcome["status"] != "success" and error is not None:
         run.frozen = True
         outcome.update(explained(error, source, run))
     return outcome
@@ -84,13 +83,13 @@ def _calls(problem: Problem, source: str, calls: list[Json], results: list[Resul
             problem.execute(source, run, tolerant=tolerant)
         except ImportError as error:
             if not results:  # no placeholder makes an import fail, and nothing of the program has run yet
-                return {"status": "api_error", "reason": f"the test itself fails: {line_of(error)}"}
+                return broken_test(error)
             continue
         except BaseException:  # noqa: BLE001, S112 - placeholders break any test, and the program may have raised
             continue
         break
-    if run.status is not None:
-        return {"status": run.status[0], "reason": run.status[1]}
+    if run.ending is not None:
+        return run.ending
     return {"calls": run.calls}
 
 

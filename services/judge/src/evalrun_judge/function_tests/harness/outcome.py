@@ -10,6 +10,8 @@ from evalrun_judge.function_tests.harness.source import TEST, parse, segment, wa
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
     import ast
+
+    from evalrun_judge.function_tests.harness.run import Ending
 else:
     import _ast as ast
 
@@ -17,31 +19,51 @@ TEXT_LIMIT = 4096
 """Characters kept of a text for people."""
 
 
-def outcome_of(run: Run, error: BaseException | None) -> tuple[str, str]:
-    """Return status and reason of a replay that ended with this exception, or None."""
+def outcome_of(run: Run, error: BaseException | None) -> Ending:
+    """Return the ending of a replay that ended with this exception, or None."""
     if error is None:
-        return "success", ""
-    line = line_of(error)
+        return {"status": "success", "reason": ""}
     chain, seen = error, 0
     while chain is not None and seen < 20:
         if any(chain is raised for raised in run.raised):
             return _raised(chain)
         chain, seen = chain.__cause__ or chain.__context__, seen + 1  # type: ignore[assignment]
     if not run.calls:
-        return "api_error", f"the test itself fails: {line}"
+        return broken_test(error)
     if isinstance(error, MemoryError):
-        return "memory_limit", "comparing what the program returned ran out of memory"
+        return {"status": "memory_limit", "reason": "comparing what the program returned ran out of memory"}
     if type(error) is AssertionError:
-        return "wrong_answer", f"the assertion failed: {_text(error)}" if error.args else "the assertion failed"
-    return "wrong_answer", f"the assertion raised {line}"
+        said = f"the assertion failed: {_text(error)}" if error.args else "the assertion failed"
+        return {"status": "wrong_answer", "reason": said}
+    return {"status": "wrong_answer", "reason": f"the assertion raised {line_of(error)}"}
 
 
-def _raised(error: BaseException) -> tuple[str, str]:
+def broken_test(error: BaseException) -> Ending:
+    """Return the ending of a test that fails whatever the program does."""
+    return {
+        "status": "api_error",
+        "reason": f"the test itself fails: {line_of(error)}",
+        "cause": "broken_test",
+        "missing_module": _missing_module(error),
+    }
+
+
+def _raised(error: BaseException) -> Ending:
     if isinstance(error, MemoryError):
-        return "memory_limit", "the program raised MemoryError"
+        return {"status": "memory_limit", "reason": "the program raised MemoryError"}
     if isinstance(error, SystemExit):
-        return "runtime_error", f"the program called sys.exit({_text(error)})"
-    return "runtime_error", f"the program raised {line_of(error)}"
+        return {"status": "runtime_error", "reason": f"the program called sys.exit({_text(error)})"}
+    return {
+        "status": "runtime_error",
+        "reason": f"the program raised {line_of(error)}",
+        "missing_module": _missing_module(error),
+    }
+
+
+def _missing_module(error: BaseException) -> str:
+    """Return the module that was not found, as the exception names it; empty for any other exception."""
+    name = error.name if type(error) is ModuleNotFoundError else ""
+    return name if type(name) is str else ""
 
 
 def line_of(error: BaseException) -> str:

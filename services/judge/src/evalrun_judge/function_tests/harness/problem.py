@@ -142,11 +142,11 @@ class Problem:
         text = texts.get(code.co_filename)
         found = [] if text is None else [node for node in walk(parse(text)) if defines(node, code)]
         if len(found) != 1 or text is None:
-            raise values.ValueRefusedError("value of type function")
+            raise values.TypeRefusedError("value of type function")
         (node,) = found
         nodes = walk(node)
         if any(type(inner) in (ast.Nonlocal, ast.Global, ast.AsyncFunctionDef) for inner in nodes):
-            raise values.ValueRefusedError("value of type function that binds names outside itself")
+            raise values.TypeRefusedError("value of type function that binds names outside itself")
         names = sorted(names_in(nodes, set()) - {*vars(builtins)})
         if type(node) is ast.Lambda:
             return f"def evalrun_make(EVALRUN_NAMES):\n return ({segment(text, node)})\n", names

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from evalrun_judge.function_tests.harness.problem import Problem
 
     Result = tuple[str, Json]
+    Ending = dict[str, str]
+    """Status and reason of a test, with the cause and the missing module where software acts on them."""
 
 FORESEEN = 16
 """Steps of an iteration that are asked for at once, at least."""
@@ -38,7 +40,7 @@ class Run:
     def __init__(self, problem: Problem, calls: list[Json], results: list[Result], *, recording: bool) -> None:
         self.calls: list[Json] = []
         """Made so far, as structures."""
-        self.status: tuple[str, str] | None = None
+        self.ending: Ending | None = None
         self.unknown = False
         self.valued = False
         """A value has come back."""
@@ -66,10 +68,10 @@ class Run:
         self._tainted: set[int] = set()
         self._functions: dict[int, tuple[Value, Json]] = {}
 
-    def end(self, status: str, reason: str) -> Ended:
+    def end(self, status: str, reason: str, cause: str = "") -> Ended:
         """Fix the test's outcome; what the test does with the exception changes nothing."""
-        if self.status is None and not self.unknown and not self.frozen:
-            self.status = (status, reason)
+        if self.ending is None and not self.unknown and not self.frozen:
+            self.ending = {"status": status, "reason": reason, "cause": cause}
         return Ended(self.frozen)
 
     def step(self) -> None:
@@ -136,7 +138,8 @@ class Run:
             return Placeholder()
         except values.ValueRefusedError as error:
             # Too large or too deep by what the program returned: its own doing, and no way out of being judged.
-            status = "runtime_error" if self.valued and "of type" not in str(error) else "api_error"
+            own_doing = self.valued and not isinstance(error, values.TypeRefusedError)
+            status = "runtime_error" if own_doing else "api_error"
             raise self.end(status, f"the test calls {callee} with a {error}, which cannot cross") from None
         while len(self.calls) < len(self._results):
             number = len(self.calls)
@@ -163,7 +166,7 @@ class Run:
     def _may_call(self) -> None:
         if self._decoding:
             raise ValueError("a value whose hash is a call")
-        if self.frozen or self.status is not None or self.unknown:
+        if self.frozen or self.ending is not None or self.unknown:
             raise Ended
 
     def _wanted(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Json:
@@ -193,7 +196,7 @@ class Run:
             return {"g": name_of(thing)}
         if kind is type(derived):
             return self._function(thing)
-        raise values.ValueRefusedError(f"value of type {values.type_name(thing)}")
+        raise values.TypeRefusedError(f"value of type {values.type_name(thing)}")
 
     def _function(self, function: Value) -> Json:
         """Return a function of the test as its text, with the values of the names that it uses."""
@@ -242,7 +245,7 @@ class Run:
     def _replay(self, number: int, callee: str, args: tuple[Value, ...]) -> Value:
         kind, payload = self._results[number]
         if kind == "D":
-            raise self.end(payload[0], payload[1])
+            raise self.end(*payload)
         if kind == "S":
             self._values.append(None)
             raise StopIteration
@@ -281,10 +284,9 @@ class Run:
         if callee == ".next" and isinstance(error, StopIteration):
             return error
         self.raised.append(error)
-        missing = getattr(error, "name", None) or str(error).partition("'")[2].partition("'")[0]
-        if type(error) is NameError and missing in self._problem.hidden:
+        if type(error) is NameError and error.name in self._problem.hidden:
             # It may hold what is expected. And the program chose to need it: that must not take it out of the score.
-            why = f"the program uses {missing}, which only the test defines, and its assertions use"
+            why = f"the program uses {error.name}, which only the test defines, and its assertions use"
             return self.end("runtime_error", why)
         if callee == ".getattr" and isinstance(error, AttributeError):
             self.raised.pop()  # what is asked for is the test's choice: `hasattr`, `getattr` with a default
