@@ -1,1 +1,4 @@
-"""The operator and the API users see: `api` is the source of the CRDs and imports nothing of ours."""
+"""The operator: reconciles EvalRuns and EvalSchedules into Kubernetes objects and reports their status.
+
+The API types are in `evalrun_api`, the source of the CRDs.
+"""

@@ -111,7 +111,7 @@ class Operator:
         await self.client.close()
 
     async def broken(self) -> None:
-        """Return once the operator cannot go on: what it knows would get old, or nobody would work."""
+        """Wait until the operator cannot go on: its view of the cluster would go stale, or no worker would run."""
         await self.watches.broken.wait()
 
     def stale(self) -> list[str]:

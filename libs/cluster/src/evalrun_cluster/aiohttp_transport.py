@@ -84,13 +84,13 @@ class Stream(httpx2.AsyncByteStream):
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Return the chunks. Raises httpx2's errors."""
+        """Yield the chunks. Raises httpx2's errors."""
         with translated_errors(self._request):
             async for chunk in self._response.content.iter_any():
                 yield chunk
 
     async def aclose(self) -> None:
-        """Return the connection up: what a watch still sends is of no use."""
+        """Drop the connection without draining it: the rest of a watch is useless."""
         self._response.close()
 
 
@@ -102,7 +102,7 @@ def proxy_for(url: str) -> str | None:
 
 @contextmanager
 def translated_errors(request: httpx2.Request) -> Iterator[None]:
-    """Return aiohttp's errors as httpx2's."""
+    """Translate aiohttp's errors raised inside the block into httpx2's."""
     try:
         yield
     except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:

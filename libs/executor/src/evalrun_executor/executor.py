@@ -300,7 +300,10 @@ class Executor:
                 task.add_done_callback(self._reclaims.discard)
 
     async def _reclaim(self, zygote: ZygoteProcess, slots: list[int], ended: asyncio.Future[int]) -> None:
-        """Return slots back after a runner that was left alone: it sees our end close, kills its child and ends."""
+        """Free an abandoned runner's slots once the runner has ended or `_RECLAIM_SECONDS` have passed.
+
+        The runner sees our end of the connection close, kills its child and ends.
+        """
         either: set[asyncio.Future[Any]] = {ended, zygote.lost}
         done, _ = await asyncio.wait(either, timeout=_RECLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not done:

@@ -77,7 +77,7 @@ class FairQueue(Generic[Item]):
         return self._waiting[run].next.popleft()
 
     def put_back(self, run: str, item: Item) -> None:
-        """Return an item that was passed over to the front of its run."""
+        """Put a skipped item back at the front of its run's queue."""
         self._waiting.setdefault(run, _Waiting()).urgent.appendleft(item)
 
     def hold(self, run: str) -> None:

@@ -31,7 +31,7 @@ CLOSE_SECONDS = 1.0
 
 
 def early_end(context: ReconcileContext) -> End | None:
-    """Return whether the run ends now, with its results or for a reason that no attempt can fix."""
+    """Return the end if the run ends now, with its results or for a reason that no further attempt can fix."""
     spec, ledger = context.run.spec, context.observed.ledger
     if ledger is not None and ledger.ended:
         if ledger.ended_early:

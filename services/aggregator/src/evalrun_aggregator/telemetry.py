@@ -72,7 +72,7 @@ class Telemetry(Collector):
     def observe(
         self, board: Board, replicas: Callable[[], list[ReplicaGauge]], gpu_seconds: Callable[[], float]
     ) -> None:
-        """Return where the figures come from, and show them from now on."""
+        """Set the sources of the gauges and start to export the gauges."""
         self._board, self._replicas, self._gpu_seconds = board, replicas, gpu_seconds
         self._registry.register(self)
 

@@ -51,7 +51,7 @@ class Heap:
         """The other side's exception classes that have been met, and those by which a test catches some."""
 
     def add(self, thing: Value, side: str) -> None:
-        """Return an object the next number of the side that made it."""
+        """Register an object under the next number of the side that created the object."""
         made = self.objects[side]
         self.places[id_(thing)] = side, len_(made)
         made.append(thing)

@@ -51,10 +51,10 @@ def free_bytes(folder: str) -> int:
 
 
 def hidden_breach(folder: str, pid: int) -> str | None:
-    """Return whether a process holds more than the folder's bound in open files that have no name any more.
+    """Return the complaint if a process holds more than the folder's bound in open files without a name, else None.
 
-    The kernel tells the process's own user of its descriptors as long as it may be dumped. One whose first thread has
-    left shows none: it is taken to hold what it hides.
+    The kernel shows a process's descriptors to the process's own user as long as the process is dumpable. A process
+    whose first thread has exited shows no descriptors: this function assumes that such a process exceeds the bound.
     """
     device = os.stat(folder).st_dev
     try:

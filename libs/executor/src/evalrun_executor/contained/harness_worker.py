@@ -240,7 +240,7 @@ class HarnessWorker:
                 return
 
     def _report(self, outcome: ChildResult) -> None:
-        """Return how a child ended; with the last one's end, that the job is done."""
+        """Report how a child ended and, after the last child, that the job is done."""
         stdin, stdout, stderr = self._files
         os.close(stdin)
         good = self._take_compilation(outcome) if self._compiles else True

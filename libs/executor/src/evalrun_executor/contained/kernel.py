@@ -37,7 +37,7 @@ def prctl(option: int, argument: int, pointer: object = None) -> None:
 
 
 def trim_heap() -> None:
-    """Return free pages within the C library's heap back: each that is there costs every fork an entry in a table."""
+    """Give unused pages of the C library's heap back to the kernel: every mapped page makes each fork dearer."""
     try:
         function("malloc_trim")(0)
     except OSError:  # a C library other than glibc

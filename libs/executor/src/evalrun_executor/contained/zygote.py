@@ -239,7 +239,7 @@ def load_module(name: str, path: str, code: CodeType | None) -> None:
 
 
 def _look_ordinary(package_dirs: list[str]) -> None:
-    """Return what `site` would have given: exit, quit and help, and the path of a script's interpreter."""
+    """Install what `site` normally provides: exit, quit and help, and the import path of a script."""
     import site
 
     site.setquit()

@@ -96,18 +96,18 @@ class EndpointFleet:
             raise
 
     def succeeded(self, permit: Permit) -> None:
-        """Return a permit after an answer."""
+        """Give a permit back after a completed request."""
         self._update(permit, balancer.after_success)
 
     def failed(self, permit: Permit, failure: RequestFailure) -> None:
-        """Return a permit after a failure."""
+        """Give a permit back after a failed request."""
         now, jitter = self._now(), self._rng.random()
         self._update(
             permit, lambda state: balancer.after_failure(state, failure, permit.epoch, now, self._limits, jitter)
         )
 
     def give_up(self, permit: Permit) -> None:
-        """Return a permit unused, or after a request that this side cancelled."""
+        """Give a permit back that was not used, or whose request this side cancelled."""
         self._update(permit, balancer.after_giving_up)
 
     def _update(self, permit: Permit, change: Callable[[EndpointState], EndpointState]) -> None:

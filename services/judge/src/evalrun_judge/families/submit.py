@@ -113,7 +113,7 @@ class SubmitFamily(Family[SubmitPlan]):
         return plan_submit(request, cast(SubmitTests, request.tests), extraction)
 
     def key(self, plan: SubmitPlan, request: JudgeRequest) -> None:
-        """Return None: the server may change its tests, and nobody would know."""
+        """Disable the verdict cache: the server may change its tests unnoticed."""
         return
 
     async def judge(self, plan: SubmitPlan, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:

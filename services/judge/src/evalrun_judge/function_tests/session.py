@@ -409,7 +409,7 @@ class FunctionTestSession:
         expected: str = "",
         actual: str = "",
     ) -> None:
-        """Return a test its outcome; `by` is the run that decided it, where that is not the one of its calls."""
+        """Record a test's outcome. `by` is the deciding run, if that is not the run of the test's own calls."""
         run = test.run
         decided = by or run
         if status is TestStatus.TIMEOUT and ran and decided is not None and not decided.confirmed and decided.measured:

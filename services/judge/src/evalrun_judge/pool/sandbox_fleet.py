@@ -311,7 +311,7 @@ class SandboxFleet:
         return backend
 
     async def _until_lost(self, member: Member) -> None:
-        """Return once the sandbox is lost, by its answers or for want of any."""
+        """Wait until the sandbox is lost: it failed, or it stopped answering."""
         silent = 0
         while not member.lost.is_set():
             answers = member.answers

@@ -78,7 +78,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Streams that wait for a request."""
 
     def drain(self) -> None:
-        """Wait until every stream has answered its requests and ended."""
+        """Stop reading new requests. Streams answer what they have read, then end; this call does not wait for them."""
         self._draining = True
         for reading in self._reading:
             reading.reschedule(asyncio.get_running_loop().time())

@@ -77,7 +77,7 @@ def body(call: SubmitCall, *, all_cases: bool) -> bytes:
 
 
 def refusal(status: int, answer: bytes, call: SubmitCall) -> RunRefusedError | None:
-    """Return whether a status other than 200 means that the server will never judge this."""
+    """Return the error if a status other than 200 means that the server will never judge this call, else None."""
     detail = error_detail(answer)
     row = f"dataset {call.dataset!r}, id {call.row!r}"
     if status == 404:

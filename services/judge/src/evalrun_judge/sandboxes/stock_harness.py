@@ -408,7 +408,7 @@ def _taken_call_modules() -> Bundle:
 
 
 def _publish(files: ProgramFiles) -> None:
-    """Return a result its name; through no memory, for other programs may be yet to come."""
+    """Publish a result file under its final name, copied by descriptor: memory is kept for the programs that follow."""
     fd = os.open(f"{RESULT}{files.number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     frames.copy(fd, files.result, 0, os.fstat(files.result).st_size)
     os.close(fd)
