@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from evalrun_executor.api import CALLS_VERSION, CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo, digest_of
+from evalrun_executor.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo, digest_of
 from evalrun_judge.sandboxes import (
     RunRefusedError,
     SandboxBusyError,
@@ -148,18 +148,6 @@ async def test_what_the_sandbox_says_of_itself() -> None:
 
     async with serving(reset, info) as url, EvalrunSandbox(url) as sandbox:
         assert (await sandbox.describe()).info == said
-
-
-async def test_a_sandbox_that_reads_function_calls_otherwise_is_not_used() -> None:
-    said = SandboxInfo("0.2.0", "full", 2, ["python"], "3.11.2", calls_version=CALLS_VERSION + 1)
-
-    async def info(request: web.Request) -> web.Response:
-        del request
-        return web.Response(body=msgspec.json.encode(said), content_type="application/json")
-
-    async with serving(reset, info) as url, EvalrunSandbox(url) as sandbox:
-        with pytest.raises(SandboxFailedError, match="run both from images of one release"):
-            await sandbox.describe()
 
 
 @pytest.mark.parametrize("info", [answering(404, b""), answering(200, b"pong"), reset])

@@ -1,9 +1,9 @@
 """The batch API of `evalrun-sandbox`: the types that cross the wire, as MessagePack (texts are bytes, as they were).
 
-`POST /v1/run` takes a `RunRequest` and answers 200 with a `RunReply`, 404 with a `Refused` where it names inputs that
-are not kept, 429 with a `Busy` where every slot is taken, 400 with a `Refused`, 504 with one where the caller's
-deadline (the header `evalrun-timeout-ms`) has passed. `GET /v1/info` answers with `SandboxInfo` as JSON, `GET /v1/ping`
-with `"pong"`.
+`POST /v1/run` (`/v2/run`, ...: in that wire version) takes a `RunRequest` and answers 200 with a `RunReply`, 404 with a
+`Refused` where it names inputs that are not kept, 429 with a `Busy` where every slot is taken, 400 with a `Refused`,
+426 with one where it does not speak the version, 504 with one where the caller's deadline (the header
+`evalrun-timeout-ms`) has passed. `GET /v1/info` answers with `SandboxInfo` as JSON, `GET /v1/ping` with `"pong"`.
 """
 
 import hashlib
@@ -19,12 +19,24 @@ LEVELS: tuple[Level, ...] = ("none", "limits", "seccomp", "full")
 
 CONTENT_TYPE = "application/msgpack"
 
-CALLS_VERSION = 1
-"""Version of what crosses in mode `calls`: `call_harness`'s batches and answers, and `values`' encoding.
+WIRE_VERSION = 1
+"""Newest version of what crosses between gateway and sandbox: the structs here, `call_harness`'s batches and answers,
+and `values`' encoding. (`contained.frames` cross within one image, and a stock server's harness travels with each
+program: neither has a version.)
 
 Gateway and sandbox are images of their own. Raise it with each change that the other side, built before, would misread:
-a value that is read as another is a wrong verdict, and nothing else would tell.
+a value that is read as another is a wrong verdict, and nothing else would tell. Each side also reads and writes the
+version before (`spoken_versions`), so that either can be upgraded first; a request names its version in its path.
 """
+
+VERSION_REFUSED = 426
+"""HTTP status of the answer to a request in a version that the sandbox does not speak; the body is a `Refused`."""
+
+
+def spoken_versions(newest: int) -> list[int]:
+    """Return the versions that a release with this newest one speaks, oldest first."""
+    return [version for version in (newest - 1, newest) if version >= 1]
+
 
 UNKNOWN_LANGUAGE = "unknown_language"
 """The `cause` in an `evalrun-sandbox`'s answer of `/run_code`: it has no toolchain for the language, and never will."""
@@ -142,4 +154,11 @@ class SandboxInfo(msgspec.Struct, frozen=True):
     keep_mib: int = 0
     """Memory for inputs that requests then name by digest; 0: none are kept."""
     calls_version: int = 1
-    """Its `CALLS_VERSION`; the first that there was where it is not said."""
+    """The oldest wire version that it speaks: gateways built before `wire_versions` use no sandbox of another one."""
+    wire_versions: list[int] = []
+    """Every wire version that it speaks; empty from a sandbox that speaks `calls_version` alone."""
+
+    def common_version(self, newest: int) -> int | None:
+        """Return the newest wire version that a gateway of that newest one shares with it; None: they share none."""
+        spoken = {*(self.wire_versions or [self.calls_version])}
+        return max(spoken.intersection(spoken_versions(newest)), default=None)

@@ -11,7 +11,18 @@ import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, generate_latest
 
-from evalrun_executor.api import CALLS_VERSION, CONTENT_TYPE, LEVELS, Busy, End, Refused, RunRequest, SandboxInfo
+from evalrun_executor.api import (
+    CONTENT_TYPE,
+    LEVELS,
+    VERSION_REFUSED,
+    WIRE_VERSION,
+    Busy,
+    End,
+    Refused,
+    RunRequest,
+    SandboxInfo,
+    spoken_versions,
+)
 from evalrun_executor.errors import Busy as BusyError
 from evalrun_executor.errors import RequestRefused, SandboxError, Unusable
 from evalrun_executor.executor import Executor
@@ -44,7 +55,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class SandboxService:
     """Serves the batch API over HTTP/1.1. A client that disconnects frees its slot."""
 
-    def __init__(self, settings: SandboxSettings, executor: Executor, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(
+        self,
+        settings: SandboxSettings,
+        executor: Executor,
+        registry: CollectorRegistry = REGISTRY,
+        *,
+        wire_version: int = WIRE_VERSION,
+    ) -> None:
+        self._versions = spoken_versions(wire_version)
         self._settings = settings
         self._tokens = BearerTokens.of(settings.token, settings.token_file)
         self._executor = executor
@@ -61,7 +80,7 @@ class SandboxService:
         level.set_function(lambda: LEVELS.index(executor.report.level))
         self._requests = Counter("evalrun_sandbox_requests", "Run requests, by answer.", ["answer"], registry=registry)
         self._runs = Counter("evalrun_sandbox_runs", "Programs' runs, by how they ended.", ["end"], registry=registry)
-        for answer in ("done", "unknown_inputs", "refused", "busy", "lost", "expired"):
+        for answer in ("done", "unknown_inputs", "refused", "busy", "lost", "expired", "other_version"):
             self._requests.labels(answer)
         for end in get_args(End):
             self._runs.labels(end)
@@ -107,7 +126,7 @@ class SandboxService:
         application.router.add_get(PING_PATH, self._ping)
         application.router.add_get("/v1/info", self._info)
         application.router.add_get("/metrics", self._metrics)
-        application.router.add_post("/v1/run", self._run)
+        application.router.add_post(r"/v{version:\d{1,9}}/run", self._run)
         SessionRoutes(self._sessions).add_routes(application.router)
         self._fusion.add_routes(application.router, self._sessions)
         return application
@@ -132,11 +151,15 @@ class SandboxService:
         info = SandboxInfo(
             version=importlib.metadata.version("evalrun"), level=report.level, slots=self._executor.slots,
             languages=self._executor.languages, python_version=report.python_version, missing=list(report.missing),
-            keep_mib=self._settings.keep_mib, calls_version=CALLS_VERSION,
+            keep_mib=self._settings.keep_mib, calls_version=self._versions[0],
+            wire_versions=self._versions,
         )  # fmt: skip
         return web.Response(body=msgspec.json.encode(info), content_type="application/json")
 
     async def _run(self, request: web.Request) -> web.Response:
+        if int(request.match_info["version"]) not in self._versions:
+            spoken = " and ".join(map(str, self._versions))
+            return self._answer(VERSION_REFUSED, "other_version", Refused(f"wire versions spoken here: {spoken}"))
         try:
             wanted = self._kept.whole(self._decoder.decode(await request.read()))
             if wanted.mode not in WIRE_MODES:

@@ -4,6 +4,7 @@
       SandboxUnreachableError   no connection, or it broke: ask whether the sandbox is there before trying it again
       SandboxTimeoutError       no answer within the time that the work can take at most: likewise
       SandboxFailedError        it answered, with an error or with something that is no answer
+      SandboxVersionError       it speaks no version that this gateway speaks: ask another until it is replaced
       SandboxBusyError          every slot is taken: no failure at all, come back after a while
     RunRefusedError           the request itself cannot be served: never try again
 
@@ -41,6 +42,12 @@ class SandboxFailedError(SandboxError):
     reason = "bad_answer"
 
 
+class SandboxVersionError(SandboxError):
+    """The sandbox speaks no wire version that this gateway speaks; the message names both and the remedy."""
+
+    reason = "version"
+
+
 class SandboxBusyError(SandboxError):
     """Every slot is taken."""
 
@@ -58,7 +65,14 @@ class RunRefusedError(Exception):
 
 
 REASONS = tuple(
-    kind.reason for kind in (SandboxUnreachableError, SandboxTimeoutError, SandboxFailedError, SandboxBusyError)
+    kind.reason
+    for kind in (
+        SandboxUnreachableError,
+        SandboxTimeoutError,
+        SandboxFailedError,
+        SandboxVersionError,
+        SandboxBusyError,
+    )
 )
 
 

@@ -5,7 +5,17 @@ from typing import Self
 
 import msgspec
 
-from evalrun_executor.api import CALLS_VERSION, CONTENT_TYPE, Busy, Refused, RunReply, RunRequest, SandboxInfo
+from evalrun_executor.api import (
+    CONTENT_TYPE,
+    VERSION_REFUSED,
+    WIRE_VERSION,
+    Busy,
+    Refused,
+    RunReply,
+    RunRequest,
+    SandboxInfo,
+    spoken_versions,
+)
 from evalrun_executor.batch import MAX_OUTPUT_BYTES
 from evalrun_executor.contained.supervision import KEPT_STDERR
 from evalrun_executor.time_outs import max_reply_seconds
@@ -16,6 +26,7 @@ from evalrun_judge.sandboxes import (
     SandboxFailedError,
     SandboxTimeoutError,
     SandboxUnreachableError,
+    SandboxVersionError,
 )
 from evalrun_judge.sandboxes.http_answer import BadAnswerError
 from evalrun_judge.sandboxes.http_calls import HttpCalls
@@ -58,6 +69,7 @@ class EvalrunSandbox:
         tls: TlsSource | None = None,
         server_name: str | None = None,
         spare_seconds: float = WAIT_SECONDS,
+        wire_version: int = WIRE_VERSION,
     ) -> None:
         """Create the client; connections open with the first call, inside the running loop.
 
@@ -67,6 +79,7 @@ class EvalrunSandbox:
             tls: what an https sandbox is shown, and checked by.
             server_name: what its certificate must name; None: the URL's host.
             spare_seconds: what it may take beyond its programs' own limits before it counts as hung.
+            wire_version: newest version of the batch API that this gateway speaks.
         """
         self.address = url.rstrip("/")
         self._tokens = tokens
@@ -78,6 +91,9 @@ class EvalrunSandbox:
             server_name=server_name,
         )
         self._spare_seconds = spare_seconds
+        self._wire_version = wire_version
+        self._common_version = spoken_versions(wire_version)[0]
+        """Version in which requests are sent: the newest that both speak, once the sandbox has described itself."""
         self._kept = SandboxInputs()
         self._encoder = msgspec.msgpack.Encoder()
         self._reply = msgspec.msgpack.Decoder(RunReply)
@@ -105,6 +121,8 @@ class EvalrunSandbox:
                     raise SandboxBusyError(
                         f"{self.address}: every slot is taken", busy.retry_after_ms / 1000, busy.free
                     )
+                case _ if status == VERSION_REFUSED:
+                    raise SandboxVersionError(self._describe_difference(self._refused.decode(body).message))
                 case 400:
                     raise RunRefusedError(self._refused.decode(body).message)
         except msgspec.DecodeError as error:  # also what is valid MessagePack, but not this type
@@ -120,13 +138,22 @@ class EvalrunSandbox:
             info = self._info.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise SandboxFailedError(f"{self.address}: no evalrun-sandbox answers /v1/info: {error}") from error
-        if info.calls_version != CALLS_VERSION:
-            raise SandboxFailedError(
-                f"{self.address}: evalrun-sandbox {info.version} has version {info.calls_version} of the "
-                f"function calls, this gateway {CALLS_VERSION}: run both from images of one release"
+        version = info.common_version(self._wire_version)
+        if version is None:
+            spoken = " and ".join(map(str, info.wire_versions or [info.calls_version]))
+            raise SandboxVersionError(
+                self._describe_difference(f"evalrun-sandbox {info.version} speaks wire versions {spoken}")
             )
+        self._common_version = version
         self._kept.described(info)
         return Backend("evalrun", info)
+
+    def _describe_difference(self, sandbox: str) -> str:
+        spoken = " and ".join(map(str, spoken_versions(self._wire_version)))
+        return (
+            f"{self.address}: {sandbox}, this gateway {spoken}: run both from images of one release, or of two that "
+            "share a version, and upgrade through every release between"
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -135,10 +162,10 @@ class EvalrunSandbox:
     async def _sent(self, request: RunRequest) -> tuple[int, bytes]:
         """Send a request, its inputs by digest where they are kept there, and then with them where they are not."""
         max_seconds, max_bytes = timeout_seconds(request) + self._spare_seconds, max_answer_bytes(request)
-        form = self._kept.form(request)
+        form, path = self._kept.form(request), f"/v{self._common_version}/run"
         while True:
             status, body = await self._call(
-                "POST", "/v1/run", self._encoder.encode(form), max_seconds=max_seconds, max_bytes=max_bytes
+                "POST", path, self._encoder.encode(form), max_seconds=max_seconds, max_bytes=max_bytes
             )
             again = self._kept.after(form, request, status)
             if again is None:
