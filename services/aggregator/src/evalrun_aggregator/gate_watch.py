@@ -19,7 +19,7 @@ from evalrun_aggregator.start.problems import RunProblems
 from evalrun_api.work_order import EvalRunSpec, Gate, WorkOrder
 from evalrun_data.digest import digest_records
 from evalrun_results.comparisons.gate import GateDecision, GateResult, undecided
-from evalrun_results.comparisons.gate_values import UnusableGateError, base_values
+from evalrun_results.comparisons.gate_values import UnusableGateError, base_bounds
 from evalrun_results.comparisons.run_gate import Drawn, Totals, baseline_totals, decision_of
 from evalrun_results.metrics.accumulator import MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
@@ -206,7 +206,7 @@ class GateWatch:
         watched = next((each for each in self._gates if each.place == place), None)
         if watched is None:  # decided before, by a baseline that cannot be read now
             return self._settled[number]
-        about = base_values(watched.gate, watched.totals, ids)
+        about = base_bounds(watched.gate, watched.totals, ids)
         seen = 0
         for position, name in enumerate(ids):
             seen += name in about
@@ -245,7 +245,12 @@ def kept_problems(facts: Mapping[str, str], spec: EvalRunSpec, items: RunItems) 
 def decision_from(content: Mapping[str, object]) -> GateResult:
     """Return a decision from its JSON."""
     fields = {name: value for name, value in content.items() if name in GateResult.__dataclass_fields__}
-    return GateResult(**{**fields, "decision": GateDecision(str(content["decision"]))})  # type: ignore[arg-type]
+    decisions = {
+        name: GateDecision(str(content[name]))
+        for name in ("decision", "decision_of_judged")
+        if content.get(name) is not None
+    }
+    return GateResult(**{**fields, **decisions})  # type: ignore[arg-type]
 
 
 def _stored(facts: Mapping[str, str], name: str) -> dict[str, object]:

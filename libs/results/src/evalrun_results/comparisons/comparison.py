@@ -1,13 +1,13 @@
 """Compares two runs problem by problem. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from evalrun_registry.metric import Measured, Table
 from evalrun_registry.metrics import METRICS, shown_in
 from evalrun_results.comparisons.conditions import Info, differing_conditions
-from evalrun_results.comparisons.differences import Difference, paired_differences
+from evalrun_results.comparisons.differences import Difference, Missing, paired_differences
 from evalrun_results.comparisons.history import lineage_of
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.pairing import PairedDataset, pair
@@ -222,7 +222,26 @@ def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetCo
         parts = ", ".join(f"{count} {where}" for where, count in unpaired.items() if count)
         if parts:
             lines.append(f"{each.dataset}: problems that are not compared: {parts}")
+        lines += _missing_lines(each)
     return lines
+
+
+def _missing_lines(each: DatasetComparison) -> Iterator[str]:
+    """Name the answers that are missing for the most metrics, and accepted@1's interval without them."""
+    found = each.differences.get("accepted_at_1")
+    if found is not None and found.missing is not None:
+        yield f"{each.dataset}: {describe_missing(found.missing, 'A', 'B')}"
+
+
+def describe_missing(missing: Missing, first: str, second: str) -> str:
+    """Return how many answers of two runs are missing, and what the interval of accepted@1 would be without them."""
+    counts = f"{missing.baseline:,} answers of {first} and {missing.candidate:,} of {second} were not judged"
+    if missing.low is None or missing.high is None:
+        return f"{counts}; intervals take them in the least favourable way"
+    return (
+        f"{counts}; intervals take them in the least favourable way for either run. Without them accepted@1 would be "
+        f"{100 * missing.low:+.1f} to {100 * missing.high:+.1f} pt"
+    )
 
 
 def _plain(each: DatasetComparison) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Differences of metrics over paired problems, with a paired bootstrap interval. Pure."""
+"""Differences of metrics over paired problems, with intervals that hold for any number of problems. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -7,19 +7,12 @@ from zlib import crc32
 import numpy as np
 
 from evalrun_registry.metrics import is_share
+from evalrun_results.comparisons.mean_bounds import mean_interval
 from evalrun_results.comparisons.pairing import PairedDataset
 from evalrun_results.comparisons.power import PowerNote, power_note
-from evalrun_results.metrics.accumulator import SEED, problem_values
-from evalrun_results.metrics.figures import Mask
-from evalrun_results.metrics.intervals import (
-    CONFIDENCE,
-    MIN_ON_A_SIDE,
-    MIN_PROBLEMS,
-    Bounds,
-    Floats,
-    bootstrap_ratios,
-    plus_two,
-)
+from evalrun_results.comparisons.readings import PairedReadings, read_metric
+from evalrun_results.metrics.accumulator import SEED
+from evalrun_results.metrics.intervals import CONFIDENCE, MIN_ON_A_SIDE, MIN_PROBLEMS, Bounds, bootstrap_ratios
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +29,22 @@ class Difference:
     """Candidate minus baseline: the mean over problems."""
     low: float | None
     high: float | None
-    """None, both: too few problems for an interval that holds. Shares always have one."""
+    """While answers are missing, the interval under the least favourable reading for either side. None, both: too few
+    problems for an interval that holds. Shares always have one."""
     power: PowerNote
+    missing: "Missing | None" = None
+    """None where every answer was judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Answers that were not judged, and what the interval would be without their problems."""
+
+    baseline: int
+    candidate: int
+    low: float | None
+    high: float | None
+    """By the judged answers alone. None, both: no problem has a value in both runs."""
 
 
 def paired_differences(
@@ -45,9 +52,10 @@ def paired_differences(
 ) -> dict[str, Difference]:
     """Return the difference of each metric that some problem has a value of in both runs, in the order asked for.
 
-    The interval is the percentile bootstrap over problems: 10,000 draws of as many pairs as there are. All metrics
-    share the draws, and neither their number nor the order of the results changes an interval. With fewer than 30
-    problems, or fewer than 10 that differ, it would be too narrow: shares then have `plus_two`, amounts no interval.
+    Shares have Gaffke's interval (`mean_bounds`), which holds for any number of problems, few samples or many, and
+    however one-sided the changes are. Amounts have the percentile bootstrap over problems: 10,000 draws of as many
+    pairs as there are, and none with fewer than 30 problems, or fewer than 10 that differ. Neither the number of
+    metrics nor the order of the results changes an interval.
 
     Args:
         paired: the problems.
@@ -55,53 +63,71 @@ def paired_differences(
         confidence: of the two-sided interval.
         seed: of the draws.
     """
-    values = {name: pair for name in metrics if (pair := paired_values(paired, name)) is not None}
-    return differences_of(values, confidence=confidence, seed=seed)
+    found = {name: readings for name in metrics if (readings := paired_readings(paired, name)) is not None}
+    return differences_of(found, confidence=confidence, seed=seed)
+
+
+def paired_readings(paired: PairedDataset, metric: str) -> PairedReadings | None:
+    """Return a metric's readings over every problem that both runs have; None where no problem may have a value."""
+    first, second = (read_metric(metric, each) for each in (paired.all_baseline, paired.all_candidate))
+    if first is None or second is None:
+        return None
+    found = PairedReadings(first, second)
+    return found if found.possible.any() else None
 
 
 def differences_of(
-    values: Mapping[str, tuple[Floats, Floats, Mask]], *, confidence: float = CONFIDENCE, seed: int = SEED
+    readings: Mapping[str, PairedReadings], *, confidence: float = CONFIDENCE, seed: int = SEED
 ) -> dict[str, Difference]:
-    """Return the differences of metrics from each problem's value in both, and which problems have one in both."""
-    if not values:
+    """Return the differences of metrics from their readings; of those that some problem has a value of in both."""
+    valued = {name: each for name, each in readings.items() if each.members.any()}
+    amounts = _amount_bounds({name: each for name, each in valued.items() if not is_share(name)}, confidence, seed)
+    return {name: _difference(name, each, amounts.get(name), confidence) for name, each in valued.items()}
+
+
+def share_interval(readings: PairedReadings, confidence: float) -> tuple[Bounds, "Missing | None"]:
+    """Return the interval of a share's difference while answers are missing, and what it would be without them."""
+    low, high = mean_interval(*readings.extremes(), -1.0, 1.0, confidence)
+    baseline, candidate = readings.not_judged
+    if not baseline and not candidate:
+        return (low, high), None
+    changes = readings.changes
+    judged = mean_interval(changes, changes, -1.0, 1.0, confidence) if len(changes) else (None, None)
+    return (low, high), Missing(baseline, candidate, *judged)
+
+
+def _difference(name: str, readings: PairedReadings, amount: Bounds | None, confidence: float) -> Difference:
+    members, changes = readings.members, readings.changes
+    (low, high), missing = (amount, None) if amount is not None else share_interval(readings, confidence)
+    judged = readings.baseline.judged & readings.candidate.judged
+    return Difference(
+        metric=name,
+        problems=len(changes),
+        left_out=int((judged & ~members).sum()),
+        baseline=float(readings.baseline.values[members].mean()),
+        candidate=float(readings.candidate.values[members].mean()),
+        difference=float(changes.mean()),
+        low=low,
+        high=high,
+        power=power_note(changes, confidence),
+        missing=missing,
+    )
+
+
+def _amount_bounds(readings: Mapping[str, PairedReadings], confidence: float, seed: int) -> dict[str, Bounds]:
+    """Return the bootstrap interval of each amount's difference, where it holds. All share the draws."""
+    if not readings:
         return {}
-    bounds = _bounds(values, confidence, seed)
-    differences = {}
-    for name, (ours, theirs, members) in values.items():
-        first, second = ours[members], theirs[members]
-        change = second - first
-        low, high = bounds[name]
-        differences[name] = Difference(
-            metric=name,
-            problems=len(change),
-            left_out=len(members) - len(change),
-            baseline=float(first.mean()),
-            candidate=float(second.mean()),
-            difference=float(change.mean()),
-            low=low,
-            high=high,
-            power=power_note(change, confidence),
-        )
-    return differences
-
-
-def _bounds(values: Mapping[str, tuple[Floats, Floats, Mask]], confidence: float, seed: int) -> dict[str, Bounds]:
-    """Return the interval of each metric's difference."""
-    above = np.stack([np.where(members, theirs - ours, 0.0) for ours, theirs, members in values.values()], axis=1)
-    below = np.stack([members.astype(np.float64) for _, _, members in values.values()], axis=1)
-    drawn = bootstrap_ratios(above, below, np.random.default_rng([seed, crc32(b"pairs")]), confidence=confidence)
-    bounds: dict[str, Bounds] = dict(zip(values, drawn, strict=True))
-    for name, (ours, theirs, members) in values.items():
-        change = (theirs - ours)[members]
-        if len(change) < MIN_PROBLEMS or np.count_nonzero(change) < MIN_ON_A_SIDE or np.ptp(change) == 0:
-            bounds[name] = plus_two(change, confidence) if is_share(name) else (None, None)
+    spread = {
+        name: np.where(each.members, each.candidate.values - each.baseline.values, 0.0)
+        for name, each in readings.items()
+    }
+    below = np.stack([each.members.astype(np.float64) for each in readings.values()], axis=1)
+    rng = np.random.default_rng([seed, crc32(b"pairs")])
+    drawn = bootstrap_ratios(np.stack(above, axis=1), below, rng, confidence=confidence)
+    bounds: dict[str, Bounds] = dict(zip(readings, drawn, strict=True))
+    for name, each in readings.items():
+        changes = each.changes
+        if len(changes) < MIN_PROBLEMS or np.count_nonzero(changes) < MIN_ON_A_SIDE or np.ptp(changes) == 0:
+            bounds[name] = None, None
     return bounds
-
-
-def paired_values(paired: PairedDataset, metric: str) -> tuple[Floats, Floats, Mask] | None:
-    """Return each problem's value in both runs, and which have one in both; None where none has."""
-    first, second = (problem_values(each, [metric]).get(metric) for each in (paired.baseline, paired.candidate))
-    if first is None or second is None:
-        return None
-    members = first[1] & second[1]
-    return (first[0], second[0], members) if members.any() else None

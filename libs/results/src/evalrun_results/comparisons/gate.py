@@ -1,10 +1,8 @@
 """Decides whether a run passes a gate against its baseline; see docs/comparing.md. Pure."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -12,11 +10,13 @@ import numpy as np
 from evalrun_api.v1alpha1 import Gate
 from evalrun_registry.metric import Measured
 from evalrun_registry.metrics import find_metric
-from evalrun_results.comparisons.differences import Difference, differences_of
+from evalrun_results.comparisons.differences import Difference, Missing
 from evalrun_results.comparisons.gate_values import GateDataset, UnusableGateError, compared_values
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
+from evalrun_results.comparisons.mean_bounds import mean_interval
 from evalrun_results.comparisons.plausibility import likely_causes
-from evalrun_results.comparisons.power import margin_to_pass, power_note, problems_to_pass
+from evalrun_results.comparisons.power import least_problems, margin_to_pass, power_note, problems_to_pass
+from evalrun_results.comparisons.readings import PairedReadings
 from evalrun_results.metrics.intervals import MIN_PROBLEMS, Floats
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.samples import JsonObject
@@ -86,11 +86,19 @@ class GateResult:
     """Problems after which a sequential gate decided; None where it did not."""
     of_problems: int | None = None
     """That a sequential gate could have drawn."""
+    not_judged: int = 0
+    """Answers of either run that are missing among the problems compared: each counts in the least favourable way."""
+    decision_of_judged: GateDecision | None = None
+    """What the decision would be without the problems that miss an answer; None where nothing is missing."""
 
     def as_json(self) -> JsonObject:
         """Return the `gate` of summary.json."""
         content: JsonObject = asdict(self)
-        return content | {"decision": self.decision.value}
+        judged = self.decision_of_judged
+        return content | {
+            "decision": self.decision.value,
+            "decision_of_judged": None if judged is None else judged.value,
+        }
 
 
 def decide(low: float | None, high: float | None, max_regression: float, problems: int) -> GateDecision:
@@ -153,6 +161,8 @@ def decide_gate(
         baseline_value=found.baseline,
         problems=found.problems,
         left_out=left_out,
+        not_judged=0 if found.missing is None else found.missing.baseline + found.missing.candidate,
+        decision_of_judged=None if found.missing is None else _without(gate, found, found.missing),
         mcnemar_p=_mcnemar_of(gate.metric, parts),
         min_improvement=_min_improvement(gate),
         correction=correction_of(family),
@@ -255,38 +265,64 @@ def bound_text(gate: Gate) -> str:
 
 def _difference(gate: Gate, parts: Sequence[GateDataset], confidence: float) -> Difference | None:
     """Return the difference over all parts; None where nothing can be compared."""
-    parts = [part for part in parts if len(part.baseline)]
-    if not parts:
+    readings = [part.readings for part in parts if part.readings is not None]
+    if not any(each.members.any() for each in readings):
         return None
-    ours, theirs = (np.concatenate(each) for each in zip(*((p.baseline, p.candidate) for p in parts), strict=True))
-    members = np.ones(len(ours), dtype=np.bool_)
-    weights = gate.weights
-    if weights is None or len(parts) < len(gate.dataset_names):
-        return differences_of({gate.metric: (ours, theirs, members)}, confidence=confidence)[gate.metric]
-    return _weighted(gate.metric, parts, np.array(weights) / sum(weights), confidence)
-
-
-def _weighted(metric: str, parts: Sequence[GateDataset], weights: Floats, confidence: float) -> Difference:
-    """Return the weighted mean over datasets of each one's difference.
-
-    Its variance is the weighted sum of theirs, each with a won and a lost problem more, as in Bonett and Price's
-    interval (2012) of one dataset.
-    """
-    changes = [part.candidate - part.baseline for part in parts]
-    padded = [np.append(change, [1.0, -1.0]) for change in changes]
-    mean = float(sum(w * change.mean() for w, change in zip(weights, padded, strict=True)))
-    variance = float(sum(w * w * change.var(ddof=1) / len(change) for w, change in zip(weights, padded, strict=True)))
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(variance)
-    problems = sum(len(change) for change in changes)
-    note = power_note(np.concatenate(changes), confidence)
-    baseline, candidate = (
-        float(sum(w * getattr(part, side).mean() for w, part in zip(weights, parts, strict=True)))
-        for side in ("baseline", "candidate")
+    anchor = gate.anchor_value
+    least, greatest = (-1.0, 1.0) if anchor is None else (-anchor, 1.0 - anchor)
+    shares = None if gate.weights is None or len(readings) < len(gate.dataset_names) else gate.weights
+    lows, highs = zip(*(each.extremes(least, greatest) for each in readings), strict=True)
+    low, high = _interval(shares, lows, highs, (least, greatest), confidence)
+    changes = [each.changes for each in readings]
+    baseline, candidate = (int(sum(each)) for each in zip(*(each.not_judged for each in readings), strict=True))
+    missing = None
+    if baseline or candidate:
+        judged = _interval(shares, changes, changes, (least, greatest), confidence)
+        missing = Missing(baseline, candidate, *judged)
+    scales = _scales(shares, changes)
+    ours, theirs = (
+        float(np.concatenate([scale * each for scale, each in zip(scales, values, strict=True)]).mean())
+        for values in zip(*((_members_of(each)) for each in readings), strict=True)
     )
-    return Difference(
-        metric, problems, 0, baseline, candidate, candidate - baseline, max(-1.0, mean - half), min(1.0, mean + half),
-        replace(note, variance=variance * problems),
-    )  # fmt: skip
+    weighted = np.concatenate([scale * change for scale, change in zip(scales, changes, strict=True)])
+    note = power_note(weighted, confidence)
+    return Difference(gate.metric, len(weighted), 0, ours, theirs, theirs - ours, low, high, note, missing)
+
+
+def _members_of(readings: PairedReadings) -> tuple[Floats, Floats]:
+    return readings.baseline.values[readings.members], readings.candidate.values[readings.members]
+
+
+def _scales(weights: Sequence[float] | None, values: Sequence[Floats]) -> list[float]:
+    """Return by what each dataset's values are multiplied so that the mean over all is the weighted mean over datasets.
+
+    So one bound serves both, with the largest factor's worst value as the worst that may exist.
+    """
+    if weights is None:
+        return [1.0] * len(values)
+    total = sum(len(each) for each in values)
+    return [weight / sum(weights) * total / max(len(each), 1) for weight, each in zip(weights, values, strict=True)]
+
+
+def _interval(
+    weights: Sequence[float] | None,
+    lows: Sequence[Floats],
+    highs: Sequence[Floats],
+    bounds: tuple[float, float],
+    confidence: float,
+) -> tuple[float, float]:
+    """Return the interval of the (weighted) mean change."""
+    scales = _scales(weights, lows)
+    worst, best = (
+        np.concatenate([scale * each for scale, each in zip(scales, values, strict=True)]) for values in (lows, highs)
+    )
+    low, high = mean_interval(worst, best, max(scales) * bounds[0], max(scales) * bounds[1], confidence)
+    return max(bounds[0], low), min(bounds[1], high)
+
+
+def _without(gate: Gate, found: Difference, missing: Missing) -> GateDecision:
+    low, high = gains(gate, missing.low, missing.high)
+    return decide(low, high, -gate.min_gain, found.problems)
 
 
 def _min_improvement(gate: Gate) -> float | None:
@@ -314,10 +350,19 @@ def _message(gate: Gate, decision: GateDecision, found: Difference, confidence: 
     if found.problems < MIN_PROBLEMS:
         says = f"a gate needs at least {MIN_PROBLEMS} problems to decide"
     interval = "" if found.low is None or found.high is None else f" [{found.low:+.4f}, {found.high:+.4f}]"
+    missing = found.missing
     return (
         f"{gate.label} {gate.metric}: {found.difference:+.4f}{interval} over {found.problems} "
         f"problem{'s' if found.problems != 1 else ''}; {says}"
+        + ("" if missing is None else missing_text(missing.baseline, missing.candidate, _without(gate, found, missing)))
     )
+
+
+def missing_text(baseline: int, candidate: int, decision_of_judged: GateDecision) -> str:
+    """Return how many answers were missing, and what the decision would be without their problems."""
+    places = {"baseline": baseline, "candidate": candidate}
+    where = " and ".join(f"{count:,} in the {side}" for side, count in places.items() if count)
+    return f"; answers not judged, counted in the least favourable way: {where}; without them: {decision_of_judged}"
 
 
 def _remedy(gate: Gate, found: Difference, confidence: float) -> str:
@@ -325,6 +370,9 @@ def _remedy(gate: Gate, found: Difference, confidence: float) -> str:
     if gate.min_improvement is not None:
         return "only a clearer improvement, or more problems, decides"
     margin = margin_to_pass(found.problems, found.power.variance, confidence)
-    needed = problems_to_pass(gate.max_regression_value, found.power.variance, confidence)
+    allowed = gate.max_regression_value
+    needed = problems_to_pass(allowed, found.power.variance, confidence)
     or_so_many = "" if needed is None else f"about {needed:,} problems that differ this much, or "
-    return f"to decide it needs {or_so_many}a maxRegression of about {margin:.3f}"
+    least = 0 if allowed <= 0 else least_problems(allowed, confidence)
+    at_all = "" if found.problems >= least else f" (with fewer than {least:,} it can pass no run)"
+    return f"to decide it needs {or_so_many}a maxRegression of about {margin:.3f}{at_all}"

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparisons.differences import paired_values
+from evalrun_results.comparisons.differences import paired_readings
 from evalrun_results.comparisons.pairing import PairedDataset, columns_of, pair
-from evalrun_results.metrics.accumulator import problem_values, unjudged_bounds
-from evalrun_results.metrics.figures import Mask
+from evalrun_results.comparisons.readings import PairedReadings, Readings, read_metric
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE, Bounds
 from evalrun_results.sequential.mean_decision import Values
@@ -24,14 +22,34 @@ class UnusableGateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GateDataset:
-    """One dataset of a gate: the values of its problems that have one on both sides."""
+    """One dataset of a gate."""
 
-    baseline: Floats
-    candidate: Floats
+    readings: PairedReadings | None
+    """Of every problem that both runs have, judged or not; None where no problem may have a value."""
     left_out: int
-    """In either run, but not compared."""
+    """In either run, but without a value in both: missing answers are among them."""
     paired: PairedDataset | None
     """None with an anchor."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialGains:
+    """The gains that a sequential gate looks at."""
+
+    values: Values
+    without: int
+    """Problems of the run that the baseline does not have."""
+    unknown_baseline: int
+    unknown_candidate: int
+    """Answers of the problems drawn that were not judged."""
+
+    def judged(self) -> Values:
+        """Return the gains of the drawn problems whose answers were all judged, and of every problem not yet drawn."""
+        drawn = len(self.values.lows)
+        known = self.values.lows == self.values.highs
+        kept = np.append(known, np.ones(len(self.values.floors) - drawn, dtype=np.bool_))
+        each = self.values
+        return Values(each.lows[known], each.highs[known], each.floors[kept], each.ceilings[kept], each.bounds)
 
 
 def compared_values(
@@ -66,11 +84,12 @@ def usable(run: Mapping[str, DatasetTotals], dataset: str, role: str) -> Dataset
 
 def sequential_values(
     gate: Gate, baseline: DatasetTotals | None, candidate: DatasetTotals, problem_ids: Sequence[str], seed: int
-) -> tuple[Values, int]:
-    """Return the gains that a sequential gate looks at, and how many problems have no baseline.
+) -> SequentialGains:
+    """Return the gains that a sequential gate looks at.
 
     They are of the problems up to the first one in drawing order that has no result: what came later may be there
-    because it was quick. A gain is in the metric's good sense; what was not judged lies between its bounds.
+    because it was quick. A gain is in the metric's good sense; what was not judged, in either run, lies between its
+    bounds.
 
     Args:
         gate: about one dataset.
@@ -79,7 +98,7 @@ def sequential_values(
         problem_ids: of the run's dataset, drawn or not.
         seed: of the run.
     """
-    base = base_values(gate, baseline, problem_ids)
+    base = base_bounds(gate, baseline, problem_ids)
     order = drawing_order(seed, gate.dataset_names[0], base)
     drawn = []
     for name in order:
@@ -87,63 +106,73 @@ def sequential_values(
         if problem is None or not problem.outcomes.seen:
             break
         drawn.append(name)
-    lows, highs = value_bounds(gate.metric, drawn, candidate)
-    given = np.array([base[name] for name in order], dtype=np.float64)
-    here, anchor = given[: len(drawn)], gate.anchor_value
+    found = value_bounds(gate.metric, drawn, candidate)
+    low, high, unknown = (np.array([found[name][part] for name in drawn], dtype=np.float64) for part in range(3))
+    least, most, missing = (np.array([base[name][part] for name in order], dtype=np.float64) for part in range(3))
+    here = slice(len(drawn))
     if gate.falls:
-        bounds = DIFFERENCE if anchor is None else Bounds(anchor - 1.0, anchor)
-        return Values(here - highs, here - lows, given - 1.0, given, bounds), len(problem_ids) - len(order)
+        lows, highs, floors, ceilings = least[here] - high, most[here] - low, least - 1.0, most
+    else:
+        lows, highs, floors, ceilings = low - most[here], high - least[here], -most, 1.0 - least
+    anchor = gate.anchor_value
     bounds = DIFFERENCE if anchor is None else Bounds(-anchor, 1.0 - anchor)
-    return Values(lows - here, highs - here, -given, 1.0 - given, bounds), len(problem_ids) - len(order)
+    values = Values(lows, highs, floors, ceilings, bounds.mirrored() if gate.falls else bounds)
+    return SequentialGains(values, len(problem_ids) - len(order), int(missing[here].sum()), int(unknown.sum()))
 
 
-def value_bounds(metric: str, names: Sequence[str], totals: DatasetTotals) -> tuple[Floats, Floats]:
-    """Return between which numbers each problem's value lies: apart where a sample was not judged.
+def value_bounds(metric: str, names: Sequence[str], totals: DatasetTotals) -> dict[str, tuple[float, float, int]]:
+    """Return between which numbers each problem's value lies, and how many of its answers are missing.
 
     Args:
         metric: a gate's.
-        names: of problems with samples, in the order wanted.
+        names: of problems with samples.
         totals: that hold them.
     """
-    if not names:
-        return np.zeros(0), np.zeros(0)
-    by_id = sorted(names)
-    columns = columns_of(totals, by_id)
-    low, high = unjudged_bounds(metric, columns)
-    places = {name: place for place, name in enumerate(by_id)}
-    wanted = np.array([places[name] for name in names])
-    return low[wanted], high[wanted]
+    found = read_metric(metric, columns_of(totals, names))
+    if found is None:
+        return dict.fromkeys(names, (0.0, 1.0, 0))
+    low, high = np.nan_to_num(found.lows, nan=0.0), np.nan_to_num(found.highs, nan=1.0)
+    columns = zip(low.tolist(), high.tolist(), found.unknown.tolist(), strict=True)
+    return dict(zip(sorted(names), columns, strict=True))
 
 
-def base_values(gate: Gate, baseline: DatasetTotals | None, problem_ids: Sequence[str]) -> dict[str, float]:
-    """Return the value of each problem in the baseline, where it has one; the anchor for all without a baseline."""
+def base_bounds(
+    gate: Gate, baseline: DatasetTotals | None, problem_ids: Sequence[str]
+) -> dict[str, tuple[float, float, int]]:
+    """Return the bounds of each problem's value in the baseline, as `value_bounds`; without one, the anchor for all.
+
+    Problems of which the baseline may have no value are not in it, nor those that it does not have at all.
+    """
     if baseline is None:
-        return dict.fromkeys(problem_ids, gate.anchor_value or 0.0)
+        anchor = gate.anchor_value or 0.0
+        return dict.fromkeys(problem_ids, (anchor, anchor, 0))
     wanted = set(problem_ids)
-    names = sorted(name for name, each in baseline.problems.items() if name in wanted and each.outcomes.judged)
-    values, members = _values_of(gate.metric, columns_of(baseline, names))
-    return {name: float(value) for name, value, here in zip(names, values, members, strict=True) if here}
-
-
-def _values_of(metric: str, columns: ProblemColumns) -> tuple[Floats, Mask]:
-    found = problem_values(columns, [metric]).get(metric)
-    count = len(columns.seen)
-    return (np.zeros(count), np.zeros(count, dtype=np.bool_)) if found is None else found
+    names = sorted(name for name, each in baseline.problems.items() if name in wanted and each.outcomes.seen)
+    found = read_metric(gate.metric, columns_of(baseline, names))
+    if found is None:
+        return {}
+    bounds = value_bounds(gate.metric, names, baseline)
+    return {name: bounds[name] for name, possible in zip(names, found.possible.tolist(), strict=True) if possible}
 
 
 def _compared(
     gate: Gate, name: str, baseline: Mapping[str, DatasetTotals] | None, candidate: DatasetTotals
 ) -> GateDataset:
     if baseline is None:
-        names = sorted(key for key, each in candidate.problems.items() if each.outcomes.judged)
-        seen = sum(1 for each in candidate.problems.values() if each.outcomes.seen)
-        values, members = _values_of(gate.metric, columns_of(candidate, names))
-        theirs = values[members]
-        return GateDataset(np.full(len(theirs), gate.anchor_value or 0.0), theirs, seen - len(theirs), None)
+        names = [key for key, each in candidate.problems.items() if each.outcomes.seen]
+        found = read_metric(gate.metric, columns_of(candidate, names))
+        if found is None:
+            return GateDataset(None, len(names), None)
+        readings = PairedReadings(_anchored(gate.anchor_value or 0.0, len(names)), found)
+        return GateDataset(readings, len(names) - int(found.members.sum()), None)
     paired = pair(usable(baseline, name, "baseline"), candidate)
-    unpaired = paired.only_in_baseline + paired.only_in_candidate + paired.not_judged
-    values_of_both = paired_values(paired, gate.metric)
-    if values_of_both is None:
-        return GateDataset(np.zeros(0), np.zeros(0), unpaired + len(paired.problem_ids), paired)
-    ours, theirs, members = values_of_both
-    return GateDataset(ours[members], theirs[members], unpaired + int((~members).sum()), paired)
+    unpaired = paired.only_in_baseline + paired.only_in_candidate
+    both = paired_readings(paired, gate.metric)
+    valued = 0 if both is None else int(both.members.sum())
+    return GateDataset(both, unpaired + len(paired.all_baseline.seen) - valued, paired)
+
+
+def _anchored(anchor: float, count: int) -> Readings:
+    values: Floats = np.full(count, anchor)
+    every = np.ones(count, dtype=np.bool_)
+    return Readings(values, every, values, values, every, np.zeros(count, dtype=np.int64), every)

@@ -19,6 +19,9 @@ class PairedDataset:
     only_in_candidate: int
     not_judged: int
     """In both runs, but not judged in one of them."""
+    all_baseline: ProblemColumns
+    all_candidate: ProblemColumns
+    """Every problem that both runs have, judged or not: what may be said once missing answers are judged."""
 
     @property
     def single_samples(self) -> bool:
@@ -41,6 +44,8 @@ def pair(baseline: DatasetTotals, candidate: DatasetTotals) -> PairedDataset:
         only_in_baseline=len(theirs - ours),
         only_in_candidate=len(ours - theirs),
         not_judged=len(both) - len(paired),
+        all_baseline=columns_of(baseline, both),
+        all_candidate=columns_of(candidate, both),
     )
 
 

@@ -63,14 +63,29 @@ def margin_to_pass(problems: int, variance: float, confidence: float) -> float:
         variance: of the differences over problems; at one sample a problem the share of answers that flip.
         confidence: of the gate's interval.
     """
-    return _reach(confidence) * math.sqrt(variance / problems)
+    usual = _reach(confidence) * math.sqrt(variance / problems) + 1 / problems
+    return max(usual, 1 - ((1 - confidence) / 2) ** (1 / problems))
 
 
 def problems_to_pass(margin: float, variance: float, confidence: float) -> int | None:
-    """Return how many problems a gate needs to pass an equal candidate 4 times in 5; None with no margin: never so."""
+    """Return how many problems a gate needs to pass an equal candidate 4 times in 5; None with no margin: never so.
+
+    The interval counts a lost problem that was not seen, which costs a margin of 1 / problems beside the spread's.
+    """
     if margin <= 0:
         return None
-    return max(MIN_PROBLEMS, math.ceil(_reach(confidence) ** 2 * variance / margin**2))
+    reach = _reach(confidence) * math.sqrt(variance)
+    root = (math.sqrt(reach**2 + 4 * margin) - reach) / 2
+    return max(MIN_PROBLEMS, least_problems(margin, confidence), math.ceil(1 / root**2))
+
+
+def least_problems(margin: float, confidence: float) -> int:
+    """Return how many problems a gate needs to pass runs that agree on every problem: with fewer nothing passes.
+
+    A loss of the margin that falls on whole problems is not met at all among n problems with probability
+    (1 - margin)^n, which must be at most the gate's error.
+    """
+    return 1 if margin >= 1 else math.ceil(math.log((1 - confidence) / 2) / math.log1p(-margin))
 
 
 def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | None:

@@ -16,10 +16,11 @@ from evalrun_results.comparisons.gate import (
     confidence_of,
     correction_of,
     gains,
+    missing_text,
     nothing_to_compare,
     undecided,
 )
-from evalrun_results.comparisons.gate_values import sequential_values, usable
+from evalrun_results.comparisons.gate_values import SequentialGains, sequential_values, usable
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.sequential.confidence_sequence import STAKES
 from evalrun_results.sequential.mean_decision import Finding, MeanDecision, Values, decide_mean
@@ -56,18 +57,22 @@ def decide_sequentially(
     name, confidence = gate.dataset_names[0], confidence_of(gate, family)
     earlier = None if baseline is None else usable(baseline, name, "baseline")
     totals = usable(candidate, name, "candidate")
-    values, without = sequential_values(gate, earlier, totals, problem_ids, seed)
+    seen = sequential_values(gate, earlier, totals, problem_ids, seed)
+    values, without = seen.values, seen.without
     if not len(values.floors):
         return undecided(gate, nothing_to_compare(gate), left_out=without, family=family)
     found = decide_mean(values, gate.min_gain, gate.population, confidence)
     decision = DECISIONS[found.answer]
     base = float(_bases(gate, values)[: found.looked_at].mean()) if found.looked_at else None
+    missing = seen.unknown_baseline + seen.unknown_candidate
+    judged = _decision_of_judged(gate, seen, confidence) if missing else None
     mean = -found.mean if gate.falls else found.mean
     low, high = gains(gate, found.low, found.high)
     figures = GateResult(
         decision=decision,
         reason=REASONS[decision],
-        message=_message(gate, decision, found, values, confidence),
+        message=_message(gate, decision, found, values, confidence)
+        + ("" if judged is None else missing_text(seen.unknown_baseline, seen.unknown_candidate, judged)),
         dataset=gate.label,
         metric=gate.metric,
         baseline=gate.compared_with,
@@ -86,12 +91,23 @@ def decide_sequentially(
         population=gate.population,
         decided_after=found.decided_after,
         of_problems=len(values.floors),
+        not_judged=missing,
+        decision_of_judged=judged,
     )
     return checked(gate, figures, [totals])
 
 
 def _bases(gate: Gate, values: Values) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
-    return values.ceilings if gate.falls else -values.floors
+    """Return the baseline's values; half way between the bounds of those that are not known."""
+    middle = (values.floors + values.ceilings) / 2
+    return middle + 0.5 if gate.falls else 0.5 - middle
+
+
+def _decision_of_judged(gate: Gate, seen: SequentialGains, confidence: float) -> GateDecision:
+    judged = seen.judged()
+    if not len(judged.floors):
+        return GateDecision.INCONCLUSIVE
+    return DECISIONS[decide_mean(judged, gate.min_gain, gate.population, confidence).answer]
 
 
 def _message(gate: Gate, decision: GateDecision, found: Finding, values: Values, confidence: float) -> str:

@@ -10,15 +10,22 @@ import numpy as np
 
 from evalrun_registry import metrics as registered
 from evalrun_registry.metrics import is_share
-from evalrun_results.comparisons.comparison import ProblemOutcome, RunFacts, compared_metrics, natural_order, outcome_of
+from evalrun_results.comparisons.comparison import (
+    ProblemOutcome,
+    RunFacts,
+    compared_metrics,
+    describe_missing,
+    natural_order,
+    outcome_of,
+)
 from evalrun_results.comparisons.conditions import differ_by_seed_alone, differing_conditions, seed_of
 from evalrun_results.comparisons.differences import Difference, differences_of
 from evalrun_results.comparisons.multiple_tests import holm, sign_flip_p
 from evalrun_results.comparisons.pairing import columns_of
+from evalrun_results.comparisons.readings import PairedReadings, Readings, read_metric
 from evalrun_results.comparisons.roles import role_in
-from evalrun_results.metrics.accumulator import problem_values
 from evalrun_results.metrics.figures import Mask
-from evalrun_results.metrics.intervals import Floats, plus_four
+from evalrun_results.metrics.intervals import plus_four
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import FORGED_WHERE
 from evalrun_results.samples import JsonObject
@@ -27,7 +34,7 @@ HEADLINE: Final = registered.HEADLINE.name
 """The metric whose differences are tested, one test a comparison: a correction over every metric would find nothing."""
 MAX_CONFIGURATIONS: Final = len(ascii_uppercase)
 
-_Values = Mapping[str, tuple[Floats, Mask]]
+_Values = Mapping[str, Readings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +183,12 @@ def _across(name: str, configurations: Sequence[Configuration], *, all_pairs: bo
     seen = [{key for key, each in run.totals[name].problems.items() if each.outcomes.seen} for run in runs]
     judged = [{key for key, each in run.totals[name].problems.items() if each.outcomes.judged} for run in runs]
     problems = sorted(set.intersection(*judged))
-    columns = {each.letter: [columns_of(run.totals[name], problems) for run in each.runs] for each in configurations}
+    every = sorted(set.intersection(*seen))
+    in_all = np.isin(every, problems)
+    columns = {each.letter: [columns_of(run.totals[name], every) for run in each.runs] for each in configurations}
     by_seed = {letter: [_values(each, metrics) for each in seeds] for letter, seeds in columns.items()}
     values = {letter: _mean_over_seeds(seeds) for letter, seeds in by_seed.items()}
-    solved = {letter: np.any([each.solved for each in seeds], axis=0) for letter, seeds in columns.items()}
+    solved = {letter: np.any([each.solved for each in seeds], axis=0)[in_all] for letter, seeds in columns.items()}
     solvers: list[int] = np.sum(list(solved.values()), axis=0).tolist()  # of each problem
     flips = [
         FlipAcross(key, {each.letter: _outcome(each, name, key) for each in configurations})
@@ -202,15 +211,19 @@ def _across(name: str, configurations: Sequence[Configuration], *, all_pairs: bo
 
 
 def _values(columns: ProblemColumns, metrics: Sequence[str]) -> _Values:
-    found = problem_values(columns, metrics)
-    return {metric: found[metric] for metric in metrics if metric in found}
+    return {metric: found for metric in metrics if (found := read_metric(metric, columns)) is not None}
 
 
 def _mean_over_seeds(seeds: Sequence[_Values]) -> _Values:
     return {
-        metric: (
-            np.mean([each[metric][0] for each in seeds], axis=0),
-            np.all([each[metric][1] for each in seeds], axis=0),
+        metric: Readings(
+            values=np.mean([each[metric].values for each in seeds], axis=0),
+            members=np.all([each[metric].members for each in seeds], axis=0),
+            lows=np.mean([each[metric].lows for each in seeds], axis=0),
+            highs=np.mean([each[metric].highs for each in seeds], axis=0),
+            possible=np.all([each[metric].possible for each in seeds], axis=0),
+            unknown=np.sum([each[metric].unknown for each in seeds], axis=0),
+            judged=np.all([each[metric].judged for each in seeds], axis=0),
         )
         for metric in seeds[0]
         if all(metric in each for each in seeds)
@@ -223,14 +236,14 @@ def _standings(
     """Return a metric's standings, over the problems that have a value in every configuration."""
     if any(metric not in found for found in values.values()):
         return {}
-    members = np.all([found[metric][1] for found in values.values()], axis=0)
+    members = np.all([found[metric].members for found in values.values()], axis=0)
     if not members.any():
         return {}
     standings = {}
     for letter, found in values.items():
-        mine = found[metric][0][members]
+        mine = found[metric].values[members]
         low, high = plus_four(mine.clip(0.0, 1.0)) if is_share(metric) else (None, None)
-        means = [float(each[metric][0][members].mean()) for each in by_seed[letter]]
+        means = [float(each[metric].values[members].mean()) for each in by_seed[letter]]
         spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
         standings[letter] = Standing(float(mine.mean()), spread, low, high)
     return standings
@@ -238,11 +251,7 @@ def _standings(
 
 def _contrast(first: str, second: str, values: Mapping[str, _Values], solved: Mapping[str, Mask]) -> Contrast:
     ours, theirs = values[first], values[second]
-    pairs = {
-        metric: (ours[metric][0], theirs[metric][0], members)
-        for metric in ours
-        if metric in theirs and (members := ours[metric][1] & theirs[metric][1]).any()
-    }
+    pairs = {metric: PairedReadings(ours[metric], theirs[metric]) for metric in ours if metric in theirs}
     tested = pairs.get(HEADLINE)
     return Contrast(
         first=first,
@@ -250,9 +259,17 @@ def _contrast(first: str, second: str, values: Mapping[str, _Values], solved: Ma
         differences=differences_of(pairs),
         lost=int((solved[first] & ~solved[second]).sum()),
         gained=int((~solved[first] & solved[second]).sum()),
-        p=None if tested is None else sign_flip_p((tested[1] - tested[0])[tested[2]]),
+        p=None if tested is None or not tested.members.any() else least_favourable_p(tested),
         adjusted_p=None,
     )
+
+
+def least_favourable_p(readings: PairedReadings) -> float:
+    """Return the p-value of the difference with each missing answer counting against it: 1 where they may undo it."""
+    lows, highs = readings.extremes()
+    if lows.sum() <= 0 <= highs.sum():
+        return 1.0 if readings.not_judged != (0, 0) else sign_flip_p(lows)
+    return sign_flip_p(lows if lows.sum() > 0 else highs)
 
 
 def _corrected(datasets: Sequence[DatasetAcross]) -> tuple[DatasetAcross, ...]:
@@ -298,3 +315,7 @@ def _warnings(configurations: Sequence[Configuration], datasets: Sequence[Datase
     for each in datasets:
         if each.left_out:
             yield f"{each.dataset}: {each.left_out} problems are not compared: not every run judged them"
+        for contrast in each.contrasts:
+            found = contrast.differences.get(HEADLINE)
+            if found is not None and found.missing is not None:
+                yield f"{each.dataset}: {describe_missing(found.missing, contrast.first, contrast.second)}"

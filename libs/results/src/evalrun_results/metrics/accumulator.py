@@ -15,7 +15,7 @@ import numpy as np
 from evalrun_registry.metric import Interval, Measured, NamedMetric
 from evalrun_registry.metrics import METRICS, find_metric
 from evalrun_results.metrics.activity import RunActivity, WorkShares
-from evalrun_results.metrics.estimators import ESTIMATORS, Measurements, ProblemValues, value_bounds
+from evalrun_results.metrics.estimators import ESTIMATORS, Measurements, ProblemValues
 from evalrun_results.metrics.figures import Figure, FigureSheet, Mask
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
@@ -189,17 +189,12 @@ def problem_values(columns: ProblemColumns, names: Iterable[str]) -> dict[str, t
     return {named.name: (found.values, found.members) for named, found in estimated}
 
 
-def unjudged_bounds(metric: str, columns: ProblemColumns) -> tuple[Floats, Floats]:
-    """Return the numbers between which each problem's value lies, whatever its unjudged samples would be.
-
-    Raises:
-        ValueError: the run has no such metric.
-    """
+def estimate_problems(metric: str, columns: ProblemColumns) -> ProblemValues | None:
+    """Return a metric of every problem; None where the run has no such metric, or it is no mean over problems."""
     named = find_metric(metric)
-    found = None if named is None else ESTIMATORS[named.metric.name](_given(columns, [named]), named.number)
-    if found is None:
-        raise ValueError(f"{metric}: there is no such metric")
-    return value_bounds(found, columns)
+    if named is None or named.metric.interval not in _MEANS:
+        return None
+    return ESTIMATORS[named.metric.name](_given(columns, [named]), named.number)
 
 
 def _given(columns: ProblemColumns, wanted: Iterable[NamedMetric]) -> Measurements:

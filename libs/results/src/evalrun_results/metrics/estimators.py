@@ -5,7 +5,7 @@ What a metric is called, how its problems become one figure and where that is sh
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
@@ -60,9 +60,12 @@ class ProblemValues:
     above_had_all_passed: Floats | None = None
     """`above` if every assumed time-out had passed, for a figure with a `high_bound`."""
     bounds: Callable[[], tuple[Floats, Floats]] | None = None
-    """Least and greatest value of each problem, whatever its unjudged samples would be; None: as for a share."""
-    told: Floats | Counts | None = None
-    """Samples that count in those bounds as they are; None: `below`."""
+    """Least and greatest value of each problem, whatever its unjudged samples would be; None: as for a share. Not a
+    number where a problem may turn out to have no value."""
+    unknown: Counts | None = None
+    """Samples of each problem that are missing for the metric; None: those that are seen, but not in `below`."""
+    possible: Mask | None = None
+    """The problems that have a value once every sample is judged, or may have one; None: those with samples."""
 
     @property
     def values(self) -> Floats:
@@ -80,8 +83,12 @@ def value_bounds(found: ProblemValues, columns: ProblemColumns) -> tuple[Floats,
     if found.bounds is not None:
         return found.bounds()
     seen, hits = np.maximum(columns.seen, 1), found.above.astype(np.float64)
-    unknown = columns.seen - (found.below if found.told is None else found.told)
-    return hits / seen, (hits + unknown) / seen
+    return hits / seen, (hits + missing_samples(found, columns)) / seen
+
+
+def missing_samples(found: ProblemValues, columns: ProblemColumns) -> Counts:
+    """Return how many samples of each problem are missing for a metric that is a share."""
+    return columns.seen - found.below.astype(np.int64) if found.unknown is None else found.unknown
 
 
 def _share_of_judged(hits: Callable[[ProblemColumns], Counts]) -> Estimator:
@@ -111,7 +118,14 @@ def _each(value: Callable[[ProblemColumns], Floats], members: Callable[[ProblemC
 def _pass_ratio(given: Measurements, _number: int) -> ProblemValues:
     columns = given.columns
     count = columns.pass_ratio_count
-    return ProblemValues(columns.pass_ratio_sum, count, count > 0, above_had_all_passed=columns.pass_ratio_high_sum)
+    return ProblemValues(
+        columns.pass_ratio_sum,
+        count,
+        count > 0,
+        above_had_all_passed=columns.pass_ratio_high_sum,
+        unknown=np.maximum(columns.seen - count - columns.score_count, 0),
+        possible=(count > 0) | (columns.score_count == 0),
+    )
 
 
 def _not_judged(given: Measurements, _number: int) -> ProblemValues:
@@ -121,7 +135,9 @@ def _not_judged(given: Measurements, _number: int) -> ProblemValues:
 
 def _zero_reward(given: Measurements, _number: int) -> ProblemValues:
     columns = given.columns
-    return ProblemValues(columns.zero_rewards, columns.judged, columns.judged > 0, told=columns.rewarded)
+    return ProblemValues(
+        columns.zero_rewards, columns.judged, columns.judged > 0, unknown=columns.seen - columns.rewarded
+    )
 
 
 def _score(given: Measurements, _number: int) -> ProblemValues | None:
@@ -190,6 +206,8 @@ def _pass_at(given: Measurements, k: int) -> ProblemValues:
         enough,
         left_out=int((~enough).sum()),
         bounds=lambda: columns.pass_at_bounds(k),
+        unknown=columns.seen - columns.judged,
+        possible=columns.seen >= k,
     )
 
 
@@ -204,6 +222,7 @@ def _solved_within_budget(given: Measurements, _number: int) -> ProblemValues:
         told,
         left_out=int((~told).sum()),
         bounds=lambda: (solved, np.where(columns.seen > columns.judged, 1.0, solved)),
+        unknown=np.where(columns.solved, 0, columns.seen - columns.judged),
     )
 
 
@@ -227,7 +246,20 @@ def _tokens_of_turn(given: Measurements, turn: int) -> ProblemValues:
 def _recovery_by_turn(given: Measurements, turn: int) -> ProblemValues:
     at = given.after_turn(turn)
     failed = count_bits(each.failed_first for each in at)
-    return ProblemValues(count_bits(each.failed_first & each.accepted for each in at), failed, failed > 0)
+    recovered = count_bits(each.failed_first & each.accepted for each in at)
+    unknown = given.columns.seen - count_bits(each.known for each in at)
+    many, unsure = np.maximum(failed + unknown, 1), (failed == 0) & (unknown > 0)
+    return ProblemValues(
+        recovered,
+        failed,
+        failed > 0,
+        bounds=lambda: (
+            np.where(unsure, np.nan, recovered / many),
+            np.where(unsure, np.nan, (recovered + unknown) / many),
+        ),
+        unknown=unknown,
+        possible=failed + unknown > 0,
+    )
 
 
 def _recovery(given: Measurements, _number: int) -> ProblemValues:
@@ -235,7 +267,7 @@ def _recovery(given: Measurements, _number: int) -> ProblemValues:
     found = _recovery_by_turn(given, given.turns)
     pairs = zip(given.by_turn, given.columns.problems, strict=True)
     left_out = sum(turns[-1].known != problem.outcomes.seen for turns, problem in pairs)
-    return ProblemValues(found.above, found.below, found.members, left_out=left_out)
+    return replace(found, left_out=left_out)
 
 
 def _turns_to_accept(given: Measurements, _number: int) -> ProblemValues:
