@@ -45,9 +45,9 @@ def gated(first: list[SampleResult], second: list[SampleResult], **fields: str) 
 
 def test_the_same_run_passes_with_an_allowance_that_its_problems_can_show() -> None:
     run = verdicts_of([place % 3 != 0 for place in range(60)])
-    found = gated(run, run, maxRegression="0.05")
+    found = gated(run, run, maxRegression="0.06")
     assert (found.decision, found.reason, found.difference) == (PASS, "NoRegression", 0.0)
-    assert (found.low, found.high) == pytest.approx((-0.0455, 0.0455), abs=1e-3)
+    assert (found.low, found.high) == pytest.approx((-0.0596, 0.0596), abs=1e-4)
     assert (found.problems, found.mcnemar_p) == (60, 1.0)
 
 
@@ -56,7 +56,7 @@ def test_a_run_that_agrees_on_every_problem_may_still_be_worse_on_others() -> No
     run = verdicts_of([place % 3 != 0 for place in range(60)])
     found = gated(run, run)
     assert found.decision is INCONCLUSIVE
-    assert "to decide it needs a maxRegression of about 0.06" in found.message
+    assert "to decide it needs a maxRegression of about 0.090" in found.message
     better = verdicts_of([True] * 60)
     assert gated(run, better).decision is PASS
 
@@ -75,17 +75,17 @@ def test_a_gate_with_what_it_needs_passes_an_equal_run_4_times_in_5() -> None:
     for _ in range(120):
         pairs = rng.choices([(True, True), (True, False), (False, True)], [0.95, 0.025, 0.025], k=164)
         first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-        passed += gated(verdicts_of(first), verdicts_of(second), maxRegression="0.05").decision is PASS
+        passed += gated(verdicts_of(first), verdicts_of(second), maxRegression="0.06").decision is PASS
     assert passed >= 0.7 * 120
-    assert gate_outlook(a_gate(maxRegression="0.05"), 164) is None
-    assert gate_outlook(a_gate(maxRegression="0.04"), 164) is not None
+    assert gate_outlook(a_gate(maxRegression="0.06"), 164) is None
+    assert gate_outlook(a_gate(maxRegression="0.05"), 164) is not None
 
 
 def test_an_inconclusive_gate_says_how_many_problems_or_which_margin_would_decide() -> None:
     first = verdicts_of([True] * 164)
     found = gated(first, verdicts_of([place >= 4 for place in range(164)]), maxRegression="0.02")
     assert found.decision is INCONCLUSIVE
-    assert "the interval holds -0.02: to decide it needs about 703 problems that differ this much, or" in found.message
+    assert "the interval holds -0.02: to decide it needs about 846 problems that differ this much, or" in found.message
 
 
 def test_a_clear_loss_fails_and_says_why() -> None:
@@ -179,7 +179,7 @@ def test_a_run_ends_with_its_decision_in_summary_json(tmp_path: Path) -> None:
     decision = overall(decide_gates(totals_of(verdicts_of([False] * 40))))
     assert decision["decision"] == "FAIL"
     assert (decision["difference"], decision["low"]) == (-1.0, -1.0)
-    assert decision["high"] == pytest.approx(-0.859, abs=0.001)  # 40 lost of 40: a few of the next 40 may be kept
+    assert decision["high"] == pytest.approx(-0.824, abs=0.001)  # 40 lost of 40: a few of the next 40 may be won
     assert set(decision) >= {"reason", "message", "dataset", "metric", "baseline", "max_regression", "confidence"}
 
 

@@ -177,6 +177,10 @@ def test_what_is_left_out_is_warned_of() -> None:
         "mbpp_reg: only A has it; not compared",
         "humaneval: 1 results of B can be forged (judgeMode: Submit, or tests beside the program); they feed no gate",
         "humaneval: problems that are not compared: 1 only in A, 1 not judged in one of them",
+        (
+            "humaneval: 1 answers of A and 0 of B were not judged; intervals take them in the least favourable way for "
+            "either run. Without them accepted@1 would be -97.5 to +97.5 pt"
+        ),
     )
 
 

@@ -148,6 +148,6 @@ def test_two_runs_that_agree_on_every_problem_may_still_differ() -> None:
     run = samples_of([(1, place % 2) for place in range(164)])
     paired = pair(totals_of(run)["humaneval"], totals_of(run)["humaneval"])
     found = paired_differences(paired, ["accepted_at_1", "avg_total_gen_tokens"])
-    assert found["accepted_at_1"].low == pytest.approx(-0.0167, abs=5e-4)
-    assert found["accepted_at_1"].high == pytest.approx(0.0167, abs=5e-4)
+    assert found["accepted_at_1"].low == pytest.approx(-0.0222, abs=5e-4)
+    assert found["accepted_at_1"].high == pytest.approx(0.0222, abs=5e-4)
     assert (found["avg_total_gen_tokens"].low, found["avg_total_gen_tokens"].high) == (None, None)

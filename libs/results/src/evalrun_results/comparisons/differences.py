@@ -118,10 +118,7 @@ def _amount_bounds(readings: Mapping[str, PairedReadings], confidence: float, se
     """Return the bootstrap interval of each amount's difference, where it holds. All share the draws."""
     if not readings:
         return {}
-    spread = {
-        name: np.where(each.members, each.candidate.values - each.baseline.values, 0.0)
-        for name, each in readings.items()
-    }
+    above = [np.where(each.members, each.candidate.values - each.baseline.values, 0.0) for each in readings.values()]
     below = np.stack([each.members.astype(np.float64) for each in readings.values()], axis=1)
     rng = np.random.default_rng([seed, crc32(b"pairs")])
     drawn = bootstrap_ratios(np.stack(above, axis=1), below, rng, confidence=confidence)

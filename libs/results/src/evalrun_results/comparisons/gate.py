@@ -374,5 +374,5 @@ def _remedy(gate: Gate, found: Difference, confidence: float) -> str:
     needed = problems_to_pass(allowed, found.power.variance, confidence)
     or_so_many = "" if needed is None else f"about {needed:,} problems that differ this much, or "
     least = 0 if allowed <= 0 else least_problems(allowed, confidence)
-    at_all = "" if found.problems >= least else f" (with fewer than {least:,} it can pass no run)"
+    at_all = "" if found.problems >= least else f" (with fewer than {least:,} no equal run passes)"
     return f"to decide it needs {or_so_many}a maxRegression of about {margin:.3f}{at_all}"

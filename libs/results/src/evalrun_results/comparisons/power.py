@@ -16,6 +16,9 @@ ASSUMED_FLIPS: Final = 0.05
 """Share of the answers that flip between two runs that are as good as each other, before anything is known of them. The
 message of a gate that was decided goes by the flips that there were.
 """
+UNSEEN: Final = 1.5
+"""Problems that the interval's margin grows by: the lost one that was not seen, and the skewness it brings. With it an
+equal run of which 2 to 20 % flip passes a margin of 2 or 5 points in 73 to 82 % of 2,000 simulated runs."""
 MIN_SIGNIFICANT_FLIPS: Final = 6
 """With fewer problems that differ, all the same way, McNemar's test cannot reach p < 0.05: 2 / 2^5 is 0.0625."""
 
@@ -63,19 +66,19 @@ def margin_to_pass(problems: int, variance: float, confidence: float) -> float:
         variance: of the differences over problems; at one sample a problem the share of answers that flip.
         confidence: of the gate's interval.
     """
-    usual = _reach(confidence) * math.sqrt(variance / problems) + 1 / problems
-    return max(usual, 1 - ((1 - confidence) / 2) ** (1 / problems))
+    usual = _reach(confidence) * math.sqrt(variance / problems) + UNSEEN / problems
+    return max(usual, 1 - math.exp(math.log((1 - confidence) / 2) / problems))
 
 
 def problems_to_pass(margin: float, variance: float, confidence: float) -> int | None:
     """Return how many problems a gate needs to pass an equal candidate 4 times in 5; None with no margin: never so.
 
-    The interval counts a lost problem that was not seen, which costs a margin of 1 / problems beside the spread's.
+    The interval counts a lost problem that was not seen, which costs a margin of `UNSEEN` / problems.
     """
     if margin <= 0:
         return None
     reach = _reach(confidence) * math.sqrt(variance)
-    root = (math.sqrt(reach**2 + 4 * margin) - reach) / 2
+    root = (math.sqrt(reach**2 + 4 * UNSEEN * margin) - reach) / (2 * UNSEEN)
     return max(MIN_PROBLEMS, least_problems(margin, confidence), math.ceil(1 / root**2))
 
 
