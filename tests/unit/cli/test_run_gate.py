@@ -44,6 +44,6 @@ def test_the_policy_on_the_page_is_one(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
     gates = read_policy(tmp_path / "policy.yaml")
     assert [(gate.dataset, gate.metric, gate.max_regression_value) for gate in gates] == [
-        ("mbpp_reg", "accepted_at_1", 0.05),
+        ("mbpp_reg", "accepted_at_1", 0.06),
         ("mbpp_reg", "pass_ratio_mean", 0.05),
     ]
