@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,11 @@ from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 # (a probe of /usr/bin/python3 once ended with gRPC's complaint instead of its answer). Read when grpc is imported.
 for _name, _value in SERVICE_ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
+
+# A shell without job control lets what it starts with `&` ignore SIGINT, and children inherit that: a command under test
+# then missed the Ctrl-C that came before it had set a handler.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
