@@ -14,8 +14,8 @@ from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 for _name, _value in SERVICE_ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
 
-# A shell without job control lets what it starts with `&` ignore SIGINT, and children inherit that: a command under test
-# then missed the Ctrl-C that came before it had set a handler.
+# A shell without job control lets what it starts with `&` ignore SIGINT, and children inherit that: a command under
+# test then missed the Ctrl-C that came before it had set a handler.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -95,6 +95,16 @@ def test_each_kind_of_bad_run_is_refused_with_advice(api: ControlPlane, case: Re
         assert (case.server_path or case.path) in fields, answer.message
 
 
+def test_deeply_nested_affinity_is_not_stored(api: ControlPlane) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(400):
+        deep = {"a": deep}
+    manifest = evalrun_manifest({"spec.placement": {"aggregator": {"affinity": deep}}, "spec.suspend": True})
+    assert created_dry(api, manifest).status in {400, 422}  # strict, as kubectl asks
+    lenient = api.request("POST", RUNS, manifest, dryRun="All", fieldValidation="Ignore")
+    assert lenient.body["spec"]["placement"]["aggregator"]["affinity"] == {}
+
+
 @pytest.mark.parametrize("case", BAD_METADATA, ids=lambda case: case.name)
 def test_bad_labels_and_annotations_are_refused_as_offline(api: ControlPlane, case: Refused) -> None:
     answer = created_dry(api, case.manifest)

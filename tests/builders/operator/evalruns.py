@@ -602,6 +602,35 @@ REFUSED: tuple[Refused, ...] = (
         rollout=True,
     ),
     Refused(
+        "node affinity whose condition lacks values",
+        {
+            "spec.placement": {
+                "sandbox": {
+                    "affinity": {
+                        "nodeAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": {
+                                "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In"}]}]
+                            }
+                        }
+                    }
+                }
+            }
+        },
+        "spec.placement.sandbox.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        ".nodeSelectorTerms[0].matchExpressions[0].values",
+        "all others need at least one",
+        server_path="spec.placement[sandbox].affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        ".nodeSelectorTerms[0].matchExpressions[0].values",
+    ),
+    Refused(
+        "affinity by a field that is not Kubernetes'",
+        {"spec.placement": {"sandbox": {"affinity": {"nodeAfinity": {}}}}},
+        "spec.placement.sandbox.affinity.nodeAfinity",
+        "nodeAffinity",
+        server_says="unknown field",
+        local_only=True,
+    ),
+    Refused(
         "endpoint twice, with and without a slash",
         {"spec.endpoints": [{"url": "http://a:1/v1"}, {"url": "http://a:1/v1/"}]},
         "spec.endpoints",

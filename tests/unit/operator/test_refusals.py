@@ -115,3 +115,17 @@ def test_images_versions_and_defaults_are_frozen(name: str) -> None:
 )
 def test_what_is_the_operators_own_is_not_frozen(name: str) -> None:
     assert name not in FROZEN
+
+
+def test_thawed_affinity_of_an_earlier_release_loses_only_unknown_fields() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone", "namespaces": ["other"]}
+    affinity: dict[str, object] = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+        "nodeAffinity": None,
+        "futureAffinity": {"a": {"b": {}}},
+    }
+    kept = {"placement": json.dumps({"sandbox": {"affinity": affinity}})}
+    read = thawed(operator_settings(), kept).placement["sandbox"].affinity
+    assert read is not None
+    anti_affinity = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"}
+    assert read.to_wire() == {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti_affinity]}}

@@ -17,10 +17,8 @@ Schema = dict[str, Any]
 
 DROPPED = frozenset({"title"})
 KEPT_EVERYWHERE = frozenset({"description", "default", VALIDATIONS})
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
-"""On an object of Kubernetes' own, which the API server checks where it is used."""
 KEPT: dict[str, frozenset[str]] = {
-    "object": frozenset({"properties", "required", "additionalProperties", "maxProperties", PRESERVE}),
+    "object": frozenset({"properties", "required", "additionalProperties", "maxProperties"}),
     "array": frozenset(
         {"items", "minItems", "maxItems", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"},
     ),
@@ -140,8 +138,6 @@ class _Converter:
                 if "description" not in converted[name]:
                     raise UnsupportedSchemaError(f"{path}.{name}: has no description for kubectl explain")
             result["properties"] = converted
-        elif result.get(PRESERVE) is True:
-            result.pop("additionalProperties", None)
         elif isinstance(result.get("additionalProperties"), dict):
             if "maxProperties" not in result:
                 raise UnsupportedSchemaError(f"{path}: a map without max_length exceeds the rules' cost budget")

@@ -6,11 +6,13 @@ would come from one image and half from the other.
 
 import json
 from collections.abc import Mapping
+from typing import get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from evalrun_api.v1alpha1.affinity import Affinity
 from evalrun_operator.settings import OperatorSettings, RunDefaults
 from evalrun_runtime.settings import ServiceSettings
 
@@ -98,6 +100,45 @@ def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSetti
         raise UnreadableSettingsError(f"status.settings: {error}") from error
 
 
+def _without_dropped_fields(placements: object) -> object:
+    """Return placements without the affinity fields that releases before its bounded schema took.
+
+    A run that began then goes on with the rest of its affinity; refusing to read its settings would stop it.
+    """
+    if not isinstance(placements, dict):
+        return placements
+    return {
+        part: {**placement, "affinity": _known_fields(Affinity, placement["affinity"])}
+        if isinstance(placement, dict) and isinstance(placement.get("affinity"), dict)
+        else placement
+        for part, placement in placements.items()
+    }
+
+
+def _known_fields(model: type[BaseModel], given: Mapping[str, object]) -> dict[str, object]:
+    known: dict[str, object] = {}
+    for name, field in model.model_fields.items():
+        for key in (field.alias or name, name):
+            if key in given:
+                known[key] = _known_values(_model_within(field.annotation), given[key])
+    return known
+
+
+def _known_values(model: type[BaseModel] | None, value: object) -> object:
+    if model is not None and isinstance(value, dict):
+        return _known_fields(model, value)
+    if model is not None and isinstance(value, list):
+        return [_known_values(model, item) for item in value]
+    return value
+
+
+def _model_within(annotation: object) -> type[BaseModel] | None:
+    """Return the model that a field's type names, be it optional or a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_within, get_args(annotation))), None)
+
+
 def _may_be_unset(name: str) -> bool:
     return RunDefaults.model_fields[name].default is None
 
@@ -106,4 +147,5 @@ def _value(name: str, text: str) -> object:
     default = RunDefaults.model_fields[name].default
     if default is None:  # text, or an object such as resources
         return json.loads(text) if text.startswith("{") else text
-    return text if isinstance(default, str) else json.loads(text)
+    value = text if isinstance(default, str) else json.loads(text)
+    return _without_dropped_fields(value) if name == "placement" else value

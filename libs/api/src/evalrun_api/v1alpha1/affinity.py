@@ -16,8 +16,9 @@ LabelValue = Annotated[str, Field(max_length=63)]
 LabelKey = Annotated[str, Field(min_length=1, max_length=317)]
 TopologyKey = Annotated[str, Field(min_length=1, max_length=317)]
 
+# Lists are unset, not empty, by default: an empty list in the template would look like a change of running pods.
 _VALUES_RULE = Rule(
-    "self.operator in ['Exists', 'DoesNotExist'] ? size(self.values) == 0 : size(self.values) > 0",
+    "(self.operator in ['Exists', 'DoesNotExist']) != (has(self.values) && size(self.values) > 0)",
     "operators Exists and DoesNotExist take no values, all others need at least one",
     ".values",
 )
@@ -30,8 +31,8 @@ class NodeRequirement(ApiModel):
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(
         description="How the label is compared with the values."
     )
-    values: list[LabelValue] = Field(
-        [], max_length=16, description="In, NotIn: texts; Gt, Lt: one whole number.", json_schema_extra=ATOMIC
+    values: list[LabelValue] | None = Field(
+        None, max_length=16, description="In, NotIn: texts; Gt, Lt: one whole number.", json_schema_extra=ATOMIC
     )
 
     RULES = (_VALUES_RULE,)
@@ -66,8 +67,8 @@ class NodeAffinity(ApiModel):
     required_during_scheduling_ignored_during_execution: NodeTerms | None = Field(
         None, description="Conditions without which a pod is not scheduled."
     )
-    preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] = Field(
-        [], max_length=4, description="Preferences.", json_schema_extra=ATOMIC
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] | None = Field(
+        None, max_length=4, description="Preferences.", json_schema_extra=ATOMIC
     )
 
 
@@ -78,7 +79,7 @@ class LabelRequirement(ApiModel):
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
         description="How the label is compared with the values."
     )
-    values: list[LabelValue] = Field([], max_length=16, description="The texts.", json_schema_extra=ATOMIC)
+    values: list[LabelValue] | None = Field(None, max_length=16, description="The texts.", json_schema_extra=ATOMIC)
 
     RULES = (_VALUES_RULE,)
 
@@ -86,9 +87,9 @@ class LabelRequirement(ApiModel):
 class PodLabels(ApiModel):
     """Labels of other pods."""
 
-    match_labels: dict[str, LabelValue] = Field({}, max_length=8, description="Labels that a pod must have.")
-    match_expressions: list[LabelRequirement] = Field(
-        [], max_length=8, description="Further conditions; each must hold.", json_schema_extra=ATOMIC
+    match_labels: dict[str, LabelValue] | None = Field(None, max_length=8, description="Labels that a pod must have.")
+    match_expressions: list[LabelRequirement] | None = Field(
+        None, max_length=8, description="Further conditions; each must hold.", json_schema_extra=ATOMIC
     )
 
 
@@ -111,11 +112,11 @@ class PreferredPodTerm(ApiModel):
 class PodAffinity(ApiModel):
     """Which pods the part's pods need, prefer or, as anti-affinity, avoid beside them."""
 
-    required_during_scheduling_ignored_during_execution: list[PodTerm] = Field(
-        [], max_length=4, description="Conditions without which a pod is not scheduled.", json_schema_extra=ATOMIC
+    required_during_scheduling_ignored_during_execution: list[PodTerm] | None = Field(
+        None, max_length=4, description="Conditions without which a pod is not scheduled.", json_schema_extra=ATOMIC
     )
-    preferred_during_scheduling_ignored_during_execution: list[PreferredPodTerm] = Field(
-        [], max_length=4, description="Preferences.", json_schema_extra=ATOMIC
+    preferred_during_scheduling_ignored_during_execution: list[PreferredPodTerm] | None = Field(
+        None, max_length=4, description="Preferences.", json_schema_extra=ATOMIC
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from evalrun_api.api_model import ApiModel, DnsName, Rule, list_type
+from evalrun_api.v1alpha1.affinity import Affinity
 
 Part = Literal["sandbox", "gateway", "aggregator", "generator", "rayHead", "rayWorkers"]
 """A part of a run that has pods of its own. The generator is simple mode's; with rollout Ray's head runs it."""
@@ -87,12 +88,10 @@ class Placement(PodMetadata):
     tolerations: list[Toleration] = Field(
         [], max_length=16, description="Taints that the pods tolerate.", json_schema_extra=list_type("atomic")
     )
-    affinity: dict[str, Any] | None = Field(
+    affinity: Affinity | None = Field(
         None,
-        description="Kubernetes' own affinity (nodeAffinity, podAffinity, podAntiAffinity). The API server checks it "
-        "when the pods' owner is created; the condition Applied reports a refusal.",
-        # Its schema is 900 lines long, six levels deep and recursive in what it means: it is passed on unchanged.
-        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+        description="Kubernetes' affinity, bounded: nodes by expressions, pods of the run's namespace by labels and "
+        "topology key.",
     )
     topology_spread: list[TopologySpread] = Field(
         [],
