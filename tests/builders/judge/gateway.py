@@ -11,7 +11,6 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import Level, Limits, ProgramRun
 from evalrun_judge.cache.verdict_cache import VerdictCache
 from evalrun_judge.cache.verdict_key import JudgeIdentity
-from evalrun_judge.comparators import Comparator
 from evalrun_judge.families.family import Runners
 from evalrun_judge.families.registry import build_families
 from evalrun_judge.function_tests.assertions import AssertionRunner
@@ -28,6 +27,7 @@ from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.fake import FakeSandbox
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission
 from evalrun_judge.verdict import Verdict
+from evalrun_registry.comparators import Comparator
 from evalrun_runtime.admission import Admission
 
 

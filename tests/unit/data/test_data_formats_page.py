@@ -9,9 +9,9 @@ import pyarrow.parquet
 import pytest
 from builders.data import PROJECT_ROOT
 
-from evalrun_data.formats.record import COMPARATORS
 from evalrun_data.readers import load_problem_files, load_problems
 from evalrun_data.responses import load_responses
+from evalrun_registry.comparators import COMPARATORS
 
 PAGE = (PROJECT_ROOT / "docs" / "data-formats.md").read_text()
 EXAMPLES = re.findall(r"<!-- (problems|responses): (\S+) -->\n```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

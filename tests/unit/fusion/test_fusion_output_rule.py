@@ -1,6 +1,7 @@
 import pytest
 
-from evalrun_judge.comparators import Comparator, ComparatorName, passes
+from evalrun_judge.comparators import passes
+from evalrun_registry.comparators import Comparator
 from evalrun_sandbox.fusion.output_rule import same_output
 
 CASES = [
@@ -32,5 +33,5 @@ def test_outputs_are_compared_as_the_stock_server_does(stdout: str, expected: st
 
 @pytest.mark.parametrize(("stdout", "expected", "same"), CASES)
 def test_the_judges_comparator_of_that_name_agrees(stdout: str, expected: str, same: bool) -> None:
-    comparator = Comparator(ComparatorName.SANDBOX_FUSION)
+    comparator = Comparator("sandbox-fusion")
     assert passes(expected.encode(), stdout.encode(), comparator) is same

@@ -11,14 +11,14 @@ from builders.data import PROJECT_ROOT
 from builders.judge.gateway import Time, make_judge, make_pool, stdio_request
 
 from evalrun_executor.api import CompileResult, Limits, ProgramRun, RunReply, RunRequest
-from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.families.checker import checker_run
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import CheckerProgram, InvalidRequestError, JudgeRequest
 from evalrun_judge.verdict import Verdict
+from evalrun_registry.comparators import COMPARATORS, Comparator
 
-CHECKED = Comparator(ComparatorName.CHECKER)
+CHECKED = Comparator("checker")
 KATTIS, TESTLIB = CheckerProgram("kattis", "python", "..."), CheckerProgram("testlib", "cpp", "...")
 
 
@@ -113,7 +113,7 @@ async def test_a_checker_whose_testlib_is_missing_says_where_to_put_it() -> None
 
 async def test_comparators_that_disagree_with_the_checker_are_named() -> None:
     verdict, _ = await judge(ask(KATTIS, ("1", "1")), reply(ended(b"2")), reply(ended(exit_code=42)))
-    assert set(verdict.tests[0].disagreeing) == set(ComparatorName) - {ComparatorName.CHECKER}
+    assert set(verdict.tests[0].disagreeing) == set(COMPARATORS) - {"checker"}
 
 
 @pytest.mark.parametrize(

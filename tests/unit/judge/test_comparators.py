@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from evalrun_judge.comparators import Comparator, ComparatorName, Leniency, disagreeing, passes, rests_on
+from evalrun_judge.comparators import disagreeing, passes, rests_on
+from evalrun_registry.comparators import Comparator, Leniency
 
 EXACT, VERL, FUSION, TOKENS, STANDARD = (
-    ComparatorName.EXACT, ComparatorName.VERL, ComparatorName.SANDBOX_FUSION, ComparatorName.TOKENS,
-    ComparatorName.STANDARD,
+    "exact", "verl", "sandbox-fusion", "tokens",
+    "standard",
 )  # fmt: skip
 
 # what, expected, stdout, the comparators that pass
-ORDINARY: list[tuple[str, bytes, bytes, set[ComparatorName]]] = [
+ORDINARY: list[tuple[str, bytes, bytes, set[str]]] = [
     ("the same", b"5\n", b"5\n", {EXACT, VERL, FUSION, TOKENS, STANDARD}),
     ("no last newline", b"5\n", b"5", {VERL, FUSION, TOKENS, STANDARD}),
     ("several last newlines", b"5\n", b"5\n\n\n", {VERL, FUSION, TOKENS, STANDARD}),
@@ -51,7 +52,7 @@ ORDINARY: list[tuple[str, bytes, bytes, set[ComparatorName]]] = [
 
 
 @pytest.mark.parametrize(("what", "expected", "stdout", "passing"), ORDINARY, ids=[row[0] for row in ORDINARY])
-def test_ordinary_outputs(what: str, expected: bytes, stdout: bytes, passing: set[ComparatorName]) -> None:
+def test_ordinary_outputs(what: str, expected: bytes, stdout: bytes, passing: set[str]) -> None:
     names = (EXACT, VERL, FUSION, TOKENS, STANDARD)
     assert {name for name in names if passes(expected, stdout, Comparator(name))} == passing, what
     for name in names:  # what is reported beside a verdict is what the others really say
@@ -115,7 +116,7 @@ def test_options(expected: bytes, stdout: bytes, comparator: Comparator, passed:
 
 def test_a_checker_is_no_function_of_the_texts() -> None:
     with pytest.raises(ValueError, match="checker"):
-        passes(b"1", b"1", Comparator(ComparatorName.CHECKER))
+        passes(b"1", b"1", Comparator("checker"))
 
 
 @pytest.mark.parametrize("name", [EXACT, VERL, FUSION, TOKENS, STANDARD])
@@ -129,7 +130,7 @@ def test_a_checker_is_no_function_of_the_texts() -> None:
     ],
     ids=["many tokens", "one integer", "blanks", "one decimal"],
 )
-def test_ten_megabytes_take_linear_time(name: ComparatorName, expected: bytes, stdout: bytes) -> None:
+def test_ten_megabytes_take_linear_time(name: str, expected: bytes, stdout: bytes) -> None:
     started = time.process_time()
     passes(expected, stdout, Comparator(name))
     assert time.process_time() - started < 3.0  # a quadratic comparison would take hours

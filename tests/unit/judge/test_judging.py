@@ -7,7 +7,6 @@ from builders.judge.gateway import Time, make_judge, make_pool, stdio_request
 from prometheus_client import CollectorRegistry
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
-from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
 from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.pool.slot_queue import NoSandboxError
@@ -25,6 +24,7 @@ from evalrun_judge.submission import (
     TestLimits,
 )
 from evalrun_judge.verdict import FinalStatus, Verdict
+from evalrun_registry.comparators import Comparator
 from evalrun_runtime.admission import QueueFullError
 from evalrun_runtime.deadlines import DeadlineError
 
@@ -47,7 +47,7 @@ async def test_an_accepted_program() -> None:
     )  # fmt: skip
     assert (verdict.code, verdict.extraction) == ("print(input())\n", ExtractionMethod.TAGGED_BLOCK)
     assert verdict.containment_level == "full"
-    assert verdict.disagreeing == (ComparatorName.EXACT,)
+    assert verdict.disagreeing == ("exact",)
     assert [test.input.text for test in verdict.tests] == ["1\n", "2\n"]
     assert len(sandbox.requests) == 1  # all tests in one call
 
@@ -188,7 +188,7 @@ INVALID: list[tuple[JudgeRequest, str]] = [
     (JudgeRequest(Submission("x"), TESTS, TestLimits(time_seconds=float("nan"))), "limits.time_seconds"),
     (JudgeRequest(Submission("x"), TESTS, comparator=Comparator(abs=-1.0)), "comparator.abs"),
     (JudgeRequest(Submission("x"), TESTS, comparator=Comparator(rel=float("inf"))), "comparator.rel"),
-    (JudgeRequest(Submission("x"), TESTS, comparator=Comparator(ComparatorName.CHECKER)), "comparator.checker"),
+    (JudgeRequest(Submission("x"), TESTS, comparator=Comparator("checker")), "comparator.checker"),
 ]
 
 

@@ -4,7 +4,6 @@ import pytest
 from builders.judge.gateway import message_of
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_judge.comparators import ComparatorName
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.rpc.messages import fill_verdict
 from evalrun_judge.status import TestStatus
@@ -24,7 +23,7 @@ FULL = TestRecord(
     compile_duration=0.25,
     compile_stderr=CutText("warning", 70),
     reason="why \ud800",
-    disagreeing=(ComparatorName.TOKENS, ComparatorName.STANDARD),
+    disagreeing=("tokens", "standard"),
 )
 BARE = TestRecord(0, TestStatus.COMPILE_ERROR, ran=False)
 TEXTS = ("input", "expected_output", "stdout", "stderr", "compile_stderr")

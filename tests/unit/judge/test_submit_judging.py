@@ -8,7 +8,6 @@ from builders.judge.gateway import Time, make_judge, make_pool, message_of, stdi
 from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import CompileResult
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
-from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, SubmissionMode
 from evalrun_judge.families.submit import SubmitTests
 from evalrun_judge.pool.slot_queue import NoSandboxError
@@ -17,6 +16,7 @@ from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, ServerT
 from evalrun_judge.sandboxes.fake import FakeDatasetServer, FakeSandbox, ended
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Submission, TestLimits
 from evalrun_judge.verdict import FinalStatus, Verdict
+from evalrun_registry.comparators import Comparator
 
 OK = CompileResult("ok")
 PASSED = ServerTest(passed=True, compile=OK, run=ended(b"3\n"), case=(b"1 2\n", b"3\n"))
@@ -112,7 +112,7 @@ REFUSED = {
     "a backslash": (asked(row="11\\"), "submit.id"),
     "a control character": (asked(row="11\0"), "submit.id"),
     "no row": (asked(row=" "), "submit.id"),
-    "a comparator": (asked(comparator=Comparator(ComparatorName.EXACT)), "comparator: with submit the server compares"),
+    "a comparator": (asked(comparator=Comparator("exact")), "comparator: with submit the server compares"),
     "a fence after a tab": (asked('x = """\n\t```\n"""', mode=SubmissionMode.STANDALONE), "begins with ```"),
     "a fence": (asked('```python\n"""\n    ```\n"""\n```', mode=SubmissionMode.STANDALONE), "begins with ```"),
 }

@@ -5,7 +5,6 @@ import signal
 import pytest
 
 from evalrun_executor.api import ProgramRun
-from evalrun_judge.comparators import Comparator, ComparatorName, Leniency
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import (
@@ -17,6 +16,7 @@ from evalrun_judge.verdict import (
     make_verdict,
     stdio_outcome,
 )
+from evalrun_registry.comparators import Comparator, Leniency
 
 OK, WRONG, CRASH, TIME, MEMORY, SYNTAX, UNKNOWN = (
     TestStatus.SUCCESS, TestStatus.WRONG_ANSWER, TestStatus.RUNTIME_ERROR, TestStatus.TIMEOUT, TestStatus.MEMORY_LIMIT,
@@ -103,8 +103,8 @@ def test_no_tests_are_no_verdict() -> None:
 
 
 # each test: its status and who disagrees -> who disagrees about the problem
-EXACT, VERL = ComparatorName.EXACT, ComparatorName.VERL
-DISAGREEMENTS: list[tuple[list[tuple[TestStatus, tuple[ComparatorName, ...]]], tuple[ComparatorName, ...]]] = [
+EXACT, VERL = "exact", "verl"
+DISAGREEMENTS: list[tuple[list[tuple[TestStatus, tuple[str, ...]]], tuple[str, ...]]] = [
     ([(OK, ()), (OK, (EXACT,))], (EXACT,)),
     ([(OK, (EXACT,)), (OK, (VERL,))], (EXACT, VERL)),
     ([(WRONG, (VERL, EXACT)), (WRONG, (VERL,))], (VERL,)),
@@ -117,7 +117,7 @@ DISAGREEMENTS: list[tuple[list[tuple[TestStatus, tuple[ComparatorName, ...]]], t
 
 @pytest.mark.parametrize(("tests", "named"), DISAGREEMENTS)
 def test_who_would_have_decided_the_problem_otherwise(
-    tests: list[tuple[TestStatus, tuple[ComparatorName, ...]]], named: tuple[ComparatorName, ...]
+    tests: list[tuple[TestStatus, tuple[str, ...]]], named: tuple[str, ...]
 ) -> None:
     records = [TestRecord(i, status, ran=True, disagreeing=others) for i, (status, others) in enumerate(tests)]
     assert make_verdict(records, CODE, "full", 0.0).disagreeing == named

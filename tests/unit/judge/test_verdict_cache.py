@@ -13,7 +13,6 @@ from msgspec import structs
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import ENTRY_BYTES, Judged, MemoryStore, StoreError, VerdictCache, is_stable
 from evalrun_judge.cache.verdict_key import JudgeIdentity, verdict_key
-from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.families.family import Runners
 from evalrun_judge.families.registry import build_families
@@ -36,6 +35,7 @@ from evalrun_judge.submission import (
     extraction_of,
 )
 from evalrun_judge.verdict import TestRecord
+from evalrun_registry.comparators import Comparator
 
 IDENTITY = JudgeIdentity("1.0", "sandbox@sha256:1")
 INFO = PoolInfo("evalrun", "full", 4, ("python", "c", "cpp"), "3.11.0", "0.1.0")
@@ -69,7 +69,7 @@ OTHERS = {
     "another memory limit": structs.replace(STDIO, limits=TestLimits(memory_mib=9)),
     "another output limit": structs.replace(STDIO, limits=TestLimits(output_kib=9)),
     "stops earlier": structs.replace(STDIO, stop_after_timeouts=1),
-    "another comparator": structs.replace(STDIO, comparator=Comparator(ComparatorName.EXACT)),
+    "another comparator": structs.replace(STDIO, comparator=Comparator("exact")),
     "another tolerance": structs.replace(STDIO, comparator=Comparator(abs=0.1)),
     "a checker": structs.replace(STDIO, checker=CheckerProgram("kattis", "python", "exit(42)")),
     "another checker": structs.replace(STDIO, checker=CheckerProgram("kattis", "python", "exit(43)")),

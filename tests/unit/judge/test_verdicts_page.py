@@ -13,11 +13,11 @@ from evalrun_client.judge_request import (
 from evalrun_executor.api import QUIET_SLOWNESS
 from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
 from evalrun_executor.time_outs import MAX_SLOWNESS, STRETCHES
-from evalrun_judge.comparators import SANDBOX_FUSION_RELATIVE, STANDARD_TOLERANCE, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode, extract
 from evalrun_judge.short_runs import SHORT_SECONDS, SHORT_SHARE
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import FinalStatus
+from evalrun_registry.comparators import COMPARATORS, SANDBOX_FUSION_RELATIVE, STANDARD_TOLERANCE
 
 PAGE = (PROJECT_ROOT / "docs" / "verdicts.md").read_text()
 SECTIONS = dict(re.findall(r"^## \d\. ([A-Z]\w+)[^\n]*\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
@@ -30,7 +30,7 @@ def first_column(section: str) -> set[str]:
 
 def test_every_status_comparator_and_mode_has_a_line() -> None:
     assert first_column("Statuses") == set(TestStatus)
-    assert first_column("Comparing") == set(ComparatorName)
+    assert first_column("Comparing") == set(COMPARATORS)
     assert first_column("Extraction") == {*SubmissionMode, "full"}
 
 

@@ -8,10 +8,10 @@ evaluate the very same expression. Pydantic itself checks only types and bounds.
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 VALIDATIONS = "x-kubernetes-validations"
 PLACE = "x-evalrun-place"
@@ -48,6 +48,17 @@ class Rule:
         schema = handler(core_schema)
         schema[VALIDATIONS] = [*schema.get(VALIDATIONS, []), self.as_schema()]
         return schema
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Allows only these texts, which a registry lists: the field's schema and errors are those of their Literal."""
+
+    names: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the field that carries the choice."""
+        return core_schema.literal_schema([*self.names])
 
 
 class ApiModel(BaseModel):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from rich.console import Console
 
@@ -29,7 +29,6 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 __all__ = ["BadInputError", "Comparison", "RunFailedError", "RunResult", "SeveralRuns", "compare", "judge", "run"]
 
 PathLike = str | Path
-Comparator = Literal["exact", "verl", "sandbox-fusion", "tokens", "standard"]
 
 
 class RunFailedError(Exception):
@@ -85,7 +84,7 @@ def judge(
     output: PathLike,
     name: str = "judge",
     model: str | None = None,
-    comparator: Comparator | None = None,
+    comparator: str | None = None,
     time_limit: float | None = None,
     grader: PathLike | None = None,
     resume: bool = False,
@@ -102,7 +101,8 @@ def judge(
         output: the folder of the results.
         name: of the run, in report and comparisons.
         model: what made the answers; None: not said.
-        comparator: what decides for stdin/stdout tests; None: `standard`, or the problem's own.
+        comparator: what decides for stdin/stdout tests, one of `evalrun_registry.comparators.COMPUTED`; None:
+            `standard`, or the problem's own.
         time_limit: CPU seconds a test, where the problem sets none.
         grader: a Python file with compute_score, which scores the answers instead of tests, or builtin:verl.
         resume: go on in a folder that holds a part of this very judgement.

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from evalrun_executor.api import RunReply
-from evalrun_judge.comparators import Comparator
 from evalrun_judge.cpython_texts import missing_package
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import Tests
 from evalrun_judge.verdict import TestOutcome, TestRecord, cut_text, stdio_outcome
+from evalrun_registry.comparators import Comparator
 
 
 def compared(expected: Sequence[bytes], reply: RunReply, comparator: Comparator) -> list[TestOutcome]:

@@ -13,8 +13,8 @@ from typing import Protocol
 import msgspec
 
 from evalrun_executor.api import digest_of
-from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import Extraction, SubmissionMode, extract
+from evalrun_registry.comparators import CHECKER, Comparator
 from evalrun_registry.languages import LANGUAGES
 
 
@@ -240,7 +240,7 @@ CHECKER_PROTOCOLS = ("kattis", "testlib")
 
 
 def _check_checker(request: JudgeRequest, languages: Sequence[str]) -> None:
-    if request.comparator.name is not ComparatorName.CHECKER:
+    if request.comparator.name != CHECKER:
         return
     checker = request.checker
     if checker is None or not checker.source.strip():

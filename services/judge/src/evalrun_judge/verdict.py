@@ -11,9 +11,10 @@ from enum import StrEnum
 import msgspec
 
 from evalrun_executor.api import QUIET_SLOWNESS, CompileResult, Level, ProgramRun
-from evalrun_judge.comparators import Comparator, ComparatorName, Leniency, disagreeing, passes, rests_on
+from evalrun_judge.comparators import disagreeing, passes, rests_on
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import TestCause, TestStatus
+from evalrun_registry.comparators import COMPARATORS, Comparator, Leniency
 
 UNCONFIRMED = "not enough CPU to tell: near the limit, or short of CPU, and no run alone decided"
 """Reason of a run past a limit that is not certainly a time-out: another run might end in time."""
@@ -92,7 +93,7 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
     """One line, where the texts do not show why."""
     confirmed: bool = True
     """False: a time-out that another moment might not repeat."""
-    disagreeing: tuple[ComparatorName, ...] = ()
+    disagreeing: tuple[str, ...] = ()
     """Comparators that would have decided otherwise."""
     permanent: bool = False
     """An api_error that no other attempt would change."""
@@ -121,7 +122,7 @@ class Verdict(msgspec.Struct, frozen=True):
     guardrails: tuple[Guardrail, ...]
     containment_level: Level
     """The least level at which any part of it ran."""
-    disagreeing: tuple[ComparatorName, ...] = ()
+    disagreeing: tuple[str, ...] = ()
     queue_seconds: float = 0.0
     cached: bool = False
     """Taken from the verdict cache; times are the original's."""
@@ -140,7 +141,7 @@ class TestOutcome(msgspec.Struct, frozen=True, gc=False):
 
     status: TestStatus
     reason: str = ""
-    disagreeing: tuple[ComparatorName, ...] = ()
+    disagreeing: tuple[str, ...] = ()
     permanent: bool = False
     """An api_error that no other attempt would change."""
     rests_on: tuple[Leniency, ...] = ()
@@ -298,7 +299,7 @@ def make_verdict(
     )
 
 
-def _problem_disagreements(tests: Sequence[TestRecord], accepted: bool) -> tuple[ComparatorName, ...]:
+def _problem_disagreements(tests: Sequence[TestRecord], accepted: bool) -> tuple[str, ...]:
     """Name the comparators under which the problem would have been accepted, where it was not, or the reverse."""
     if accepted:
         named = {name for test in tests for name in test.disagreeing}
@@ -306,6 +307,6 @@ def _problem_disagreements(tests: Sequence[TestRecord], accepted: bool) -> tuple
             return ()
     else:
         failed = [set(test.disagreeing) for test in tests if test.status is not TestStatus.SUCCESS]
-        passed_by_all = set(ComparatorName).intersection(*failed)
+        passed_by_all = set(COMPARATORS).intersection(*failed)
         named = passed_by_all.difference(*(test.disagreeing for test in tests if test.status is TestStatus.SUCCESS))
-    return tuple(name for name in ComparatorName if name in named)
+    return tuple(name for name in COMPARATORS if name in named)

@@ -1,11 +1,13 @@
 """The reward service's settings."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from evalrun_api.api_model import Choice
+from evalrun_registry.comparators import COMPUTED
 from evalrun_runtime.settings import CommaSeparated, ServiceSettings
 
 
@@ -43,7 +45,7 @@ class RewardSettings(ServiceSettings):
         "in the sandbox, once per answer, and can import the sandbox's packages. * is any other data source; "
         "builtin:verl instead of a file is verl's own routing, except for code. May be repeated.",
     )
-    comparator: Literal["exact", "verl", "sandbox-fusion", "tokens", "standard"] | None = Field(
+    comparator: Annotated[str, Choice(COMPUTED)] | None = Field(
         None, description="Comparator of stdin/stdout tests. Default: the problem's own, or standard."
     )
     time_limit: float | None = Field(

@@ -4,7 +4,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from evalrun_api.api_model import PLACE_RULES, ApiModel, DatasetName, Rule, ToleranceText, list_type
+from evalrun_api.api_model import PLACE_RULES, ApiModel, Choice, DatasetName, Rule, ToleranceText, list_type
+from evalrun_registry.comparators import COMPARATORS, COMPUTED, STANDARD
 
 TestGroup = Literal["public", "private", "generated"]
 
@@ -24,11 +25,10 @@ BUILTIN_OR_URL_RULE: Final = Rule(
 class Comparator(ApiModel):
     """The comparison of a program's output with the expected one."""
 
-    name: Literal["exact", "verl", "sandbox-fusion", "tokens", "standard"] = Field(
-        "standard",
-        description="exact: same bytes. verl: same except for newlines at the end. sandbox-fusion: line by line, "
-        "ignoring case, numbers within 1e-5 relative. tokens: tokens separated by white space, with the options below. "
-        "standard: tokens with abs = rel = 1e-6. (A checker program is part of the problem's own record.)",
+    name: Annotated[str, Choice(COMPUTED)] = Field(
+        STANDARD,
+        description="".join(f"{name}: {COMPARATORS[name].text}. " for name in COMPUTED)
+        + "(A checker program is part of the problem's own record.)",
     )
     case_sensitive: bool | None = Field(None, description="tokens only: whether case matters; unset: true.")
     abs: ToleranceText | None = Field(None, description='tokens only: absolute tolerance of decimals, e.g. "1e-6".')

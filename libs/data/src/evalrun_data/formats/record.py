@@ -20,9 +20,9 @@ from evalrun_data.records import (
     ServerTests,
 )
 from evalrun_data.rows import Row
+from evalrun_registry.comparators import CHECKER, COMPARATORS
 from evalrun_registry.languages import LANGUAGES, find_language
 
-COMPARATORS = ("exact", "verl", "sandbox-fusion", "tokens", "standard", "checker")
 CHECKER_PROTOCOLS: tuple[Literal["kattis", "testlib"], ...] = ("kattis", "testlib")
 
 SERVER_SETTINGS = ("custom_extract_logic", "provided_data", "dataset_type", "sandbox_config")
@@ -135,7 +135,7 @@ def parse_comparator(row: Row) -> ProblemComparator | None:
     name = given.name("name")
     if name not in COMPARATORS:
         raise given.error(f"field '{given.path}name' is '{name}' (known: {', '.join(COMPARATORS)})")
-    if name == "checker":
+    if name == CHECKER:
         given.only("name", "protocol", "language", "source")
         protocol = next((known for known in CHECKER_PROTOCOLS if known == given.name("protocol")), None)
         if protocol is None:

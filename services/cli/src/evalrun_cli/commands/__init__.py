@@ -4,10 +4,9 @@ What a command runs is imported inside its function, to keep `evalrun --help` fa
 """
 
 from evalrun_cli.commands import compare, convert, datasets, judge, plan, run, schedule, serve
-from evalrun_cli.commands.group import COMPARATORS, evalrun
+from evalrun_cli.commands.group import evalrun
 
 __all__ = [
-    "COMPARATORS",
     "compare",
     "convert",
     "datasets",

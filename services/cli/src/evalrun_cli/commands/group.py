@@ -19,8 +19,6 @@ Exit codes:
   4 gate failed   5 gate inconclusive   130 stopped, can be resumed"""
 
 EXISTING_FILE = click.Path(path_type=Path)
-COMPARATORS = ("exact", "verl", "sandbox-fusion", "tokens", "standard")
-"""The comparators of the EvalRun's API, repeated here because importing it would slow down `--help`."""
 NAMESPACE = click.option(
     "-n", "--namespace", metavar="NAME", help="In a cluster: the namespace. Default: that of the current context."
 )

@@ -6,8 +6,9 @@ from typing import Literal
 
 import click
 
-from evalrun_cli.commands.group import COMPARATORS, EXISTING_FILE, EXIT_CODES, SINCE_START, evalrun, judged_here
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, SINCE_START, evalrun, judged_here
 from evalrun_cli.local.options import LocalOptions
+from evalrun_registry.comparators import COMPUTED
 from evalrun_runtime.exits import ExitCode
 
 
@@ -44,7 +45,7 @@ from evalrun_runtime.exits import ExitCode
 )
 @click.option(
     "--comparator",
-    type=click.Choice(COMPARATORS),
+    type=click.Choice(COMPUTED),
     help="Comparator of stdin/stdout tests. Default: the problem's own, or standard.",
 )
 @click.option(

@@ -9,10 +9,11 @@ Kattis the candidate's output as stdin. The source must stand alone, except for 
 from collections.abc import Sequence
 
 from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
-from evalrun_judge.comparators import Comparator, ComparatorName, disagreeing
+from evalrun_judge.comparators import disagreeing
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import CheckerProgram
 from evalrun_judge.verdict import TestOutcome
+from evalrun_registry.comparators import CHECKER, Comparator
 from evalrun_registry.languages import LANGUAGES
 
 ENDS: dict[str, dict[int, TestStatus]] = {
@@ -88,5 +89,5 @@ def _outcome(run: ProgramRun, ends: dict[int, TestStatus], expected: bytes, stdo
         return TestOutcome(TestStatus.API_ERROR, f"the checker ended {how}, which is no answer", permanent=True)
     passed = status is TestStatus.SUCCESS
     said = run.stderr[:200].decode("utf-8", "replace").replace("\n", " ").strip()
-    others = disagreeing(expected, stdout, Comparator(ComparatorName.CHECKER), passed)
+    others = disagreeing(expected, stdout, Comparator(CHECKER), passed)
     return TestOutcome(status, "" if passed else said, others)

@@ -8,7 +8,6 @@ from typing import ClassVar, cast
 from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
-from evalrun_judge.comparators import ComparatorName
 from evalrun_judge.extraction import Extraction, SubmissionMode
 from evalrun_judge.families.checker import checker_outcomes, checker_run, settled
 from evalrun_judge.families.family import Family, FormReader, Runners
@@ -27,6 +26,7 @@ from evalrun_judge.submission import (
 )
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
+from evalrun_registry.comparators import CHECKER
 from evalrun_runtime.tracing import span
 
 LARGE_BYTES = 256 * 1024
@@ -109,7 +109,7 @@ class StdioFamily(Family[StdioPlan]):
         uncompiled = compile_status(reply.compile)
         if uncompiled is not None:
             return [TestOutcome(uncompiled)] * len(reply.runs), reply.level
-        if request.checker is not None and request.comparator.name is ComparatorName.CHECKER:
+        if request.checker is not None and request.comparator.name == CHECKER:
             return await self._checked(plan, reply, request, request.checker)
         if sum(len(run.stdout) for run in reply.runs) <= LARGE_BYTES:
             return compared(plan.expected, reply, request.comparator), reply.level

@@ -1,7 +1,6 @@
 """Between the RPC's messages and the domain's types; pure. Refuses what has no meaning, naming the field."""
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_judge.comparators import Comparator, ComparatorName
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
 from evalrun_judge.families.registry import read_tests
 from evalrun_judge.pool.info import PoolInfo
@@ -16,6 +15,7 @@ from evalrun_judge.submission import (
 )
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import CutText, FinalStatus, TestRecord, Verdict
+from evalrun_registry.comparators import COMPARATORS, Comparator
 
 _MODES = {
     judge_pb2.SUBMISSION_MODE_UNSPECIFIED: SubmissionMode.AUTO,
@@ -77,11 +77,9 @@ def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, Check
     if not message.HasField("comparator"):
         return STANDARD, None
     given = message.comparator
-    try:
-        name = ComparatorName(given.name) if given.name else ComparatorName.STANDARD
-    except ValueError as error:
-        known = ", ".join(ComparatorName)
-        raise InvalidRequestError(f"comparator.name: {given.name!r} is not one of {known}") from error
+    name = given.name or STANDARD.name
+    if name not in COMPARATORS:
+        raise InvalidRequestError(f"comparator.name: {name!r} is not one of {', '.join(COMPARATORS)}")
     comparator = Comparator(
         name,
         case_sensitive=given.case_sensitive if given.HasField("case_sensitive") else True,

@@ -1,0 +1,97 @@
+"""A comparator is added in one file; a stricter one than all others is reported rightly."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from builders.data import PROJECT_ROOT
+
+FUNCTION = '''
+def _lines(expected: bytes, stdout: bytes, comparator: Comparator) -> bool:
+    """Stricter than `verl`: one newline at the end may be missing, no more."""
+    del comparator
+    return expected.removesuffix(b"\\n") == stdout.removesuffix(b"\\n")
+
+
+_DESCRIBED: Final = (
+'''
+RULE = """
+    ComparatorRule(name="lines", text="same but for one newline at the end", passes=_lines, implies=("verl",)),
+    ComparatorRule(name=CHECKER,"""
+SHOW = """
+import json
+
+from click.testing import CliRunner
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_api.crd import evalrun_crd
+from evalrun_api.v1alpha1 import Comparator as Named
+from evalrun_cli.commands import evalrun
+from evalrun_data.formats.record import parse_comparator
+from evalrun_data.rows import Row
+from evalrun_judge.comparators import disagreeing, passes
+from evalrun_judge.rpc.messages import request_from
+from evalrun_registry.comparators import Comparator
+from evalrun_reward.settings import RewardSettings
+
+message = judge_pb2.JudgeRequest(comparator=judge_pb2.Comparator(name="lines"))
+message.stdio.tests.add(input="", expected_output="1")
+print(json.dumps({
+    "record": parse_comparator(Row({"comparator": {"name": "lines"}}, "file", 1)).name,
+    "spec": Named.model_validate({"name": "lines"}).name,
+    "settings": RewardSettings(judge="grpc://h:1", comparator="lines").comparator,
+    "crd": json.dumps(evalrun_crd()),
+    "help": CliRunner().invoke(evalrun, ["judge", "--help"]).output,
+    "request": request_from(message).comparator.name,
+    "passes": [passes(b"1\\n", text, Comparator("lines")) for text in (b"1", b"1\\n\\n\\n")],
+    "with_verl": disagreeing(b"1", b"1\\n\\n\\n", Comparator("verl"), True),
+    "with_lines": disagreeing(b"1", b"1\\n\\n\\n", Comparator("lines"), False),
+    "with_standard": disagreeing(b"1", b"1\\n", Comparator("standard"), True),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the unchanged packages do once a copy of the registry describes another comparator."""
+    packages = tmp_path_factory.mktemp("added")
+    shutil.copytree(PROJECT_ROOT / "libs/registry/src/evalrun_registry", packages / "evalrun_registry")
+    changed = packages / "evalrun_registry" / "comparators.py"
+    text = changed.read_text()
+    text = text.replace("\n_DESCRIBED: Final = (\n", FUNCTION)
+    changed.write_text(text.replace("\n    ComparatorRule(name=CHECKER,", RULE))
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW],
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("place", ["record", "spec", "settings", "request"])
+def test_added_comparator_is_accepted(seen: dict[str, Any], place: str) -> None:
+    assert seen[place] == "lines"
+
+
+def test_added_comparator_stands_in_the_crd_and_in_the_flags(seen: dict[str, Any]) -> None:
+    assert '"standard", "lines"]' in seen["crd"]
+    assert "lines: same but for one newline at the end. (A checker" in seen["crd"]
+    assert "|lines]" in seen["help"]
+
+
+def test_added_comparator_decides(seen: dict[str, Any]) -> None:
+    assert seen["passes"] == [True, False]
+
+
+def test_added_stricter_comparator_is_reported_where_it_disagrees(seen: dict[str, Any]) -> None:
+    assert seen["with_verl"] == ["exact", "lines"]
+    assert seen["with_lines"] == ["verl", "sandbox-fusion", "tokens", "standard"]
+    assert seen["with_standard"] == ["exact"]
