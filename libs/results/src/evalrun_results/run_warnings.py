@@ -37,7 +37,7 @@ class _Answers:
 
 
 class _Failure(NamedTuple):
-    """Why answers are not judged; equal ones are told once."""
+    """Reason for which answers are not judged; equal ones are told once."""
 
     reason: str
     lacks_package: bool

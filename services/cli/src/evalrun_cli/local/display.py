@@ -63,7 +63,7 @@ class NewMessages:
 
     def is_new(self, message: str) -> bool:
         """Return whether there is a message that differs from the previous one."""
-        new = message not in ("", self._said)
+        new = bool(message) and message != self._said
         self._said = message or self._said
         return new
 
