@@ -21,6 +21,7 @@ from evalrun_executor.calls.values import (
     Decoder,
     Encoder,
     Heap,
+    TypeRefusedError,
     ValueRefusedError,
     changes,
     decode,
@@ -440,3 +441,23 @@ def test_a_forged_exception_is_refused(parts: object) -> None:
 def test_no_limit_on_digits_is_needed() -> None:
     assert sys.get_int_max_str_digits() < 6000
     assert crossed(HUGE) == HUGE
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(object(), TypeRefusedError), ("x" * (values.MAX_BYTES + 1), ValueRefusedError)],
+    ids=["type", "size"],
+)
+def test_encode_value_that_cannot_cross_raises_by_its_kind(value: object, kind: type[Exception]) -> None:
+    with pytest.raises(ValueRefusedError) as refused:
+        encode(value)
+    assert type(refused.value) is kind
+
+
+@pytest.mark.parametrize(
+    "error", [NameError("any words", name="x"), ModuleNotFoundError("any words", name="a.b"), ImportError("none")]
+)
+def test_exception_that_crosses_keeps_the_missing_name(error: NameError | ImportError) -> None:
+    restored = values.exception_from(loads(dumps(values.exception_parts(error))))
+    assert isinstance(restored, NameError | ImportError)
+    assert restored.name == error.name
