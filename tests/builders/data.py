@@ -14,9 +14,9 @@ from evalrun_data.records import (
     CheckTest,
     Problem,
     ProblemComparator,
-    ProblemLimits,
     StdioTests,
 )
+from evalrun_registry.limits import PartialLimits
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,7 +70,7 @@ def contests_with_submissions() -> list[tuple[Problem, list[dict[str, str]]]]:
             problem_id=str(row["id"]),
             prompt=str(row["statement"]),
             ground_truth=StdioTests(tuple(t["input"] for t in tests), tuple(t["output"] for t in tests)),
-            limits=ProblemLimits(time_seconds=float(str(row["our_tl"]))),
+            limits=PartialLimits(time_seconds=float(str(row["our_tl"]))),
             comparator=_tolerance(str(row["validator_flags"])),
         )
         found.append((problem, submissions))

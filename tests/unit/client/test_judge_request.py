@@ -7,7 +7,8 @@ import pytest
 from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Comparator, Dataset, TestLimits
 from evalrun_client.judge_request import Answer, deciding_comparator, judge_request
-from evalrun_data.records import AssertTests, CheckTest, MainTest, Problem, ProblemComparator, ProblemLimits, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, MainTest, Problem, ProblemComparator, StdioTests
+from evalrun_registry.limits import PartialLimits
 
 STDIO = Problem("d", "p", "Solve.", StdioTests(("1\n", "2\n"), ("3\n", "4\n")))
 ANSWER = Answer("```python\nprint(1)\n```")
@@ -33,7 +34,7 @@ def test_a_stdin_problem_goes_with_its_pairs_and_the_dataset_decides_the_rest() 
 
 def test_what_the_record_says_wins() -> None:
     problem = Problem(
-        "d", "p", "Solve.", STDIO.ground_truth, language="cpp", limits=ProblemLimits(time_seconds=2.5),
+        "d", "p", "Solve.", STDIO.ground_truth, language="cpp", limits=PartialLimits(time_seconds=2.5),
         comparator=ProblemComparator("tokens", rel=0.5),
     )  # fmt: skip
     spec = dataset(limits=TestLimits(time_seconds=7, memory_mib=99), comparator=Comparator(name="exact"))

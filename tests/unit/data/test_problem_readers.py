@@ -18,9 +18,10 @@ from evalrun_data.formats.codecontests import parse_statement_and_tests
 from evalrun_data.formats.record import parse_record, record_of
 from evalrun_data.prompts import render
 from evalrun_data.readers import iter_problems, load_problem_files, load_problems, merged
-from evalrun_data.records import AssertTests, CheckTest, MainTest, Message, ProblemLimits, Reference, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, MainTest, Message, Reference, StdioTests
 from evalrun_data.rows import Row
 from evalrun_data.sources import Source
+from evalrun_registry.limits import PartialLimits
 from evalrun_runtime.exits import BadInputError
 
 HUMANEVAL = {
@@ -114,7 +115,7 @@ def test_what_is_the_same_in_several_sources_is_there_once() -> None:
     assert list(merged([("a", [sums]), ("b", [more, sums, elsewhere])])) == [sums, more, elsewhere]
 
 
-@pytest.mark.parametrize("change", [{"prompt": "?"}, {"limits": ProblemLimits(9.0)}, {"language": "cpp"}])
+@pytest.mark.parametrize("change", [{"prompt": "?"}, {"limits": PartialLimits(9.0)}, {"language": "cpp"}])
 def test_what_several_sources_say_differently_is_named_with_both(change: dict[str, Any]) -> None:
     sums = stdio_problem()
     with pytest.raises(BadInputError, match=r"^b: problem 'sum' of dataset '.*' is another one in a: "):
@@ -388,7 +389,7 @@ def test_codecontests_as_the_hub_has_it(tmp_path: Path) -> None:
     path = parquet(tmp_path / "c.parquet", [row])
     (problem,) = load_problems(path, "codecontests_valid")
     assert problem.key == ("codecontests_valid", "1_A. Sum")
-    assert (problem.data_source, problem.difficulty, problem.limits) == ("CODEFORCES", "A", ProblemLimits())
+    assert (problem.data_source, problem.difficulty, problem.limits) == ("CODEFORCES", "A", PartialLimits())
     assert problem.ground_truth == StdioTests(("1", "2", "3"), ("a", "b", "c"), ("public", "generated", "generated"))
     (public,) = load_problems(path, "codecontests_valid", tests=["public"])
     assert public.test_count == 1

@@ -7,8 +7,9 @@ import pytest
 from builders.data import assert_problem, check_problem, stdio_problem
 
 from evalrun_data.formats.record import parse_record, record_of
-from evalrun_data.records import Checker, Message, Problem, ProblemComparator, ProblemLimits, StdioTests, canonical_text
+from evalrun_data.records import Checker, Message, Problem, ProblemComparator, StdioTests, canonical_text
 from evalrun_data.rows import Row
+from evalrun_registry.limits import PartialLimits
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def full_problem() -> Problem:
         sandbox_dataset="code_contests",
         sandbox_id="17",
         language="cpp",
-        limits=ProblemLimits(1.5, 64),
+        limits=PartialLimits(1.5, 64),
         comparator=ProblemComparator("checker", checker=Checker("testlib", "cpp", "int main() {}")),
         messages=(Message("system", "s"), Message("user", "p\r\n")),
     )

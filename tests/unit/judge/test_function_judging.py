@@ -15,8 +15,9 @@ from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import AssertTests, CheckTest, JudgeRequest, Submission, TestLimits
+from evalrun_judge.submission import AssertTests, CheckTest, JudgeRequest, Submission
 from evalrun_judge.verdict import UNCONFIRMED, FinalStatus, Verdict
+from evalrun_registry.limits import TestLimits
 
 CHECK = CheckTest("def f(x):\n", "def check(candidate):\n    assert candidate(1) == 2\n", "f")
 ASSERTS = AssertTests(["assert f(1) == 2", "assert f(2) == 3"], "", "f")

@@ -21,10 +21,10 @@ from evalrun_judge.submission import (
     JudgeRequest,
     StdioTests,
     Submission,
-    TestLimits,
 )
 from evalrun_judge.verdict import FinalStatus, Verdict
 from evalrun_registry.comparators import Comparator
+from evalrun_registry.limits import TestLimits
 from evalrun_runtime.admission import QueueFullError
 from evalrun_runtime.deadlines import DeadlineError
 

@@ -14,9 +14,10 @@ from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.rpc.messages import describe_message, request_from
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, ServerTest, SubmitCall
 from evalrun_judge.sandboxes.fake import FakeDatasetServer, FakeSandbox, ended
-from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Submission, TestLimits
+from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Submission
 from evalrun_judge.verdict import FinalStatus, Verdict
 from evalrun_registry.comparators import Comparator
+from evalrun_registry.limits import TestLimits
 
 OK = CompileResult("ok")
 PASSED = ServerTest(passed=True, compile=OK, run=ended(b"3\n"), case=(b"1 2\n", b"3\n"))

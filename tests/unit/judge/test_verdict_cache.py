@@ -31,11 +31,11 @@ from evalrun_judge.submission import (
     StdioTest,
     StdioTests,
     Submission,
-    TestLimits,
     extraction_of,
 )
 from evalrun_judge.verdict import TestRecord
 from evalrun_registry.comparators import Comparator
+from evalrun_registry.limits import TestLimits
 
 IDENTITY = JudgeIdentity("1.0", "sandbox@sha256:1")
 INFO = PoolInfo("evalrun", "full", 4, ("python", "c", "cpp"), "3.11.0", "0.1.0")

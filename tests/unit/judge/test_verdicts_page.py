@@ -4,12 +4,6 @@ import re
 
 from builders.data import PROJECT_ROOT
 
-from evalrun_client.judge_request import (
-    CONTEST_TIME_SECONDS,
-    DEFAULT_MEMORY_MIB,
-    DEFAULT_OUTPUT_KIB,
-    DEFAULT_TIME_SECONDS,
-)  # fmt: skip
 from evalrun_executor.api import QUIET_SLOWNESS
 from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
 from evalrun_executor.time_outs import MAX_SLOWNESS, STRETCHES
@@ -18,6 +12,7 @@ from evalrun_judge.short_runs import SHORT_SECONDS, SHORT_SHARE
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import FinalStatus
 from evalrun_registry.comparators import COMPARATORS, SANDBOX_FUSION_RELATIVE, STANDARD_TOLERANCE
+from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS
 
 PAGE = (PROJECT_ROOT / "docs" / "verdicts.md").read_text()
 SECTIONS = dict(re.findall(r"^## \d\. ([A-Z]\w+)[^\n]*\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
@@ -47,9 +42,12 @@ def test_the_extraction_methods_and_their_guardrails_are_named() -> None:
 
 def test_the_limits_are_those_of_the_code() -> None:
     text = SECTIONS["Running"]
-    assert f"| {DEFAULT_TIME_SECONDS:.0f} s; {CONTEST_TIME_SECONDS:.0f} s for stdin/stdout problems |" in text
-    assert f"| {DEFAULT_MEMORY_MIB:,} MiB |" in text
-    assert f"| {DEFAULT_OUTPUT_KIB // 1024} MiB |" in text
+    assert (
+        f"| {DEFAULT_LIMITS.time_seconds:.0f} s; {CONTEST_LIMITS.time_seconds:.0f} s for stdin/stdout problems |"
+        in text
+    )
+    assert f"| {DEFAULT_LIMITS.memory_mib:,} MiB |" in text
+    assert f"| {DEFAULT_LIMITS.output_kib // 1024} MiB |" in text
     assert f"{STOP_FACTOR} x the limit" in text
     assert wall_limit(10.0) == 2 * 10.0 + 5
     assert f"slowness of at most {QUIET_SLOWNESS}" in text

@@ -16,14 +16,13 @@ from typing import Any, Final
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
-from evalrun_client.judge_request import DEFAULT_MEMORY_MIB, Answer, dense_score, judge_request
+from evalrun_client.judge_request import Answer, dense_score, judge_request
 from evalrun_data.records import Problem, Reference
 from evalrun_data.sources import read_bytes
+from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS
 from evalrun_runtime.exits import BadInputError
 
 FUNCTION: Final = "compute_score"
-DEFAULT_SECONDS: Final = 30.0
-"""CPU seconds of a grader's run: verl's scorers import for four."""
 OUTPUT_KIB: Final = 1024
 """A grader's prints go to stderr, which is cut to a bound; its score is one line of stdout."""
 MAX_BYTES: Final = 1 << 20
@@ -184,8 +183,8 @@ def grader_request(run: str, dataset: Dataset, grader: Grader, given: str) -> ju
             text=grader.program, mode=judge_pb2.SUBMISSION_MODE_STANDALONE, language="python"
         ),
         limits=judge_pb2.Limits(
-            time_seconds=(asked and asked.cpu_seconds) or DEFAULT_SECONDS,
-            memory_mib=(asked and asked.memory_mib) or DEFAULT_MEMORY_MIB,
+            time_seconds=(asked and asked.cpu_seconds) or CONTEST_LIMITS.time_seconds,
+            memory_mib=(asked and asked.memory_mib) or DEFAULT_LIMITS.memory_mib,
             output_kib=OUTPUT_KIB,
         ),
         comparator=judge_pb2.Comparator(name="exact"),

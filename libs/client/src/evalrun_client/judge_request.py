@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_data.records import Problem, ServerTests, StdioTests
+from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS, UNSET_LIMITS
 
-DEFAULT_TIME_SECONDS = 10.0
-CONTEST_TIME_SECONDS = 30.0
-"""Of stdin/stdout problems."""
-DEFAULT_MEMORY_MIB = 1024
-DEFAULT_OUTPUT_KIB = 65536
 LARGE_SUITE = 64 * 1024
 """Characters from which a problem's tests are named by digest once the judge has them."""
 
@@ -87,13 +83,11 @@ def suite_digest(inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
 
 def test_limits(dataset: Dataset, problem: Problem) -> judge_pb2.Limits:
     """Return the limits of a test."""
-    asked = dataset.limits
+    asked = UNSET_LIMITS if dataset.limits is None else dataset.limits.partial
     contest = isinstance(problem.ground_truth, StdioTests | ServerTests)  # a server's may be a contest's
-    default = CONTEST_TIME_SECONDS if contest else DEFAULT_TIME_SECONDS
+    limits = problem.limits.or_else(asked).complete(CONTEST_LIMITS if contest else DEFAULT_LIMITS)
     return judge_pb2.Limits(
-        time_seconds=problem.limits.time_seconds or (asked and asked.cpu_seconds) or default,
-        memory_mib=problem.limits.memory_mib or (asked and asked.memory_mib) or DEFAULT_MEMORY_MIB,
-        output_kib=(asked and asked.output_kib) or DEFAULT_OUTPUT_KIB,
+        time_seconds=limits.time_seconds, memory_mib=limits.memory_mib, output_kib=limits.output_kib
     )
 
 

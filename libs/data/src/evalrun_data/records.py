@@ -17,6 +17,7 @@ from evalrun_data.families.main import MainTest
 from evalrun_data.families.reference import Reference
 from evalrun_data.families.server import ServerTests
 from evalrun_data.families.stdio import TEST_GROUPS, StdioTests, TestGroup
+from evalrun_registry.limits import UNSET_LIMITS, PartialLimits
 
 __all__ = [
     "ROLES",
@@ -29,7 +30,6 @@ __all__ = [
     "Message",
     "Problem",
     "ProblemComparator",
-    "ProblemLimits",
     "Reference",
     "Role",
     "ServerTests",
@@ -48,15 +48,6 @@ class Message:
 
     role: str
     content: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemLimits:
-    """A problem's own limits; None: the dataset's apply."""
-
-    time_seconds: float | None = None
-    """CPU seconds a test."""
-    memory_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +88,7 @@ class Problem:
     sandbox_id: str = ""
     language: str = "python"
     """A name of `evalrun_registry.languages.LANGUAGES`."""
-    limits: ProblemLimits = ProblemLimits()
+    limits: PartialLimits = UNSET_LIMITS
     comparator: ProblemComparator | None = None
     """None: the dataset's."""
     messages: tuple[Message, ...] = ()

@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from evalrun_registry.limits import BARE_OUTPUT_KIB, DEFAULT_LIMITS
+
 Level = Literal["none", "limits", "seccomp", "full"]
 """Containment reached, least first."""
 
@@ -45,10 +47,10 @@ UNKNOWN_LANGUAGE = "unknown_language"
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one run."""
 
-    time_seconds: float = 10.0
+    time_seconds: float = DEFAULT_LIMITS.time_seconds
     """CPU seconds. The wall limit is twice that plus 5 s."""
-    memory_mib: int = 1024
-    output_kib: int = 1024
+    memory_mib: int = DEFAULT_LIMITS.memory_mib
+    output_kib: int = BARE_OUTPUT_KIB
     """Of stdout and of stderr, each."""
 
 

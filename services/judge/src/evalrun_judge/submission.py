@@ -16,6 +16,7 @@ from evalrun_executor.api import digest_of
 from evalrun_judge.extraction import Extraction, SubmissionMode, extract
 from evalrun_registry.comparators import CHECKER, Comparator
 from evalrun_registry.languages import LANGUAGES
+from evalrun_registry.limits import DEFAULT_LIMITS, TestLimits
 
 
 class InvalidRequestError(Exception):
@@ -135,19 +136,6 @@ class AssertTests(Tests):
 
 
 @dataclass(frozen=True, slots=True)
-class TestLimits:
-    """Limits of each test."""
-
-    __test__ = False  # pytest collects classes called Test*
-
-    time_seconds: float = 10.0
-    """CPU seconds."""
-    memory_mib: int = 1024
-    output_kib: int = 65536
-    """Of stdout and of stderr, each."""
-
-
-@dataclass(frozen=True, slots=True)
 class CheckerProgram:
     """A program that says whether an output is right."""
 
@@ -169,7 +157,7 @@ class JudgeRequest(msgspec.Struct, frozen=True):
 
     submission: Submission
     tests: Tests
-    limits: TestLimits = TestLimits()
+    limits: TestLimits = DEFAULT_LIMITS
     comparator: Comparator = STANDARD
     checker: CheckerProgram | None = None
     stop_after_timeouts: int = 0

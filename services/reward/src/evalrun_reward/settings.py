@@ -8,6 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from evalrun_api.api_model import Choice
 from evalrun_registry.comparators import COMPUTED
+from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS
 from evalrun_runtime.settings import CommaSeparated, ServiceSettings
 
 
@@ -52,7 +53,8 @@ class RewardSettings(ServiceSettings):
         None,
         ge=0.1,
         le=600,
-        description="CPU seconds per test, for problems without a limit. Default: 30, or 10 for function tests.",
+        description=f"CPU seconds per test, for problems without a limit. Default: {CONTEST_LIMITS.time_seconds:g}, or "
+        f"{DEFAULT_LIMITS.time_seconds:g} for function tests.",
     )
     in_flight: int = Field(
         256, ge=1, le=65536, description="Maximum samples at the judge at once, shared fairly between runs."

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from evalrun_api.api_model import PLACE_RULES, ApiModel, Choice, DatasetName, Rule, ToleranceText, list_type
 from evalrun_registry.comparators import COMPARATORS, COMPUTED, STANDARD
+from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS, PartialLimits
 
 TestGroup = Literal["public", "private", "generated"]
 
@@ -58,20 +59,28 @@ class TestLimits(ApiModel):
     __test__ = False  # not a test class, whatever pytest makes of its name
 
     time_seconds: int | None = Field(
-        None, ge=1, le=600, description="CPU seconds per test; unset: 10, and 30 for contest sets and graders."
+        None,
+        ge=1,
+        le=600,
+        description=f"CPU seconds per test; unset: {DEFAULT_LIMITS.time_seconds:g}, and "
+        f"{CONTEST_LIMITS.time_seconds:g} for contest sets and graders.",
     )
     time_milliseconds: int | None = Field(
         None, ge=100, le=600_000, description="The same in milliseconds, instead of timeSeconds: 2500 is 2.5 s."
     )
     memory_mib: int | None = Field(
-        None, ge=16, le=65536, alias="memoryMiB", description="Memory per test, in MiB; unset: 1024."
+        None,
+        ge=16,
+        le=65536,
+        alias="memoryMiB",
+        description=f"Memory per test, in MiB; unset: {DEFAULT_LIMITS.memory_mib}.",
     )
     output_kib: int | None = Field(
         None,
         ge=1,
         le=65536,
         alias="outputKiB",
-        description="Maximum stdout, in KiB; unset: 65536. Only the end of stderr is kept.",
+        description=f"Maximum stdout, in KiB; unset: {DEFAULT_LIMITS.output_kib}. Only the end of stderr is kept.",
     )
 
     RULES = (
@@ -86,6 +95,11 @@ class TestLimits(ApiModel):
     def cpu_seconds(self) -> float | None:
         """The time limit, however it is written; None if it is unset."""
         return self.time_seconds if self.time_milliseconds is None else self.time_milliseconds / 1000
+
+    @property
+    def partial(self) -> PartialLimits:
+        """The limits that are set."""
+        return PartialLimits(self.cpu_seconds, self.memory_mib, self.output_kib)
 
 
 class Grader(ApiModel):

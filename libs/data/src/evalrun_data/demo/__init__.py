@@ -10,14 +10,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NotRequired, TypedDict
 
-from evalrun_data.records import AssertTests, CheckTest, GroundTruth, Problem, ProblemLimits, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, GroundTruth, Problem, StdioTests
+from evalrun_registry.limits import PartialLimits
 from evalrun_runtime.exits import BadInputError
 
 DATASET: Final = "demo"
 SOURCE: Final = "builtin:demo"
 
 # Small, so that the answers that never end do not make the demo slow.
-_LIMITS: Final = ProblemLimits(time_seconds=1.0, memory_mib=256)
+_LIMITS: Final = PartialLimits(time_seconds=1.0, memory_mib=256)
 
 
 class _Test(TypedDict):

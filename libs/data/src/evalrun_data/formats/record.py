@@ -14,7 +14,6 @@ from evalrun_data.records import (
     Message,
     Problem,
     ProblemComparator,
-    ProblemLimits,
     Reference,
     Role,
     ServerTests,
@@ -22,6 +21,7 @@ from evalrun_data.records import (
 from evalrun_data.rows import Row
 from evalrun_registry.comparators import CHECKER, COMPARATORS
 from evalrun_registry.languages import LANGUAGES, find_language
+from evalrun_registry.limits import UNSET_LIMITS, PartialLimits
 
 CHECKER_PROTOCOLS: tuple[Literal["kattis", "testlib"], ...] = ("kattis", "testlib")
 
@@ -116,13 +116,13 @@ def parse_language(row: Row, default: str = "python") -> str:
     return language.name
 
 
-def parse_limits(row: Row) -> ProblemLimits:
+def parse_limits(row: Row) -> PartialLimits:
     """`limits`, with a typing error refused: a limit that is not applied would be a wrong verdict."""
     if not row.has("limits"):
-        return ProblemLimits()
+        return UNSET_LIMITS
     limits = _object_or_json(row, "limits")
     limits.only("time_seconds", "memory_mib")
-    return ProblemLimits(
+    return PartialLimits(
         limits.optional_number("time_seconds", above=True), limits.optional_count("memory_mib", minimum=1)
     )
 
@@ -198,7 +198,7 @@ def record_of(problem: Problem) -> dict[str, object]:
         record["role"] = problem.role
     if problem.date:
         record["date"] = problem.date
-    if problem.limits != ProblemLimits():
+    if problem.limits != UNSET_LIMITS:
         record["limits"] = _given(asdict(problem.limits))
     if problem.comparator is not None:
         fields = _given(asdict(problem.comparator))

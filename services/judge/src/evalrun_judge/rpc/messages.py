@@ -11,11 +11,11 @@ from evalrun_judge.submission import (
     InvalidRequestError,
     JudgeRequest,
     Submission,
-    TestLimits,
 )
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import CutText, FinalStatus, TestRecord, Verdict
 from evalrun_registry.comparators import COMPARATORS, Comparator
+from evalrun_registry.limits import DEFAULT_LIMITS, PartialLimits, TestLimits
 
 _MODES = {
     judge_pb2.SUBMISSION_MODE_UNSPECIFIED: SubmissionMode.AUTO,
@@ -28,9 +28,6 @@ _CAUSES = {cause: judge_pb2.TestCause.Value(f"TEST_CAUSE_{cause.name}") for caus
 _FINAL_STATUS = {status: judge_pb2.FinalStatus.Value(f"FINAL_STATUS_{status.name}") for status in FinalStatus}
 _METHODS = {method: judge_pb2.ExtractionMethod.Value(f"EXTRACTION_METHOD_{method.name}") for method in ExtractionMethod}
 _GUARDRAILS = {guardrail: judge_pb2.Guardrail.Value(f"GUARDRAIL_{guardrail.name}") for guardrail in Guardrail}
-
-_LIMITS = TestLimits()
-"""Limits of requests that set none."""
 
 
 def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) -> JudgeRequest:
@@ -64,13 +61,9 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
 def _limits_from(message: judge_pb2.JudgeRequest) -> TestLimits:
     """Read the limits; what is 0 was not set."""
     if not message.HasField("limits"):
-        return _LIMITS
+        return DEFAULT_LIMITS
     given = message.limits
-    return TestLimits(
-        time_seconds=given.time_seconds or _LIMITS.time_seconds,
-        memory_mib=given.memory_mib or _LIMITS.memory_mib,
-        output_kib=given.output_kib or _LIMITS.output_kib,
-    )
+    return PartialLimits(given.time_seconds, given.memory_mib, given.output_kib).complete(DEFAULT_LIMITS)
 
 
 def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, CheckerProgram | None]:

@@ -5,14 +5,11 @@ import math
 from evalrun_executor.api import Limits, RunRequest
 from evalrun_executor.private_files import RequestWithFiles
 from evalrun_registry.languages import LANGUAGES, find_fusion
+from evalrun_registry.limits import DEFAULT_LIMITS
 from evalrun_sandbox.fusion.files import Files
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import RunCodeRequest
 
-DEFAULT_MEMORY_MIB = 1024
-"""Default memory limit. The stock server has none, so one program can take its machine down."""
-OUTPUT_KIB = 64 * 1024
-"""Output limit of stdout and stderr each: the judge's own default, because contest answers of 2 MB exist."""
 _MIN_MEMORY_MIB, _MAX_MEMORY_MIB = 16, 1 << 20
 _MAX_SECONDS = 3600.0
 
@@ -31,7 +28,8 @@ def seconds(timeout: float) -> float:
 def memory_mib(asked: int | None) -> int:
     """Return the memory limit for the requested one."""
     if asked is None or asked <= 0:
-        return DEFAULT_MEMORY_MIB
+        # The stock server has no default, so one program can take its machine down.
+        return DEFAULT_LIMITS.memory_mib
     return min(max(asked, _MIN_MEMORY_MIB), _MAX_MEMORY_MIB)
 
 
@@ -41,7 +39,7 @@ def to_executor(request: RunCodeRequest, files: Files | None = None) -> RunReque
     if language is None:
         known = sorted(each.fusion.name for each in LANGUAGES.values() if each.fusion is not None)
         raise BadRequest(f"language {request.language} is not one of {', '.join(known)}")
-    limits = Limits(seconds(request.run_timeout), memory_mib(request.memory_limit_MB), OUTPUT_KIB)
+    limits = Limits(seconds(request.run_timeout), memory_mib(request.memory_limit_MB), DEFAULT_LIMITS.output_kib)
     inputs = [(request.stdin or "").encode()]
     if files is None or not (files.placed or files.fetched):
         return RunRequest(language.name, request.code, inputs, limits)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from evalrun_executor.api import Limits, RunReply, RunRequest
 from evalrun_registry.languages import LANGUAGES, find_fusion
+from evalrun_registry.limits import DEFAULT_LIMITS
 from evalrun_sandbox.fusion import answers, demand
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.families.common_oj import shortened
@@ -80,7 +81,7 @@ class Submissions:
             plan.language,
             plan.program,
             inputs,
-            Limits(seconds, demand.DEFAULT_MEMORY_MIB, demand.OUTPUT_KIB),
+            Limits(seconds, DEFAULT_LIMITS.memory_mib, DEFAULT_LIMITS.output_kib),
             stop_after_timeouts=0 if plan.run_all_cases else 1,
         )
         weight = len(plan.program) + sum(map(len, inputs))

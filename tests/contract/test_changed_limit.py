@@ -1,0 +1,65 @@
+"""A limit's default is changed in one file."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from builders.data import PROJECT_ROOT
+
+SHOW = """
+import json
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_api.crd import evalrun_crd
+from evalrun_api.v1alpha1 import Dataset
+from evalrun_client.judge_request import Answer, judge_request
+from evalrun_data.records import CheckTest, Problem
+from evalrun_executor.api import Limits
+from evalrun_judge.rpc.messages import request_from
+from evalrun_sandbox.fusion.demand import to_executor
+from evalrun_sandbox.fusion.schemas import RunCodeRequest
+
+problem = Problem("d", "p", "def f():", CheckTest("def f():", "def check(c): pass", "f"))
+sent = judge_request("run", Dataset.model_validate({"name": "d", "source": "builtin:demo"}), problem, Answer(""))
+bare = judge_pb2.JudgeRequest()
+bare.stdio.tests.add(input="", expected_output="1")
+print(json.dumps({
+    "sent": sent.limits.memory_mib,
+    "judged": request_from(bare).limits.memory_mib,
+    "run": Limits().memory_mib,
+    "fusion": to_executor(RunCodeRequest(code="", language="python", memory_limit_MB=None)).limits.memory_mib,
+    "crd": json.dumps(evalrun_crd()),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the unchanged packages do once a copy of the registry has another default."""
+    packages = tmp_path_factory.mktemp("changed")
+    shutil.copytree(PROJECT_ROOT / "libs/registry/src/evalrun_registry", packages / "evalrun_registry")
+    changed = packages / "evalrun_registry" / "limits.py"
+    changed.write_text(changed.read_text().replace("memory_mib: int = 1024", "memory_mib: int = 777"))
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW],
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("place", ["sent", "judged", "run", "fusion"])
+def test_changed_default_is_the_limit_that_holds(seen: dict[str, Any], place: str) -> None:
+    assert seen[place] == 777
+
+
+def test_changed_default_stands_in_the_crd(seen: dict[str, Any]) -> None:
+    assert "Memory per test, in MiB; unset: 777." in seen["crd"]
