@@ -87,7 +87,7 @@ class OperatorMetrics(Collector):
         registry.register(self)
 
     def show(self, key: Key, status: EvalRunStatus, schedule: str = "") -> None:
-        """Take over the status of a run that `schedule` made, if any."""
+        """Export a run's status. `schedule` is the EvalSchedule that created the run, or empty."""
         shown = shown_of(status, schedule)
         with self._lock:
             self._runs[key] = shown

@@ -216,7 +216,8 @@ class Cluster:
         name = names.token_secret(run.name)
         secret = await self._named(SECRET.kind, name, run.namespace)
         if secret is None or controller_of(secret) != run.uid:
-            return None  # creating ours says whose it is
+            # A Secret of another owner: creating ours makes the API server report the conflict.
+            return None
         return texts_of(secret)
 
     async def create(self, manifest: Object) -> None:

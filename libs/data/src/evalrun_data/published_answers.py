@@ -1,7 +1,7 @@
 """Answers as other tools publish them, turned into rows of our own form (`problem_id`, `response`, `mode`, ...).
 
-What such a tool judged is taken where the file has it, so that the verdicts compare: its own extraction is then part of
-the answer, and the text is the program.
+If the file contains the program that the tool extracted, that program is judged as it is, so that the verdicts stay
+comparable with the tool's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ def our_rows(row: Row) -> Iterator[Row]:
     """Yield the answers of a row in our form, whichever tool wrote it. A row that is in our form comes back as it is.
 
     Raises:
-        BadInputError: the row is of a known tool, and what it holds is no answer.
+        BadInputError: the row has a known tool's format, but holds no valid answer.
     """
     has = row.has
     if is_log(row):

@@ -29,7 +29,7 @@ def modules_of(package: str, folder: Path, names: Sequence[str]) -> tuple[tuple[
 
 
 def sources(harnesses: Iterable[Harness]) -> list[Source]:
-    """Return the modules of all the harnesses, each once, below the packages that they are in."""
+    """Return the harnesses' modules without repeats, after the packages that contain them."""
     found: dict[str, Source] = {}
     for name, path in dict.fromkeys(module for harness in harnesses for module in harness.modules):
         parts = name.split(".")

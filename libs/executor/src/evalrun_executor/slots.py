@@ -89,7 +89,7 @@ class Slots:
 
     @asynccontextmanager
     async def all_within(self, seconds: float) -> AsyncIterator[bool]:
-        """Hold every slot inside the block; gives False, and holds none, where they were not free within `seconds`."""
+        """Hold all slots inside the block. Yields False, and holds none, if they are not free within `seconds`."""
         try:
             async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may pass over a cancellation
                 slots = await self.take(self.count)

@@ -125,7 +125,7 @@ def in_doubt(
 
 
 def cut_after(runs: Mapping[int, ProgramRun], stop_after: int) -> int | None:
-    """Return the index after which nothing counts: that of the `stop_after`-th time-out in order; None: all counts."""
+    """Return the index of the `stop_after`-th timeout, or None. Later results are ignored."""
     if stop_after <= 0:
         return None
     late = sorted(index for index, run in runs.items() if run.end == "timeout")
@@ -133,7 +133,7 @@ def cut_after(runs: Mapping[int, ProgramRun], stop_after: int) -> int | None:
 
 
 def in_order(runs: Mapping[int, ProgramRun], count: int, stop_after: int) -> Sequence[ProgramRun]:
-    """Return one result an input, the same however the runs were spread over slots."""
+    """Return one result per input, the same however the runs were spread over slots."""
     cut = cut_after(runs, stop_after)
     return [
         runs.get(index, NOT_RUN) if cut is None or index <= cut else NOT_RUN for index in range(count)

@@ -1,8 +1,8 @@
 """Deadlines: the time that a caller still waits, passed from process to process along with its work.
 
 Between processes go the seconds that are left, never a time of day: clocks differ (gRPC does the same, with its
-`grpc-timeout` header). Within one the deadline follows the work into the tasks that it starts, as a trace does, so that
-nothing between a request and the call that it ends in need pass it on. All of it is by the event loop's clock.
+`grpc-timeout` header). Within a process the deadline follows the work into the tasks that the work starts, as a
+trace does, so that intermediate code need not pass it along. Deadlines are on the event loop's clock.
 """
 
 import asyncio

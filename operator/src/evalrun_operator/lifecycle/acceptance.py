@@ -1,4 +1,4 @@
-"""The first step: a spec is taken up, refused, or waits for its baseline or its place. Pure."""
+"""The first step: accepts or refuses the spec, or waits for its baseline run or a queue position. Pure."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The EvalRuns as they were last seen. One that has ended is looked at seldom, and is kept packed."""
+"""The EvalRuns as they were last seen. Ended runs are rarely read and are stored compressed."""
 
 import json
 import zlib

@@ -49,7 +49,7 @@ async def _bring_about(cluster: Cluster, item: Object, observed: Observed) -> No
 
 
 def makes_something(decision: Decision, observed: Observed) -> bool:
-    """Return whether a decision makes what is not there, or renews what is."""
+    """Return whether a decision creates missing objects or applies existing objects again."""
     new = {ObjectKey(item["kind"], item["metadata"]["name"]) for item in decision.apply} - observed.objects.keys()
     return bool(new) or (observed.resync and bool(decision.apply))
 

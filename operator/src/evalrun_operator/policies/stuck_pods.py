@@ -1,4 +1,4 @@
-"""Pods that were told to end and have not: on a node that does not answer, or kept by a finalizer. Pure."""
+"""Finds pods that are stuck in Terminating: the node does not answer, or a finalizer blocks the deletion. Pure."""
 
 from datetime import datetime, timedelta
 

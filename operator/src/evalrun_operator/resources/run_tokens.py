@@ -35,7 +35,7 @@ class RunTokens:
 
     @property
     def first(self) -> str:
-        """The one that earlier releases know, and the only one of runs that began with it; rotations leave it."""
+        """The shared token of releases before per-hop tokens. A rotation never changes this token."""
         return self.by_key[names.TOKEN_KEY]
 
     @property
@@ -51,7 +51,7 @@ class RunTokens:
 def new_tokens(seed: str, *, per_hop: bool) -> RunTokens:
     """Return the tokens of a new Secret: HMAC-SHA256 of each key by a random seed, which is kept nowhere.
 
-    The ledger also accepts the first of them from the operator: an earlier release, after a rollback, knows no other.
+    The ledger also accepts the first token from the operator, so that a rollback to an earlier release keeps working.
     """
     if not per_hop:
         return RunTokens({names.TOKEN_KEY: seed})

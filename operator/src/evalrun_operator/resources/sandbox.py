@@ -113,7 +113,7 @@ def _slot_proxy(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         mounts=tokens.mounts,
         env=tokens.env,
         ports=[HTTP, METRICS],
-        # The pod says nothing of users, for the server's sake.
+        # The user is set here, not for the pod: the SandboxFusion server needs its own user.
         securityContext={**CONTAINER_SECURITY, "runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER},
         # It answers once the server behind it does, which may take minutes to come up.
         startupProbe={**_ping(plan), "periodSeconds": 2, "timeoutSeconds": 6, "failureThreshold": 300},

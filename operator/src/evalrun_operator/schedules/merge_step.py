@@ -55,7 +55,7 @@ def waiting_merge(status: EvalScheduleStatus) -> PendingMerge | None:
 def added(
     merges: Sequence[PendingMerge], chosen: Sequence[ReadyCheckpoint], start: OpenStart, parents: Sequence[str | None]
 ) -> list[PendingMerge]:
-    """Return the merges with those of the checkpoints that a start has chosen."""
+    """Return the pending merges plus a merge for each chosen checkpoint that needs merging."""
     new = [
         PendingMerge(
             path=one.path,

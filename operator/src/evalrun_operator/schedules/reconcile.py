@@ -135,7 +135,8 @@ def _open_start(work: _Pass) -> None:
     due = work.cron.last_due(status.last_schedule_time or created, now)
     deadline = spec.starting_deadline_seconds
     if due is not None and status.start is not None and status.start.trigger is not None:
-        return  # what somebody asked for is ended first, and then this one taken up
+        # The manually triggered start finishes before the scheduled start begins.
+        return
     if due is not None and not spec.suspend:
         _miss_open_start(work, "the next one is due")
         if due.missed:

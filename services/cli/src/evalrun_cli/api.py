@@ -235,7 +235,7 @@ def _result_of(work: Callable[[RunSession], RunOutcome], *, progress: bool) -> R
 
 
 def _to_its_end(work: Callable[[RunSession], RunOutcome], session: RunSession) -> RunOutcome:
-    """Do the work; in a thread of its own where this one has a running event loop."""
+    """Run `work` to completion, in a new thread if this thread already runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The tests' records: what ran and what came of it, with long texts cut. Pure."""
+"""Builds one record per test: input, output and status, with long texts cut. Pure."""
 
 from collections.abc import Sequence
 

@@ -61,5 +61,5 @@ def with_short_runs(reply: RunReply, indices: Sequence[int], short: RunReply) ->
 
 
 def assumed(run: ProgramRun) -> ProgramRun:
-    """Return a run that the short limit stopped as one that was not run at the full limit."""
+    """Mark a run that the short limit stopped as `not_run`."""
     return structs.replace(run, end="not_run", exit_code=None)

@@ -69,7 +69,7 @@ def _looked_at(
 
 
 def ordered(names: list[str], from_step: int | None, *, newest_first: bool) -> Iterator[tuple[int, str]]:
-    """Yield the folders that have a step from `from_step` on, by step, then by name."""
+    """Yield the folders whose step is at least `from_step`, by step, then by name."""
     steps = [(step, name) for name in names if (step := step_of(name)) is not None]
     wanted = [(step, name) for step, name in steps if from_step is None or step >= from_step]
     yield from sorted(wanted, reverse=newest_first)

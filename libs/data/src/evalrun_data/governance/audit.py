@@ -1,6 +1,6 @@
 """Audits prepared datasets: the same problem in two of them, word for word or nearly, is an overlap.
 
-Every pair of datasets is compared but two training splits. An overlap that the allow file does not name fails both
+Every pair of datasets is compared, except two training splits. An overlap that the allow file does not name fails both
 datasets. Shared 13-grams and near-duplicates inside one dataset are reported beside it; they fail nothing.
 """
 

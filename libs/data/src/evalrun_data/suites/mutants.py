@@ -111,7 +111,7 @@ def mutants(code: str, maximum: int) -> list[Mutant]:
 
 
 def _new(found: Iterable[Mutant], known: set[CodeType | None]) -> Iterator[Mutant]:
-    """Yield the mutants that are programs and compile to what is not known yet."""
+    """Yield the mutants that compile to bytecode not in `known`, and add the bytecode to `known`."""
     for mutant in found:
         compiled = _byte_code(mutant.code)
         if compiled is not None and compiled not in known:

@@ -1,4 +1,4 @@
-"""The way into a child: what each does between its fork and its program, on as few pages as can be.
+"""Code that each child runs between its fork and its program, written to touch as few memory pages as possible.
 
 Each page that a child touches is copied for it, at 1 to 3 us, and Python touches one for nearly every function,
 constant and name that it meets: a straight line of calls, all bound before the fork, costs half of what the same calls

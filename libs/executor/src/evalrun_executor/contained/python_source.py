@@ -25,7 +25,7 @@ AHEAD = frozenset(_AHEAD.split())
 """Imported by the runner where the program names them: once a program, not once a test. Nothing that runs a thread,
 opens a file or leaves a state that a fork would not copy."""
 
-# a text may hold a million, and they would be told to our own stderr
+# Hostile source can trigger a million SyntaxWarnings, which would go to our own stderr.
 _warning_filters.insert(0, ("ignore", None, SyntaxWarning, None, 0))
 
 

@@ -59,7 +59,7 @@ class Session:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 result = self._value(text.decode(), name)
             finally:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt that comes late is for nobody
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignore a late SIGINT
         except BaseException as raised:  # noqa: BLE001 - the code's own, whatever it is
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             error = self._described(raised)

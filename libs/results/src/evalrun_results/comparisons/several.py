@@ -1,4 +1,4 @@
-"""Three and more runs side by side: one baseline against the others, or all pairs; seeds taken together. Pure."""
+"""Compares three or more runs: one baseline against the others, or all pairs. Seeds are pooled. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

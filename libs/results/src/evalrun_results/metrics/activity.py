@@ -36,7 +36,7 @@ class ActiveTime:
         self._ends[first:after] = [end]
 
     def union(self, other: Self) -> Self:
-        """Return the time in either of the two."""
+        """Return the union of both sets of intervals."""
         made = type(self)(self._starts.copy(), self._ends.copy())
         for start, end in zip(other._starts, other._ends, strict=True):
             made.add(start, end)

@@ -118,7 +118,7 @@ class Draws:
         return self.population is not None and len(self.lows) >= self.population
 
     def logical(self) -> tuple[float, float]:
-        """Return the least and the greatest that the mean can be, whatever the rest is. No chance is involved."""
+        """Return deterministic bounds of the mean, whatever the remaining values are."""
         if self.population is None or self.population == 0:
             return self.bounds.low, self.bounds.high
         left = self.population - len(self.lows)

@@ -134,7 +134,8 @@ class VerdictCache:
             await asyncio.wait((flight,))
             if not flight.cancelled():
                 found = flight.result()
-                if found is None:  # nothing that another could be told
+                # The result of the other caller is not cacheable: judge again.
+                if found is None:
                     self._on_result(CacheResult.MISS)
                     return await judge(), False
                 self._on_result(CacheResult.HIT)

@@ -63,8 +63,8 @@ def read_main(message: judge_pb2.JudgeRequest, suites: Suites) -> MainTest:
 def program_of(tests: MainTest, code: str, mode: SubmissionMode) -> str:
     """Return the program without its tests. Pure.
 
-    Code that defines the function replaces the end of the prompt that begins it; a `main` of its own is renamed. Any
-    other code goes on where the prompt ends, and is cut where MultiPL-E cuts it.
+    Code that defines the function replaces the function's stub in the prompt, and the `main` in such code is renamed.
+    Other code is appended to the prompt and cut where MultiPL-E cuts it.
     """
     if mode is SubmissionMode.APPEND or (mode is SubmissionMode.AUTO and not _defines(code, tests.entry_point)):
         return f"{tests.prompt}{code.partition(STOP)[0]}{STOP}\n"

@@ -196,7 +196,8 @@ class ContainedAssertions:
         try:
             await self._work_off()
         finally:
-            # At once: until a callback of the task took it out, whoever came would count on a worker that has ended.
+            # Remove the worker here, not in a done callback: requests that arrive in between would wait for a worker
+            # that has ended.
             worker = asyncio.current_task()
             self._workers = {one for one in self._workers if one is not worker}
 

@@ -1,4 +1,4 @@
-"""Reads what a batch of calls answered. Pure, and as strict as distrust asks: the program may have written any of it.
+"""Reads what a batch of calls answered. Pure. Every byte is treated as hostile: the program may have written it.
 
 The format is `call_harness`'s. Payloads are not parsed here, but for what is shown to people: they go on, line by line,
 to the assertions' contained child. The calls' ids must come in the batch's order; from the first line that is not the

@@ -450,7 +450,7 @@ def _tests_of(tests: CheckTest | AssertTests) -> list[_Test]:
 
 
 def _differ(test: _Test) -> bool:
-    """Return whether calls of the round before gave something else this time."""
+    """Return whether a repeated call returned a different result than in the previous round."""
     for call, (earlier_call, earlier_line), line in zip(test.calls, test.earlier, test.given(), strict=False):
         if call != earlier_call:
             return False

@@ -191,7 +191,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
 
 def _deadline_of(request: judge_pb2.JudgeRequest) -> float | None:
-    """Return when a request that has just been read has to be answered, by the event loop's clock."""
+    """Return the deadline of a request that has just been read, on the event loop's clock."""
     return asyncio.get_running_loop().time() + request.deadline_seconds if request.deadline_seconds > 0 else None
 
 

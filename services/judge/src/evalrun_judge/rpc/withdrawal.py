@@ -45,7 +45,7 @@ class OpenRequests:
             self._working[request_id] = task
             return await work
         except asyncio.CancelledError:
-            # Cancelled by both, the stream's end is what counts: one of two cancellations is still to be obeyed.
+            # If the client withdrew the request and the stream ended too, the stream's cancellation propagates.
             if request_id in self._withdrawn and task is not None and task.uncancel() == 0:
                 raise WithdrawnError from None
             raise

@@ -160,7 +160,7 @@ class EvalrunSandbox:
         await self._calls.close()
 
     async def _sent(self, request: RunRequest) -> tuple[int, bytes]:
-        """Send a request, its inputs by digest where they are kept there, and then with them where they are not."""
+        """Send a request. Inputs go by digest first, and in full if the sandbox does not have them."""
         max_seconds, max_bytes = timeout_seconds(request) + self._spare_seconds, max_answer_bytes(request)
         form, path = self._kept.form(request), f"/v{self._common_version}/run"
         while True:

@@ -40,7 +40,7 @@ def read(result: bytes, part: Part) -> BatchAnswer:
     """Read the harness's answer to a part.
 
     Raises:
-        NotTheHarnessError: not signed with the nonce, not whole, or nothing that a harness says.
+        NotTheHarnessError: the answer is not signed with the nonce, incomplete, or malformed.
     """
     if not result.startswith(part.nonce):
         raise NotTheHarnessError("the answer is not signed with the request's nonce")

@@ -58,7 +58,8 @@ class AnswerReader:
         if self._answer is None:
             self._check_head(len(data))
             return None
-        del self._parser  # it holds this reader too: each answer, of megabytes perhaps, would wait for a collection
+        # Break the reference cycle of reader and parser: large answers are freed without waiting for the collector.
+        del self._parser
         return replace(self._answer, reusable=False) if self._more else self._answer
 
     def _check_head(self, came: int) -> None:

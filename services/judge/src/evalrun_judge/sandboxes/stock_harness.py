@@ -451,7 +451,7 @@ def main(bundle: Bundle, magic: bytes) -> Next:
 
 
 def _take_turns(setup: Setup, site: Site, waiting: list[ProgramFiles], started: float) -> Next | None:
-    """Fork a bench for each program in turn; gives a forked process's next step. Raises PermissionError."""
+    """Fork a worker per program, in turn. In the child, return its next step. Raises PermissionError."""
     if site.landlock_abi == 0 or site.program_filter is None:
         raise PermissionError("several programs in one call, without Landlock or without a filter")
     gc.freeze()

@@ -54,7 +54,7 @@ def no_time(language: str, compile_timeout: float, pod_name: str | None = None) 
 
     Args:
         language: the request's language.
-        compile_timeout: seconds; if above 0, the run has no time.
+        compile_timeout: in seconds. If positive, the program, not the compiler, is reported as timed out.
         pod_name: name of this sandbox's pod.
     """
     late = CommandRunResult(

@@ -67,7 +67,7 @@ def _missing_module(error: BaseException) -> str:
 
 
 def line_of(error: BaseException) -> str:
-    """Return an exception's class and text, as a traceback's last line has them."""
+    """Format an exception like the last line of a traceback."""
     text = _text(error)
     return type(error).__name__ + (f": {text}" if text else "")
 

@@ -220,7 +220,7 @@ class Problem:
 
 
 def _seeding(run: Run, seed: Callable[..., None]) -> Callable[..., None]:
-    """Return what seeds both sides: under a usual judge the program and the test draw from one source."""
+    """Return a function that seeds `random` in the program and the test, as if both shared a process."""
 
     def seed_both(value: Value = None, version: int = 2) -> None:
         seed(value, version)
