@@ -131,7 +131,7 @@ def _compile(target: Path, relative: Path) -> Path:
 def _write_metadata(target: Path, root: Path, files: list[Path]) -> list[Path]:
     """Write `*.dist-info` as the packaging specifications want it, so that scanners list what is here."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    folder = Path(f"{project['name']}-{project['version']}.dist-info")
+    folder = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
     (target / folder).mkdir(parents=True, exist_ok=True)
     texts = {
         "METADATA": f"Metadata-Version: 2.4\nName: {project['name']}\nVersion: {project['version']}\n"

@@ -59,3 +59,11 @@ def test_the_help_names_no_file_that_a_wheel_does_not_bring() -> None:
     found = helps(evalrun)
     assert len(found) > 8
     assert [text for text in found if re.search(r"\b(k8s|docs|tests|services)/", text)] == []
+
+
+def test_no_text_installs_the_index_package_called_evalrun() -> None:
+    listed = subprocess.run(["git", "ls-files", "*.md", "*.py", "*.yaml"], cwd=PROJECT, capture_output=True, text=True)
+    texts = {name: (PROJECT / name).read_text(encoding="utf-8") for name in listed.stdout.split()}
+    assert len(texts) > 100
+    hint = re.compile(r"(?:install\s+['\"`]?|[\s'\"`(])evalrun\[[a-z]|pip install ['\"]?evalrun\b")
+    assert [name for name, text in texts.items() if hint.search(text)] == [], "evalrun is another project's name there"

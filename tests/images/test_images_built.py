@@ -22,7 +22,7 @@ PYTHON = "/opt/evalrun/bin/python"
 COMPILERS = {"gcc", "g++", "cc", "c++", "as", "ld"}
 MAX_MB = {"aggregator": 750, "judge": 270, "operator": 280, "reward": 600, "sandbox": 520}
 """What each image may hold over debootstrap's base of 170 MB (python:3.11-slim-bookworm is smaller)."""
-TELLS_ITS_VERSION = "from importlib.metadata import version; print(version('evalrun'))"
+TELLS_ITS_VERSION = "from importlib.metadata import version; print(version('kube-evalrun'))"
 
 # Starts the sandbox, asks it over HTTP as the gateway does, prints what it answered as JSON. Its arguments are programs
 # by language and their inputs.
@@ -255,4 +255,4 @@ def test_the_wheel_of_the_gpu_image_builds(images: Images) -> None:
     """The rest of Dockerfile.gen needs a base of tens of GB and is not built here."""
     with images.build("wheel", dockerfile="Dockerfile.gen").mounted() as root:
         (wheel,) = root.glob("wheels/*.whl")
-    assert wheel.name == f"evalrun-{VERSION}-py3-none-any.whl"
+    assert wheel.name == f"kube_evalrun-{VERSION}-py3-none-any.whl"

@@ -8,7 +8,7 @@ import pytest
 from builders.base_install import ROOT
 
 PROGRAM = ROOT / "tests" / "builders" / "base_install.py"
-NEEDS_CLUSTER = "evalrun[cluster]"
+NEEDS_CLUSTER = "pip install '.[cluster]'"
 
 
 def run_in_base_install(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

@@ -111,7 +111,7 @@ def test_an_eval_file_needs_the_extra_and_the_message_says_how(tmp_path: Path) -
     try:
         import inspect_ai  # noqa: F401
     except ImportError:
-        assert "pip install 'evalrun[inspect]'" in str(refused.value)
+        assert "pip install '.[inspect]'" in str(refused.value)
         assert "inspect log convert --to json" in str(refused.value)
     else:
         assert "cannot read it as a log" in str(refused.value)

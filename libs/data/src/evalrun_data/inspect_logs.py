@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import IO, Any, Final
 
 from evalrun_data.rows import Row, kind_of
+from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
 
 EVAL_MAGIC: Final = b"PK\x03\x04"
@@ -35,7 +36,7 @@ def read_eval_file(stream: IO[bytes], source: str) -> Row:
     except ImportError as error:
         raise BadInputError(
             f"{source}: is a zip; where it is a log of Inspect (.eval), reading it takes the package inspect-ai: "
-            "pip install 'evalrun[inspect]', or convert the log with Inspect's own command: "
+            f"{describe_install('inspect')}, or convert the log with Inspect's own command: "
             "inspect log convert --to json"
         ) from error
     try:

@@ -1,6 +1,6 @@
 """OpenTelemetry spans: one trace an item, from its generation to its verdict; nothing at all while it is off.
 
-On where OTEL_EXPORTER_OTLP_ENDPOINT (or ..._TRACES_ENDPOINT) is set and the packages are there (`evalrun[tracing]`).
+On where OTEL_EXPORTER_OTLP_ENDPOINT (or ..._TRACES_ENDPOINT) is set and the packages are there (extra `tracing`).
 Like logging it is set up once, at the start of a process (`start_tracing`), and used from anywhere. Off, `span` gives
 one shared context that does nothing, and the packages are not imported.
 
@@ -21,6 +21,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
+
+from evalrun_runtime.distribution import describe_install
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -128,7 +130,10 @@ def start_tracing(service: str, environment: Mapping[str, str] = os.environ) -> 
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:  # the sandbox's image has neither: it holds nothing but the executor
-        logger.warning("no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is set, but evalrun[tracing] is not installed")
+        logger.warning(
+            "no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is set, but its packages are not installed: %s",
+            describe_install("tracing"),
+        )
         return False
     use_processor(service, BatchSpanProcessor(OTLPSpanExporter()))
     return True

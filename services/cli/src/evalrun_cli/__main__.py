@@ -8,6 +8,7 @@ import click
 
 from evalrun_cli import standard_streams
 from evalrun_cli.commands import evalrun
+from evalrun_runtime.distribution import refuse_other_distribution
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
@@ -20,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     standard_streams.prepare()
     logging.basicConfig(level=logging.WARNING, format="evalrun: %(message)s")
     try:
+        refuse_other_distribution()
         code = evalrun.main(arguments, standalone_mode=False)
     except BadInputError as error:
         click.echo(f"evalrun: {error}", err=True)

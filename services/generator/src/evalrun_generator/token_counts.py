@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from evalrun_runtime.distribution import describe_install
+
 logger = logging.getLogger(__name__)
 
 CountTokens: TypeAlias = Callable[[str], int]
@@ -34,7 +36,9 @@ def load_tokenizer(place: str) -> CountTokens:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise TokenizerMissingError("the package `tokenizers` is not installed: install evalrun[tokenizer]") from error
+        raise TokenizerMissingError(
+            f"the package `tokenizers` is not installed: {describe_install('tokenizer')}"
+        ) from error
     path = Path(place)
     file = path / "tokenizer.json" if path.is_dir() else path
     try:

@@ -7,7 +7,6 @@ import os
 import random
 import secrets
 import time
-from importlib.metadata import version
 
 from prometheus_client import REGISTRY
 
@@ -34,6 +33,7 @@ from evalrun_runtime.admission import Admission
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.connections.tls_files import TlsFiles
+from evalrun_runtime.distribution import describe_install, own_version
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.late_arguments import ON_STDIN
 from evalrun_runtime.tracing import past_span
@@ -89,11 +89,11 @@ class JudgeGateway:
                 metrics,
                 time.monotonic,
                 self._cache,
-                JudgeIdentity(version("evalrun"), settings.sandbox_image),
+                JudgeIdentity(own_version(), settings.sandbox_image),
             ),
             pool,
             suites=Suites(settings.suite_mib * 1024 * 1024),
-            version=version("evalrun"),
+            version=own_version(),
             stream_concurrency=settings.stream_concurrency,
             stream_seconds=settings.stream_seconds,
         )
@@ -158,7 +158,7 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
             url = settings.cache_redis.get_secret_value()
             stores.append(RedisStore(url, keep_seconds=keep_seconds, clock=time.monotonic))
         except ImportError as error:
-            raise BadInputError("--cache-redis needs the package redis: install evalrun[cache]") from error
+            raise BadInputError(f"--cache-redis needs the package redis: {describe_install('cache')}") from error
         except ValueError as error:
             raise BadInputError(f"--cache-redis: {error}") from error
     return VerdictCache(stores, metrics.count_cache)

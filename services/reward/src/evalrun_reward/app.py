@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import get_args
 
 import msgspec
@@ -48,6 +47,7 @@ from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.http_site import HttpServer
 from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
+from evalrun_runtime.distribution import own_version
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.tracing import HEADER, span
 
@@ -89,7 +89,7 @@ class RewardService:
         self._metrics = metrics
         self._close = close
         self._graders = graders or Graders({})
-        self._version = version("evalrun")
+        self._version = own_version()
         self._admission = Admission(
             lambda: settings.queue_limit, time.monotonic, max_bytes=settings.queue_mib * 1024 * 1024
         )

@@ -1,7 +1,6 @@
 """The HTTP front: passes requests to the executor and returns its replies."""
 
 import asyncio
-import importlib.metadata
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -29,6 +28,7 @@ from evalrun_executor.executor import Executor
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.http_site import HttpServer
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
+from evalrun_runtime.distribution import own_version
 from evalrun_runtime.tracing import HEADER, span
 from evalrun_sandbox.fusion.bodies import as_fastapi
 from evalrun_sandbox.fusion.credentials import as_bearer
@@ -149,7 +149,7 @@ class SandboxService:
     async def _info(self, _: web.Request) -> web.Response:
         report = self._executor.report
         info = SandboxInfo(
-            version=importlib.metadata.version("evalrun"), level=report.level, slots=self._executor.slots,
+            version=own_version(), level=report.level, slots=self._executor.slots,
             languages=self._executor.languages, python_version=report.python_version, missing=list(report.missing),
             keep_mib=self._settings.keep_mib, calls_version=self._versions[0],
             wire_versions=self._versions,

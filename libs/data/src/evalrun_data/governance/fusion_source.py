@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from evalrun_data.governance.plan import SANDBOX_FUSION_SCHEME
 from evalrun_runtime.atomic_files import write_text
+from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
 
 FUSION_NAMES: Final[Mapping[str, str]] = {
@@ -38,7 +39,7 @@ def get_prompts(endpoint: str, dataset: str) -> Iterable[Any]:
         import sandbox_fusion
     except ImportError as error:
         raise BadInputError(
-            "sandboxfusion: the package sandbox-fusion is not installed: pip install 'evalrun[data]'"
+            f"sandboxfusion: the package sandbox-fusion is not installed: {describe_install('data')}"
         ) from error
     request = sandbox_fusion.GetPromptsRequest(dataset=dataset, config=sandbox_fusion.TestConfig())
     try:

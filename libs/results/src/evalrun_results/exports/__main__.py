@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from evalrun_results.exports.exporter import Exporter, ExportError, ExportJob, WandbTarget
+from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.process import die_with_parent
 
 EXPERIMENT = "evalrun"
@@ -33,7 +34,7 @@ def main(folder: Path) -> int:
     try:
         exported = exporter_of(job).export(job.content)
     except ImportError as error:
-        sys.stderr.write(f"{error}: install evalrun[exports]\n")
+        sys.stderr.write(f"{error}: {describe_install('exports')}\n")
         return 1
     except ExportError as error:
         sys.stderr.write(f"{error}\n")

@@ -22,6 +22,7 @@ from evalrun_cli.cluster.run_view import exit_code, is_complete, reason_line, st
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line
 from evalrun_cluster.errors import UnreachableError
+from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 if TYPE_CHECKING:  # needs the extra `cluster`
@@ -154,7 +155,7 @@ def with_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> E
         if error.name not in CLUSTER_PACKAGES:
             raise
         raise BadInputError(
-            f"talking to a cluster needs the package {error.name}: pip install 'evalrun[cluster]'{otherwise}"
+            f"talking to a cluster needs the package {error.name}: {describe_install('cluster')}{otherwise}"
         ) from error
 
     async def connected() -> ExitCode:

@@ -9,6 +9,7 @@ import click
 
 from evalrun_cli.clock import stopwatch
 from evalrun_cli.local.options import LocalOptions
+from evalrun_runtime.distribution import NAME
 
 SINCE_START = stopwatch()
 """This module is imported first: what a command shows includes its own start."""
@@ -79,7 +80,7 @@ def shown(command: Command) -> Command:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="evalrun", message="evalrun %(version)s")
+@click.version_option(package_name=NAME, message="evalrun %(version)s")
 def evalrun() -> None:
     """Evaluate coding models with verdicts that can be trusted.
 

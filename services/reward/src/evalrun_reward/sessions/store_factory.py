@@ -5,6 +5,7 @@ from pathlib import Path
 
 from evalrun_reward.sessions.sqlite_store import SqliteStore
 from evalrun_reward.sessions.store import SessionStore
+from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
 
 _REDIS = ("redis://", "rediss://")
@@ -25,6 +26,6 @@ def open_store(address: str, *, max_sessions: int, idle_seconds: float) -> Sessi
 
         return RedisStore(address, max_sessions=max_sessions, idle_seconds=idle_seconds)
     except ImportError as error:
-        raise BadInputError("--session-store needs the package redis: install evalrun[cache]") from error
+        raise BadInputError(f"--session-store needs the package redis: {describe_install('cache')}") from error
     except ValueError as error:
         raise BadInputError(f"--session-store: {error}") from error

@@ -1,0 +1,67 @@
+"""The wheel alone, in an environment that has the locked packages and nothing else of the checkout."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+NAME = "kube-evalrun"
+pytestmark = pytest.mark.timeout(600)
+
+
+def run_program(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(each) for each in command], cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel. Its other packages are this one's: tests reach no package index."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for target in ("wheel", "sdist"):
+        built = run_program(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", folder, cwd=ROOT)
+        assert built.returncode == 0, built.stderr
+    (wheel,) = folder.glob("kube_evalrun-*.whl")
+    assert [*folder.glob("kube_evalrun-*.tar.gz")]
+    place = folder / "environment"
+    venv.create(place, with_pip=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(place)}))
+    # The path is taken as it is: .pth files below it, such as the checkout's editable install, are not read.
+    (site / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    installed = run_program(
+        place / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps", "--quiet", wheel, cwd=folder
+    )
+    assert installed.returncode == 0, installed.stderr
+    return place
+
+
+def test_wheel_in_empty_directory_runs_demo(environment: Path, tmp_path: Path) -> None:
+    ended = run_program(environment / "bin" / "evalrun", "run", "--endpoint", "builtin:demo", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "Succeeded" in ended.stdout
+
+
+def test_wheel_imports_come_from_its_environment(environment: Path, tmp_path: Path) -> None:
+    script = "import evalrun_cli, importlib.metadata as m; print(evalrun_cli.__file__, m.version('kube-evalrun'))"
+    ended = run_program(environment / "bin" / "python", "-c", script, cwd=tmp_path)
+    assert ended.stdout.startswith(str(environment)), ended.stderr
+
+
+def test_wheel_dependencies_are_consistent(environment: Path, tmp_path: Path) -> None:
+    ended = run_program(environment / "bin" / "python", "-m", "pip", "check", cwd=tmp_path)
+    assert [line for line in ended.stdout.splitlines() if line.startswith(NAME)] == []
+
+
+def test_command_beside_another_distribution_called_evalrun_says_how_to_mend(environment: Path, tmp_path: Path) -> None:
+    metadata = tmp_path / "evalrun-0.4.2.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: evalrun\nVersion: 0.4.2\n")
+    ended = run_program(environment / "bin" / "evalrun", "--version", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert ended.returncode == 2
+    assert f"pip uninstall evalrun {NAME}" in ended.stderr
