@@ -6,14 +6,14 @@ from builders.results.stored_runs import a_gate, totals_of, verdicts_of
 
 from evalrun_results.comparisons.gate import GateDecision, decide_gate
 
-PROBLEMS = 400
+PROBLEMS = 800
 MARGIN = "0.04"
-LOSS = 8
+LOSS = 16
 """Problems that each night no longer solves: half of the margin."""
 
 
 def test_a_slow_drift_passes_against_the_last_good_and_is_caught_by_the_anchor() -> None:
-    nights = [totals_of(verdicts_of([place < 300 - LOSS * night for place in range(PROBLEMS)])) for night in range(7)]
+    nights = [totals_of(verdicts_of([place < 600 - LOSS * night for place in range(PROBLEMS)])) for night in range(7)]
     gate = a_gate(maxRegression=MARGIN)
     last_good = [decide_gate(gate, before, after, family=2).decision for before, after in pairwise(nights)]
     anchor = [decide_gate(gate, nights[0], night, family=2).decision for night in nights[1:]]

@@ -159,7 +159,7 @@ COMPLETE, FAILED = {"type": "Complete", "status": "True"}, {"type": "Failed", "s
             job(FAILED),
             [pod(terminated={"exitCode": 1, "message": "log line\nevalrun: s3://b: no such host\n"})],
             "Failed",
-            "s3://b: no such host",
+            "evalrun: s3://b: no such host",
         ),
         (
             job(FAILED),

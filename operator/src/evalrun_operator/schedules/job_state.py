@@ -43,7 +43,7 @@ def _last_words(message: str) -> str:
     if record is not None:
         return record.text
     lines = message.strip().splitlines()
-    return lines[-1].removeprefix("evalrun: ") if lines else ""
+    return lines[-1] if lines else ""
 
 
 def _ends(pods: Iterable[Manifest]) -> Iterator[tuple[int, str]]:
