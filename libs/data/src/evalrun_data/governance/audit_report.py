@@ -10,6 +10,7 @@ from evalrun_data.governance.audit_result import AuditResult, Overlap
 from evalrun_data.governance.near_duplicates import MIN_CONTAINMENT, MIN_JACCARD
 from evalrun_data.governance.near_inside import MIN_INSIDE_JACCARD
 from evalrun_data.governance.shingles import NGRAM_WORDS, SHINGLE_CHARACTERS
+from evalrun_runtime.distribution import own_version
 
 MAX_LISTED: Final = 200
 """Pairs in a table; audit.json has all of them."""
@@ -130,5 +131,5 @@ def _versions(result: AuditResult) -> str:
         for source in d.sources
     ]
     head = ("dataset", "version", "licence", "published at", "read from", "bytes", "SHA-256")
-    programs = f"evalrun {version('evalrun')}, rensa {version('rensa')}, Python {platform.python_version()}"
+    programs = f"evalrun {own_version()}, rensa {version('rensa')}, Python {platform.python_version()}"
     return f"{_table(head, rows)}\nWritten by {programs}.\n"

@@ -14,8 +14,9 @@ from evalrun_aggregator.start.start_warnings import dataset_warnings
 from evalrun_aggregator.turns.feedback import WRONG
 from evalrun_api.work_order import WorkOrder
 from evalrun_data.prompts import TEMPLATES_VERSION
+from evalrun_runtime.distribution import own_version
 
-PACKAGES = ("evalrun", "grpcio", "numpy", "protobuf", "pyarrow", "pydantic", "verl", "vllm", "ray", "torch")
+PACKAGES = ("grpcio", "numpy", "protobuf", "pyarrow", "pydantic", "verl", "vllm", "ray", "torch")
 
 
 def run_info(
@@ -123,7 +124,7 @@ def _audit(dataset: RunDataset) -> dict[str, object] | None:
 
 def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that matter, as far as they are here."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "evalrun": own_version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)
