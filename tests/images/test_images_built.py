@@ -123,7 +123,7 @@ def check_bill_of_materials(stage: str, root: Path, *folders: Path) -> None:
     assert ("g++" in debian) is stage.startswith("sandbox")
     assert [name for name, one in debian.items() if not one.licenses or not one.version] == []
     locked = {canonicalize_name(one.name) for one in listed if not is_debian(one)}  # tzdata is both kinds' name
-    assert installed == locked | {"evalrun"}
+    assert installed == locked | {"kube-evalrun"}
 
 
 def is_debian(component: Component) -> bool:
