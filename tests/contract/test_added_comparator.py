@@ -1,14 +1,9 @@
 """A comparator is added in one file; a stricter one than all others is reported rightly."""
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from builders.data import PROJECT_ROOT
+from builders.changed_registry import copy_registry, run_with_packages
 
 FUNCTION = '''
 def _lines(expected: bytes, stdout: bytes, comparator: Comparator) -> bool:
@@ -59,21 +54,11 @@ print(json.dumps({
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the unchanged packages do once a copy of the registry describes another comparator."""
     packages = tmp_path_factory.mktemp("added")
-    shutil.copytree(PROJECT_ROOT / "libs/registry/src/evalrun_registry", packages / "evalrun_registry")
-    changed = packages / "evalrun_registry" / "comparators.py"
+    changed = copy_registry(packages) / "comparators.py"
     text = changed.read_text()
     text = text.replace("\n_DESCRIBED: Final = (\n", FUNCTION)
     changed.write_text(text.replace("\n    ComparatorRule(name=CHECKER,", RULE))
-    done = subprocess.run(
-        [sys.executable, "-c", SHOW],
-        env={**os.environ, "PYTHONPATH": str(packages)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return run_with_packages(packages, SHOW)
 
 
 @pytest.mark.parametrize("place", ["record", "spec", "settings", "request"])

@@ -1,14 +1,10 @@
 """A language is added in two files, a module that describes it and its name in the list, and its packages."""
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+from builders.changed_registry import copy_registry, run_with_packages
 from builders.data import PROJECT_ROOT
 
 from evalrun_registry.languages import LANGUAGES
@@ -101,22 +97,12 @@ print(json.dumps({
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the unchanged packages do once a copy of the registry describes another language."""
     packages = tmp_path_factory.mktemp("added")
-    shutil.copytree(PROJECT_ROOT / "libs/registry/src/evalrun_registry", packages / "evalrun_registry")
-    folder = packages / "evalrun_registry" / "languages"
+    folder = copy_registry(packages) / "languages"
     (folder / "quiet.py").write_text(MODULE)
     text = (folder / "__init__.py").read_text()
     text = text.replace("import PYTHON\n", "import PYTHON\nfrom evalrun_registry.languages.quiet import QUIET\n")
     (folder / "__init__.py").write_text(text.replace("(PYTHON, C, CPP)", "(PYTHON, C, CPP, QUIET)"))
-    done = subprocess.run(
-        [sys.executable, "-c", SHOW],
-        env={**os.environ, "PYTHONPATH": str(packages)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return run_with_packages(packages, SHOW)
 
 
 def test_added_language_is_read_by_its_alias_and_written_by_its_name(seen: dict[str, Any]) -> None:

@@ -1,14 +1,9 @@
 """A limit's default is changed in one file."""
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from builders.data import PROJECT_ROOT
+from builders.changed_registry import copy_registry, run_with_packages
 
 SHOW = """
 import json
@@ -41,19 +36,9 @@ print(json.dumps({
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the unchanged packages do once a copy of the registry has another default."""
     packages = tmp_path_factory.mktemp("changed")
-    shutil.copytree(PROJECT_ROOT / "libs/registry/src/evalrun_registry", packages / "evalrun_registry")
-    changed = packages / "evalrun_registry" / "limits.py"
+    changed = copy_registry(packages) / "limits.py"
     changed.write_text(changed.read_text().replace("memory_mib: int = 1024", "memory_mib: int = 777"))
-    done = subprocess.run(
-        [sys.executable, "-c", SHOW],
-        env={**os.environ, "PYTHONPATH": str(packages)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return run_with_packages(packages, SHOW)
 
 
 @pytest.mark.parametrize("place", ["sent", "judged", "run", "fusion"])
