@@ -36,3 +36,12 @@ def test_the_index_names_every_page() -> None:
     linked = {(DOCS / target).resolve() for target in re.findall(r"\]\(([^)\s#]+)", (DOCS / "README.md").read_text())}
     pages = {page for page in DOCS.rglob("*.md") if "decisions" not in page.parts and page.name != "README.md"}
     assert pages - linked == set()
+
+
+def test_decision_records_are_numbered_without_gaps_and_begin_with_the_decision() -> None:
+    records = sorted((DOCS / "decisions").glob("*.md"))
+    assert [record.name[:5] for record in records] == [f"{number:04}-" for number in range(1, len(records) + 1)]
+    for number, record in enumerate(records, start=1):
+        title, _, text, *_ = record.read_text().splitlines()
+        assert title.startswith(f"# {number}. "), record.name
+        assert text.startswith("**Decision.** "), record.name
