@@ -100,5 +100,20 @@ def test_a_refused_key_writes_nothing(evalrun_here: Command, tmp_path: Path) -> 
     file.write_text(yaml.safe_dump(values))
     done = evalrun_here("convert", "verl", file, "--output", tmp_path / "run.yaml")
     assert done.returncode == 2
-    assert "rollout.load_format: no weights are read" in done.stderr
+    assert "rollout.load_format: dummy reads no weights" in done.stderr
     assert not (tmp_path / "run.yaml").exists()
+
+
+def test_convert_overrides_change_the_file_and_a_refused_key_can_be_left_out(
+    evalrun_here: Command, tmp_path: Path
+) -> None:
+    values = {"model": {"path": "m"}, "data": {"path": "p"}, "rollout": {"temperature": 0, "quantization": "fp8"}}
+    file = tmp_path / "generation.yaml"
+    file.write_text(yaml.safe_dump(values))
+    done = evalrun_here("convert", "verl", file, "data.path=hard_set.parquet", "~rollout.quantization")
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(done.stdout)["spec"]["datasets"] == [{"name": "hard_set", "source": "hard_set.parquet"}]
+    refused = evalrun_here("convert", "verl", file)
+    assert (refused.returncode, "leave it out with ~rollout.quantization" in refused.stderr) == (2, True)
+    alone = evalrun_here("convert", "verl", "model.path=org/m", "data.path=x.parquet", "+rollout.temperature=0.0")
+    assert yaml.safe_load(alone.stdout)["spec"]["protocol"] == {"name": "EVAL@1"}

@@ -1,1 +1,4 @@
-"""verl's configuration files as input. Pure: document, generation. I/O: commands, evaluation."""
+"""verl's configuration files as input.
+
+Pure: document, generation, key_reasons, overrides. I/O: commands, evaluation.
+"""

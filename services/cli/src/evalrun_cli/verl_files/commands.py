@@ -1,6 +1,6 @@
 """Shared steps of the commands for verl's files: read YAML, show the account, write an EvalRun."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.verl_files.document import account_text, refusals
 from evalrun_cli.verl_files.evaluation import read_evaluation, with_our_columns
 from evalrun_cli.verl_files.generation import convert
+from evalrun_cli.verl_files.overrides import apply_overrides
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
@@ -24,20 +25,28 @@ def rows_of(config: Path, output: Path) -> tuple[str, Grader | None]:
     return with_our_columns(evaluation, output, Path.cwd()), evaluation.grader
 
 
-def convert_file(config: Path, output: Path | None) -> ExitCode:
+def convert_file(config: Path | None, output: Path | None, overrides: Sequence[str] = ()) -> ExitCode:
     """Write the EvalRun of a verl configuration, and on stderr what became of each of its keys.
+
+    Args:
+        config: the file; None: the overrides hold everything.
+        output: where the EvalRun is written; None: on the terminal.
+        overrides: as Hydra takes them.
 
     Raises:
         BadInputError: it cannot be converted, or a key is refused.
     """
-    converted = convert(_yaml(config), str(config))
+    where = "the overrides" if config is None else str(config)
+    converted = convert(apply_overrides({} if config is None else _yaml(config), overrides), where)
     click.echo(account_text(converted.entries), err=True)
-    refusals(converted.entries, str(config))
-    evalrun_of(dict(converted.manifest), where=str(config), place="machine")
+    refusals(converted.entries, where)
+    evalrun_of(dict(converted.manifest), where=where, place="machine")
     text = (
-        f"# From {config.name}. In a cluster datasets and model lie on a volume, in a bucket or on a hub, and results\n"
-        "# should go to output.url.\n"
+        f"# From {where if config is None else config.name}. In a cluster datasets and model lie on a volume, in a "
+        "bucket or on a hub, and results\n# should go to output.url.\n"
     )
+    if "exports" in converted.manifest["spec"]:
+        text += "# In a cluster WandB's key is named by exports.wandb.secretRef.\n"
     text += yaml.safe_dump(dict(converted.manifest), sort_keys=False, allow_unicode=True)
     if output is None:
         click.echo(text, nl=False)

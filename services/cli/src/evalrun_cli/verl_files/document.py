@@ -36,6 +36,11 @@ class Document:
         """Return whether any key stands below one of these."""
         return any(leaf == key or leaf.startswith(f"{key}.") for leaf in self._leaves for key in keys)
 
+    def children(self, key: str) -> list[str]:
+        """Return the names directly below a key; none if it is a leaf."""
+        below = (leaf.removeprefix(f"{key}.") for leaf in self._leaves if leaf.startswith(f"{key}."))
+        return list(dict.fromkeys(name.partition(".")[0] for name in below))
+
     def value(self, key: str) -> Any:  # noqa: ANN401 - YAML
         """Return a key's value, references such as ${data.max_prompt_length} followed; None if it is not set.
 

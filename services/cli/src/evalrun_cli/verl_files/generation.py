@@ -8,65 +8,9 @@ from typing import Any, Final
 from evalrun_api.names import MAX_RUN_NAME
 from evalrun_api.v1alpha1 import API_VERSION, KIND
 from evalrun_cli.verl_files.document import Document, Entry
+from evalrun_cli.verl_files.key_reasons import DUMMY_FORMATS, MATTER, REASONS, ROLLOUT_REASONS
+from evalrun_registry.limits import DEFAULT_LIMITS
 from evalrun_runtime.exits import BadInputError
-
-TRAINING = "of training: an evaluation changes no weights"
-_TYPES = "which class of verl's holds it"
-_REASONS: Final = (
-    ("actor", TRAINING), ("actor_rollout_ref.actor", TRAINING), ("actor_rollout_ref.ref", TRAINING),
-    ("critic", TRAINING), ("algorithm", TRAINING), ("distillation", TRAINING), ("transfer_queue", TRAINING),
-    ("actor_rollout_ref.hybrid_engine", TRAINING), ("actor_rollout_ref.nccl_timeout", TRAINING), ("skip", TRAINING),
-    ("actor_rollout_ref.model", "how weights are trained; the engine reads them as they are"),
-    ("model.external_lib", "no library of yours is imported into the engine"),
-    ("custom_reward_function", "the judge decides; a trainer's function is no judge of an evaluation"),
-    ("reward_model", "the judge decides, no model"), ("reward", "the judge decides: docs/rewards.md"),
-    ("sandbox_fusion", "the run has a judge of its own: spec.judge.sandbox"),
-    ("global_profiler", "profiles verl's trainer"), ("ray_kwargs", "the operator makes the RayCluster"),
-    ("defaults", "Hydra's list of files: convert what `--cfg job` prints, where the file has all of it"),
-    ("hydra", "Hydra's own"), ("_target_", _TYPES),
-    ("trainer.project_name", "write spec.exports.wandb.project if figures are to go there"),
-    ("trainer.experiment_name", "the EvalRun's name says it"),
-    ("trainer.device", "replicas run on GPUs"), ("trainer", TRAINING),
-    ("data.batch_size", "requests go out as replicas have room: spec.rollout.maxNumSeqs"),
-    ("data.output_path", "a run writes a folder: spec.output.url"),
-    ("data.prompt_key", "the data set's rows say which format they have"),
-    ("data.train_files", "training data is never evaluated"),
-    ("data", "how a trainer reads rows; a run reads its data set itself"),
-)  # fmt: skip
-_ROLLOUT_REASONS: Final = (
-    ("mode", "replicas serve asynchronously"), ("max_model_len", "promptLength + maxNewTokens"),
-    ("log_prob_micro_batch_size", TRAINING), ("log_prob_micro_batch_size_per_gpu", TRAINING),
-    ("log_prob_use_dynamic_bsz", TRAINING), ("log_prob_max_token_len_per_gpu", TRAINING),
-    ("calculate_log_probs", TRAINING), ("free_cache_engine", "replicas of a run keep their memory"),
-    ("disable_log_stats", "the engine's metrics are always on"), ("do_sample", "a temperature of 0 says it"),
-    ("seed", "protocol.seed seeds each sample"), ("val_kwargs", "see protocol"),
-    ("n", "the trainer's group; protocol.samples comes from val_kwargs.n"),
-    ("temperature", "the trainer's; protocol.temperature comes from val_kwargs"),
-    ("top_p", "the trainer's; protocol.topP comes from val_kwargs"),
-    ("top_k", "the trainer's; protocol.topK comes from val_kwargs"),
-    ("nnodes", "replicas follow from GPUs"), ("n_gpus_per_node", "gpusPerNode"), ("_target_", _TYPES),
-    ("cudagraph_capture_sizes", "the engine chooses"), ("expert_parallel_size", "the engine's default"),
-    ("logprobs_mode", TRAINING), ("scheduling_policy", "of serving: the same answers"), ("layered_summon", TRAINING),
-    ("over_sample_rate", TRAINING), ("multi_stage_wake_up", TRAINING), ("router_config_path", "the generator balances"),
-    ("agent", TRAINING), ("checkpoint_engine", TRAINING), ("trace", TRAINING), ("skip_tokenizer_init", "of serving"),
-    ("enable_rollout_routing_replay", TRAINING), ("moe_load_balance_metrics_interval", TRAINING),
-    ("profiler", "profiles verl's trainer"), ("prometheus", "the engine's metrics are always on"), ("mtp", TRAINING),
-    ("qat", TRAINING), ("disaggregation", "replicas do all of the work"), ("multi_turn", "one answer a prompt"),
-    ("engine_kwargs", "an EvalRun passes no flags of the engine's own"),
-    ("quantization", "weights are read as they are"), ("quantization_config_file", "weights are read as they are"),
-)  # fmt: skip
-
-_MATTER: Final = (
-    ("rollout.engine_kwargs", "an EvalRun passes no flags of the engine's own: see whether answers depend on it"),
-    ("rollout.quantization", "weights are read as they are: see whether a quantized model is meant"),
-    ("rollout.multi_turn.enable", "an EvalRun asks once: answers of several turns differ"),
-    ("rollout.multi_turn.tool_config_path", "an EvalRun has no tools"),
-    ("data.apply_chat_template_kwargs", "the server renders the chat: give it these"),
-    ("data.custom_cls.path", "rows are read as they are, not by a class of yours"),
-    ("data.system_prompt", "write spec.datasets[].systemPrompt"),
-    ("model.lora_adapter_path", "name the adapter as spec.model.adapter"),
-)
-"""Keys that change answers where they are set, and have no field."""
 
 
 @dataclass(frozen=True)
@@ -90,63 +34,121 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
     document = Document(values, where)
     if not document.has("model.path", "actor_rollout_ref.model.path"):
         raise BadInputError(f"{where}: neither model.path nor actor_rollout_ref.model.path: no configuration of verl's")
-    trainer = document.has("actor_rollout_ref")
-    top = "actor_rollout_ref." if trainer else ""
+    top = "actor_rollout_ref." if document.has("actor_rollout_ref") else ""
     rollout = f"{top}rollout."
+    validates = bool(top) and document.has(f"{rollout}val_kwargs")
     path = str(document.mapped(f"{top}model.path", "spec.model.path"))
     spec: dict[str, Any] = {"model": {"path": path}}
     if document.mapped(f"{top}model.trust_remote_code", "spec.model.trustRemoteCode"):
         spec["model"]["trustRemoteCode"] = True
-    spec["datasets"] = _datasets(document, trainer=trainer)
-    spec["protocol"] = _protocol(document, rollout, trainer=trainer)
-    spec["rollout"] = _rollout(document, rollout, trainer=trainer)
+    if (adapter := document.mapped(f"{top}model.lora_adapter_path", "spec.model.adapter")) is not None:
+        spec["model"]["adapter"] = str(adapter)
+    spec["datasets"] = _datasets(document, is_trainers=bool(top))
+    spec["protocol"] = _protocol(document, rollout, _sampling(rollout, validates=validates), is_trainers=bool(top))
+    spec["rollout"] = _rollout(document, rollout, validates=validates)
     spec["output"] = {"retain": True}
-    reasons = [(f"{rollout}{name}".rstrip("."), why) for name, why in _ROLLOUT_REASONS]
-    for key in document.open_keys:
-        for prefix, why in _MATTER:
-            if f"{key}.".startswith((f"{prefix}.", f"actor_rollout_ref.{prefix}.")) and document.is_set(key):
-                document.note(key, "unknown", why)
-    for key in ("custom_reward_function.path", "reward.custom_reward_function.path"):
-        if document.is_set(key) and "evalrun_trainers" not in str(document.value(key)):
-            document.note(key, "unknown", "if it scores what is no program, write spec.datasets[].grader")
-    document.ignore([*reasons, *_REASONS])
-    name = _name(path)
+    if (wandb := _wandb(document)) is not None:
+        spec["exports"] = {"wandb": wandb}
+    _refuse_unmapped(document)
+    reasons = [(f"{rollout}{name}".rstrip("."), why) for name, why in ROLLOUT_REASONS]
+    document.ignore([*reasons, *REASONS])
+    name = _run_name(path)
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
     return Converted(manifest, document.entries)
 
 
-def _datasets(document: Document, *, trainer: bool) -> list[dict[str, Any]]:
-    key = "data.val_files" if trainer else "data.path"
-    files = document.mapped(key, "spec.datasets[].source")
-    sources = files if isinstance(files, list) else [files] if files is not None else []
-    if not sources:
+def _refuse_unmapped(document: Document) -> None:
+    """Refuse the keys that change answers or verdicts and have no field."""
+    for key in document.open_keys:
+        for prefix, why in MATTER:
+            below = (f"{prefix}.", f"actor_rollout_ref.{prefix}.", f"reward.{prefix}.")
+            if not f"{key}.".startswith(below) or not document.is_set(key):
+                continue
+            # Our own reward function asks the same judge that the run has.
+            if "evalrun_trainers" not in str(document.value(key)):
+                document.note(key, "refused", f"{why}, or leave it out with ~{key}")
+
+
+def _datasets(document: Document, *, is_trainers: bool) -> list[dict[str, Any]]:
+    """Return the datasets: those for evaluation, else those for validation, else the only files that are named."""
+    keys = ("data.eval_files", "data.val_files", "data.train_files") if is_trainers else ("data.path",)
+    key = next((key for key in keys if document.has(key)), keys[0])
+    named = document.children(key)
+    files = {name: document.mapped(f"{key}.{name}", "spec.datasets[].source") for name in named}
+    listed = None if named else document.mapped(key, "spec.datasets[].source")
+    for source in listed if isinstance(listed, list) else [] if listed is None else [listed]:
+        name = _dataset_name(str(source))
+        files[name if name not in files else f"{name}-{len(files)}"] = source
+    if not files:
         raise BadInputError(f"{document.where}: {key}: names no file of problems: write one")
-    limit = document.mapped("data.val_max_samples", "spec.datasets[].maxProblems") if trainer else None
-    names: dict[str, str] = {}
-    for source in map(str, sources):
-        name = _name(re.sub(r"\.(parquet|jsonl?)(\.gz)?$", "", source), 60)
-        names[name if name not in names else f"{name}-{len(names)}"] = source
-    cut = {"maxProblems": int(limit)} if limit is not None and int(limit) > 0 else {}
-    return [{"name": name, "source": source, **cut} for name, source in names.items()]
+    limit = document.mapped("data.val_max_samples", "spec.datasets[].maxProblems") if is_trainers else None
+    cut: dict[str, Any] = {"maxProblems": int(limit)} if limit is not None and int(limit) > 0 else {}
+    if (system := document.mapped("data.system_prompt", "spec.datasets[].systemPrompt")) is not None:
+        cut["systemPrompt"] = str(system)
+    if limits := _limits(document):
+        cut["limits"] = limits
+    return [{"name": name, "source": str(source), **cut} for name, source in files.items()]
 
 
-def _protocol(document: Document, rollout: str, *, trainer: bool) -> dict[str, Any]:
-    sampling = f"{rollout}val_kwargs." if trainer else rollout
-    samples = int(document.mapped(f"{sampling}n" if trainer else "data.n_samples", "spec.protocol.samples") or 1)
-    if not trainer:
+def _limits(document: Document) -> dict[str, Any]:
+    """Return the limits of a test that a sandbox's section sets."""
+    limits: dict[str, Any] = {}
+    seconds = document.mapped("sandbox.timeout", "spec.datasets[].limits: CPU seconds, so a busy machine fails nothing")
+    if seconds is not None:
+        whole = float(seconds).is_integer()
+        limits["timeSeconds" if whole else "timeMilliseconds"] = int(float(seconds) * (1 if whole else 1000))
+    for section in ("sandbox", "sandbox_fusion", "reward.sandbox_fusion", "reward_model.sandbox_fusion"):
+        memory = document.mapped(f"{section}.memory_limit_mb", "spec.datasets[].limits.memoryMiB")
+        if memory is not None and int(memory) != DEFAULT_LIMITS.memory_mib:
+            limits["memoryMiB"] = int(memory)
+    return limits
+
+
+def _wandb(document: Document) -> dict[str, Any] | None:
+    """Return the export to WandB that a trainer's logger asks for; None if it asks for none."""
+    loggers = document.value("trainer.logger")
+    if "wandb" not in (loggers if isinstance(loggers, list) else [loggers]):
+        return None
+    if document.value("trainer.project_name") is None:
+        document.note("trainer.logger", "ignored", "wandb needs a project: write trainer.project_name")
+        return None
+    document.note("trainer.logger", "mapped", "spec.exports.wandb")
+    wandb = {"project": str(document.mapped("trainer.project_name", "spec.exports.wandb.project"))}
+    if (name := document.mapped("trainer.experiment_name", "spec.exports.wandb.name")) is not None:
+        wandb["name"] = str(name)
+    return wandb
+
+
+@dataclass(frozen=True)
+class _Sampling:
+    """Where a configuration says how answers are drawn."""
+
+    prefix: str
+    """Of temperature, top_p, top_k, do_sample and n."""
+    temperature: float
+    """verl's default."""
+
+
+def _sampling(rollout: str, *, validates: bool) -> _Sampling:
+    """Return where answers' sampling stands: validation's own section wins over the rollout's."""
+    return _Sampling(f"{rollout}val_kwargs.", 0.0) if validates else _Sampling(rollout, 1.0)
+
+
+def _protocol(document: Document, rollout: str, sampling: _Sampling, *, is_trainers: bool) -> dict[str, Any]:
+    prefix = sampling.prefix
+    count = f"{prefix}n" if is_trainers else "data.n_samples"
+    samples = int(document.mapped(count, "spec.protocol.samples") or 1)
+    if not is_trainers:
         document.note(f"{rollout}n", "ignored", "data.n_samples says how many answers a problem gets")
-    greedy = document.value(f"{sampling}do_sample") is False
-    document.note(f"{sampling}do_sample", "mapped", "spec.protocol.temperature: 0 unless it samples")
-    given = document.mapped(f"{sampling}temperature", "spec.protocol.temperature")
-    temperature = 0.0 if greedy else float(1.0 if given is None else given)
-    top_p = document.mapped(f"{sampling}top_p", "spec.protocol.topP")
-    top_k = document.mapped(f"{sampling}top_k", "spec.protocol.topK")
-    length = document.mapped(f"{rollout}response_length", "spec.protocol.maxNewTokens")
-    document.note("data.max_response_length", "mapped", "spec.protocol.maxNewTokens")
+    is_greedy = document.value(f"{prefix}do_sample") is False
+    document.note(f"{prefix}do_sample", "mapped", "spec.protocol.temperature: 0 unless it samples")
+    given = document.mapped(f"{prefix}temperature", "spec.protocol.temperature")
+    temperature = 0.0 if is_greedy else float(sampling.temperature if given is None else given)
+    top_p = document.mapped(f"{prefix}top_p", "spec.protocol.topP")
+    top_k = document.mapped(f"{prefix}top_k", "spec.protocol.topK")
     protocol: dict[str, Any] = {"name": "EVAL@1"}
     if temperature == 0 and samples > 1:
-        key = f"{sampling}n" if trainer else "data.n_samples"
-        document.note(key, "refused", "at temperature 0 every sample is the same: write 1, or a temperature above 0")
+        document.note(count, "refused", "at temperature 0 every sample is the same: write 1, or a temperature above 0")
     elif temperature > 0:
         protocol = {
             "name": "EVAL@k",
@@ -160,7 +162,20 @@ def _protocol(document: Document, rollout: str, *, trainer: bool) -> dict[str, A
             protocol["topK"] = int(top_k)
     if temperature == 0:
         for name in ("top_p", "top_k"):
-            document.note(f"{sampling}{name}", "ignored", "the likeliest token is taken: it changes nothing")
+            document.note(f"{prefix}{name}", "ignored", "the likeliest token is taken: it changes nothing")
+    return protocol | _decoding(document, rollout)
+
+
+def _decoding(document: Document, rollout: str) -> dict[str, Any]:
+    """Return the fields of the protocol that hold for every way of sampling."""
+    protocol: dict[str, Any] = {}
+    length = document.mapped(f"{rollout}response_length", "spec.protocol.maxNewTokens")
+    if length is None:
+        length = document.value("data.max_response_length")
+    document.note("data.max_response_length", "mapped", "spec.protocol.maxNewTokens")
+    penalty = document.mapped(f"{rollout}repetition_penalty", "spec.protocol.repetitionPenalty")
+    if penalty is not None and float(penalty) != 1:
+        protocol["repetitionPenalty"] = f"{float(penalty):g}"
     if document.mapped(f"{rollout}full_determinism", "spec.protocol.deterministic"):
         protocol["deterministic"] = True
     if length is not None:
@@ -180,7 +195,7 @@ _ROLLOUT_FIELDS: Final = (
 )  # fmt: skip
 
 
-def _rollout(document: Document, rollout: str, *, trainer: bool) -> dict[str, Any]:
+def _rollout(document: Document, rollout: str, *, validates: bool) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     engine = document.mapped(f"{rollout}name", "spec.rollout.engine")
     if engine in ("vllm", "sglang"):
@@ -192,7 +207,7 @@ def _rollout(document: Document, rollout: str, *, trainer: bool) -> dict[str, An
         if value is not None:
             spec[field] = kind(value)
     document.note("data.max_prompt_length", "mapped", "spec.rollout.promptLength")
-    spec["loadFormat"] = _load_format(document, f"{rollout}load_format", trainer=trainer)
+    spec["loadFormat"] = _load_format(document, f"{rollout}load_format", validates=validates)
     gpus = int(document.mapped("trainer.n_gpus_per_node", "spec.rollout.gpusPerNode") or 8)
     nodes = int(document.mapped("trainer.nnodes", "spec.rollout.replicas") or 1)
     of_replica = spec.get("tensorParallel", 2) * spec.get("dataParallel", 1) * spec.get("pipelineParallel", 1)
@@ -201,21 +216,31 @@ def _rollout(document: Document, rollout: str, *, trainer: bool) -> dict[str, An
     return spec
 
 
-def _load_format(document: Document, key: str, *, trainer: bool) -> str:
+def _load_format(document: Document, key: str, *, validates: bool) -> str:
     """Return how weights are read. A trainer pushes its own into the engine, so `dummy` there is no wish for noise."""
     given = document.mapped(key, "spec.rollout.loadFormat")
-    if given == "dummy" and trainer:
+    if given in DUMMY_FORMATS and validates:
         document.note(key, "ignored", "the trainer pushes weights into the engine; a run reads them: loadFormat: auto")
-    elif given == "dummy":
-        document.note(key, "refused", "no weights are read and the model answers noise: write auto")
+    elif given in DUMMY_FORMATS:
+        document.note(
+            key,
+            "refused",
+            f"{given} reads no weights, for a trainer pushes them later; here the model would answer noise: write auto",
+        )
     elif given is not None:
         return str(given)
     return "auto"
 
 
-def _name(text: str, max_length: int = MAX_RUN_NAME) -> str:
-    """Return a name that the API takes: small letters and digits, a letter first."""
+def _dataset_name(source: str) -> str:
+    """Return a dataset's name: the file's, as quotas and headlines know it (codecontests_valid)."""
+    file = re.sub(r"\.(parquet|jsonl?)(\.gz)?$", "", source.rstrip("/").rpartition("/")[2].lower())
+    return re.sub(r"[^a-z0-9_.]+", "-", file).strip("-_.")[:60] or "problems"
+
+
+def _run_name(text: str) -> str:
+    """Return a run's name: small letters, digits and hyphens, a letter first."""
     words = re.sub(r"[^a-z0-9]+", "-", text.rstrip("/").rpartition("/")[2].lower()).strip("-")
     if not words[:1].isalpha():
         words = f"run-{words}"
-    return words[:max_length].strip("-")
+    return words[:MAX_RUN_NAME].strip("-")

@@ -1,0 +1,69 @@
+"""Files and commands as the project's founding documents write them, and what a user of these gets."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders.command_line import Command
+
+PHASE0_EVAL: dict[str, Any] = {
+    "actor_rollout_ref": {
+        "model": {"path": "Qwen/Qwen2.5-Coder-7B-Instruct", "trust_remote_code": False},
+        "rollout": {
+            "name": "vllm", "mode": "async", "tensor_model_parallel_size": 2, "do_sample": False, "temperature": 0.0,
+            "n": 1, "dtype": "bfloat16", "gpu_memory_utilization": 0.8, "prompt_length": 4096,
+            "response_length": 2048, "load_format": "auto",
+        },
+    },
+    "data": {"eval_files": ["humaneval.jsonl", "mbpp_reg.jsonl", "codecontests_valid.jsonl"]},
+    "sandbox": {"url": "http://localhost:8080/run_code", "timeout": 10, "memory_limit_mb": 1024},
+    "trainer": {"logger": ["console", "wandb"], "project_name": "rlvr_coding_model",
+                "experiment_name": "phase0_baseline"},
+}  # fmt: skip
+GENERATION: dict[str, Any] = {
+    "trainer": {"nnodes": 1, "n_gpus_per_node": 8},
+    "data": {"path": "test.parquet", "n_samples": 1},
+    "model": {"path": "org/model"},
+    "rollout": {"name": "vllm", "temperature": 0.0, "load_format": "dummy_dtensor"},
+    "ray_kwargs": {"timeline_json_file": None}, "ray_init": {"num_cpus": None},
+}  # fmt: skip
+FILES = {"phase0_eval.yaml": PHASE0_EVAL, "generation.yaml": GENERATION}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command of the documents."""
+
+    command: str
+    code: int
+    shown: tuple[str, ...] = ()
+    """Texts on stderr or stdout."""
+    hidden: tuple[str, ...] = field(default=("Traceback",))
+
+
+COMMANDS = (
+    Row("convert verl phase0_eval.yaml", 0, ("name: EVAL@1", "name: codecontests_valid", "project: rlvr_coding_model"),
+        ("EVAL@k", "codecontests-valid", "# unknown")),
+    Row("convert verl phase0_eval.yaml data.train_files=codecontests_train.parquet", 0, ("# ignored",)),
+    Row("convert verl phase0_eval.yaml actor_rollout_ref.rollout.load_format=dummy", 2, ("answer noise",)),
+    Row("convert verl generation.yaml", 2, ("dummy_dtensor reads no weights", "write auto")),
+    Row("convert verl generation.yaml rollout.load_format=auto", 0, ("name: EVAL@1",), ("# unknown",)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.command)
+def test_documents_command_gives_its_result(
+    row: Row, evalrun_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, values in FILES.items():
+        text = yaml.safe_dump(values) if name.endswith(".yaml") else "".join(f"{json.dumps(v)}\n" for v in values)
+        (tmp_path / name).write_text(text)
+    done = evalrun_here(*row.command.split())
+    told = done.stdout + done.stderr
+    assert done.returncode == row.code, told
+    assert [text for text in row.shown if text not in told] == [], told
+    assert [text for text in row.hidden if text in told] == []
